@@ -1,0 +1,41 @@
+"""The one family of errors that users see.
+
+Every message is one line: what was expected, what was found and where, and what to do. Deep code raises the bare fact;
+the command line prints ``str(error)`` and exits with status 2, a notebook shows the exception itself.
+"""
+
+
+class SynoError(Exception):
+    """Base of every error that a user's input or environment can cause."""
+
+
+class SpecError(SynoError, ValueError):
+    """A shape, a variable or a limit in a specification is malformed or contradictory."""
+
+
+class PrimitiveError(SynoError, ValueError):
+    """A primitive was applied where Table 1 of the paper (section 5) does not allow it."""
+
+
+class FormatError(SynoError, ValueError):
+    """A file or a string is not what it claims to be: other version, missing fields, junk."""
+
+
+class DataError(SynoError):
+    """A data set is missing, incomplete or corrupt."""
+
+
+class TrainingError(SynoError):
+    """A training cannot go on, for example because the loss is not a number."""
+
+
+class TuningError(SynoError):
+    """A tuning failed: TVM is missing or broken, a child process died, no candidate ran."""
+
+
+class TrackerError(TuningError):
+    """The RPC tracker or a device behind it does not answer within the deadline."""
+
+
+class StoreError(SynoError):
+    """The results store is damaged, locked or of another version."""
