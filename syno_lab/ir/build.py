@@ -1,0 +1,101 @@
+"""Composing a pGraph by hand, bottom-up, in a few readable lines.
+
+>>> build = Build("[N, C_in, H, W]", "[N, C_out, H, W]", ["N", "C_in", "C_out", "H", "W"], fixed_io_pairs=[(0, 0)])
+>>> n, c_out, h, w = build.output
+>>> c_in = build.reduce("C_in")
+>>> build.contract(share=[c_in], give=[c_out])
+>>> print(build.finish(n, c_in, h, w))
+[N, C_in, H, W] -> [N, C_out, H, W] with [C_in, C_out], 2 steps
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from syno_lab.errors import PrimitiveError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.size import Size
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State, Step
+
+
+class Build:
+    """A hand at work on a pGraph: each method applies one primitive and returns the coordinates it gives.
+
+    Takes the arguments of :meth:`Spec.parse`. The state so far is :attr:`state`, itself an immutable value.
+    """
+
+    def __init__(
+        self,
+        input_shape: str,
+        output_shape: str,
+        primary_specs: Iterable[str],
+        coefficient_specs: Iterable[str] = (),
+        **options: Any,
+    ) -> None:
+        self.state = State.root(Spec.parse(input_shape, output_shape, primary_specs, coefficient_specs, **options))
+
+    @property
+    def output(self) -> tuple[Coordinate, ...]:
+        """The output iterators to start from."""
+        return self.state.output
+
+    def reduce(self, size: str | Size) -> Coordinate:
+        """REDUCE: a new iterator of ``size`` that is summed over."""
+        return self._apply("REDUCE", parameter=size)[0]
+
+    def split(self, block: Coordinate, offset: Coordinate) -> Coordinate:
+        """SPLIT: ``[i, j]: [G, B] <- [B*i + j]: [G*B]``."""
+        return self._apply("SPLIT", (block, offset))[0]
+
+    def merge(self, main: Coordinate, block: str | Size) -> tuple[Coordinate, Coordinate]:
+        """MERGE: ``[i]: [N] <- [i / B, i % B]: [N/B, B]``."""
+        high, low = self._apply("MERGE", (main,), block)
+        return high, low
+
+    def shift(self, main: Coordinate) -> Coordinate:
+        """SHIFT: ``[i]: [N] <- [(i + 1) % N]: [N]``."""
+        return self._apply("SHIFT", (main,))[0]
+
+    def expand(self, main: Coordinate) -> None:
+        """EXPAND: the coordinate is dropped."""
+        self._apply("EXPAND", (main,))
+
+    def unfold(self, main: Coordinate, window: Coordinate) -> Coordinate:
+        """UNFOLD: ``[i, j]: [N, K] <- [i + j - K/2]: [N]``."""
+        return self._apply("UNFOLD", (main, window))[0]
+
+    def stride(self, main: Coordinate, stride: str | Size) -> Coordinate:
+        """STRIDE: ``[i]: [K] <- [S*i]: [S*K]``."""
+        return self._apply("STRIDE", (main,), stride)[0]
+
+    def contract(self, share: Iterable[Coordinate], give: Iterable[Coordinate] = ()) -> None:
+        """CONTRACTION: a new weight, indexed by the shared and then by the given coordinates."""
+        self.state = self.state.apply(Step("SHARE", tuple(share), given=tuple(give)))
+
+    def finish(self, *inputs: Coordinate) -> Operator:
+        """The operator whose input axes are indexed by ``inputs``, in this order.
+
+        Raises:
+            PrimitiveError: when these are not the data coordinates left, or their sizes are not the input's.
+        """
+        if inputs not in set(self.state.matches()):
+            have = ", ".join(str(c.size) for c in self.state.data)
+            want = ", ".join(map(str, self.state.spec.input_shape))
+            given = ", ".join(str(c.size) for c in inputs)
+            raise PrimitiveError(
+                f"cannot match the input [{want}] with [{given}]: the data coordinates left have sizes [{have}]"
+            )
+        return Operator(self.state, inputs)
+
+    def _apply(
+        self, primitive: str, operands: tuple[Coordinate, ...] = (), parameter: str | Size | None = None
+    ) -> tuple[Coordinate, ...]:
+        size = None if parameter is None else self.state.spec.symbols.size(parameter)
+        step = Step(primitive, operands, size)
+        after = self.state.apply(step)
+        added = self.state.results(step)
+        self.state = after
+        return added

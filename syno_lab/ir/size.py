@@ -1,0 +1,266 @@
+"""Sizes: monomials over named variables, and the parser of the strings in which users write them.
+
+A size such as ``s^-1*H`` is kept as a tuple of integer exponents over the variables of a :class:`Symbols`. *Primary*
+variables (``H``, ``C_in``) are large and belong to the input and the output; *coefficient* variables (``k_1``, ``s``)
+are small, come from primitives, and alone may have negative exponents (Syno, section 5.3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.errors import SpecError
+
+if TYPE_CHECKING:
+    import sympy
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+_FACTOR = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z_0-9]*|1)\s*(?:\^\s*(?P<power>-?\d+))?\s*")
+_MAX_POWER = 64
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The variables that sizes are made of, primaries first; equal names mean equal variables."""
+
+    primary: tuple[str, ...]
+    coefficient: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for name in self.names:
+            if not _NAME.fullmatch(name):
+                raise SpecError(f"variable {name!r}: expected a name of letters, digits and _, as in C_in or k_1")
+            if name in seen:
+                raise SpecError(f"variable {name!r} is declared twice; give each variable one place")
+            seen.add(name)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All variables, primaries first: the order of the exponents of a size."""
+        return self.primary + self.coefficient
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Where each variable stands among the exponents."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def one(self) -> Size:
+        """The size 1, with all exponents zero."""
+        return Size(self, (0,) * len(self.names))
+
+    def size(self, text: str | Size) -> Size:
+        """Parse a monomial: ``"s^2*C"``, ``"s^-1*H"``, ``"H/s"`` or ``"1"``.
+
+        Raises:
+            SpecError: for an unknown variable or a text that is no monomial.
+        """
+        return text if isinstance(text, Size) else parse_size(text, self)
+
+    def shape(self, text: str) -> tuple[Size, ...]:
+        """Parse a shape such as ``"[N, C_in, H, W]"`` into its sizes."""
+        return parse_shape(text, self)
+
+
+class Size:
+    """A monomial over the variables of ``symbols``; immutable and hashable.
+
+    ``exponents[i]`` is the power of ``symbols.names[i]``.
+    """
+
+    __slots__ = ("_hash", "exponents", "symbols")
+
+    def __init__(self, symbols: Symbols, exponents: tuple[int, ...]) -> None:
+        self.symbols = symbols
+        self.exponents = exponents
+        self._hash = hash(exponents)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Size):
+            return NotImplemented
+        return self.exponents == other.exponents and (self.symbols is other.symbols or self.symbols == other.symbols)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __mul__(self, other: Size) -> Size:
+        return Size(self.symbols, tuple(a + b for a, b in zip(self.exponents, other.exponents, strict=True)))
+
+    def __truediv__(self, other: Size) -> Size:
+        return Size(self.symbols, tuple(a - b for a, b in zip(self.exponents, other.exponents, strict=True)))
+
+    def __pow__(self, power: int) -> Size:
+        return Size(self.symbols, tuple(a * power for a in self.exponents))
+
+    @property
+    def is_one(self) -> bool:
+        """Whether every exponent is zero."""
+        return not any(self.exponents)
+
+    @property
+    def primary_exponents(self) -> tuple[int, ...]:
+        """The exponents of the primary variables."""
+        return self.exponents[: len(self.symbols.primary)]
+
+    @property
+    def coefficient_exponents(self) -> tuple[int, ...]:
+        """The exponents of the coefficient variables."""
+        return self.exponents[len(self.symbols.primary) :]
+
+    @property
+    def has_primary(self) -> bool:
+        """Whether a primary variable occurs."""
+        return any(self.primary_exponents)
+
+    @property
+    def is_plausible(self) -> bool:
+        """Whether some binding can make this a positive integer: no primary below, no bare 1/coefficient."""
+        if min(self.primary_exponents, default=0) < 0:
+            return False
+        return self.has_primary or max(self.exponents, default=0) > 0 or self.is_one
+
+    def at(self, binding: Mapping[str, int]) -> int:
+        """The value for a binding, a positive integer.
+
+        Raises:
+            SpecError: when a variable is not bound or the value is not a positive integer.
+        """
+        above = below = 1
+        for name, power in zip(self.symbols.names, self.exponents, strict=True):
+            if power:
+                if name not in binding:
+                    raise SpecError(f"size {self}: variable {name} is not bound; bound are {', '.join(binding) or 'none'}")
+                if power > 0:
+                    above *= binding[name] ** power
+                else:
+                    below *= binding[name] ** -power
+        if below == 0 or above % below or above <= 0:
+            raise SpecError(
+                f"size {self} is {above}/{below} for {_format_binding(self, binding)}: expected a positive integer"
+            )
+        return above // below
+
+    def is_integral(self, binding: Mapping[str, int]) -> bool:
+        """Whether :meth:`at` would succeed for ``binding``."""
+        try:
+            self.at(binding)
+        except SpecError:
+            return False
+        return True
+
+    def __str__(self) -> str:
+        """The spec grammar, coefficients first as in the paper: ``s^-1*H``; it parses back to the same size."""
+        n = len(self.symbols.primary)
+        order = [*range(n, len(self.exponents)), *range(n)]
+        names = self.symbols.names
+        parts = [
+            names[i] if self.exponents[i] == 1 else f"{names[i]}^{self.exponents[i]}" for i in order if self.exponents[i]
+        ]
+        return "*".join(parts) or "1"
+
+    def __repr__(self) -> str:
+        return f"Size({str(self)!r})"
+
+    @property
+    def pretty(self) -> str:
+        """For pictures: ``H/s``, ``C_in·k_1²``."""
+        above, below = self._sides("·")
+        return above if not below else f"{above}/{below[0]}" if len(below) == 1 else f"{above}/({'·'.join(below)})"
+
+    @property
+    def code(self) -> str:
+        """As a Python expression over integers: ``H//s``."""
+        names = self.symbols.names
+        above = [names[i] for i, p in enumerate(self.exponents) for _ in range(max(p, 0))]
+        below = [names[i] for i, p in enumerate(self.exponents) for _ in range(max(-p, 0))]
+        text = "*".join(above) or "1"
+        if not below:
+            return text
+        return f"{text}//{below[0]}" if len(below) == 1 else f"{text}//({'*'.join(below)})"
+
+    def _sides(self, times: str) -> tuple[str, list[str]]:
+        superscript = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+        parts: tuple[list[str], list[str]] = ([], [])
+        for name, power in zip(self.symbols.names, self.exponents, strict=True):
+            if power:
+                exponent = "" if abs(power) == 1 else str(abs(power)).translate(superscript)
+                parts[power < 0].append(name + exponent)
+        return times.join(parts[0]) or "1", parts[1]
+
+    def to_sympy(self) -> sympy.Expr:
+        """The monomial as a sympy expression over positive integer symbols, for display and proofs."""
+        import sympy
+
+        factors: list[Any] = [
+            sympy.Symbol(name, integer=True, positive=True) ** power
+            for name, power in zip(self.symbols.names, self.exponents, strict=True)
+            if power
+        ]
+        return sympy.Mul(*factors)
+
+
+def product(sizes: Any, symbols: Symbols) -> Size:
+    """The product of sizes; 1 for none."""
+    result = symbols.one
+    for size in sizes:
+        result = result * size
+    return result
+
+
+def value(sizes: Any, binding: Mapping[str, int]) -> int:
+    """The number of elements of a shape ``sizes`` for a binding."""
+    return prod(size.at(binding) for size in sizes)
+
+
+def parse_size(text: str, symbols: Symbols) -> Size:
+    """Parse one monomial over ``symbols``; see :meth:`Symbols.size`."""
+    exponents = [0] * len(symbols.names)
+    rest, sign = text, 1
+    while True:
+        match = _FACTOR.match(rest)
+        if not match:
+            raise SpecError(f"size {text!r}: expected a product of powers such as s^-1*H, found {rest.strip()!r}")
+        name, power = match["name"], int(match["power"] or 1)
+        if abs(power) > _MAX_POWER:
+            raise SpecError(f"size {text!r}: expected powers of at most {_MAX_POWER}, found {name}^{power}")
+        if name != "1":
+            if name not in symbols.position:
+                raise SpecError(
+                    f"size {text!r}: unknown variable {name!r}; declared are {', '.join(symbols.names) or 'none'}"
+                )
+            exponents[symbols.position[name]] += sign * power
+        rest = rest[match.end() :]
+        if not rest:
+            return Size(symbols, tuple(exponents))
+        if rest[0] not in "*/":
+            raise SpecError(f"size {text!r}: expected * or / after {name!r}, found {rest!r}")
+        sign = 1 if rest[0] == "*" else -1
+        rest = rest[1:]
+
+
+def parse_shape(text: str, symbols: Symbols) -> tuple[Size, ...]:
+    """Parse ``"[N, C_in, H, W]"``; ``"[]"`` is a scalar."""
+    return tuple(parse_size(part, symbols) for part in split_shape(text))
+
+
+def split_shape(text: str) -> list[str]:
+    """The texts between the commas of ``"[a, b]"``."""
+    stripped = text.strip()
+    if not (stripped.startswith("[") and stripped.endswith("]")):
+        raise SpecError(f"shape {text!r}: expected sizes in brackets, as in [N, C_in, H, W]")
+    inner = stripped[1:-1].strip()
+    parts = [part.strip() for part in inner.split(",")] if inner else []
+    if "" in parts:
+        raise SpecError(f"shape {text!r}: dimension {parts.index('')} is empty; write one size between commas")
+    return parts
+
+
+def _format_binding(size: Size, binding: Mapping[str, int]) -> str:
+    used = [n for n, p in zip(size.symbols.names, size.exponents, strict=True) if p]
+    return ", ".join(f"{name}={binding[name]}" for name in used) or "any binding"

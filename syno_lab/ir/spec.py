@@ -1,0 +1,287 @@
+"""What to build: symbolic input and output shapes, variables with their budgets, and the bindings they must fit.
+
+The strings are those of Syno's own programming interface (``syno-readme.md``): ``"[H, W]"`` for a shape and
+``"k_1=3: 4"`` for a variable with a default value and a limit of occurrences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from math import lcm
+from typing import Any, Literal
+
+from syno_lab.errors import SpecError
+from syno_lab.ir.size import Size, Symbols, split_shape
+
+Binding = Mapping[str, int]
+WeightLimits = Literal["free", "strict"]
+_VARIABLE = re.compile(r"\s*(?P<name>[^\s=:]+)\s*(?:=\s*(?P<default>[^:]*?)\s*)?(?::\s*(?P<limit>.*?)\s*)?")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable as the user declares it: ``"H = 28: 2"``."""
+
+    name: str
+    default: int | None = None
+    limit: int | None = None  # occurrences allowed in the whole operator; None: no limit
+
+    @classmethod
+    def parse(cls, text: str) -> Variable:
+        """Parse ``"name"``, ``"name: limit"``, ``"name=default"`` or ``"name=default: limit"``.
+
+        Raises:
+            SpecError: for anything else.
+        """
+        match = _VARIABLE.fullmatch(text)
+        if not match:
+            raise SpecError(f"variable {text!r}: expected name=default: limit, as in k_1=3: 4")
+        default, limit = match["default"], match["limit"]
+        if default is not None and (not default.isdecimal() or int(default) < 1):
+            raise SpecError(f"variable {text!r}: expected a positive integer after '=', found {default!r}")
+        if limit is not None and not limit.isdecimal():
+            raise SpecError(f"variable {text!r}: expected a limit of 0 or more after ':', found {limit!r}")
+        return cls(match["name"], None if default is None else int(default), None if limit is None else int(limit))
+
+    def __str__(self) -> str:
+        default = "" if self.default is None else f"={self.default}"
+        return f"{self.name}{default}" + ("" if self.limit is None else f": {self.limit}")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Budgets of a synthesis; None means no limit. FLOPs, parameters and bytes are those of the first binding."""
+
+    max_primitives: int = 8
+    max_tensors: int = 3  # counts the input: 3 allows two weights
+    max_reduces: int = 5
+    max_splits: int | None = None
+    max_merges: int | None = None
+    max_shifts: int = 2
+    max_expands: int = 2
+    max_unfolds: int | None = None
+    max_strides: int = 2
+    max_contractions: int | None = None
+    max_flops: int | None = None
+    min_flops: int | None = None
+    max_params: int | None = None
+    max_memory: int | None = None  # bytes in float32: input, output, weights, largest live intermediates
+    min_weights: int = 1
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            number = getattr(self, item.name)
+            if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
+                raise SpecError(f"{item.name}: expected an integer of 0 or more, found {number!r}")
+        if self.min_flops is not None and self.max_flops is not None and self.min_flops > self.max_flops:
+            raise SpecError(f"min_flops {self.min_flops} is more than max_flops {self.max_flops}: no operator fits")
+        if self.max_tensors < 1:
+            raise SpecError("max_tensors counts the input and must be at least 1, found 0")
+        if self.min_weights > self.max_tensors - 1:
+            raise SpecError(
+                f"min_weights {self.min_weights} needs max_tensors of at least {self.min_weights + 1}, "
+                f"found {self.max_tensors} (the input counts as one)"
+            )
+
+    def of(self, primitive: str) -> int | None:
+        """The budget of one kind of primitive, by its name in Table 1 of the paper."""
+        if primitive == "SHARE":
+            counts = [self.max_tensors - 1] + ([] if self.max_contractions is None else [self.max_contractions])
+            return min(counts)
+        return getattr(self, f"max_{primitive.lower()}s", None)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Input and output shape in symbols, with everything that a synthesis may and may not do.
+
+    ``fixed_io_pairs`` are pairs of an input and an output axis that are one and the same coordinate and take part in
+    nothing (the batch). ``unordered`` names input axes whose inner order does not matter in the final match.
+    ``bindings`` are the concrete sizes that every operator must fit; the first is the one budgets are counted for.
+    """
+
+    symbols: Symbols
+    input_shape: tuple[Size, ...]
+    output_shape: tuple[Size, ...]
+    variables: tuple[Variable, ...] = ()
+    fixed_io_pairs: tuple[tuple[int, int], ...] = ()
+    unordered: tuple[str, ...] = ()
+    bindings: tuple[tuple[tuple[str, int], ...], ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    weight_limits: WeightLimits = "free"
+
+    @classmethod
+    def parse(
+        cls,
+        input_shape: str,
+        output_shape: str,
+        primary_specs: Iterable[str],
+        coefficient_specs: Iterable[str] = (),
+        *,
+        mappings: Iterable[Binding] | None = None,
+        fixed_io_pairs: Iterable[Sequence[int]] = (),
+        unordered: Iterable[str] = (),
+        weight_limits: WeightLimits = "free",
+        **limits: Any,
+    ) -> Spec:
+        """Build a spec from the strings of ``syno-readme.md``; ``limits`` are the fields of :class:`Limits`.
+
+        Raises:
+            SpecError: one line that names the part that is wrong.
+        """
+        primary = _parse_variables("primary_specs", primary_specs)
+        coefficient = _parse_variables("coefficient_specs", coefficient_specs)
+        symbols = Symbols(tuple(v.name for v in primary), tuple(v.name for v in coefficient))
+        known = {item.name for item in fields(Limits)}
+        for name in limits:
+            if name not in known:
+                raise SpecError(f"unknown limit {name!r}; known are {', '.join(sorted(known))}")
+        if weight_limits not in ("free", "strict"):
+            raise SpecError(f"weight_limits: expected 'free' or 'strict', found {weight_limits!r}")
+        spec = cls(
+            symbols,
+            _parse_shape("input_shape", input_shape, symbols),
+            _parse_shape("output_shape", output_shape, symbols),
+            (*primary, *coefficient),
+            _parse_pairs(fixed_io_pairs),
+            tuple(unordered),
+            limits=Limits(**limits),
+            weight_limits=weight_limits,
+        )
+        spec._check_axes()
+        return spec.bound(mappings if mappings is not None else ())
+
+    def bound(self, mappings: Iterable[Binding]) -> Spec:
+        """This spec with bindings: each mapping completed by the defaults, or the defaults alone where complete."""
+        completed: list[tuple[tuple[str, int], ...]] = []
+        for mapping in mappings:
+            binding = self.complete_binding(mapping)
+            item = tuple((name, binding[name]) for name in self.symbols.names)
+            if item not in completed:
+                completed.append(item)
+        if not completed and all(self.defaults.get(name) for name in self.symbols.names):
+            completed.append(tuple((name, self.defaults[name]) for name in self.symbols.names))
+        for item in completed:
+            for shape in (self.input_shape, self.output_shape):
+                for size in shape:
+                    size.at(dict(item))
+        return replace(self, bindings=tuple(completed))
+
+    @cached_property
+    def defaults(self) -> dict[str, int]:
+        """The default values given with the variables."""
+        return {v.name: v.default for v in self.variables if v.default is not None}
+
+    @cached_property
+    def occurrence_limits(self) -> dict[str, int | None]:
+        """How often each variable may occur; None where there is no limit."""
+        limits: dict[str, int | None] = dict.fromkeys(self.symbols.names)
+        limits.update({v.name: v.limit for v in self.variables})
+        return limits
+
+    def complete_binding(self, mapping: Binding) -> dict[str, int]:
+        """``mapping`` completed by the defaults.
+
+        Raises:
+            SpecError: when a variable has neither, is unknown, or is not a positive integer.
+        """
+        for name, number in mapping.items():
+            if name not in self.symbols.position:
+                raise SpecError(f"binding: unknown variable {name!r}; declared are {', '.join(self.symbols.names)}")
+            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+                raise SpecError(f"binding {name}={number!r}: expected a positive integer")
+        binding = {**self.defaults, **mapping}
+        missing = [name for name in self.symbols.names if name not in binding]
+        if missing:
+            raise SpecError(
+                f"no value for {', '.join(missing)}: give a default (as in '{missing[0]}=16') or bind it"
+            )
+        return {name: binding[name] for name in self.symbols.names}
+
+    @cached_property
+    def binding_maps(self) -> tuple[dict[str, int], ...]:
+        """The bindings as dictionaries."""
+        return tuple(dict(item) for item in self.bindings)
+
+    def is_legal(self, size: Size) -> bool:
+        """Whether a coordinate may have this size: plausible in symbols and integral under every binding."""
+        return size.is_plausible and all(size.is_integral(b) for b in self.binding_maps)
+
+    @cached_property
+    def fixed_outputs(self) -> dict[int, int]:
+        """The output axes that take part in nothing, with the input axis each is."""
+        return {out: inp for inp, out in self.fixed_io_pairs}
+
+    @cached_property
+    def small_binding(self) -> dict[str, int]:
+        """A small binding with all primaries different, each divisible by what the spec may divide it by.
+
+        It tells operators apart by their fingerprint; coefficients keep their defaults (2 where there is none),
+        because operators must fit those.
+        """
+        coefficients = {name: self.defaults.get(name, 2) for name in self.symbols.coefficient}
+        step = 1
+        for name, number in coefficients.items():
+            if self.occurrence_limits[name] != 0 and lcm(step, number) <= 16:
+                step = lcm(step, number)
+        primaries = [name for name in self.symbols.primary]
+        fixed = {str(self.input_shape[i]) for i, _ in self.fixed_io_pairs}
+        binding, factor = {}, 1
+        for name in primaries:
+            if name in fixed:
+                binding[name] = 1
+                continue
+            binding[name] = max(step, 2) * factor
+            factor += 1
+        return {**binding, **coefficients}
+
+    def _check_axes(self) -> None:
+        for inp, out in self.fixed_io_pairs:
+            if not (0 <= inp < len(self.input_shape) and 0 <= out < len(self.output_shape)):
+                raise SpecError(
+                    f"fixed_io_pairs ({inp}, {out}): expected input axis below {len(self.input_shape)} "
+                    f"and output axis below {len(self.output_shape)}"
+                )
+            if self.input_shape[inp] != self.output_shape[out]:
+                raise SpecError(
+                    f"fixed_io_pairs ({inp}, {out}): input axis has size {self.input_shape[inp]}, "
+                    f"output axis {self.output_shape[out]}; a fixed pair must be equal"
+                )
+        for side in (0, 1):
+            axes = [pair[side] for pair in self.fixed_io_pairs]
+            if len(set(axes)) != len(axes):
+                raise SpecError(f"fixed_io_pairs {list(self.fixed_io_pairs)}: an axis is fixed twice")
+        names = {str(size) for size in self.input_shape}
+        for name in self.unordered:
+            if name not in names:
+                raise SpecError(f"unordered {name!r}: no input axis has that size; they are {', '.join(sorted(names))}")
+        for size in (*self.input_shape, *self.output_shape):
+            if not size.is_plausible:
+                raise SpecError(f"size {size} can never be a positive integer: primaries may not be in a denominator")
+
+
+def _parse_variables(where: str, specs: Iterable[str]) -> tuple[Variable, ...]:
+    if isinstance(specs, str):
+        raise SpecError(f"{where}: expected a list such as ['H: 2', 'W: 2'], found the text {specs!r}")
+    return tuple(Variable.parse(text) for text in specs)
+
+
+def _parse_shape(where: str, text: str, symbols: Symbols) -> tuple[Size, ...]:
+    if not isinstance(text, str):
+        raise SpecError(f"{where}: expected a text such as '[N, C_in, H, W]', found {text!r}")
+    try:
+        return tuple(symbols.size(part) for part in split_shape(text))
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from None
+
+
+def _parse_pairs(pairs: Iterable[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    result = []
+    for pair in pairs:
+        if len(pair) != 2 or not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in pair):
+            raise SpecError(f"fixed_io_pairs: expected pairs of an input and an output axis, found {pair!r}")
+        result.append((pair[0], pair[1]))
+    return tuple(result)

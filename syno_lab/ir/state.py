@@ -1,0 +1,284 @@
+"""A partial pGraph as an immutable value: built bottom-up, one step at a time (Syno, sections 5 and 7.1).
+
+A state is a set, not a sequence: the data coordinates still on top, the weights fixed so far, the coordinates dropped.
+Two states are equal when these agree up to the names of reductions, in whatever order the steps were taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations, product
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.errors import PrimitiveError
+from syno_lab.ir.coordinate import Coordinate, Node, output_coordinate, reduce_coordinate
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.size import Size
+from syno_lab.ir.spec import Spec
+
+if TYPE_CHECKING:
+    from syno_lab.ir.operator import Operator
+
+Key = tuple[Any, ...]
+MAX_STEPS = 64  # far above what synthesis reaches; keeps files from others from exhausting memory
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight tensor, indexed by the coordinates SHAREd with the data and then by those given to it."""
+
+    shared: tuple[Coordinate, ...]
+    given: tuple[Coordinate, ...] = ()
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """What the dimensions of the weight are indexed by, in the order of the dimensions."""
+        return self.shared + self.given
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        """The sizes of the dimensions."""
+        return tuple(c.size for c in self.coordinates)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a synthesis: a primitive with its bottom coordinates and its parameter.
+
+    For SHARE (a whole CONTRACTION) ``operands`` are the shared and ``given`` the given coordinates.
+    """
+
+    primitive: str
+    operands: tuple[Coordinate, ...] = ()
+    parameter: Size | None = None
+    given: tuple[Coordinate, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A partial pGraph over ``spec``; :meth:`apply` gives the next one.
+
+    Attributes:
+        data: the coordinates of the data tensor still on top, to be matched with the input.
+        reductions: the reduction iterators, in order of creation.
+        weights: the weights, in order of creation.
+        expanded: the coordinates dropped by EXPAND.
+        steps: how this state was reached; it does not take part in equality.
+    """
+
+    spec: Spec
+    data: tuple[Coordinate, ...]
+    reductions: tuple[Coordinate, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    expanded: tuple[Coordinate, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    if TYPE_CHECKING:  # bound in syno_lab.api, where the lower rooms are known
+        candidates: Callable[..., Any]
+        explain_distance: Callable[..., Any]
+        distance: int | None
+        dot: Callable[..., Any]
+
+    @classmethod
+    def root(cls, spec: Spec) -> State:
+        """The output coordinates alone: where every synthesis begins."""
+        return cls(spec, tuple(output_coordinate(axis, size) for axis, size in enumerate(spec.output_shape)))
+
+    # -- the graph ---------------------------------------------------------------------------------------------------
+
+    @property
+    def output(self) -> tuple[Coordinate, ...]:
+        """The output iterators."""
+        return tuple(output_coordinate(axis, size) for axis, size in enumerate(self.spec.output_shape))
+
+    @cached_property
+    def fixed(self) -> frozenset[Coordinate]:
+        """The output iterators that take part in nothing."""
+        return frozenset(output_coordinate(out, self.spec.output_shape[out]) for out in self.spec.fixed_outputs)
+
+    def results(self, step: Step) -> tuple[Coordinate, ...]:
+        """The coordinates that ``step`` adds: a reduction's iterator or a view's results."""
+        if step.primitive == "REDUCE":
+            assert step.parameter is not None
+            return (reduce_coordinate(len(self.reductions), step.parameter),)
+        if step.primitive == "SHARE":
+            return ()
+        sizes = PRIMITIVES[step.primitive].result_sizes(tuple(c.size for c in step.operands), step.parameter)
+        node = Node(step.primitive, step.operands, step.parameter)
+        return tuple(Coordinate(node, i, size) for i, size in enumerate(sizes))
+
+    def apply(self, step: Any) -> State:
+        """The state after one more step (a :class:`Step`, or a candidate of this state).
+
+        Raises:
+            PrimitiveError: when Table 1 does not allow the step here.
+        """
+        step = getattr(step, "step", step)
+        self.check(step)
+        added = self.results(step)
+        gone = step.given if step.primitive == "SHARE" else step.operands
+        data = tuple(c for c in self.data if c not in gone) + added
+        reductions, weights, expanded = self.reductions, self.weights, self.expanded
+        if step.primitive == "REDUCE":
+            reductions += added
+        elif step.primitive == "SHARE":
+            weights += (Weight(step.operands, step.given),)
+        elif not added:
+            expanded += step.operands
+        return State(self.spec, data, reductions, weights, expanded, (*self.steps, step))
+
+    def check(self, step: Step) -> None:
+        """Refuse a step that Table 1 does not allow here.
+
+        Raises:
+            PrimitiveError: one line, expected and found.
+        """
+        primitive = PRIMITIVES.get(step.primitive)
+        if primitive is None:
+            raise PrimitiveError(f"unknown primitive {step.primitive!r}; known are {', '.join(PRIMITIVES)}")
+        if len(self.steps) >= MAX_STEPS:
+            primitive.refuse(f"expected at most {MAX_STEPS} steps in one pGraph")
+        if (primitive.parameter is None) != (step.parameter is None):
+            found = "none" if step.parameter is None else str(step.parameter)
+            primitive.refuse(f"expected {primitive.parameter or 'no'} parameter, found {found}")
+        if step.parameter is not None and step.parameter.symbols != self.spec.symbols:
+            primitive.refuse(f"parameter {step.parameter} is over other variables than this spec's")
+        if step.primitive == "SHARE":
+            if not step.operands:
+                primitive.refuse("expected at least one shared coordinate, found none")
+        elif len(step.operands) != len(primitive.operands) or step.given:
+            names = ", ".join(primitive.operands) or "no coordinates"
+            primitive.refuse(f"expected {names}, found {len(step.operands) + len(step.given)} coordinates")
+        self._check_coordinates(step)
+        primitive.check(tuple(c.size for c in step.operands), step.parameter, self.spec)
+
+    def _check_coordinates(self, step: Step) -> None:
+        primitive = PRIMITIVES[step.primitive]
+        named = step.operands + step.given
+        if len(set(named)) != len(named):
+            primitive.refuse("a coordinate is named twice; a pGraph uses each coordinate once")
+        for coordinate in named:
+            if coordinate not in self.data:
+                primitive.refuse(f"a coordinate of size {coordinate.size} is not on top of the data tensor (any more)")
+            if coordinate in self.fixed:
+                primitive.refuse(f"the output axis of size {coordinate.size} is fixed and takes part in nothing")
+            if coordinate.node.primitive == "STRIDE" and step.primitive not in ("UNFOLD", "EXPAND"):
+                primitive.refuse("a STRIDE's result must be consumed by a 1-to-many primitive (UNFOLD or EXPAND)")
+
+    # -- completeness ------------------------------------------------------------------------------------------------
+
+    def matches(self) -> Iterator[tuple[Coordinate, ...]]:
+        """The ways to match the data coordinates with the input axes: one coordinate for each axis.
+
+        More than one exists only where input axes have equal sizes (transposition, section 7.1).
+        """
+        wanted = self.spec.input_shape
+        if len(wanted) != len(self.data) or any(c.node.primitive == "STRIDE" for c in self.data):
+            return
+        pinned = {inp: output_coordinate(out, self.spec.output_shape[out]) for inp, out in self.spec.fixed_io_pairs}
+        free: dict[Size, list[Coordinate]] = {}
+        for coordinate in self.data:
+            if coordinate not in self.fixed:
+                free.setdefault(coordinate.size, []).append(coordinate)
+        axes: dict[Size, list[int]] = {}
+        for axis, size in enumerate(wanted):
+            if axis not in pinned:
+                axes.setdefault(size, []).append(axis)
+        if {s: len(c) for s, c in free.items()} != {s: len(a) for s, a in axes.items()}:
+            return
+        sizes = list(axes)
+        for chosen in product(*(permutations(free[size]) for size in sizes)):
+            match = dict(pinned)
+            for size, coordinates in zip(sizes, chosen, strict=True):
+                match.update(zip(axes[size], coordinates, strict=True))
+            yield tuple(match[axis] for axis in range(len(wanted)))
+
+    @cached_property
+    def is_complete(self) -> bool:
+        """Whether the data coordinates match the wanted input, so that this is an operator."""
+        return next(self.matches(), None) is not None
+
+    def operator(self) -> Operator:
+        """The operator of a complete state; where several matches exist, the first.
+
+        Raises:
+            PrimitiveError: when the state is not complete.
+        """
+        from syno_lab.ir.operator import Operator
+
+        match = next(self.matches(), None)
+        if match is None:
+            have = ", ".join(str(c.size) for c in self.data)
+            want = ", ".join(map(str, self.spec.input_shape))
+            raise PrimitiveError(f"not an operator yet: the data have shape [{have}], the input is [{want}]")
+        return Operator(self, match)
+
+    # -- equality ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def key(self) -> Key:
+        """A value that two states share exactly when they are the same pGraph, up to renaming reductions."""
+        return canonical_key(self, self.data)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, State):
+            return NotImplemented
+        return self is other or (self.signature == other.signature and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """What two pGraphs must share to be comparable: variables, shapes and fixed axes."""
+        spec = self.spec
+        return (spec.symbols, spec.input_shape, spec.output_shape, spec.fixed_io_pairs, spec.unordered)
+
+
+def canonical_key(state: State, data: Iterable[Coordinate], ordered: bool = False) -> Key:
+    """The least encoding of a pGraph over all renamings of reductions of equal size.
+
+    ``ordered`` keeps the order of ``data`` (the input axes of a complete operator), else it is a set.
+    """
+    groups: dict[Size, list[int]] = {}
+    for number, reduction in enumerate(state.reductions):
+        groups.setdefault(reduction.size, []).append(number)
+    ranked = sorted(groups.items(), key=lambda item: item[0].exponents)
+    first, starts = 0, []
+    for _, numbers in ranked:
+        starts.append(first)
+        first += len(numbers)
+    best: Key | None = None
+    data = tuple(data)
+    for chosen in product(*(permutations(numbers) for _, numbers in ranked)):
+        names = {n: start + i for start, order in zip(starts, chosen, strict=True) for i, n in enumerate(order)}
+        memo: dict[Coordinate, Key] = {}
+        tops = tuple(_encode(c, names, memo) for c in data)
+        key: Key = (
+            tops if ordered else tuple(sorted(tops)),
+            tuple(
+                sorted(
+                    tuple(tuple(sorted(_encode(c, names, memo) for c in part)) for part in (weight.shared, weight.given))
+                    for weight in state.weights
+                )
+            ),
+            tuple(sorted(_encode(c, names, memo) for c in state.expanded)),
+            tuple(size.exponents for size, numbers in ranked for _ in numbers),
+        )
+        if best is None or key < best:
+            best = key
+    assert best is not None
+    return best
+
+
+def _encode(coordinate: Coordinate, names: dict[int, int], memo: dict[Coordinate, Key]) -> Key:
+    found = memo.get(coordinate)
+    if found is None:
+        node = coordinate.node
+        tag = names[node.tag] if coordinate.is_reduction else node.tag
+        parameter = () if node.parameter is None else node.parameter.exponents
+        operands = tuple(_encode(c, names, memo) for c in node.operands)
+        memo[coordinate] = found = (node.primitive, coordinate.index, tag, parameter, operands)
+    return found
