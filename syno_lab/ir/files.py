@@ -1,0 +1,166 @@
+"""Operators as JSON: a list of steps that is replayed through the same checks as steps taken by hand.
+
+Coordinates are numbered as they come into being: the output axes first, then the results of each step. A file holds
+data alone; reading one runs nothing but :meth:`State.apply`, which refuses whatever Table 1 does not allow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from syno_lab.errors import FormatError, SynoError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.size import Symbols
+from syno_lab.ir.spec import Spec, Variable
+from syno_lab.ir.state import MAX_STEPS, State, Step
+
+FORMAT = "syno-lab-operator"
+VERSION = 1
+MAX_BYTES = 1 << 20
+_MAX_AXES = 64
+
+
+class StepRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One step: coordinates by number, the parameter as text."""
+
+    primitive: str
+    operands: list[int] = []
+    given: list[int] = []
+    parameter: str | None = None
+
+
+class OperatorRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """An operator file of version 1."""
+
+    format: str
+    version: int
+    primary: list[str]
+    coefficient: list[str]
+    input: list[str]
+    output: list[str]
+    steps: list[StepRecord]
+    match: list[int]
+    fixed: list[tuple[int, int]] = []
+    unordered: list[str] = []
+
+
+class _Header(msgspec.Struct):
+    format: str = ""
+    version: int | None = None
+
+
+def to_json(operator: Operator) -> str:
+    """The text of an operator file; only shapes, variables with defaults and steps, no budgets."""
+    spec = operator.spec
+    number = {c: i for i, c in enumerate(operator.output)}
+    steps, state = [], State.root(spec)
+    for step in operator.steps:
+        steps.append(
+            StepRecord(
+                step.primitive,
+                [number[c] for c in step.operands],
+                [number[c] for c in step.given],
+                None if step.parameter is None else str(step.parameter),
+            )
+        )
+        for result in state.results(step):
+            number[result] = len(number)
+        state = state.apply(step)
+    declared = {v.name: str(Variable(v.name, v.default)) for v in spec.variables}
+    record = OperatorRecord(
+        FORMAT,
+        VERSION,
+        [declared.get(name, name) for name in spec.symbols.primary],
+        [declared.get(name, name) for name in spec.symbols.coefficient],
+        [str(size) for size in spec.input_shape],
+        [str(size) for size in spec.output_shape],
+        steps,
+        [number[c] for c in operator.inputs],
+        list(spec.fixed_io_pairs),
+        list(spec.unordered),
+    )
+    return msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
+
+
+def from_json(text: str | bytes) -> Operator:
+    """Read an operator file.
+
+    Raises:
+        FormatError: one line: what was expected, what was found and where.
+    """
+    if len(text) > MAX_BYTES:
+        raise FormatError(f"operator file: expected at most {MAX_BYTES} bytes, found {len(text)}")
+    try:
+        header = msgspec.json.decode(text, type=_Header)
+        if header.format != FORMAT:
+            raise FormatError(f"operator file: expected format {FORMAT!r}, found {header.format!r}")
+        if header.version != VERSION:
+            raise FormatError(
+                f"operator file: expected version {VERSION}, found {header.version}; "
+                "read it with the Syno Lab that wrote it"
+            )
+        record = msgspec.json.decode(text, type=OperatorRecord)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise FormatError(f"operator file: expected JSON of {FORMAT} version {VERSION}: {error}") from None
+    try:
+        return _replay(record)
+    except FormatError:
+        raise
+    except SynoError as error:
+        raise FormatError(f"operator file: {error}") from None
+
+
+def _replay(record: OperatorRecord) -> Operator:
+    if len(record.steps) > MAX_STEPS or len(record.output) > _MAX_AXES or len(record.input) > _MAX_AXES:
+        raise FormatError(f"operator file: expected at most {MAX_STEPS} steps and {_MAX_AXES} axes")
+    spec = Spec.parse(
+        _bracket(record.input),
+        _bracket(record.output),
+        record.primary,
+        record.coefficient,
+        fixed_io_pairs=record.fixed,
+        unordered=record.unordered,
+    )
+    # Defaults are a convenience of the file and bind nothing: an operator is checked against the sizes it is used with.
+    spec = replace(spec, bindings=())
+    state = State.root(spec)
+    coordinates: list[Coordinate] = list(state.output)
+    for place, item in enumerate(record.steps):
+        step = _step(item, place, coordinates, spec.symbols)
+        try:
+            after = state.apply(step)
+        except SynoError as error:
+            raise FormatError(f"operator file: step {place}: {error}") from None
+        coordinates.extend(state.results(step))
+        state = after
+    match = tuple(_look_up(coordinates, number, "match") for number in record.match)
+    if match not in set(state.matches()):
+        raise FormatError("operator file: match: expected one data coordinate for each input axis, of the same size")
+    return Operator(state, match)
+
+
+def _step(item: StepRecord, place: int, coordinates: list[Coordinate], symbols: Symbols) -> Step:
+    where = f"step {place}"
+    return Step(
+        item.primitive,
+        tuple(_look_up(coordinates, number, where) for number in item.operands),
+        None if item.parameter is None else symbols.size(item.parameter),
+        tuple(_look_up(coordinates, number, where) for number in item.given),
+    )
+
+
+def _look_up(coordinates: list[Any], number: int, where: str) -> Coordinate:
+    if not 0 <= number < len(coordinates):
+        raise FormatError(
+            f"operator file: {where}: expected a coordinate number from 0 to {len(coordinates) - 1}, found {number}"
+        )
+    found: Coordinate = coordinates[number]
+    return found
+
+
+def _bracket(sizes: list[str]) -> str:
+    return "[" + ", ".join(sizes) + "]"
