@@ -1,0 +1,94 @@
+"""A real RPC tracker and a real RPC server on this machine, for as long as a ``with`` block lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from syno_lab.errors import TrackerError
+from syno_lab.evaluate.tuning.process import cores, describe_exit, end_group, last_line, start_child
+from syno_lab.evaluate.tuning.tracker import Address, tracker_summary
+
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Board:
+    """A device behind a tracker at ``host:port``, registered as ``key``."""
+
+    host: str
+    port: int
+    key: str
+
+    @property
+    def address(self) -> Address:
+        """Where the tracker listens."""
+        return self.host, self.port
+
+
+@contextlib.contextmanager
+def local_board(key: str = "local", *, threads: int | None = None, deadline_s: float = 90.0) -> Iterator[Board]:
+    """Start a tracker and an RPC server for this machine's CPU on free loopback ports; stop both on the way out.
+
+    ``threads`` is the number of threads that the operators run in (all processors by default). Nothing stays behind:
+    both processes and all that they forked are killed by group when the block is left, by whatever exception, and end
+    by themselves when this process is killed. Raises :class:`TrackerError` when they are not ready by the deadline.
+    """
+    if not key or any(letter.isspace() or letter == ":" for letter in key):
+        raise TrackerError(f"expected a device key without blanks and colons, found {key!r}")
+    with contextlib.ExitStack() as stack:
+        # The ports are bound here, so that they are free, known at once, and never bound by someone else in between.
+        listeners = [stack.enter_context(_listen()) for _ in range(2)]
+        port = listeners[0].getsockname()[1]
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="syno-board-", ignore_cleanup_errors=True))
+        )
+        environment = {
+            "TMPDIR": str(folder),  # what killed sessions leave is removed with it
+            "TVM_NUM_THREADS": str(threads or cores()),
+        }
+        children: dict[str, subprocess.Popen[bytes]] = {}
+        roles = {"tracker": [], "server": [str(port), key]}
+        for listener, (role, arguments) in zip(listeners, roles.items(), strict=True):
+            log = stack.enter_context((folder / f"{role}.log").open("wb"))
+            child = start_child(
+                "syno_lab.evaluate.tuning.serve",
+                [role, str(listener.fileno()), *arguments],
+                log=log,
+                pass_fds=[listener.fileno()],
+                environment=environment,
+            )
+            stack.callback(end_group, child)
+            children[role] = child
+            listener.close()  # the child has its own copy
+        _wait_for(key, port, children, folder, time.monotonic() + deadline_s)
+        yield Board(_LOOPBACK, port, key)
+
+
+def _listen() -> socket.socket:
+    return socket.create_server((_LOOPBACK, 0))
+
+
+def _wait_for(key: str, port: int, children: dict[str, subprocess.Popen[bytes]], folder: Path, deadline: float) -> None:
+    while True:
+        for role, child in children.items():
+            if child.poll() is not None:
+                said = last_line(folder / f"{role}.log")
+                raise TrackerError(
+                    f"the local RPC {role} ended ({describe_exit(child.returncode)}): {said or 'no output'}"
+                )
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TrackerError(f"the local RPC server did not register as {key!r} in time; is TVM installed whole?")
+        # While the tracker still imports TVM its port takes connections but does not answer: each try is short.
+        with contextlib.suppress(TrackerError):
+            entry = tracker_summary(_LOOPBACK, port, min(left, 2.0)).get(key)
+            if entry is not None and entry.free:
+                return
+        time.sleep(0.05)

@@ -1,0 +1,220 @@
+"""The search of one tuning, in its own process: propose, compile, measure, learn, and measure the winner again."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.errors import TuningError
+from syno_lab.evaluate.tuning import jobs
+from syno_lab.evaluate.tuning.jobs import Argument, Device, Effort
+from syno_lab.evaluate.tuning.process import cores
+from syno_lab.evaluate.tuning.targets import ResolvedTarget
+from syno_lab.evaluate.tuning.worker import CallFailedError, WorkerPool, workers
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tvm
+
+#: With TVM's 512 x 4 the mutations alone take 30 seconds for 32 trials; smaller populations are not seen to find less.
+POPULATION, GENERATIONS = 128, 3
+#: TVM's cost model guesses at random until it has seen 100 candidates; a tuning here may have no more than 16.
+WARMUP = 16
+
+SEARCH_EFFORT = Effort(repeat=3, min_ms=15)
+FINAL_EFFORT = Effort(repeat=15, min_ms=20)
+#: So many of the best are measured again: the least of many noisy numbers is not the best candidate.
+FINALISTS = 3
+
+BUILD_DEADLINE_S = 30.0
+REFERENCE_DEADLINE_S = 60.0
+#: A search whose candidates all fail in a row is broken, not unlucky.
+FAILURES_IN_A_ROW = 24
+
+#: The greatest difference between a tuned and the unscheduled program, relative to the largest output.
+_TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search, given all that it needs."""
+
+    module: tvm.ir.IRModule
+    target: ResolvedTarget
+    device: Device
+    trials: int
+    seed: int
+    folder: Path
+    log: Path
+    budget_s: float
+    report: Callable[[int, int, float | None], None]
+
+    def run(self) -> dict[str, Any]:
+        """Tune; the fields of a result that the search knows. Raises :class:`TuningError`, :class:`TrackerError`."""
+        started = time.monotonic()
+        with workers(cores(), self.log) as builders, workers(1, self.log) as runners:
+            state = _State(self, builders, runners)
+            truth = builders.submit(
+                jobs.reference, self.module, self._here(), state.inputs, state.output, deadline_s=REFERENCE_DEADLINE_S
+            )
+            state.propose(lambda: time.monotonic() - started > self.budget_s)
+            return state.finish(truth)
+
+    def _here(self) -> tvm.target.Target:
+        from syno_lab.evaluate.tuning.targets import resolve
+
+        return resolve("local").tvm
+
+
+class _State:
+    """The moving parts of a running search."""
+
+    def __init__(self, search: Search, builders: WorkerPool, runners: WorkerPool) -> None:
+        from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+
+        self._search, self._builders, self._runners = search, builders, runners
+        self.arguments = [_argument(one) for one in ArgInfo.from_entry_func(search.module, remove_preproc=False)]
+        *inputs, self.output = self.arguments
+        self.inputs = jobs.draw(inputs, search.seed)
+        self._measured: list[tuple[float, str]] = []
+        self._history: list[tuple[int, float]] = []
+        self._trial = self._failed = self._in_a_row = 0
+        self._last_failure = ""
+
+    def propose(self, over: Callable[[], bool]) -> None:
+        """Batches of candidates until the trials, the space or the time run out."""
+        import numpy as np
+        from tvm.s_tir import meta_schedule as ms
+
+        search = self._search
+        np.random.seed(search.seed % 2**32)  # noqa: NPY002 - TVM's cost model draws from the global generator
+        context = ms.TuneContext(
+            mod=search.module,
+            target=search.target.tvm,
+            space_generator="post-order-apply",
+            search_strategy=ms.search_strategy.EvolutionarySearch(
+                population_size=POPULATION, genetic_num_iters=GENERATIONS
+            ),
+            task_name="main",
+            rand_state=search.seed % (2**31 - 2) + 1,
+            num_threads=cores(),
+        )
+        database = ms.database.MemoryDatabase()
+        workload = database.commit_workload(search.module)
+        model = ms.cost_model.XGBModel(num_warmup_samples=WARMUP, early_stopping_rounds=20, num_tuning_cores=1)
+        batch = min(search.trials, 16 if search.trials >= 32 else 8)
+        context.pre_tuning(search.trials, batch, context.generate_design_space(), database, model)
+        while not over():
+            candidates = context.generate_measure_candidates()
+            if not candidates:
+                break
+            seconds = self._try(candidates, over)
+            # A candidate that failed counts as infinitely slow, as in TVM's own callback.
+            results = [ms.runner.RunnerResult([one] if one else None, None if one else "failed") for one in seconds]
+            for candidate, one in zip(candidates, seconds, strict=True):
+                run = [one if one else 1e10]
+                record = ms.database.TuningRecord(
+                    candidate.sch.trace, workload, run, search.target.tvm, candidate.args_info
+                )
+                database.commit_tuning_record(record)
+            model.update(context, candidates, results)
+            context.notify_runner_results(candidates, results)
+        context.post_tuning()
+
+    def _try(self, candidates: list[Any], over: Callable[[], bool]) -> list[float | None]:
+        search = self._search
+        paths = [str(search.folder / f"c{self._trial + i}.{search.target.artifact}") for i in range(len(candidates))]
+        builds = [
+            self._builders.submit(
+                jobs.compile_candidate, one.sch.mod, search.target.tvm, path, deadline_s=BUILD_DEADLINE_S
+            )
+            for one, path in zip(candidates, paths, strict=True)
+        ]
+        if search.device.host in ("127.0.0.1", "localhost", "::1"):
+            wait(builds)  # compiling beside a measurement on the same processor would spoil it
+        seconds: list[float | None] = []
+        for build, path in zip(builds, paths, strict=True):
+            seconds.append(None)
+            if over() and self._measured:
+                continue
+            self._trial += 1
+            try:
+                build.result()
+                taken = statistics.median(self._run(jobs.measure, path, self.arguments, SEARCH_EFFORT))
+                seconds[-1] = taken
+                self._measured.append((taken, path))
+                self._in_a_row = 0
+            except CallFailedError as failure:
+                self._failed += 1
+                self._in_a_row += 1
+                self._last_failure = str(failure)
+                if self._in_a_row >= FAILURES_IN_A_ROW:
+                    raise TuningError(f"{self._in_a_row} candidates in a row failed; the last: {failure}") from None
+            best = min(self._measured)[0] * 1e3 if self._measured else None
+            if best is not None:
+                self._history.append((self._trial, best))
+            search.report(self._trial, self._failed, best)
+        return seconds
+
+    def _run(self, job: Callable[..., Any], *arguments: Any) -> Any:
+        device = self._search.device
+        # Past the session's own time the server should have ended it; the rest is for the way there and back.
+        deadline_s = device.wait_s + device.session_s + 10
+        return self._runners.submit(job, device, *arguments, deadline_s=deadline_s).result()
+
+    def finish(self, truth: Any) -> dict[str, Any]:
+        """Measure the best few again, compare the winner with the unscheduled program."""
+        if not self._measured:
+            if self._trial == 0:
+                raise TuningError("MetaSchedule proposed no candidate for this operator and target")
+            raise TuningError(f"none of {self._trial} candidates ran; the last: {self._last_failure}")
+        finalists: list[tuple[float, float, Any]] = []
+        for _, path in sorted(self._measured)[:FINALISTS]:
+            try:
+                seconds, output = self._run(jobs.measure_and_run, path, self.inputs, self.output, FINAL_EFFORT)
+            except CallFailedError as failure:
+                self._last_failure = str(failure)
+                continue
+            finalists.append((statistics.median(seconds), min(seconds), output))
+        if not finalists:
+            raise TuningError(f"the best candidates did not run a second time: {self._last_failure}")
+        median, least, output = min(finalists, key=lambda one: one[0])
+        return {
+            "latency_ms": median * 1e3,
+            "best_ms": least * 1e3,
+            "repeats": FINAL_EFFORT.repeat,
+            "trials": self._trial,
+            "failed": self._failed,
+            "verified": self._verify(truth, output),
+            "history": self._history,
+        }
+
+    def _verify(self, truth: Any, output: np.ndarray) -> bool:
+        import numpy as np
+
+        try:
+            expected = truth.result()
+        except CallFailedError:
+            return False
+        scale = float(np.abs(expected).max())
+        difference = float(np.abs(np.asarray(output, "float64") - expected).max())
+        allowed = _TOLERANCE[self.output[1]] * scale
+        if not math.isfinite(difference) or difference > allowed:
+            raise TuningError(
+                f"the tuned program computes something else: largest difference {difference:.3g} "
+                f"where {allowed:.3g} is allowed; this is a bug in TVM or in the operator's lowering"
+            )
+        return True
+
+
+def _argument(info: Any) -> Argument:
+    kind, dtype, shape = info.as_json()
+    if kind != "TENSOR":
+        raise TuningError(f"expected tensors as the arguments of main, found {kind}")
+    return tuple(int(size) for size in shape), str(dtype)

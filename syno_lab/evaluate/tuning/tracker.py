@@ -1,0 +1,201 @@
+"""The RPC tracker's protocol (JSON messages over TCP, see ``tvm/rpc/tracker.py``), spoken with a deadline of our own.
+
+TVM's own client waits for ever on a busy board and on a misspelt key; here every wait ends with a clear error.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from syno_lab.errors import TrackerError
+
+_MAGIC = 0x2F271
+_SUCCESS, _REQUEST, _SUMMARY = 0, 4, 6
+_LARGEST_MESSAGE = 1 << 20
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class DeviceKey:
+    """One device key at a tracker: ``total`` devices, of which ``free`` wait; ``pending`` requests wait for one."""
+
+    key: str
+    free: int
+    total: int
+    pending: int
+
+
+@dataclass(frozen=True)
+class TrackerSummary:
+    """What a tracker knows, sorted by key. A key with ``total`` 0 was only asked for, never registered."""
+
+    keys: tuple[DeviceKey, ...]
+
+    def get(self, key: str) -> DeviceKey | None:
+        """The entry of ``key``, or None where no device is registered under it."""
+        return next((entry for entry in self.keys if entry.key == key and entry.total), None)
+
+    @property
+    def registered(self) -> tuple[str, ...]:
+        """The keys that have at least one device."""
+        return tuple(entry.key for entry in self.keys if entry.total)
+
+
+def parse_address(tracker: str | tuple[str, int]) -> Address:
+    """``("host", port)`` from itself or from ``"host:port"``.
+
+    >>> parse_address("127.0.0.1:9190")
+    ('127.0.0.1', 9190)
+    """
+    host, port = tracker.rpartition(":")[::2] if isinstance(tracker, str) else tracker
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not str(port).isdecimal() or not 0 < int(port) < 65536:
+        raise TrackerError(f"expected the tracker's address as host:port, found {tracker!r}")
+    return host, int(port)
+
+
+class _Link:
+    """A connection to a tracker on which every read and write ends by one deadline (a monotonic time)."""
+
+    def __init__(self, host: str, port: int, deadline: float) -> None:
+        self._name = f"{host}:{port}"
+        self._deadline = deadline
+        self._socket: socket.socket | None = None
+        try:
+            self._socket = socket.create_connection((host, port), timeout=self._left())
+            self._socket.sendall(struct.pack("<i", _MAGIC))
+            if struct.unpack("<i", self._receive(4))[0] != _MAGIC:
+                raise TrackerError(f"{self._name} answers, but it is not an RPC tracker; check the port")
+        except BaseException as error:
+            self.close()
+            if isinstance(error, ConnectionRefusedError):
+                raise TrackerError(
+                    f"no RPC tracker listens at {self._name}; start one with `python -m tvm.exec.rpc_tracker`"
+                ) from None
+            if isinstance(error, socket.gaierror):
+                raise TrackerError(f"the tracker's host {host!r} is unknown ({error.strerror})") from None
+            if isinstance(error, TimeoutError):
+                raise TrackerError(f"nothing at {self._name} answers as an RPC tracker within the deadline") from None
+            if isinstance(error, OSError):
+                raise TrackerError(f"{self._name} is not reachable as an RPC tracker ({error})") from None
+            raise
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def _receive(self, count: int) -> bytes:
+        assert self._socket is not None
+        received = bytearray()
+        while len(received) < count:
+            self._socket.settimeout(self._left())
+            chunk = self._socket.recv(count - len(received))
+            if not chunk:
+                raise ConnectionResetError("connection closed by the other side")
+            received += chunk
+        return bytes(received)
+
+    def ask(self, message: list[Any]) -> Any:
+        """Send one message, return the answer. Raises OSError (TimeoutError past the deadline) and TrackerError."""
+        assert self._socket is not None
+        data = json.dumps(message).encode()
+        self._socket.settimeout(self._left())
+        self._socket.sendall(struct.pack("<i", len(data)) + data)
+        size = struct.unpack("<i", self._receive(4))[0]
+        if not 0 < size <= _LARGEST_MESSAGE:
+            raise TrackerError(f"{self._name} is not an RPC tracker: it announces a message of {size} bytes")
+        try:
+            return json.loads(self._receive(size))
+        except ValueError:
+            raise TrackerError(f"{self._name} is not an RPC tracker: its answer is not JSON") from None
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def __enter__(self) -> _Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSummary:
+    """What the tracker at ``host:port`` knows. Raises :class:`TrackerError` when it does not say so in time."""
+    with _Link(host, port, time.monotonic() + deadline_s) as link:
+        try:
+            answer = link.ask([_SUMMARY])
+        except OSError as error:
+            raise TrackerError(f"the RPC tracker at {host}:{port} does not answer ({error or 'deadline'})") from None
+    try:
+        status, body = answer
+        if status != _SUCCESS:
+            raise ValueError(status)
+        totals: dict[str, int] = {}
+        for server in body["server_info"]:
+            key = str(server["key"]).partition(":")[2]
+            totals[key] = totals.get(key, 0) + 1
+        queues = {str(key): (int(one["free"]), int(one["pending"])) for key, one in body["queue_info"].items()}
+    except (TypeError, KeyError, ValueError, AttributeError):
+        raise TrackerError(f"the RPC tracker at {host}:{port} gave a summary that is not one") from None
+    return TrackerSummary(
+        tuple(
+            DeviceKey(key, queues.get(key, (0, 0))[0], totals.get(key, 0), queues.get(key, (0, 0))[1])
+            for key in sorted(totals.keys() | queues.keys())
+        )
+    )
+
+
+def check_tracker(host: str, port: int, key: str, deadline_s: float = 5.0, *, need_free: bool = True) -> DeviceKey:
+    """Make sure that a device is registered under ``key`` and, with ``need_free``, free within the deadline.
+
+    Raises :class:`TrackerError` with one line: nothing listens, it is no tracker, the key is unknown (with those that
+    are known), or all devices stay busy.
+    """
+    deadline = time.monotonic() + deadline_s
+    while True:
+        summary = tracker_summary(host, port, max(deadline - time.monotonic(), 0.5))
+        entry = summary.get(key)
+        if entry is None:
+            known = ", ".join(summary.registered) or "none"
+            raise TrackerError(f"no device is registered as {key!r} at {host}:{port}; registered keys: {known}")
+        if entry.free or not need_free:
+            return entry
+        if time.monotonic() >= deadline:
+            raise TrackerError(
+                f"no device {key!r} at {host}:{port} became free within {deadline_s:g} s "
+                f"({entry.total} registered, {entry.pending} waiting); try again later or restart its RPC server"
+            )
+        time.sleep(0.1)
+
+
+def request_device(host: str, port: int, key: str, deadline_s: float, priority: int = 1) -> tuple[str, int, str]:
+    """Wait in the tracker's queue for a device: the address of its server and the one-time key that opens it.
+
+    Whoever gets it must connect within about six seconds, else the server offers itself anew. Past the deadline the
+    connection is closed, which takes the request out of the queue.
+    """
+    # A misspelt key would be queued for ever: the tracker takes any.
+    check_tracker(host, port, key, min(deadline_s, 5.0), need_free=False)
+    try:
+        with _Link(host, port, time.monotonic() + deadline_s) as link:
+            status, (server, server_port, matchkey) = link.ask([_REQUEST, key, "", priority])
+    except TimeoutError:
+        raise TrackerError(f"no device {key!r} at {host}:{port} became free within {deadline_s:g} s") from None
+    except OSError as error:
+        raise TrackerError(
+            f"the RPC tracker at {host}:{port} went away while we waited for {key!r} ({error})"
+        ) from None
+    except (TypeError, ValueError):
+        raise TrackerError(f"{host}:{port} answered a request for {key!r} with something else") from None
+    if status != _SUCCESS:
+        raise TrackerError(f"the RPC tracker at {host}:{port} refused a request for {key!r} (status {status})")
+    return str(server), int(server_port), str(matchkey)

@@ -1,0 +1,125 @@
+"""What goes into a tuning and what comes out of it, as plain values: no TVM here."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from syno_lab.errors import FormatError, TuningError
+
+#: The version of :meth:`TuningResult.to_dict`.
+RESULT_VERSION = 1
+
+_DTYPES = ("float16", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class TuningTask:
+    """One operator under one binding, to be tuned.
+
+    ``operator`` is the operator's JSON text and ``binding`` gives every variable its value (``N`` is the batch, 1 for
+    latencies). ``builder`` names the function ``(operator, binding, dtype) -> tvm.IRModule`` with one PrimFunc ``main``
+    (inputs and weights first, the output last) which the child process imports and calls. It is code: pass only names
+    that you trust, and never one that was read from a file.
+    """
+
+    label: str
+    operator: str
+    binding: Mapping[str, int]
+    dtype: str = "float32"
+    builder: str = "syno_lab.codegen.tvm_target:lower_json"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "binding", MappingProxyType(dict(self.binding)))
+        if self.dtype not in _DTYPES:
+            raise TuningError(f"{self.label}: expected a dtype among {', '.join(_DTYPES)}, found {self.dtype!r}")
+        if self.builder.count(":") != 1 or not all(self.builder.split(":")):
+            raise TuningError(f"{self.label}: expected a builder as 'module:function', found {self.builder!r}")
+
+    def __hash__(self) -> int:
+        return hash((self.label, self.operator, tuple(sorted(self.binding.items())), self.dtype, self.builder))
+
+    def request(self) -> dict[str, Any]:
+        """The task as JSON data, for the child process."""
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {"binding": dict(self.binding)}
+
+
+@dataclass(frozen=True)
+class TuningProgress:
+    """How far a tuning is: ``trial`` of at most ``trials`` candidates measured, ``failed`` of them in vain.
+
+    ``best_ms`` is the best latency so far in milliseconds (None before the first candidate that ran) and
+    ``seconds_per_trial`` counts everything since the start, imports included.
+    """
+
+    label: str
+    trial: int
+    trials: int
+    failed: int
+    best_ms: float | None
+    seconds_per_trial: float
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """A finished tuning. All latencies are in milliseconds for one call, measured on the device over RPC.
+
+    ``latency_ms`` is the median and ``best_ms`` the least of ``repeats`` fresh measurements of the best candidate, made
+    after the search. ``trials`` candidates were tried (fewer than asked for when the space or the time ran out),
+    ``failed`` of them did not compile or run. ``seconds`` is the whole wall time as the caller saw it. ``history``
+    holds the best latency of the search after each trial. ``verified`` says that the winner's output on the device was
+    compared with the unscheduled program's on this machine (a difference is an error, not a result); it is False only
+    where that program was too slow to run.
+    """
+
+    label: str
+    latency_ms: float
+    best_ms: float
+    repeats: int
+    trials: int
+    failed: int
+    seconds: float
+    target: str
+    tvm_version: str
+    seed: int
+    verified: bool
+    history: tuple[tuple[int, float], ...] = field(default=(), repr=False)
+
+    @property
+    def seconds_per_trial(self) -> float:
+        """Wall seconds for each candidate tried, all overhead counted."""
+        return self.seconds / max(self.trials, 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON data, with its version."""
+        return {"version": RESULT_VERSION} | asdict(self) | {"history": [list(point) for point in self.history]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TuningResult:
+        """Inverse of :meth:`to_dict`; raises :class:`FormatError` on other versions, fields and types."""
+        if data.get("version") != RESULT_VERSION:
+            raise FormatError(f"tuning result: expected version {RESULT_VERSION}, found {data.get('version')!r}")
+        given = {name: value for name, value in data.items() if name != "version"}
+        names = {one.name for one in fields(cls)}
+        if given.keys() != names:
+            raise FormatError(f"tuning result: missing or unknown fields {sorted(given.keys() ^ names)}")
+        kinds: dict[str, type | tuple[type, ...]] = {
+            "label": str, "latency_ms": (int, float), "best_ms": (int, float), "repeats": int, "trials": int,
+            "failed": int, "seconds": (int, float), "target": str, "tvm_version": str, "seed": int, "verified": bool,
+            "history": (list, tuple),
+        }  # fmt: skip
+        for name, kind in kinds.items():
+            value = given[name]
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise FormatError(f"tuning result: field {name!r} holds {json.dumps(value, default=repr)}")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise FormatError(f"tuning result: field {name!r} is not finite")
+        try:
+            given["history"] = tuple((int(trial), float(best)) for trial, best in given["history"])
+        except (TypeError, ValueError):
+            raise FormatError("tuning result: expected history as pairs of trial and milliseconds") from None
+        return cls(**given)
