@@ -1,0 +1,112 @@
+"""Slots in a network that a synthesised operator fills.
+
+The interface is that of Syno's README: ``Placeholder({"H": 32, "W": 32})`` says which values the symbolic variables of
+a specification have at this place of the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from torch import nn
+
+from syno_lab.errors import SpecError, SynoError
+
+
+class KernelPack(Protocol):
+    """An operator made ready for one binding of its variables."""
+
+    @property
+    def binding(self) -> Mapping[str, int]:
+        """The value of every variable, the coefficients included."""
+
+    def module(self) -> nn.Module:
+        """Return a new module with freshly drawn weights."""
+
+
+class Placeholder(nn.Module):
+    """A slot for an operator; ``mapping`` gives the values of variables here, such as ``{"H": 32, "W": 32}``.
+
+    Empty until :meth:`fill`; calling an empty one raises SynoError. ``kernel`` is the module inside or None. Raises
+    SpecError where the mapping is not one of names to positive whole numbers.
+    """
+
+    kernel: nn.Module | None
+
+    def __init__(self, mapping: Mapping[str, int]) -> None:
+        super().__init__()
+        if not isinstance(mapping, Mapping):
+            raise SpecError(f'a Placeholder needs a mapping such as {{"H": 32, "W": 32}}, found {mapping!r}')
+        for name, value in mapping.items():
+            if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise SpecError(
+                    f"a Placeholder maps names of variables to whole numbers from 1 up, found {name!r}: {value!r}"
+                )
+        self._mapping = dict(mapping)
+        self.register_module("kernel", None)
+
+    @property
+    def mapping(self) -> dict[str, int]:
+        """The values of the variables at this place (a copy)."""
+        return dict(self._mapping)
+
+    def fill(self, module: nn.Module) -> None:
+        """Put ``module`` into the slot, in the place of what was there; SpecError where it is not a module."""
+        if not isinstance(module, nn.Module):
+            raise SpecError(f"a Placeholder is filled with a torch module, found a {type(module).__name__}")
+        self.kernel = module
+
+    def empty(self) -> None:
+        """Take the module out of the slot."""
+        self.kernel = None
+
+    def forward(self, *inputs: Any) -> Any:
+        """Apply the module in the slot."""
+        if self.kernel is None:
+            raise SynoError(
+                f"the {self!r} is empty; fill it by sampler.replace(net, kernel_packs) or by its fill(module)"
+            )
+        return self.kernel(*inputs)
+
+    def __repr__(self) -> str:
+        state = "" if self.kernel is None else f", kernel={self.kernel!r}"
+        return f"Placeholder({_words(self._mapping)}{state})"
+
+
+def _words(mapping: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in mapping.items())
+
+
+def placeholders(net: nn.Module) -> list[tuple[str, Placeholder]]:
+    """Return every Placeholder of ``net`` once, with its dotted name, in the order of definition."""
+    return [(name, module) for name, module in net.named_modules() if isinstance(module, Placeholder)]
+
+
+def replace(net: nn.Module, kernel_packs: Iterable[KernelPack]) -> None:
+    """Fill every Placeholder of ``net`` with a new module of the first pack whose binding contains its mapping.
+
+    A slot that is full gets the new module. Raises SpecError where ``net`` has no Placeholder or no pack has the values
+    of one; nothing is changed then.
+    """
+    packs = list(kernel_packs)
+    slots = placeholders(net)
+    if not slots:
+        raise SpecError(f"expected a network with Placeholders, found none in this {type(net).__name__}")
+    chosen: list[KernelPack] = []
+    missing: list[str] = []
+    for name, slot in slots:
+        pack = next((pack for pack in packs if slot.mapping.items() <= dict(pack.binding).items()), None)
+        if pack is None:
+            missing.append(f"{name or 'the network itself'} ({_words(slot.mapping)})")
+        else:
+            chosen.append(pack)
+    if missing:
+        offered = "; ".join(_words(pack.binding) for pack in packs) or "none at all"
+        raise SpecError(
+            f"expected a kernel for each Placeholder, found none for {', '.join(missing)}; there are kernels for: "
+            f"{offered}; give the Sampler this network or its mappings"
+        )
+    kernels = [pack.module() for pack in chosen]
+    for (_, slot), kernel in zip(slots, kernels, strict=True):
+        slot.fill(kernel.train(slot.training))
