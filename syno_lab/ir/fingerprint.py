@@ -170,11 +170,11 @@ def _refine(table: Terms, free: list[int], lane: int) -> int:
         if now == distinct:
             break
         distinct = now
-    shape = np.array([*table.x_shape, len(table.weights), len(term)], dtype=np.uint64)
-    head = np.uint64(0)
-    for number in shape:
-        head = _mix(np.array([head * np.uint64(7) + number]), lane)[0]
-    return int(_mix(np.array([np.add.reduce(term, dtype=np.uint64) + head]), lane)[0])
+    head = 0
+    for number in (*table.x_shape, len(table.weights), len(term)):
+        head = (head * 1_000_003 + number) % (1 << 64)
+    whole = np.array([head], dtype=np.uint64) + np.add.reduce(term, dtype=np.uint64, keepdims=True)
+    return int(_mix(whole, lane)[0])
 
 
 def _mix(value: Array, lane: int) -> Array:
