@@ -1,0 +1,242 @@
+"""Shape distance: a lower bound of the steps still needed to turn the data coordinates into the input's axes.
+
+After Syno, section 7.1 and appendix A, as a lower bound that also counts what the appendix leaves open: within a
+reshape group with input axes I, eliminated pieces E and data coordinates O at least |I| + |E| + |O| - 2 MERGEs and SPLITs
+are needed (theorem A.1); eliminated pieces need 1-to-many primitives, of which one CONTRACTION can serve all, while an
+UNFOLD or an EXPAND serves one. All groupings are tried by branch and bound and the least bound is kept, within the
+budgets that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations, combinations_with_replacement
+
+from syno_lab.ir.size import Size, product
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State
+from syno_lab.synthesis.parameters import reduce_sizes
+
+Exponents = tuple[int, ...]
+UNLIMITED = 99
+
+
+@dataclass(frozen=True)
+class Group:
+    """One reshape group: data coordinates ``have`` become input axes ``want`` and a piece to ``eliminate`` (or None)."""
+
+    have: tuple[Size, ...]
+    want: tuple[Size, ...]
+    eliminate: Size | None
+
+    @property
+    def reshapes(self) -> int:
+        """MERGEs and SPLITs it needs at least: |I| + |E| + |O| - 2."""
+        return len(self.have) + len(self.want) + (self.eliminate is not None) - 2
+
+    def __str__(self) -> str:
+        have = ", ".join(map(str, self.have))
+        want = ", ".join(map(str, self.want))
+        gone = "" if self.eliminate is None else f" and {self.eliminate} eliminated"
+        return f"{{{have}}} <- {{{want}}}{gone}: {self.reshapes} MERGE or SPLIT"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why the distance is what it is.
+
+    Attributes:
+        steps: the distance, or None where the input cannot be reached within the budgets.
+        groups: the reshape groups of a best grouping.
+        eliminations: 1-to-many primitives counted for the eliminated pieces and for STRIDEs.
+        reduces: REDUCEs that come first, while REDUCEs may still be taken.
+    """
+
+    steps: int | None
+    groups: tuple[Group, ...]
+    eliminations: int
+    reduces: tuple[Size, ...] = ()
+
+    def __str__(self) -> str:
+        if self.steps is None:
+            return "the input cannot be reached within the budgets that are left"
+        lines = [f"REDUCE({size}) first" for size in self.reduces]
+        lines += [str(group) for group in self.groups if group.reshapes or group.eliminate is not None]
+        if self.eliminations:
+            lines.append(f"{self.eliminations} of CONTRACTION, UNFOLD, EXPAND to eliminate")
+        lines.append(f"distance {self.steps}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Left:
+    """Budgets left: how many of each helpful primitive may still come."""
+
+    contractions: int
+    unfolds: int
+    expands: int
+    merges: int
+    splits: int
+
+
+def distance(state: State) -> int | None:
+    """The shape distance of a state: at most the true number of steps; None where the input is out of reach."""
+    return explain_distance(state).steps
+
+
+def explain_distance(state: State) -> Explanation:
+    """The shape distance with its reshape groups.
+
+    As long as only REDUCEs were taken, further REDUCEs are counted too where they bring the input nearer: they are the
+    only way to a primary variable that the output lacks.
+    """
+    have = _shape(state)
+    plain = _explain(state.spec, have, _left(state))
+    reduces = sum(step.primitive == "REDUCE" for step in state.steps)
+    if reduces < len(state.steps):
+        return plain
+    return _with_reduces(state.spec, have, _left(state), state.spec.limits.max_reduces - reduces, plain)
+
+
+def _shape(state: State) -> tuple[tuple[bool, Exponents], ...]:
+    return tuple(sorted((c.node.primitive == "STRIDE", c.size.exponents) for c in state.data if c not in state.fixed))
+
+
+def _with_reduces(
+    spec: Spec, have: tuple[tuple[bool, Exponents], ...], left: _Left, budget: int, plain: Explanation
+) -> Explanation:
+    """The least bound over all sets of further REDUCEs, smallest first; more than are lacking plus two are not tried."""
+    lacking = _lacking_primaries(spec, have)
+    best = plain
+    for count in range(max(1, sum(lacking)), min(budget, sum(lacking) + 2) + 1):
+        if best.steps is not None and count >= best.steps:
+            break
+        for chosen in combinations_with_replacement(reduce_sizes(spec), count):
+            if any(sum(size.exponents[i] for size in chosen) < n for i, n in enumerate(lacking)):
+                continue
+            more = tuple(sorted((*have, *((False, size.exponents) for size in chosen))))
+            found = _explain(spec, more, left)
+            if found.steps is not None and (best.steps is None or found.steps + count < best.steps):
+                best = Explanation(found.steps + count, found.groups, found.eliminations, tuple(chosen))
+    return best
+
+
+def _lacking_primaries(spec: Spec, have: tuple[tuple[bool, Exponents], ...]) -> tuple[int, ...]:
+    """How often each primary variable is missing from the data for the input."""
+    fixed = {inp for inp, _ in spec.fixed_io_pairs}
+    want = [size.exponents for axis, size in enumerate(spec.input_shape) if axis not in fixed]
+    return tuple(
+        max(0, sum(e[i] for e in want) - sum(e[i] for _, e in have)) for i in range(len(spec.symbols.primary))
+    )
+
+
+def _left(state: State) -> _Left:
+    used = {"SHARE": 0, "UNFOLD": 0, "EXPAND": 0, "MERGE": 0, "SPLIT": 0}
+    for step in state.steps:
+        if step.primitive in used:
+            used[step.primitive] += 1
+
+    def left(primitive: str) -> int:
+        budget = state.spec.limits.of(primitive)
+        return UNLIMITED if budget is None else max(0, budget - used[primitive])
+
+    return _Left(left("SHARE"), left("UNFOLD"), left("EXPAND"), left("MERGE"), left("SPLIT"))
+
+
+@lru_cache(maxsize=1 << 17)
+def _explain(spec: Spec, have: tuple[tuple[bool, Exponents], ...], left: _Left) -> Explanation:
+    fixed_inputs = {inp for inp, _ in spec.fixed_io_pairs}
+    want = tuple(size for axis, size in enumerate(spec.input_shape) if axis not in fixed_inputs)
+    strided = sum(flag for flag, _ in have)
+    plain = tuple(Size(spec.symbols, exponents) for flag, exponents in have if not flag)
+    search = _Search(spec, left, strided)
+    search.run(plain, want)
+    # A strided coordinate is a reshape group of its own: it goes into an UNFOLD or an EXPAND.
+    groups = search.groups + tuple(
+        Group((size,), (), size) for size in (Size(spec.symbols, e) for flag, e in have if flag)
+    )
+    return Explanation(search.best, groups if search.best is not None else (), search.eliminations)
+
+
+class _Search:
+    """Branch and bound over groupings."""
+
+    def __init__(self, spec: Spec, left: _Left, strided: int) -> None:
+        self.spec = spec
+        self.left = left
+        self.strided = strided
+        self.best: int | None = None
+        self.groups: tuple[Group, ...] = ()
+        self.eliminations = 0
+
+    def run(self, have: tuple[Size, ...], want: tuple[Size, ...]) -> None:
+        for partition in _partitions(want):
+            self._assign(have, partition, ())
+
+    def _assign(self, have: tuple[Size, ...], want: Sequence[tuple[Size, ...]], groups: tuple[Group, ...]) -> None:
+        reshapes = sum(group.reshapes for group in groups)
+        if self.best is not None and reshapes >= self.best and (reshapes > self.best or not have):
+            return
+        if not want:
+            self._close(have, groups)
+            return
+        wanted = product(want[0], self.spec.symbols)
+        tried = set()
+        for count in range(1, len(have) + 1):
+            if self.best is not None and reshapes + len(want[0]) + count - 2 >= self.best + 1:
+                return
+            for chosen in combinations(range(len(have)), count):
+                sizes = tuple(have[i] for i in chosen)
+                if sizes in tried:
+                    continue
+                tried.add(sizes)
+                ratio = product(sizes, self.spec.symbols) / wanted
+                if not ratio.is_one and not self.spec.is_legal(ratio):
+                    continue
+                rest = tuple(size for i, size in enumerate(have) if i not in chosen)
+                self._assign(rest, want[1:], (*groups, Group(sizes, want[0], None if ratio.is_one else ratio)))
+
+    def _close(self, have: tuple[Size, ...], groups: tuple[Group, ...]) -> None:
+        """Everything left is eliminated whole, each coordinate a group of its own."""
+        groups = (*groups, *(Group((size,), (), size) for size in have))
+        merges = sum(max(0, len(g.want) + (g.eliminate is not None) - 1) for g in groups)
+        splits = sum(max(0, len(g.have) - 1) for g in groups)
+        if merges > self.left.merges or splits > self.left.splits:
+            return
+        pieces = [g.eliminate for g in groups if g.eliminate is not None]
+        eliminations = self._eliminations(pieces)
+        if eliminations is None:
+            return
+        steps = sum(g.reshapes for g in groups) + eliminations
+        if self.best is None or steps < self.best:
+            self.best, self.groups, self.eliminations = steps, groups, eliminations
+
+    def _eliminations(self, pieces: list[Size]) -> int | None:
+        """The fewest 1-to-many primitives; None where the budgets do not allow any."""
+        one_each = self.left.unfolds + self.left.expands
+        if self.strided > one_each:
+            return None
+        if not pieces:
+            return self.strided
+        if self.left.contractions:
+            return self.strided + 1
+        return self.strided + len(pieces) if self.strided + len(pieces) <= one_each else None
+
+
+def _partitions(items: tuple[Size, ...]) -> Iterator[tuple[tuple[Size, ...], ...]]:
+    """All partitions of the input axes into groups, the finest first."""
+    found = list(_all_partitions(items))
+    yield from sorted(found, key=len, reverse=True)
+
+
+def _all_partitions(items: tuple[Size, ...]) -> Iterator[tuple[tuple[Size, ...], ...]]:
+    if not items:
+        yield ()
+        return
+    first, rest = items[0], items[1:]
+    for partition in _all_partitions(rest):
+        yield ((first,), *partition)
+        for i, group in enumerate(partition):
+            yield (*partition[:i], (first, *group), *partition[i + 1 :])
