@@ -1,0 +1,238 @@
+"""The SQLite file under the store: how it is made, checked, written, shared and refused.
+
+Promises: what a finished call wrote survives a kill of the process at any moment (write-ahead log, synchronous=FULL);
+several processes and threads may use one file; a damaged, foreign or newer file is refused with one line and stays
+as it is. Each row of ours ends with a digest, because SQLite does not notice a bit that flips inside a number.
+
+The file is never opened other than through SQLite: closing a plain handle on it would drop the locks that SQLite
+holds for this process (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from syno_lab.errors import StoreError
+
+FILE_NAME = "results.sqlite"
+APPLICATION_ID = 0x53594E4F  # "SYNO"
+SCHEMA_VERSION = 1
+BUSY_SECONDS = 30.0
+
+_SCHEMA = """
+CREATE TABLE syno_runs (
+    run INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL, created TEXT NOT NULL,
+    digest TEXT NOT NULL);
+CREATE TABLE syno_operators (
+    run INTEGER NOT NULL REFERENCES syno_runs, position INTEGER NOT NULL, fingerprint TEXT NOT NULL,
+    operator TEXT NOT NULL, flops INTEGER NOT NULL, params INTEGER NOT NULL, label TEXT NOT NULL,
+    baseline INTEGER NOT NULL, digest TEXT NOT NULL, UNIQUE (run, fingerprint));
+CREATE TABLE syno_trainings (
+    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, accuracy REAL, result TEXT NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (run, fingerprint), FOREIGN KEY (run, fingerprint) REFERENCES syno_operators (run, fingerprint));
+CREATE TABLE syno_latencies (
+    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, target TEXT NOT NULL, binding TEXT NOT NULL,
+    count INTEGER NOT NULL, latency_ms REAL NOT NULL, result TEXT NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (run, fingerprint, target, binding),
+    FOREIGN KEY (run, fingerprint) REFERENCES syno_operators (run, fingerprint));
+CREATE TABLE syno_bindings (
+    run INTEGER NOT NULL REFERENCES syno_runs, binding TEXT NOT NULL, count INTEGER NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (run, binding));
+CREATE TABLE syno_published (
+    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, target TEXT NOT NULL, accuracy REAL NOT NULL,
+    latency_ms REAL NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (run, fingerprint, target, accuracy, latency_ms));
+"""
+
+
+def digest(values: Sequence[object]) -> str:
+    """Return 64 bits over a row's values; what was read is compared with what was written."""
+    return hashlib.blake2b(repr(tuple(values)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"file:{quote(str(path))}?mode={mode}"
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn every error of SQLite into one line for the user."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise StoreError(f"the results store {path} cannot hold a text that is not Unicode ({error.reason})") from error
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        name = getattr(error, "sqlite_errorname", "") or ""
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            reason = f"is busy: another process has held it for {BUSY_SECONDS:g} s; end that process or try again"
+        elif name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+            reason = f"cannot be read or written ({error}): check free space and permissions; what was saved is safe"
+        else:
+            reason = damage(str(error))
+        raise StoreError(f"the results store {path} {reason}") from error
+
+
+def damage(found: str) -> str:
+    """Say what a damaged file means for the user."""
+    found = " ".join(found.split())
+    return f"is damaged or no Syno Lab store ({found}): move it away or restore a copy; nothing was changed"
+
+
+class Database:
+    """An open store file. One connection, guarded so that threads may share it; not to be used after a fork."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pid = os.getpid()
+        self._guard = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            exists = path.exists()
+        except OSError as error:
+            raise StoreError(f"the results store {path} cannot be reached: {error.strerror or error}") from error
+        if not exists:
+            self._create()
+        self._check()
+        with _told(path):
+            self._connection = sqlite3.connect(
+                _uri(path, "rw"), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            prepare(self._connection)
+
+    def _create(self) -> None:
+        """Build the file beside its place and move it there whole, so that no half-made store can be found."""
+        with self.exclusive():
+            if self.path.exists():  # another process was faster
+                return
+            half = self.path.with_name(self.path.name + "-new")
+            parts = [half, half.with_name(half.name + "-wal"), half.with_name(half.name + "-shm")]
+            try:
+                for left in parts:  # by a process that was killed here
+                    left.unlink(missing_ok=True)
+                with _told(self.path), closing(sqlite3.connect(half, isolation_level=None)) as connection:
+                    connection.execute("PRAGMA journal_mode=WAL")
+                    connection.executescript(
+                        f"BEGIN; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
+                        f"{_SCHEMA} COMMIT;"
+                    )
+                half.replace(self.path)
+            except OSError as error:
+                raise StoreError(f"the results store {self.path} cannot be made: {error.strerror or error}") from error
+            finally:
+                for left in parts:
+                    left.unlink(missing_ok=True)
+
+    def _check(self) -> None:
+        """Refuse a damaged, foreign or newer file through a connection that cannot write.
+
+        A read-only connection also leaves the write-ahead log where it is, which a writing one would move into the
+        file when it closes.
+        """
+        if not self.path.is_file() or self.path.stat().st_size == 0:
+            raise StoreError(f"the results store {self.path} {damage('it is not a file or is empty')}")
+        with _told(self.path), closing(sqlite3.connect(_uri(self.path, "ro"), uri=True, timeout=BUSY_SECONDS)) as file:
+            (found,) = file.execute("PRAGMA application_id").fetchone()
+            (version,) = file.execute("PRAGMA user_version").fetchone()
+            (health,) = file.execute("PRAGMA integrity_check(1)").fetchone()
+        if health != "ok":
+            raise StoreError(f"the results store {self.path} {damage(health)}")
+        if found != APPLICATION_ID:
+            raise StoreError(f"the results store {self.path} {damage('it was made by another program')}")
+        if version != SCHEMA_VERSION:
+            age = "a newer" if version > SCHEMA_VERSION else "another"
+            raise StoreError(
+                f"the results store {self.path} has version {version}, this Syno Lab reads version {SCHEMA_VERSION}: "
+                f"it was made by {age} Syno Lab; update, or use another folder"
+            )
+
+    @contextmanager
+    def _use(self) -> Iterator[sqlite3.Connection]:
+        if os.getpid() != self._pid:
+            raise StoreError(f"the results store {self.path} was opened by another process: open it again in this one")
+        with self._guard:
+            if self._connection is None:
+                raise StoreError(f"the results store {self.path} is closed")
+            with _told(self.path):
+                yield self._connection
+
+    def read(self, columns: str, rest: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Select `columns` of whole rows and return them without their digests, which must be right.
+
+        The columns must be those, in the order, that `write` was given.
+        """
+        with self._use() as connection:
+            rows = connection.execute(f"SELECT {columns}, digest {rest}", parameters).fetchall()
+        for *values, seal in rows:
+            if seal != digest(values):
+                raise StoreError(f"the results store {self.path} {damage('a row differs from what was written')}")
+        return [tuple(values) for *values, _ in rows]
+
+    def column(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """Return the one column that a query asks for; for keys and counts, as no digest guards them."""
+        with self._use() as connection:
+            return [value for (value,) in connection.execute(query, parameters)]
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make all writes inside one: all of them are kept, or none."""
+        with self._use() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:  # SQLite has already rolled back after some errors
+                    connection.execute("ROLLBACK")
+
+    def write(self, verb: str, table: str, columns: str, values: Sequence[object]) -> None:
+        """Insert one row with its digest; `verb` is INSERT, INSERT OR REPLACE or INSERT OR IGNORE."""
+        with self._use() as connection:
+            marks = ", ".join("?" * (len(values) + 1))
+            connection.execute(f"{verb} INTO {table} ({columns}, digest) VALUES ({marks})", (*values, digest(values)))
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other processes of ours out, without locking the store itself.
+
+        Optuna writes through a connection of its own, which our own transaction would block. The lock is one that
+        SQLite takes on an empty file beside the store, so it ends with its holder, however that ends.
+        """
+        with _told(self.path):
+            lock = sqlite3.connect(
+                self.path.with_name(self.path.name + "-lock"), timeout=BUSY_SECONDS, isolation_level=None
+            )
+            with closing(lock):
+                lock.execute("BEGIN EXCLUSIVE")
+                yield
+
+    def close(self) -> None:
+        """Close the connection; closing twice is fine."""
+        with self._guard:
+            connection, self._connection = self._connection, None
+            if connection is not None and os.getpid() == self._pid:
+                with _told(self.path):
+                    connection.close()
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Set what makes a finished write last; SQLite keeps none of it but the journal mode in the file."""
+    connection.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA journal_mode=WAL")
+
+
+def connect_writer(path: Path) -> sqlite3.Connection:
+    """Return a connection with our settings for a library that wants one of its own (Optuna)."""
+    connection = sqlite3.connect(_uri(path, "rw"), uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+    prepare(connection)
+    return connection

@@ -1,0 +1,95 @@
+"""Open a store and find its runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from syno_lab.errors import StoreError
+
+from .database import FILE_NAME, Database
+from .records import difference, to_text
+from .runs import Run
+from .studies import Studies
+
+_RUN = "run, name, settings, created"
+
+
+class Store:
+    """The results of a laboratory folder, in one SQLite file; a context manager, made by `Store.open`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._studies = Studies(database.path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Store:
+        """Open the store at `path`, a file, or a folder that holds `results.sqlite`; make it where there is none.
+
+        Raises:
+            StoreError: the file is damaged, foreign, of another version, busy, or cannot be made. It is left as
+                it was.
+
+        """
+        place = Path(path).expanduser().absolute()
+        return cls(Database(place / FILE_NAME if place.is_dir() else place))
+
+    @property
+    def path(self) -> Path:
+        """The SQLite file. Copy it only while nobody has it open, or with SQLite's own backup."""
+        return self._database.path
+
+    def run(self, name: str, settings: Mapping[str, Any] | None = None) -> Run:
+        """Return the run of this name; make it when there is none and `settings` are given.
+
+        Raises:
+            StoreError: the run was made with other settings (named in the message), or it does not exist.
+
+        """
+        text = None if settings is None else to_text(settings, "settings")
+        with self._database.transaction():
+            rows = self._rows("WHERE name=?", (name,))
+            if not rows:
+                if text is None:
+                    known = ", ".join(sorted(repr(row[1]) for row in self._rows())) or "none"
+                    raise StoreError(f"no run {name!r} in {self.path}; there is {known}")
+                (key,) = self._database.column("SELECT COALESCE(MAX(run), 0) + 1 FROM syno_runs")
+                created = datetime.now(UTC).isoformat(timespec="seconds")
+                self._database.write("INSERT", "syno_runs", _RUN, (key, name, text, created))
+                rows = self._rows("WHERE name=?", (name,))
+        run = self._make(rows[0])
+        if text is not None and run.settings != json.loads(text):
+            raise StoreError(
+                f"run {name!r} in {self.path} was made with other settings: "
+                f"{difference(run.settings, json.loads(text))}; give them as they were, or another name"
+            )
+        run.settle()  # what a killed process had saved but not yet given to Optuna
+        return run
+
+    def runs(self) -> list[Run]:
+        """Return all runs in the order in which they were made."""
+        return [self._make(row) for row in self._rows("ORDER BY run")]
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        self._studies.close()
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _rows(self, rest: str = "", parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        return self._database.read(_RUN, f"FROM syno_runs {rest}", parameters)
+
+    def _make(self, row: tuple[Any, ...]) -> Run:
+        key, name, settings, created = row
+        return Run(self._database, self._studies, key, name, settings, created)
