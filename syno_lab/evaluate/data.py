@@ -42,8 +42,8 @@ class Dataset:
     """Images with one label each, in a part to learn from and a part to test on; the arrays cannot be written to.
 
     ``train_images`` and ``test_images``: uint8 [N, C, H, W], 0 is dark. ``train_labels`` and ``test_labels``: int64
-    [N], indices into ``classes``. ``name``: ``cifar-10``, ``cifar-100`` or ``digits``; ``source``: where it was read, in
-    words. Raises DataError where the arrays do not fit together.
+    [N], indices into ``classes``. ``name``: ``cifar-10``, ``cifar-100`` or ``digits``; ``source``: where it was read,
+    in words. Raises DataError where the arrays do not fit together.
     """
 
     name: str
@@ -317,4 +317,5 @@ def _unpack(archive: Path, root: str, folder: Path) -> None:
                 with (folder / root / parts[1]).open("xb") as out:
                     shutil.copyfileobj(stream, out)
     except (tarfile.TarError, EOFError) as error:
-        raise DataError(f"expected a tar archive in {archive.name}, found: {error}") from None
+        reason = str(error).splitlines()[0].rstrip(":")
+        raise DataError(f"expected a tar archive in {archive.name}, found: {reason}") from None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import math
 import os
-import pickle
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -160,9 +159,9 @@ def train(
     """Train ``module`` ([B, C, H, W] images to [B, classes] logits) in place, and test it after every epoch.
 
     Images are normalised by the training images' mean and deviation in each channel; ``augment`` (by default for CIFAR
-    only) shifts them by up to 1/8 of their height and width and mirrors half of them. ``learning_rate`` is the highest of
-    the cycle. ``time_limit_s`` bounds all seconds spent, those before a resumption too; it and ``should_stop`` are looked
-    at after every batch. ``patience`` is the number of epochs to wait for a better test accuracy.
+    only) shifts them by up to 1/8 of their height and width and mirrors half of them. ``learning_rate`` is the highest
+    of the cycle. ``time_limit_s`` bounds all seconds spent, those before a resumption too; it and ``should_stop`` are
+    looked at after every batch. ``patience`` is the number of epochs to wait for a better test accuracy.
 
     ``seed`` decides the order of the images, the augmentation and what the module draws (dropout), not the weights that
     the module comes with. On a CPU with a given number of threads, equal weights and seed give equal results to the
@@ -173,8 +172,8 @@ def train(
 
     The module ends with its last weights (not those of the best epoch), on ``device``. A loss that is not finite ends
     the training, see :class:`TrainingResult`, or raises TrainingError with ``raise_on_divergence``. Raises
-    TrainingError also for numbers out of range, logits of a wrong shape, an unknown device, a module without parameters, and a
-    checkpoint that is damaged or belongs to another training.
+    TrainingError also for numbers out of range, logits of a wrong shape, an unknown device, a module without
+    parameters, and a checkpoint that is damaged or belongs to another training.
     """
     _check_numbers(epochs=epochs, batch_size=batch_size, patience=patience)
     _check_positive(learning_rate=learning_rate, time_limit_s=time_limit_s)
@@ -494,7 +493,8 @@ class _Run:
         try:
             # weights_only: nothing but tensors and plain values is admitted, so the file cannot run code.
             state = torch.load(path, map_location=self.data.device, weights_only=True)
-        except (OSError, RuntimeError, ValueError, EOFError, LookupError, pickle.UnpicklingError) as error:
+        except Exception as error:
+            # Bytes that are no checkpoint make torch's reader fail in a dozen ways, struct.error among them.
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise TrainingError(f"expected a checkpoint in {path}, found: {reason[:120]}; {other}") from None
         found = state.get("format") if isinstance(state, dict) else None

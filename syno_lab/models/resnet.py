@@ -45,8 +45,8 @@ class CifarResNet(nn.Module):
 
     The stages have ``width``, 2 ``width`` and 4 ``width`` channels; the second and the third begin with stride 2. That
     is 6 ``blocks`` + 2 layers. The input is [B, ``in_channels``, H, W] with any H and W from 4 up (32 x 32 in the
-    paper, 8 x 8 for digits), the output the logits [B, ``num_classes``]. Weights are drawn as in He et al. 2015, from torch's
-    global generator. Raises SpecError for numbers below 1.
+    paper, 8 x 8 for digits), the output the logits [B, ``num_classes``]. Weights are drawn as in He et al. 2015, from
+    torch's global generator. Raises SpecError for numbers below 1.
     """
 
     def __init__(self, num_classes: int, in_channels: int = 3, width: int = 16, blocks: int = 1) -> None:
