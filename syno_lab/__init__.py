@@ -1,0 +1,49 @@
+"""Syno Lab: a laboratory for neural operator synthesis.
+
+>>> import syno_lab as sl
+>>> print(sl.operators.conv2d())
+[N, C_in, H, W] -> [N, C_out, H, W] with [C_in, k_1, k_1, C_out], 6 steps
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from syno_lab.api import *  # noqa: F403
+    from syno_lab.evaluate.data import load_dataset as load_dataset
+    from syno_lab.evaluate.store import Store as Store
+    from syno_lab.models.placeholder import Placeholder as Placeholder
+
+__version__ = "0.1.0"
+
+# Names whose rooms need torch or a database: loaded by themselves, so that synthesis does without them.
+_ELSEWHERE = {
+    "Placeholder": "syno_lab.models.placeholder",
+    "Store": "syno_lab.evaluate.store",
+    "load_dataset": "syno_lab.evaluate.data",
+    "train": "syno_lab.evaluate.training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        return getattr(import_module(_ELSEWHERE[name]), name)
+    if name.startswith("__"):
+        raise AttributeError(f"module 'syno_lab' has no attribute {name!r}")
+    api = import_module("syno_lab.api")
+    if name not in api.__all__:
+        raise AttributeError(f"module 'syno_lab' has no attribute {name!r}; it has {', '.join(sorted(__dir__()))}")
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return [*import_module("syno_lab.api").__all__, *_ELSEWHERE]
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """``%load_ext syno_lab``: forwards to the magics, which live with the widgets."""
+    from syno_widgets.magics import load_ipython_extension as load
+
+    load(ipython)

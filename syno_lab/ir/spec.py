@@ -170,6 +170,13 @@ class Spec:
                     size.at(dict(item))
         return replace(self, bindings=tuple(completed))
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.symbols, self.input_shape, self.output_shape, self.fixed_io_pairs, self.limits, self.bindings))
+
     @cached_property
     def defaults(self) -> dict[str, int]:
         """The default values given with the variables."""

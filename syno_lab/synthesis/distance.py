@@ -161,7 +161,10 @@ def _explain(spec: Spec, have: tuple[tuple[bool, Exponents], ...], left: _Left) 
 
 
 class _Search:
-    """Branch and bound over groupings."""
+    """Branch and bound over groupings.
+
+    Sizes are packed into one integer, eight bits an exponent, so that a product is one addition.
+    """
 
     def __init__(self, spec: Spec, left: _Left, strided: int) -> None:
         self.spec = spec
@@ -172,48 +175,70 @@ class _Search:
         self.eliminations = 0
 
     def run(self, have: tuple[Size, ...], want: tuple[Size, ...]) -> None:
+        self.have = have
+        self.everything = (1 << len(have)) - 1
+        packed = [_pack(size) for size in have]
+        products = [0] * (self.everything + 1)
+        for mask in range(1, self.everything + 1):
+            lowest = mask & -mask
+            products[mask] = products[mask ^ lowest] + packed[lowest.bit_length() - 1]
+        self.products = products
+        self.masks = _masks_by_count(len(have))
         for partition in _partitions(want):
-            self._assign(have, partition, ())
+            self._assign(self.everything, partition, (), 0)
 
-    def _assign(self, have: tuple[Size, ...], want: Sequence[tuple[Size, ...]], groups: tuple[Group, ...]) -> None:
-        reshapes = sum(group.reshapes for group in groups)
-        if self.best is not None and reshapes >= self.best and (reshapes > self.best or not have):
-            return
+    def _assign(
+        self, rest: int, want: Sequence[tuple[Size, ...]], groups: tuple[tuple[int, tuple[Size, ...], int], ...], cost: int
+    ) -> None:
         if not want:
-            self._close(have, groups)
+            self._close(rest, groups)
             return
-        wanted = product(want[0], self.spec.symbols)
+        wanted = sum(_pack(size) for size in want[0])
+        others = sum(len(group) - 1 for group in want[1:])  # every group to come has at least one coordinate
         tried = set()
-        for count in range(1, len(have) + 1):
-            if self.best is not None and reshapes + len(want[0]) + count - 2 >= self.best + 1:
+        for count, mask in self.masks:
+            more = cost + len(want[0]) + count - 2
+            if self.best is not None and more + others >= self.best:
                 return
-            for chosen in combinations(range(len(have)), count):
-                sizes = tuple(have[i] for i in chosen)
-                if sizes in tried:
-                    continue
-                tried.add(sizes)
-                ratio = product(sizes, self.spec.symbols) / wanted
-                if not ratio.is_one and not self.spec.is_legal(ratio):
-                    continue
-                rest = tuple(size for i, size in enumerate(have) if i not in chosen)
-                self._assign(rest, want[1:], (*groups, Group(sizes, want[0], None if ratio.is_one else ratio)))
+            if mask & ~rest:
+                continue
+            ratio = self.products[mask] - wanted
+            if ratio and not _is_legal(self.spec, ratio):
+                continue
+            sizes = tuple(size for i, size in enumerate(self.have) if mask >> i & 1)
+            if sizes in tried:
+                continue
+            tried.add(sizes)
+            self._assign(rest & ~mask, want[1:], (*groups, (mask, want[0], ratio)), more + (ratio != 0))
 
-    def _close(self, have: tuple[Size, ...], groups: tuple[Group, ...]) -> None:
+    def _close(self, rest: int, chosen: tuple[tuple[int, tuple[Size, ...], int], ...]) -> None:
         """Everything left is eliminated whole, each coordinate a group of its own."""
-        groups = (*groups, *(Group((size,), (), size) for size in have))
-        merges = sum(max(0, len(g.want) + (g.eliminate is not None) - 1) for g in groups)
-        splits = sum(max(0, len(g.have) - 1) for g in groups)
-        if merges > self.left.merges or splits > self.left.splits:
-            return
-        pieces = [g.eliminate for g in groups if g.eliminate is not None]
+        pieces = rest.bit_count() + sum(ratio != 0 for _, _, ratio in chosen)
         eliminations = self._eliminations(pieces)
         if eliminations is None:
             return
-        steps = sum(g.reshapes for g in groups) + eliminations
-        if self.best is None or steps < self.best:
-            self.best, self.groups, self.eliminations = steps, groups, eliminations
+        steps = eliminations + sum(m.bit_count() + len(w) + (r != 0) - 2 for m, w, r in chosen)
+        if self.best is not None and steps >= self.best:
+            return
+        merges = sum(len(want) + (ratio != 0) - 1 for _, want, ratio in chosen)
+        splits = sum(mask.bit_count() - 1 for mask, _, _ in chosen)
+        if merges > self.left.merges or splits > self.left.splits:
+            return
+        groups = [
+            Group(
+                tuple(size for i, size in enumerate(self.have) if mask >> i & 1),
+                want,
+                product((s for i, s in enumerate(self.have) if mask >> i & 1), self.spec.symbols)
+                / product(want, self.spec.symbols)
+                if ratio
+                else None,
+            )
+            for mask, want, ratio in chosen
+        ]
+        groups += [Group((size,), (), size) for i, size in enumerate(self.have) if rest >> i & 1]
+        self.best, self.groups, self.eliminations = steps, tuple(groups), eliminations
 
-    def _eliminations(self, pieces: list[Size]) -> int | None:
+    def _eliminations(self, pieces: int) -> int | None:
         """The fewest 1-to-many primitives; None where the budgets do not allow any."""
         one_each = self.left.unfolds + self.left.expands
         if self.strided > one_each:
@@ -222,13 +247,37 @@ class _Search:
             return self.strided
         if self.left.contractions:
             return self.strided + 1
-        return self.strided + len(pieces) if self.strided + len(pieces) <= one_each else None
+        return self.strided + pieces if self.strided + pieces <= one_each else None
 
 
-def _partitions(items: tuple[Size, ...]) -> Iterator[tuple[tuple[Size, ...], ...]]:
+def _pack(size: Size) -> int:
+    packed = 0
+    for exponent in reversed(size.exponents):
+        packed = (packed << 8) + exponent
+    return packed
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_legal(spec: Spec, packed: int) -> bool:
+    """Whether a packed size may be a coordinate's."""
+    exponents = []
+    for _ in spec.symbols.names:
+        low = (packed + 128) % 256 - 128
+        exponents.append(low)
+        packed = (packed - low) >> 8
+    return spec.is_legal(Size(spec.symbols, tuple(exponents)))
+
+
+@lru_cache(maxsize=64)
+def _masks_by_count(number: int) -> tuple[tuple[int, int], ...]:
+    """All non-empty subsets of ``number`` coordinates as (count, mask), the smallest first."""
+    return tuple(sorted((mask.bit_count(), mask) for mask in range(1, 1 << number)))
+
+
+@lru_cache(maxsize=256)
+def _partitions(items: tuple[Size, ...]) -> tuple[tuple[tuple[Size, ...], ...], ...]:
     """All partitions of the input axes into groups, the finest first."""
-    found = list(_all_partitions(items))
-    yield from sorted(found, key=len, reverse=True)
+    return tuple(sorted(_all_partitions(items), key=len, reverse=True))
 
 
 def _all_partitions(items: tuple[Size, ...]) -> Iterator[tuple[tuple[Size, ...], ...]]:

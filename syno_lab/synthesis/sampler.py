@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec, WeightLimits
-from syno_lab.ir.state import State, Step
+from syno_lab.ir.state import State
 from syno_lab.synthesis.candidates import canonical_successors
 from syno_lab.synthesis.distance import distance
-from syno_lab.synthesis.rules import RULES, Rule
+from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
+from syno_lab.synthesis.space import kinds, shuffled
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_FAILED_WALKS = 20_000
 _STOP_EARLY = 0.5  # chance to stop at a complete state that could still grow
-_REMEMBERED = 200_000  # states whose next steps are kept; beyond it the memory is emptied
+_REMEMBERED = 200_000  # dead ends kept; beyond it the memory is emptied
 
 # A kind of primitive is drawn first, then a step of the kind: there are far more contractions than anything else.
 _KIND_WEIGHTS = {"REDUCE": 3.0, "SHARE": 2.0, "UNFOLD": 3.0, "SPLIT": 1.0, "MERGE": 1.0, "SHIFT": 0.5, "STRIDE": 0.5}
@@ -98,7 +99,6 @@ class Sampler:
         self.seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
         self.trials = 0
         self._random = random.Random(self.seed)
-        self._next: dict[State, list[tuple[Step, State, int]]] = {}
         self._dead: dict[State, int] = {}
 
     def root(self) -> State:
@@ -183,40 +183,42 @@ class Sampler:
 
     def _walk(self, root: State) -> Operator | None:
         self.trials += 1
-        shortest = distance(root) or 0
         most = self.spec.limits.max_primitives
-        limit = self._random.randint(min(max(shortest, 1), most), most)
+        limit = self._random.randint(min(max(distance(root) or 0, 1), most), most)
         state = root
         while True:
             left = limit - len(state.steps)
             if self._is_wanted(state) and (left == 0 or self._random.random() < _STOP_EARLY):
                 return Operator(state, self._random.choice(list(state.matches())))
-            options = [
-                (step, after)
-                for step, after, needed in self._successors(state)
-                if needed <= left - 1 and self._dead.get(after, -1) < left - 1
-            ]
-            if not options:
+            following = self._step(state, left - 1)
+            if following is None:
                 if not self._is_wanted(state):
-                    self._dead[state] = max(left, self._dead.get(state, -1))
+                    self._remember(state, left)
                 return None
-            kinds = sorted({step.primitive for step, _ in options})
-            kind = self._random.choices(kinds, [_KIND_WEIGHTS.get(k, 1.0) for k in kinds])[0]
-            _, state = self._random.choice([option for option in options if option[0].primitive == kind])
+            state = following
 
-    def _successors(self, state: State) -> list[tuple[Step, State, int]]:
-        found = self._next.get(state)
-        if found is None:
-            if len(self._next) > _REMEMBERED:
-                self._next.clear()
-                self._dead.clear()
-            found = []
-            for step, after in canonical_successors(state, self.rules):
+    def _step(self, state: State, left: int) -> State | None:
+        """A random canonical next state from which the input can be reached in ``left`` more steps; None if none is."""
+        open_kinds = kinds(state)
+        while open_kinds:
+            kind = self._random.choices(open_kinds, [_KIND_WEIGHTS.get(k, 1.0) for k in open_kinds])[0]
+            for step in shuffled(state, kind, self._random):
+                if rejecting_rule(state, step, self.rules) is not None:
+                    continue
+                after = state.apply(step)
                 needed = distance(after)
-                if needed is not None:
-                    found.append((step, after, max(needed, self.spec.limits.min_weights - len(after.weights))))
-            self._next[state] = found
-        return found
+                if needed is None or max(needed, self.spec.limits.min_weights - len(after.weights)) > left:
+                    continue
+                if self._dead.get(after, -1) < left:
+                    return after
+            open_kinds.remove(kind)
+        return None
+
+    def _remember(self, state: State, left: int) -> None:
+        """No operator is reached from ``state`` within ``left`` steps by any canonical step."""
+        if len(self._dead) > _REMEMBERED:
+            self._dead.clear()
+        self._dead[state] = max(left, self._dead.get(state, -1))
 
     def _is_wanted(self, state: State) -> bool:
         return len(state.weights) >= self.spec.limits.min_weights and state.is_complete

@@ -5,6 +5,7 @@ Every proposal is legal for the IR and within the budgets; whether it is canonic
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations, product
@@ -14,17 +15,48 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import coefficient_products, reduce_sizes
 
+_DRAWS = 48  # random contractions tried before all are listed
+
 
 def proposals(state: State) -> Iterator[Step]:
     """Every legal step within the budgets, by primitive in a fixed order."""
+    for primitive in kinds(state):
+        yield from _PROPOSERS[primitive](state)
+
+
+def kinds(state: State) -> list[str]:
+    """The primitives whose budgets are not spent."""
     limits = state.spec.limits
     if len(state.steps) >= limits.max_primitives:
-        return
+        return []
     used = Counter(step.primitive for step in state.steps)
-    for primitive, propose in _PROPOSERS.items():
-        budget = limits.of(primitive)
-        if budget is None or used[primitive] < budget:
-            yield from propose(state)
+    budgets = {primitive: limits.of(primitive) for primitive in _PROPOSERS}
+    return [p for p, budget in budgets.items() if budget is None or used[p] < budget]
+
+
+def shuffled(state: State, primitive: str, rng: random.Random) -> Iterator[Step]:
+    """Every proposal of one primitive in random order; contractions are drawn before all of them are listed."""
+    if primitive == "SHARE":
+        drawn = set()
+        for _ in range(_DRAWS):
+            step = _random_contraction(state, rng)
+            if step is not None and step not in drawn:
+                drawn.add(step)
+                yield step
+    found = list(_PROPOSERS[primitive](state))
+    rng.shuffle(found)
+    yield from found
+
+
+def _random_contraction(state: State, rng: random.Random) -> Step | None:
+    coordinates = _unstrided(state)
+    roles = [rng.randrange(3) for _ in coordinates]
+    shared = tuple(c for c, role in zip(coordinates, roles, strict=True) if role == 1)
+    given = tuple(c for c, role in zip(coordinates, roles, strict=True) if role == 2)
+    step = Step("SHARE", shared, given=given)
+    if not shared or (state.spec.weight_limits == "strict" and not _within_limits(state, step)):
+        return None
+    return step
 
 
 def occurrences(state: State) -> tuple[int, ...]:
