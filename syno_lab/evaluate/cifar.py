@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,15 +251,26 @@ def _read_classes(path: Path, form: CifarFormat) -> tuple[str, ...]:
 
 def _entry(path: Path, content: object, key: str) -> Any:
     if not isinstance(content, dict) or key not in content:
-        found = "the keys " + _short(sorted(map(str, content))) if isinstance(content, dict) else _short(content)
+        found = (
+            "the keys " + _short(sorted(key for key in content if isinstance(key, str)))
+            if isinstance(content, dict)
+            else _short(content)
+        )
         raise DataError(f"{path}: expected a dictionary with the key '{key}', found {found}")
     return content[key]
 
 
 def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+    return reprlib.repr(value)  # short even where a file nests lists without end
 
+
+# What a pickle of dictionaries, lists, tuples, strings, integers, None, booleans and arrays consists of.
+_OPCODES = """
+    PROTO FRAME STOP MARK GLOBAL STACK_GLOBAL REDUCE BUILD NONE NEWTRUE NEWFALSE INT LONG LONG1 BININT BININT1 BININT2
+    STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINBYTES SHORT_BINBYTES DICT EMPTY_DICT SETITEM
+    SETITEMS LIST EMPTY_LIST APPEND APPENDS TUPLE EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 PUT BINPUT LONG_BINPUT MEMOIZE GET
+    BINGET LONG_BINGET
+"""
 
 # What a damaged pickle can make the unpickler or the records below raise.
 _PICKLE_ERRORS = (
@@ -327,6 +340,12 @@ def _unpickle(path: Path, raw: bytes) -> Any:
             return admitted[module, name]
 
     try:
+        allowed = set(_OPCODES.split())
+        for opcode, argument, position in pickletools.genops(raw):
+            # The reader makes room for as many objects as the largest number in a PUT says, gigabytes if it says so.
+            large = "PUT" in opcode.name and isinstance(argument, int) and argument > len(raw)
+            if opcode.name not in allowed or large:
+                raise pickle.UnpicklingError(f"{opcode.name} {argument or ''} at byte {position}")
         content = Reader(io.BytesIO(raw), encoding="latin1").load()
         if isinstance(content, dict):
             content = {

@@ -493,8 +493,7 @@ class _Run:
         try:
             # weights_only: nothing but tensors and plain values is admitted, so the file cannot run code.
             state = torch.load(path, map_location=self.data.device, weights_only=True)
-        except Exception as error:
-            # Bytes that are no checkpoint make torch's reader fail in a dozen ways, struct.error among them.
+        except Exception as error:  # noqa: BLE001 - bytes that are no checkpoint make torch's reader raise anything
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise TrainingError(f"expected a checkpoint in {path}, found: {reason[:120]}; {other}") from None
         found = state.get("format") if isinstance(state, dict) else None

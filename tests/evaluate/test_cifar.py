@@ -293,3 +293,46 @@ def test_text_in_another_encoding_than_latin1_is_refused(tmp_path):
     raw = b"\x80\x02}X\x04\x00\x00\x00datac_codecs\nencode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00rot13\x86Rs."
     with pytest.raises(DataError, match="bytes in the encoding 'rot13'"):
         read(python_file(tmp_path, raw))
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"\x80\x02}r\xff\xff\xff\x7f.", "found LONG_BINPUT 2147483647 at byte 3"),  # room for 2^31 objects: 16 GB
+        (b"\x80\x05\x96" + (5).to_bytes(8, "little") + b"abcde.", "found BYTEARRAY8"),
+        (b"(ios\nmkdir\n.", "found INST os mkdir"),
+        (b"\x80\x02cnumpy\nndarray\n)\x81.", "found NEWOBJ"),
+        (b"\x80\x02U\x05aloneQ.", "found BINPERSID"),
+    ],
+)
+def test_what_data_does_not_need_is_refused_unread(tmp_path, raw, message):
+    with pytest.raises(DataError, match=message):
+        read(python_file(tmp_path, raw))
+
+
+def test_a_list_that_doubles_itself_sixty_times_is_refused_at_once(tmp_path):
+    nested: list[object] = []
+    for _ in range(60):
+        nested = [nested, nested]
+    with pytest.raises(DataError, match="expected 'fine_labels' as a list of integers"):
+        read(python_file(tmp_path, {**GOOD, "fine_labels": nested}))
+    with pytest.raises(DataError, match="expected a dictionary with the key 'data'"):
+        read(python_file(tmp_path, pickle.dumps(nested)))
+
+
+def test_damaged_bytes_are_read_or_refused_but_nothing_else(tmp_path):
+    rng = np.random.default_rng(3)
+    whole = [pickle.dumps({**GOOD, "filenames": ["a.png", "b.png"]}, protocol=protocol) for protocol in (0, 2, 4)]
+    refusals = []
+    for number in range(600):
+        raw = bytearray(whole[number % 3])
+        # Most of the file is pixels; the structure is at its beginning and its end.
+        places = np.concatenate([np.arange(200), np.arange(len(raw) - 120, len(raw))])
+        for place in rng.choice(places, 2):
+            raw[place] = rng.integers(256)
+        try:
+            read(python_file(tmp_path, bytes(raw)))
+        except DataError as error:
+            refusals.append(str(error))
+    assert 300 < len(refusals) < 600
+    assert not any("\n" in refusal for refusal in refusals)
