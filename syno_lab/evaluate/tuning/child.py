@@ -7,15 +7,17 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import SynoError, TrackerError, TuningError
 from syno_lab.evaluate.tuning.jobs import Device
 from syno_lab.evaluate.tuning.light import import_tvm, tame_intrinsics
-from syno_lab.evaluate.tuning.process import follow_parent
+from syno_lab.evaluate.tuning.process import cores, follow_parent
+from syno_lab.evaluate.tuning.targets import resolve
 from syno_lab.evaluate.tuning.values import TuningTask
-from syno_lab.evaluate.tuning.worker import one_line
+from syno_lab.evaluate.tuning.worker import one_line, workers
 
 if TYPE_CHECKING:
     import tvm
@@ -35,36 +37,34 @@ def load_module(task: TuningTask) -> tvm.ir.IRModule:
     return module
 
 
-def _tune(request: dict[str, Any], say: Any) -> dict[str, Any]:
-    import_tvm()
-    import tvm
+def _tune(request: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    log = Path(request["log"])
+    # The workers import TVM while we do.
+    with workers(1, log) as runners, workers(cores(), log) as builders:
+        import_tvm()
+        import tvm
 
-    from syno_lab.evaluate.tuning.search import Search
-    from syno_lab.evaluate.tuning.targets import resolve
+        from syno_lab.evaluate.tuning.search import Search
 
-    target = resolve(request["target"])
-    tame_intrinsics(*target.intrinsics)
-    say({"event": "start", "target": str(target.tvm), "tvm": tvm.__version__})
-    module = load_module(TuningTask(**request["task"]))
-    search = Search(
-        module=module,
-        target=target,
-        device=Device(
-            host=request["tracker"][0],
-            port=request["tracker"][1],
-            key=request["key"],
-            kind=target.device,
-            wait_s=request["wait_s"],
-            session_s=request["session_s"],
-        ),
-        trials=request["trials"],
-        seed=request["seed"],
-        folder=Path(tempfile.gettempdir()),
-        log=Path(request["log"]),
-        budget_s=request["budget_s"],
-        report=lambda trial, failed, best: say({"event": "trial", "trial": trial, "failed": failed, "best_ms": best}),
-    )
-    return search.run()
+        target = resolve(request["target"])
+        tame_intrinsics(*target.intrinsics)
+        say({"event": "start", "target": str(target.tvm), "tvm": tvm.__version__})
+        host, port = request["tracker"]
+        search = Search(
+            builders=builders,
+            runners=runners,
+            module=load_module(TuningTask(**request["task"])),
+            target=target,
+            device=Device(host, port, request["key"], target.device, request["wait_s"], request["session_s"]),
+            trials=request["trials"],
+            seed=request["seed"],
+            folder=Path(tempfile.gettempdir()),
+            budget_s=request["budget_s"],
+            report=lambda trial, failed, best: say(
+                {"event": "trial", "trial": trial, "failed": failed, "best_ms": best}
+            ),
+        )
+        return search.run()
 
 
 def main(arguments: list[str]) -> None:

@@ -50,6 +50,12 @@ def import_tvm() -> ModuleType:
         return importlib.import_module("tvm")
 
 
+def import_xgboost() -> ModuleType:
+    """Import XGBoost without the data frames and estimators that MetaSchedule never asks it for: 0.3 s, not 1.4 s."""
+    with without("pandas"), without("sklearn"):
+        return importlib.import_module("xgboost")
+
+
 def tame_intrinsics(*families: str) -> None:
     """Let ``import tvm.s_tir.tensor_intrin`` register only the named families (``x86``, ``arm_cpu``, ``cuda``).
 

@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,21 +14,24 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.errors import TuningError
 from syno_lab.evaluate.tuning import jobs
 from syno_lab.evaluate.tuning.jobs import Argument, Device, Effort
+from syno_lab.evaluate.tuning.light import import_xgboost
 from syno_lab.evaluate.tuning.process import cores
-from syno_lab.evaluate.tuning.targets import ResolvedTarget
-from syno_lab.evaluate.tuning.worker import CallFailedError, WorkerPool, workers
+from syno_lab.evaluate.tuning.targets import ResolvedTarget, resolve
+from syno_lab.evaluate.tuning.worker import CallFailedError, WorkerPool
 
 if TYPE_CHECKING:
     import numpy as np
     import tvm
 
 #: With TVM's 512 x 4 the mutations alone take 30 seconds for 32 trials; smaller populations are not seen to find less.
-POPULATION, GENERATIONS = 128, 3
+#: A search of few trials gets a smaller one still, four for each candidate that is picked.
+POPULATION, GENERATIONS = 64, 2
 #: TVM's cost model guesses at random until it has seen 100 candidates; a tuning here may have no more than 16.
 WARMUP = 16
+BATCH = 16
 
-SEARCH_EFFORT = Effort(repeat=3, min_ms=15)
-FINAL_EFFORT = Effort(repeat=15, min_ms=20)
+SEARCH_EFFORT = Effort(repeat=3, min_ms=10)
+FINAL_EFFORT = Effort(repeat=12, min_ms=15)
 #: So many of the best are measured again: the least of many noisy numbers is not the best candidate.
 FINALISTS = 3
 
@@ -45,46 +48,47 @@ _TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
 class Search:
     """One search, given all that it needs."""
 
+    builders: WorkerPool
+    runners: WorkerPool
     module: tvm.ir.IRModule
     target: ResolvedTarget
     device: Device
     trials: int
     seed: int
     folder: Path
-    log: Path
     budget_s: float
     report: Callable[[int, int, float | None], None]
 
     def run(self) -> dict[str, Any]:
         """Tune; the fields of a result that the search knows. Raises :class:`TuningError`, :class:`TrackerError`."""
         started = time.monotonic()
-        with workers(cores(), self.log) as builders, workers(1, self.log) as runners:
-            state = _State(self, builders, runners)
-            truth = builders.submit(
-                jobs.reference, self.module, self._here(), state.inputs, state.output, deadline_s=REFERENCE_DEADLINE_S
-            )
-            state.propose(lambda: time.monotonic() - started > self.budget_s)
-            return state.finish(truth)
-
-    def _here(self) -> tvm.target.Target:
-        from syno_lab.evaluate.tuning.targets import resolve
-
-        return resolve("local").tvm
+        state = _State(self)
+        truth = self.builders.submit(
+            jobs.reference,
+            self.module,
+            resolve("local").tvm,
+            state.inputs,
+            state.output,
+            deadline_s=REFERENCE_DEADLINE_S,
+        )
+        state.propose(lambda: time.monotonic() - started > self.budget_s)
+        return state.finish(truth)
 
 
 class _State:
     """The moving parts of a running search."""
 
-    def __init__(self, search: Search, builders: WorkerPool, runners: WorkerPool) -> None:
+    def __init__(self, search: Search) -> None:
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-        self._search, self._builders, self._runners = search, builders, runners
+        self._search = search
         self.arguments = [_argument(one) for one in ArgInfo.from_entry_func(search.module, remove_preproc=False)]
         *inputs, self.output = self.arguments
         self.inputs = jobs.draw(inputs, search.seed)
         self._measured: list[tuple[float, str]] = []
         self._history: list[tuple[int, float]] = []
         self._trial = self._failed = self._in_a_row = 0
+        self._known: dict[int, float | None] = {}  # by the structural hash of the scheduled module
         self._last_failure = ""
 
     def propose(self, over: Callable[[], bool]) -> None:
@@ -93,80 +97,94 @@ class _State:
         from tvm.s_tir import meta_schedule as ms
 
         search = self._search
+        import_xgboost()
         np.random.seed(search.seed % 2**32)  # noqa: NPY002 - TVM's cost model draws from the global generator
-        context = ms.TuneContext(
-            mod=search.module,
-            target=search.target.tvm,
-            space_generator="post-order-apply",
-            search_strategy=ms.search_strategy.EvolutionarySearch(
-                population_size=POPULATION, genetic_num_iters=GENERATIONS
-            ),
-            task_name="main",
-            rand_state=search.seed % (2**31 - 2) + 1,
-            num_threads=cores(),
-        )
         database = ms.database.MemoryDatabase()
         workload = database.commit_workload(search.module)
-        model = ms.cost_model.XGBModel(num_warmup_samples=WARMUP, early_stopping_rounds=20, num_tuning_cores=1)
-        batch = min(search.trials, 16 if search.trials >= 32 else 8)
-        context.pre_tuning(search.trials, batch, context.generate_design_space(), database, model)
-        while not over():
-            candidates = context.generate_measure_candidates()
-            if not candidates:
-                break
-            seconds = self._try(candidates, over)
-            # A candidate that failed counts as infinitely slow, as in TVM's own callback.
-            results = [ms.runner.RunnerResult([one] if one else None, None if one else "failed") for one in seconds]
-            for candidate, one in zip(candidates, seconds, strict=True):
-                run = [one if one else 1e10]
-                record = ms.database.TuningRecord(
-                    candidate.sch.trace, workload, run, search.target.tvm, candidate.args_info
-                )
-                database.commit_tuning_record(record)
-            model.update(context, candidates, results)
-            context.notify_runner_results(candidates, results)
-        context.post_tuning()
+        warmup = min(WARMUP, max(search.trials // 2, 1))
+        model = ms.cost_model.XGBModel(num_warmup_samples=warmup, early_stopping_rounds=20, num_tuning_cores=1)
+        # The model knows nothing before it has seen measurements: breeding candidates for it would be in vain.
+        random = ms.search_strategy.EvolutionarySearch(
+            population_size=3 * warmup, init_min_unmeasured=2 * warmup, genetic_num_iters=0
+        )
+        population = min(POPULATION, 4 * max(search.trials - warmup, 1))
+        guided = ms.search_strategy.EvolutionarySearch(
+            population_size=population, init_min_unmeasured=3 * population // 4, genetic_num_iters=GENERATIONS
+        )
+        for strategy, trials in ((random, warmup), (guided, search.trials - warmup)):
+            if trials < 1:
+                continue
+            context = ms.TuneContext(
+                mod=search.module,
+                target=search.target.tvm,
+                space_generator="post-order-apply",
+                search_strategy=strategy,
+                task_name="main",
+                rand_state=search.seed % (2**31 - 2) + 1,
+                num_threads=cores(),
+            )
+            context.pre_tuning(trials, min(trials, BATCH), context.generate_design_space(), database, model)
+            while not over():
+                candidates = context.generate_measure_candidates()
+                if not candidates:
+                    break
+                taken = self._try(candidates, over)
+                # What failed counts as infinitely slow for the search, as in TVM's own callback.
+                results = [ms.runner.RunnerResult([one] if one else None, None if one else "failed") for one in taken]
+                for candidate, one in zip(candidates, taken, strict=True):
+                    record = ms.database.TuningRecord(
+                        candidate.sch.trace, workload, [one or 1e10], search.target.tvm, candidate.args_info
+                    )
+                    database.commit_tuning_record(record)
+                model.update(context, candidates, results)
+                context.notify_runner_results(candidates, results)
+            context.post_tuning()
 
     def _try(self, candidates: list[Any], over: Callable[[], bool]) -> list[float | None]:
+        """Seconds that each candidate takes, None where it failed or time ran out. Those seen before cost nothing."""
+        from tvm_ffi import structural_hash
+
         search = self._search
-        paths = [str(search.folder / f"c{self._trial + i}.{search.target.artifact}") for i in range(len(candidates))]
-        builds = [
-            self._builders.submit(
-                jobs.compile_candidate, one.sch.mod, search.target.tvm, path, deadline_s=BUILD_DEADLINE_S
-            )
-            for one, path in zip(candidates, paths, strict=True)
-        ]
+        builds: dict[int, tuple[str, Future[Any]]] = {}
+        order = [structural_hash(candidate.sch.mod) for candidate in candidates]
+        for code, candidate in zip(order, candidates, strict=True):
+            if code not in self._known and code not in builds:
+                path = str(search.folder / f"candidate-{len(self._known) + len(builds)}.{search.target.artifact}")
+                job = (jobs.compile_candidate, candidate.sch.mod, search.target.tvm, path)
+                builds[code] = path, search.builders.submit(*job, deadline_s=BUILD_DEADLINE_S)
         if search.device.host in ("127.0.0.1", "localhost", "::1"):
-            wait(builds)  # compiling beside a measurement on the same processor would spoil it
-        seconds: list[float | None] = []
-        for build, path in zip(builds, paths, strict=True):
-            seconds.append(None)
-            if over() and self._measured:
-                continue
-            self._trial += 1
-            try:
-                build.result()
-                taken = statistics.median(self._run(jobs.measure, path, self.arguments, SEARCH_EFFORT))
-                seconds[-1] = taken
-                self._measured.append((taken, path))
-                self._in_a_row = 0
-            except CallFailedError as failure:
-                self._failed += 1
-                self._in_a_row += 1
-                self._last_failure = str(failure)
-                if self._in_a_row >= FAILURES_IN_A_ROW:
-                    raise TuningError(f"{self._in_a_row} candidates in a row failed; the last: {failure}") from None
-            best = min(self._measured)[0] * 1e3 if self._measured else None
-            if best is not None:
-                self._history.append((self._trial, best))
-            search.report(self._trial, self._failed, best)
-        return seconds
+            wait([build for _, build in builds.values()])  # compiling beside a measurement would spoil it
+        for code, (path, build) in builds.items():
+            if self._measured and over():
+                break
+            self._known[code] = self._measure(path, build)
+        return [self._known.get(code) for code in order]
+
+    def _measure(self, path: str, build: Future[Any]) -> float | None:
+        self._trial += 1
+        taken = None
+        try:
+            build.result()
+            taken = statistics.median(self._run(jobs.measure, path, self.arguments, SEARCH_EFFORT))
+            self._measured.append((taken, path))
+            self._in_a_row = 0
+        except CallFailedError as failure:
+            self._failed += 1
+            self._in_a_row += 1
+            self._last_failure = str(failure)
+            if self._in_a_row >= FAILURES_IN_A_ROW:
+                raise TuningError(f"{self._in_a_row} candidates in a row failed; the last: {failure}") from None
+        best = min(self._measured)[0] * 1e3 if self._measured else None
+        if best is not None:
+            self._history.append((self._trial, best))
+        self._search.report(self._trial, self._failed, best)
+        return taken
 
     def _run(self, job: Callable[..., Any], *arguments: Any) -> Any:
         device = self._search.device
         # Past the session's own time the server should have ended it; the rest is for the way there and back.
         deadline_s = device.wait_s + device.session_s + 10
-        return self._runners.submit(job, device, *arguments, deadline_s=deadline_s).result()
+        return self._search.runners.submit(job, device, *arguments, deadline_s=deadline_s).result()
 
     def finish(self, truth: Any) -> dict[str, Any]:
         """Measure the best few again, compare the winner with the unscheduled program."""

@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import sys
+from typing import Any
 
 from syno_lab.evaluate.tuning.light import import_tvm
 from syno_lab.evaluate.tuning.process import follow_parent
@@ -37,8 +38,17 @@ def _track(listener: socket.socket) -> None:
 
 
 def _serve(listener: socket.socket, tracker_port: int, key: str) -> None:
-    from tvm.rpc import server
+    from tvm.rpc import base, server
 
+    connect = base.connect_with_retry
+
+    def connect_without_delay(*arguments: Any, **options: Any) -> socket.socket:
+        # The server too sends sizes and texts apart: after each session 40 ms would pass before it is free again.
+        link = connect(*arguments, **options)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return link
+
+    base.connect_with_retry = connect_without_delay
     host, port = listener.getsockname()
     home, us = os.getcwd(), os.getpid()  # noqa: PTH109
     # Each session is a fork of this process. Threads do not survive a fork: the session needs a watch of its own.

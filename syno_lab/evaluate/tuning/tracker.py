@@ -6,9 +6,11 @@ TVM's own client waits for ever on a busy board and on a misspelt key; here ever
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,18 +99,27 @@ class _Link:
         received = bytearray()
         while len(received) < count:
             self._socket.settimeout(self._left())
+            if hasattr(socket, "TCP_QUICKACK"):
+                # The tracker sends a message's size and text apart and waits for our acknowledgement in between, which
+                # Linux would hold back for 40 ms. The option lasts for one answer only.
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
             chunk = self._socket.recv(count - len(received))
             if not chunk:
                 raise ConnectionResetError("connection closed by the other side")
             received += chunk
         return bytes(received)
 
-    def ask(self, message: list[Any]) -> Any:
-        """Send one message, return the answer. Raises OSError (TimeoutError past the deadline) and TrackerError."""
+    def ask(self, message: list[Any], meanwhile: Callable[[], object] | None = None) -> Any:
+        """Send one message, return the answer. Raises OSError (TimeoutError past the deadline) and TrackerError.
+
+        ``meanwhile`` is called every other second as long as there is no answer.
+        """
         assert self._socket is not None
         data = json.dumps(message).encode()
         self._socket.settimeout(self._left())
         self._socket.sendall(struct.pack("<i", len(data)) + data)
+        while meanwhile is not None and not select.select([self._socket], [], [], min(self._left(), 2.0))[0]:
+            meanwhile()
         size = struct.unpack("<i", self._receive(4))[0]
         if not 0 < size <= _LARGEST_MESSAGE:
             raise TrackerError(f"{self._name} is not an RPC tracker: it announces a message of {size} bytes")
@@ -183,11 +194,15 @@ def request_device(host: str, port: int, key: str, deadline_s: float, priority: 
     Whoever gets it must connect within about six seconds, else the server offers itself anew. Past the deadline the
     connection is closed, which takes the request out of the queue.
     """
-    # A misspelt key would be queued for ever: the tracker takes any.
-    check_tracker(host, port, key, min(deadline_s, 5.0), need_free=False)
+
+    def check() -> None:
+        check_tracker(host, port, key, min(deadline_s, 5.0), need_free=False)
+
+    # A misspelt key would be queued for ever (the tracker takes any), and so would one whose last device is gone.
+    check()
     try:
         with _Link(host, port, time.monotonic() + deadline_s) as link:
-            status, (server, server_port, matchkey) = link.ask([_REQUEST, key, "", priority])
+            status, (server, server_port, matchkey) = link.ask([_REQUEST, key, "", priority], meanwhile=check)
     except TimeoutError:
         raise TrackerError(f"no device {key!r} at {host}:{port} became free within {deadline_s:g} s") from None
     except OSError as error:
