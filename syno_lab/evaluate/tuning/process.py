@@ -77,7 +77,9 @@ def follow_parent(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(WATCH_PERIOD_S)
-        os.killpg(0, signal.SIGKILL)
+        if os.getpgrp() in (os.getpid(), parent):  # a group made by start_child, not somebody else's
+            os.killpg(0, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="follow-parent", daemon=True).start()
 
