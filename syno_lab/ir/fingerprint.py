@@ -137,6 +137,34 @@ def fingerprint(operator: Operator, binding: Binding) -> str:
     return "".join(f"{_refine(table, free, lane):016x}" for lane in _LANES)
 
 
+def fitting_binding(operator: Operator) -> dict[str, int]:
+    """The spec's small binding, with primaries enlarged until every size of the operator is an integer."""
+    spec = operator.spec
+    binding = dict(spec.small_binding)
+    sizes = {c.size for c in (*operator.output, *operator.reductions)}
+    for step in operator.steps:
+        sizes.update(c.size for c in step.operands + step.given)
+        if step.primitive not in ("REDUCE", "SHARE"):
+            sizes.update(result.size for result in operator.state.results(step))
+    for size in sorted(sizes, key=lambda s: s.exponents):
+        powers = dict(zip(spec.symbols.names, size.exponents, strict=True))
+        primary = next((n for n in spec.symbols.primary if powers[n] > 0), None)
+        for name in spec.symbols.coefficient:
+            if primary is not None and powers[name] < 0 and not size.is_integral(binding):
+                binding[primary] *= binding[name]
+    return binding
+
+
+def distinct_key(operator: Operator) -> tuple[tuple[tuple[str, int], ...], str]:
+    """What tells operators of one spec apart: the small binding that fits, and the fingerprint on it.
+
+    Raises:
+        SynoError: where that binding has too many terms.
+    """
+    binding = fitting_binding(operator)
+    return tuple(binding.items()), fingerprint(operator, binding)
+
+
 def _refine(table: Terms, free: list[int], lane: int) -> int:
     """One 64-bit lane of the hash."""
     factor = int(np.gcd.reduce(table.count)) if len(table.count) else 1

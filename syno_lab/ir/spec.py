@@ -224,26 +224,34 @@ class Spec:
 
     @cached_property
     def small_binding(self) -> dict[str, int]:
-        """A small binding with all primaries different, each divisible by what the spec may divide it by.
+        """A small binding that tells operators apart: primaries all different, larger than the coefficients.
 
-        It tells operators apart by their fingerprint; coefficients keep their defaults (2 where there is none),
-        because operators must fit those.
+        A primary is divisible by the coefficients that divide it in every binding of the spec (by all where there is no
+        binding); coefficients keep their defaults (2 where there is none), because operators must fit those.
         """
         coefficients = {name: self.defaults.get(name, 2) for name in self.symbols.coefficient}
-        step = 1
-        for name, number in coefficients.items():
-            if self.occurrence_limits[name] != 0 and lcm(step, number) <= 16:
-                step = lcm(step, number)
-        primaries = [name for name in self.symbols.primary]
-        fixed = {str(self.input_shape[i]) for i, _ in self.fixed_io_pairs}
-        binding, factor = {}, 1
-        for name in primaries:
+        most = max(coefficients.values(), default=1)
+        fixed = {name for i, _ in self.fixed_io_pairs for name in self._variables_of(self.input_shape[i])}
+        binding: dict[str, int] = {}
+        for name in self.symbols.primary:
             if name in fixed:
                 binding[name] = 1
                 continue
-            binding[name] = max(step, 2) * factor
-            factor += 1
+            divisors = [
+                number
+                for coefficient, number in coefficients.items()
+                if self.occurrence_limits[coefficient] != 0
+                and all(bound[name] % number == 0 for bound in self.binding_maps)
+            ]
+            step = lcm(*divisors)
+            number = step * (most // step + 1)
+            while number in binding.values():
+                number += step
+            binding[name] = number
         return {**binding, **coefficients}
+
+    def _variables_of(self, size: Size) -> list[str]:
+        return [name for name, power in zip(self.symbols.names, size.exponents, strict=True) if power]
 
     def _check_axes(self) -> None:
         for inp, out in self.fixed_io_pairs:
