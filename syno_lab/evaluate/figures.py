@@ -133,6 +133,8 @@ def pareto_figure(facts: ParetoFacts) -> go.Figure:
         font={"color": GREY, "size": 13},
         hovermode="closest",
         clickmode="event",
+        # plotly 7 offers by default to upload the chart; nothing of ours leaves the machine
+        modebar={"remove": ["sendChartToCloud"], "bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": "#2a7fd4"},
         legend={"orientation": "h", "y": -0.22},
         margin={"l": 70, "r": 20, "t": 70, "b": 60},
     )
@@ -229,6 +231,8 @@ def _plot(axes: Axes, facts: ParetoFacts) -> None:
     line = placed(facts.points[index] for index in facts.front)
     where: Literal["pre", "post"] = "pre" if facts.x.maximise else "post"
     axes.step([x for x, _ in line], [y for _, y in line], where=where, color="#2a7fd4", linewidth=1.2)
+    seen = [x for x, _ in placed(facts.points)]
+    turn = min(seen) + 0.7 * (max(seen) - min(seen))  # beyond it, a name has more room on the left
     for group in groups(facts):
         pairs = placed(group.points)
         axes.scatter(
@@ -244,7 +248,8 @@ def _plot(axes: Axes, facts: ParetoFacts) -> None:
             continue
         for point, pair in zip(group.points, pairs, strict=True):
             text = point.label if len(point.label) <= 28 else point.label[:27] + "…"
-            axes.annotate(text, pair, (6, -11), textcoords="offset points", fontsize=8, parse_math=False)
+            side, shift = ("right", -7) if pair[0] > turn else ("left", 7)
+            axes.annotate(text, pair, (shift, -11), textcoords="offset points", ha=side, fontsize=8, parse_math=False)
     axes.margins(x=0.12, y=0.12)
     axes.legend(loc="best", fontsize=8, framealpha=0.8)
 
@@ -370,7 +375,7 @@ document.querySelectorAll("thead button").forEach((button, index) => {
 for (const row of rows) {
   row.querySelector("button.show")?.addEventListener("click", () => show(row.dataset.fingerprint));
 }
-const config = { responsive: true, displaylogo: false };
+const config = { responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: "" };
 Plotly.newPlot(plot, data.figure.data, data.figure.layout, config).then(() => {
   plot.on("plotly_click", (event) => show(event.points[0].customdata[0]));
   document.documentElement.dataset.ready = "true";

@@ -211,6 +211,8 @@ def test_in_a_browser_a_click_shows_the_picture_and_nothing_else_happens(
         page.goto(f"{server}/page.html")
         page.wait_for_selector("html[data-ready=true]")
         title = page.title()
+        assert page.locator(".modebar-btn[data-title='Zoom']").count() == 1
+        assert page.locator(".modebar-btn[data-title*='hare']").count() == 0, "plotly offers to upload the chart"
 
         mark = page.locator("#plot .scatterlayer .trace path.point").nth(0)  # the first group drawn: on the front
         box = mark.bounding_box()
