@@ -249,8 +249,7 @@ class Run:
         fresh = [key for key in whole if key not in done]
         if not fresh:
             return []
-        known = {record.fingerprint: record for record in self.operators()}
-        return [Evaluation(*key, **_attributes(known[key[0]])) for key in fresh]
+        return [Evaluation(*key, **_attributes(self._operator(key[0])[0])) for key in fresh]
 
     def _target(self, target: str | None) -> str | None:
         targets = self.targets()
@@ -288,8 +287,10 @@ class Run:
         return {key: sum(part[b] for b in needed) for key, part in parts.items() if part.keys() >= set(needed)}
 
 
-def _attributes(record: OperatorRecord) -> dict[str, Any]:
-    return {"label": record.label, "flops": record.flops, "params": record.params, "baseline": record.baseline}
+def _attributes(row: tuple[Any, ...]) -> dict[str, Any]:
+    """Name what a trial of Optuna tells of an operator besides its results."""
+    *_, flops, params, label, baseline = row
+    return {"label": label, "flops": flops, "params": params, "baseline": bool(baseline)}
 
 
 def _state(trained: bool, accuracy: float | None, latency: float | None) -> State:

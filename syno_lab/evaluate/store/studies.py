@@ -64,9 +64,12 @@ class Studies:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._storage: optuna.storages.RDBStorage | None = None
+        self._known: dict[str, optuna.Study] = {}  # a study remembers its finished trials; a new one reads them all
 
     def study(self, name: str) -> optuna.Study:
         """Return the study of this name, made if missing, with its directions set."""
+        if name in self._known:
+            return self._known[name]
         with _told(self._path):
             import optuna
             from sqlalchemy import URL
@@ -82,6 +85,7 @@ class Studies:
             )
             if "objectives" not in study.user_attrs:
                 study.set_user_attr("objectives", ["accuracy", "latency_ms"])
+            self._known[name] = study
             return study
 
     def publish(self, name: str, evaluations: Iterable[Evaluation]) -> None:
@@ -102,6 +106,7 @@ class Studies:
     def close(self) -> None:
         """Let go of the storage."""
         storage, self._storage = self._storage, None
+        self._known.clear()
         if storage is not None:
             storage.remove_session()
             storage.engine.dispose()
