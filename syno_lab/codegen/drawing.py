@@ -1,0 +1,316 @@
+"""pGraphs as pictures: the input on top, the output at the bottom, weights at the side (Syno, Figure 2).
+
+Read a drawing bottom to top, as Table 1 is read: the vertices with a name in capitals are primitives, the rounded boxes
+coordinates with their expression and size, the tables the tensors. Names of nodes are stable and follow the order in
+which coordinates and steps come into being (as in operator files):
+
+=========  ===============================================================================================
+``c3``     a coordinate: the output axes first, then the results of each step
+``s2``     the primitive of a step; ``s5_c3`` is the SHARE of coordinate ``c3`` in the CONTRACTION ``s5``
+``w0``     a weight, with a port ``d0``, ``d1``, ... for each dimension
+``x``      the input (dashed: the data so far, while they are not the input), ports ``a0``, ``a1``, ...
+``y``      the output, ports ``a0``, ``a1``, ...
+=========  ===============================================================================================
+
+In the SVG each of them is a group with that ``id``; lines are ``<upper>--<lower>``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from html import escape
+
+from syno_lab.codegen.drawing_render import accessible_svg
+from syno_lab.codegen.drawing_style import (
+    COORDINATE,
+    FONT,
+    HIGHLIGHT,
+    INK,
+    INPUT,
+    LINE,
+    OUTPUT,
+    WEIGHT,
+    Look,
+    primitive_look,
+)
+from syno_lab.codegen.text import expressions
+from syno_lab.errors import PrimitiveError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State, Step
+
+Drawable = State | Operator
+Part = Coordinate | int
+
+
+def dot(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = None) -> str:
+    """The pGraph as DOT text, the same text for the same steps.
+
+    Args:
+        graph: a partial or complete pGraph.
+        highlight: coordinates, and numbers of steps, to be drawn with a thick border.
+        title: a line above the drawing; any text, it is escaped.
+    """
+    return _Drawing(graph, highlight, title).source()
+
+
+def svg(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = None) -> str:
+    """The pGraph as an SVG element with a text alternative; the arguments are those of :func:`dot`.
+
+    Raises:
+        SynoError: when the layout program is not installed.
+    """
+    drawing = _Drawing(graph, highlight, title)
+    description = describe(graph)
+    return accessible_svg(drawing.source(), f"{title}. {description}" if title else description, drawing.titles)
+
+
+def describe(graph: Drawable) -> str:
+    """The pGraph in words: the text alternative of its picture."""
+    state = _state(graph)
+    names = expressions(graph)
+
+    def shape(coordinates: Iterable[Coordinate]) -> str:
+        return "[" + ", ".join(c.size.pretty for c in coordinates) + "]"
+
+    wanted = "[" + ", ".join(size.pretty for size in state.spec.input_shape) + "]"
+    if isinstance(graph, Operator) or state.is_complete:
+        what = f"Complete pGraph from input {wanted} to output {shape(state.output)}"
+    else:
+        what = (
+            f"Partial pGraph from data {shape(state.data)}, to become input {wanted}, to output {shape(state.output)}"
+        )
+    steps = [f"{number}. {describe_step(state, step, names)}" for number, step in enumerate(state.steps, 1)]
+    if not steps:
+        return f"{what}; no steps yet."
+    return f"{what}; {len(steps)} {'step' if len(steps) == 1 else 'steps'}, bottom to top: " + "; ".join(steps) + "."
+
+
+def describe_step(state: State, step: Step, names: dict[Coordinate, str] | None = None) -> str:
+    """One step in words: ``UNFOLD i_H, k_1``; ``state`` is one in which its coordinates are named."""
+    names = expressions(state) if names is None else names
+    if step.primitive == "SHARE":
+        given = f", give {', '.join(names[c] for c in step.given)}" if step.given else ""
+        return f"CONTRACTION share {', '.join(names[c] for c in step.operands)}{given}"
+    words = [step.primitive, ", ".join(names[c] for c in step.operands)]
+    if step.parameter is not None:
+        label = PRIMITIVES[step.primitive].parameter
+        words.append(step.parameter.pretty if not step.operands else f"with {label} = {step.parameter.pretty}")
+    return " ".join(word for word in words if word)
+
+
+def coordinate_ids(graph: Drawable) -> dict[str, Coordinate]:
+    """The coordinates by the names they have in the drawing, in order of creation."""
+    state = _state(graph)
+    found = list(state.output)
+    replay = State.root(state.spec)
+    for step in state.steps:
+        found.extend(replay.results(step))
+        replay = replay.apply(step)
+    return {f"c{number}": coordinate for number, coordinate in enumerate(found)}
+
+
+def card_dot(name: str) -> str:
+    """The picture of a primitive's card: the primitive alone, its bottom and its top coordinates.
+
+    Raises:
+        PrimitiveError: for an unknown primitive.
+    """
+    return _Drawing(_example(name), (), None, ends=False).source()
+
+
+def card_svg(name: str) -> str:
+    """:func:`card_dot` as an SVG element."""
+    drawing = _Drawing(_example(name), (), None, ends=False)
+    card = PRIMITIVES[name].card
+    words = f"{card.name}: bottom {card.before}, top {card.after}; {card.top_down}."
+    return accessible_svg(drawing.source(), words, drawing.titles)
+
+
+def _example(name: str) -> State:
+    primitive = PRIMITIVES.get(name)
+    if primitive is None:
+        raise PrimitiveError(f"unknown primitive {name!r}; known are {', '.join(PRIMITIVES)}")
+    sizes, parameter = primitive.example
+    shape = f"[{', '.join(sizes)}]"
+    # A parameter such as a block divides a coordinate, and only coefficients may stand below.
+    small = [parameter] if parameter and sizes else []
+    large = [*sizes, parameter] if parameter and not sizes else list(sizes)
+    root = State.root(Spec.parse(shape, shape, large, small))
+    size = None if parameter is None else root.spec.symbols.size(parameter)
+    if name == "SHARE":
+        return root.apply(Step(name, root.output[:1], given=root.output[1:]))
+    return root.apply(Step(name, root.output, size))
+
+
+def _state(graph: Drawable) -> State:
+    return graph.state if isinstance(graph, Operator) else graph
+
+
+class _Drawing:
+    """One drawing under way: collects lines of DOT, and what is said of each node."""
+
+    def __init__(self, graph: Drawable, highlight: Iterable[Part], title: str | None, ends: bool = True) -> None:
+        self.state = _state(graph)
+        self.expressions = expressions(graph)
+        self.ids = {coordinate: name for name, coordinate in coordinate_ids(graph).items()}
+        self.highlight = frozenset(highlight)
+        self.title = title
+        self.ends = ends
+        self.titles: dict[str, str] = {}
+        self.lines: list[str] = []
+        # Where the way of each coordinate towards the input has come to; None once it has left the data.
+        self.tip: dict[Coordinate, str | None] = {}
+        self.complete = isinstance(graph, Operator) or self.state.is_complete
+        self.top = graph.inputs if isinstance(graph, Operator) else self._top()
+
+    def _top(self) -> tuple[Coordinate, ...]:
+        return next(self.state.matches(), self.state.data)
+
+    def source(self) -> str:
+        self.lines = []
+        self.titles = {}
+        if self.ends:
+            self._tensor("y", "Y", "output", OUTPUT, "a", [c.size.pretty for c in self.state.output])
+        for axis, coordinate in enumerate(self.state.output):
+            self._coordinate(coordinate)
+            if self.ends:
+                self._edge(self.ids[coordinate], f"y:a{axis}:n")
+        replay, weight = State.root(self.state.spec), 0
+        for number, step in enumerate(self.state.steps):
+            if step.primitive == "SHARE":
+                self._contraction(number, step, weight)
+                weight += 1
+            else:
+                self._primitive(number, step, replay.results(step))
+            replay = replay.apply(step)
+        if self.ends:
+            name, what = ("X", "input") if self.complete else ("data", "so far")
+            sizes = [c.size.pretty for c in self.top]
+            self._tensor("x", name, what, INPUT, "a", sizes, dashed=not self.complete)
+            for axis, coordinate in enumerate(self.top):
+                tip = self.tip[coordinate]
+                assert tip is not None
+                self._edge(f"x:a{axis}:s", tip)
+            self.lines.append("{ rank=min; x }")
+        bottom = [f"s{i}" for i, step in enumerate(self.state.steps) if step.primitive == "REDUCE"]
+        if self.ends:
+            self.lines.append(f"{{ rank=max; {'; '.join(['y', *bottom])} }}")
+        head = [
+            "digraph pgraph {",
+            f'graph [bgcolor="transparent", nodesep=0.2, ranksep=0.28, fontname="{FONT}", fontsize=13]',
+            f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, width=0.3]',
+            f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize=10, dir=back, arrowsize=0.6]',
+        ]
+        if self.title:
+            head.append(f'labelloc=t; fontcolor="{INK}"; label={_plate(self.title)}')
+        return "\n".join([*head, *("  " + line for line in self.lines), "}"]) + "\n"
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+
+    def _coordinate(self, coordinate: Coordinate) -> None:
+        name, text, size = self.ids[coordinate], self.expressions[coordinate], coordinate.size.pretty
+        self.tip[coordinate] = name
+        kinds = ["coordinate"]
+        if coordinate.is_reduction:
+            kinds.append("reduction")
+        if coordinate in self.state.data:
+            kinds.append("top")
+        if coordinate in self.state.fixed:
+            kinds.append("fixed")
+        label = (
+            f'<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1"><TR><TD>{_html(text)}</TD></TR>'
+            f'<TR><TD><FONT POINT-SIZE="10">: {_html(size)}</FONT></TD></TR></TABLE>'
+        )
+        chosen = coordinate in self.highlight
+        self._node(name, f"<{label}>", COORDINATE, kinds, chosen, style="rounded,filled")
+        fixed = "; fixed, takes part in nothing" if coordinate in self.state.fixed else ""
+        self.titles[name] = f"coordinate {text} of size {size}{fixed}"
+
+    def _primitive(self, number: int, step: Step, results: Collection[Coordinate]) -> None:
+        name = f"s{number}"
+        primitive = PRIMITIVES[step.primitive]
+        look = primitive_look(step.primitive)
+        label = f"{look.sign} {step.primitive}".strip()
+        if step.parameter is not None and step.operands:
+            label += f"\n{primitive.parameter} = {step.parameter.pretty}"
+        self._node(name, _quoted(label), look, ["primitive", step.primitive], number in self.highlight)
+        self.titles[name] = f"step {number + 1}: {describe_step(self.state, step, self.expressions)}"
+        for operand, role in zip(step.operands, primitive.operands, strict=True):
+            tip = self.tip[operand]
+            assert tip is not None
+            self._edge(name, tip, role if len(step.operands) > 1 else "")
+            self.tip[operand] = None
+        for coordinate in results:
+            self._coordinate(coordinate)
+            self._edge(self.ids[coordinate], name)
+
+    def _contraction(self, number: int, step: Step, weight: int) -> None:
+        name = f"w{weight}"
+        dimensions = step.operands + step.given
+        self._tensor(name, f"W{weight + 1}", "weight", WEIGHT, "d", [c.size.pretty for c in dimensions])
+        look = primitive_look("SHARE")
+        for place, coordinate in enumerate(step.operands):
+            share = f"s{number}_{self.ids[coordinate]}"
+            tip = self.tip[coordinate]
+            assert tip is not None
+            self._node(share, _quoted(f"{look.sign} SHARE"), look, ["primitive", "SHARE"], number in self.highlight)
+            self.titles[share] = (
+                f"step {number + 1}: SHARE {self.expressions[coordinate]} between the data and weight W{weight + 1}"
+            )
+            self._edge(share, tip)
+            self._edge(f"{name}:d{place}:s", share)
+            self.tip[coordinate] = share
+        for place, coordinate in enumerate(step.given, len(step.operands)):
+            tip = self.tip[coordinate]
+            assert tip is not None
+            self._edge(f"{name}:d{place}:s", tip, "give")
+            self.tip[coordinate] = None
+
+    # -- DOT ---------------------------------------------------------------------------------------------------------
+
+    def _node(self, name: str, label: str, look: Look, kinds: list[str], chosen: bool, style: str = "filled") -> None:
+        border, width = (HIGHLIGHT, 3) if chosen else (look.border, 2 if "top" in kinds else 1)
+        css = " ".join([*kinds, *(["highlight"] if chosen else [])])
+        self.lines.append(
+            f'{name} [id="{name}", class="{css}", label={label}, shape={look.shape}, style="{style}", '
+            f'fillcolor="{look.fill}", color="{border}", penwidth={width}]'
+        )
+
+    def _tensor(
+        self, name: str, title: str, what: str, look: Look, port: str, sizes: list[str], dashed: bool = False
+    ) -> None:
+        cells = "".join(f'<TD PORT="{port}{place}">{_html(size)}</TD>' for place, size in enumerate(sizes))
+        heading = f"<TD><B>{title}</B> {what}</TD>"
+        style = ' STYLE="dashed"' if dashed else ""
+        table = (
+            f'<TABLE BORDER="1" CELLBORDER="1" CELLSPACING="0" CELLPADDING="5" COLOR="{look.border}" '
+            f'BGCOLOR="{look.fill}"{style}><TR>{heading}{cells}</TR></TABLE>'
+        )
+        kind = {"x": "input", "y": "output"}.get(name, "weight")
+        self.lines.append(
+            f'{name} [id="{name}", class="tensor {kind}", label=<{table}>, shape=plain, style="", margin="0,0"]'
+        )
+        self.titles[name] = f"{what if not dashed else 'data so far'} {title} of shape [{', '.join(sizes)}]"
+
+    def _edge(self, upper: str, lower: str, label: str = "") -> None:
+        name = "--".join(end.removesuffix(":n").removesuffix(":s").replace(":", "_") for end in (upper, lower))
+        text = ""
+        if label:
+            text = f", label={_plate(label)}"
+        self.lines.append(f'{upper} -> {lower} [id="{name}", class="line"{text}]')
+
+
+def _html(text: str) -> str:
+    return escape(text, quote=True)
+
+
+def _plate(text: str) -> str:
+    """A label on a light plate of its own, for what stands on the ground of the page."""
+    return f'<<TABLE BORDER="0" CELLPADDING="0" BGCOLOR="#ffffff"><TR><TD>{_html(text)}</TD></TR></TABLE>>'
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

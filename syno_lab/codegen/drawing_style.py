@@ -1,0 +1,46 @@
+"""How each part of a pGraph looks: shape, colour and sign together, so that none of them carries the meaning alone.
+
+Every fill is light and every text on it nearly black, so a drawing reads on a light and on a dark ground alike; lines
+are of a grey with a contrast of at least 3:1 to white and to black. Six-digit colours: some layout programs know no
+others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+INK = "#1b1b1f"
+LINE = "#767680"
+FONT = "Helvetica,Arial,sans-serif"
+HIGHLIGHT = "#d5008f"
+
+
+class Look(NamedTuple):
+    """Shape, fill and border of a node, and the sign before its name."""
+
+    shape: str
+    fill: str
+    border: str
+    sign: str = ""
+
+
+PRIMITIVE_LOOKS = {
+    "SPLIT": Look("trapezium", "#cfe3ff", "#1f5fbf", "⊔"),
+    "MERGE": Look("invtrapezium", "#d3f2d9", "#1d7a3a", "⊓"),
+    "SHIFT": Look("cds", "#e6dcff", "#6b3fc2", "↻"),
+    "EXPAND": Look("octagon", "#ffd9d2", "#b93a22", "∅"),
+    "UNFOLD": Look("house", "#fff0b8", "#8a6a00", "⊞"),
+    "STRIDE": Look("parallelogram", "#ffdff1", "#b02a78", "⇥"),
+    "REDUCE": Look("ellipse", "#ffe0bd", "#a85a00", "Σ"),
+    "SHARE": Look("hexagon", "#c9f0f2", "#0b7480", "×"),
+}
+OTHER_PRIMITIVE = Look("box", "#e4e4ea", "#55555f")  # one that a later issue adds is drawn from its first day
+COORDINATE = Look("box", "#ffffff", LINE)
+INPUT = Look("plain", "#dfe8f5", "#3c5a86")
+OUTPUT = Look("plain", "#e7e7ec", "#4a4a55")
+WEIGHT = Look("plain", "#f9e6b8", "#8a6a00")
+
+
+def primitive_look(name: str) -> Look:
+    """The look of a primitive by its name."""
+    return PRIMITIVE_LOOKS.get(name, OTHER_PRIMITIVE)
