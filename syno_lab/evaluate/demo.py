@@ -127,7 +127,7 @@ def run_demo(options: DemoOptions, report: Report = lambda stage, fraction, mess
     report("data", 0.0, "reading images")
     lab = _prepare(options, scale, report)
     options.out.mkdir(parents=True, exist_ok=True)
-    with Store.open(options.out / "store.sqlite3") as store:
+    with Store.open(options.out) as store:
         settings = _settings(lab)
         run = store.run(f"demo-{_digest(settings)}", settings)
         run.set_bindings(lab.bindings())
