@@ -149,15 +149,9 @@ def _left(state: State) -> _Left:
 def _explain(spec: Spec, have: tuple[tuple[bool, Exponents], ...], left: _Left) -> Explanation:
     fixed_inputs = {inp for inp, _ in spec.fixed_io_pairs}
     want = tuple(size for axis, size in enumerate(spec.input_shape) if axis not in fixed_inputs)
-    strided = sum(flag for flag, _ in have)
-    plain = tuple(Size(spec.symbols, exponents) for flag, exponents in have if not flag)
-    search = _Search(spec, left, strided)
-    search.run(plain, want)
-    # A strided coordinate is a reshape group of its own: it goes into an UNFOLD or an EXPAND.
-    groups = search.groups + tuple(
-        Group((size,), (), size) for size in (Size(spec.symbols, e) for flag, e in have if flag)
-    )
-    return Explanation(search.best, groups if search.best is not None else (), search.eliminations)
+    search = _Search(spec, left, sum(flag for flag, _ in have))
+    search.run(tuple(Size(spec.symbols, exponents) for _, exponents in have), want)
+    return Explanation(search.best, search.groups, search.eliminations)
 
 
 class _Search:
@@ -239,15 +233,18 @@ class _Search:
         self.best, self.groups, self.eliminations = steps, tuple(groups), eliminations
 
     def _eliminations(self, pieces: int) -> int | None:
-        """The fewest 1-to-many primitives; None where the budgets do not allow any."""
+        """The fewest 1-to-many primitives; None where the budgets do not allow any.
+
+        A STRIDE's result must go into an UNFOLD, as main or as window, or into an EXPAND; one UNFOLD can take two.
+        """
         one_each = self.left.unfolds + self.left.expands
-        if self.strided > one_each:
+        needed = -(-self.strided // 2)
+        if needed > min(one_each, pieces):
             return None
-        if not pieces:
-            return self.strided
-        if self.left.contractions:
-            return self.strided + 1
-        return self.strided + pieces if self.strided + pieces <= one_each else None
+        rest = pieces - needed
+        if not rest or self.left.contractions:
+            return needed + (rest > 0)
+        return needed + rest if needed + rest <= one_each else None
 
 
 def _pack(size: Size) -> int:

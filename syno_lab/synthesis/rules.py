@@ -126,8 +126,20 @@ def _merge_above_unfold(state: State, step: Step) -> bool:
     return merge_above_unfold_difference(state.spec, step) <= TOLERANCE
 
 
-def _give_raw_reduction(state: State, step: Step) -> bool:
-    return step.primitive == "SHARE" and any(is_raw_reduction(state, c) for c in step.given)
+def _reduction_in_one_weight(state: State, step: Step) -> bool:
+    """A reduction leaves the data, and of the weights left after absorption only one has it."""
+    if step.primitive == "EXPAND":
+        leaving, new = step.operands, set()
+    else:
+        leaving, new = step.given, set(step.operands + step.given)
+    if step.primitive not in ("EXPAND", "SHARE"):
+        return False
+    for coordinate in leaving:
+        if coordinate.is_reduction:
+            holders = sum(not set(state.weights[i].coordinates) <= new for i in sharers(state, coordinate))
+            if holders + (step.primitive == "SHARE") == 1:
+                return True
+    return False
 
 
 def _give_view(state: State, step: Step) -> bool:
@@ -218,6 +230,11 @@ RULES: tuple[Rule, ...] = (
         "6, between two views", "exact", _split_undoes_merge,
     ),
     Rule(
+        "reduction-in-one-weight", "sum_r W[r]", "W[]",
+        "A reduction in one weight alone sums weight elements, which is again a weight by algebra.", "6, contractions",
+        "space", _reduction_in_one_weight,
+    ),
+    Rule(
         "expand-of-reduction", "sum_r X[]", "N * X[]",
         "EXPAND of a REDUCE only changes a multiplier of the result.",
         "6, between views and contractions", "exact", _expand_of_reduction,
@@ -229,11 +246,6 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "give-view", "W[B*i + j]", "W[i, j]",
         "Weights need no views: give the coordinates below instead.", "6, contractions", "exact", _give_view,
-    ),
-    Rule(
-        "give-reduction", "sum_r W[r]", "W[]",
-        "A reduction in one weight alone sums weight elements, which is again a weight.", "6, contractions", "exact",
-        _give_raw_reduction,
     ),
     Rule(
         "expand-of-shared", "SHARE and then EXPAND", "give it to the weight",

@@ -18,7 +18,7 @@ from syno_lab.ir.state import State
 from syno_lab.synthesis.candidates import canonical_successors
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
-from syno_lab.synthesis.space import kinds, shuffled
+from syno_lab.synthesis.space import kinds, shuffled, sums_no_weights
 
 if TYPE_CHECKING:
     from torch import nn
@@ -221,7 +221,7 @@ class Sampler:
         self._dead[state] = max(left, self._dead.get(state, -1))
 
     def _is_wanted(self, state: State) -> bool:
-        return len(state.weights) >= self.spec.limits.min_weights and state.is_complete
+        return len(state.weights) >= self.spec.limits.min_weights and state.is_complete and sums_no_weights(state)
 
     def _fits(self, operator: Operator) -> bool:
         limits = self.spec.limits

@@ -24,6 +24,19 @@ def proposals(state: State) -> Iterator[Step]:
         yield from _PROPOSERS[primitive](state)
 
 
+def sums_no_weights(state: State) -> bool:
+    """Whether every reduction reaches the data or at least two weights, of those left when absorbed ones are merged.
+
+    A restriction of the space: a reduction in one weight alone sums elements of that weight, which by algebra is again a
+    weight, though the fingerprint tells the two apart (DESIGN, section 3).
+    """
+    weights = [set(weight.coordinates) for weight in state.weights]
+    weights = [w for i, w in enumerate(weights) if not any(w < v or (w == v and j < i) for j, v in enumerate(weights))]
+    reach = [{leaf for c in coordinates for leaf in c.leaves()} for coordinates in weights]
+    data = {leaf for c in state.data for leaf in c.leaves()}
+    return all(r in data or sum(r in found for found in reach) != 1 for r in state.reductions)
+
+
 def kinds(state: State) -> list[str]:
     """The primitives whose budgets are not spent."""
     limits = state.spec.limits

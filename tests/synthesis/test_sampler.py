@@ -82,15 +82,13 @@ def test_samples_are_canonical_legal_and_within_every_budget() -> None:
         assert operator.params(binding) <= 3_000
         assert operator.memory(binding) <= 60_000
         assert sum(step.primitive == "SHIFT" for step in operator.steps) <= 1
-        occurrences = [0] * len(sampler.spec.symbols.names)
         for weight in operator.weights:
             for size in weight.shape:
                 assert not size.exponents[sampler.spec.symbols.position["H"]], "strict limits keep H out of weights"
-        assert occurrences is not None
 
 
 def test_enumeration_gives_each_pgraph_once_and_sampling_stays_within_it() -> None:
-    spec = ("[C, H]", "[D, H]", ["C=4: 1", "D=6: 1", "H=8: 0"], ["k=3: 1"])
+    spec = ("[C, H]", "[D, H]", ["C=4: 2", "D=6: 1", "H=8: 0"], ["k=3: 2"])
     options = {"max_primitives": 4, "max_tensors": 2, "max_shifts": 0, "max_expands": 0, "weight_limits": "strict"}
     every = list(sl.Sampler(*spec, seed=0, **options).enumerate(4))
     assert len(set(every)) == len(every) > 3
@@ -98,8 +96,8 @@ def test_enumeration_gives_each_pgraph_once_and_sampling_stays_within_it() -> No
     drawn = {sampler.sample() for _ in range(150)}
     assert drawn <= set(every)
     assert len(drawn) > len(every) // 2
-    conv1d = [o for o in every if len(o.steps) == 4 and o.steps[-1].primitive == "UNFOLD" and len(o.reductions) == 2]
-    assert conv1d
+    # conv1d is among them: REDUCE C and k, a weight [C, k, D], an UNFOLD.
+    assert any([s.primitive for s in o.steps] == ["REDUCE", "REDUCE", "SHARE", "UNFOLD"] for o in every)
 
 
 def test_no_solution_is_said_at_once_and_why() -> None:
