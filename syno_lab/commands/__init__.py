@@ -1,0 +1,1 @@
+"""The commands of ``syno-lab``, one in each file with a function ``command``."""

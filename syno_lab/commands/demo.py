@@ -1,0 +1,39 @@
+"""``syno-lab demo``: the main job, end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
+
+
+def command(
+    data: Annotated[
+        str | None,
+        typer.Option(help="A folder with CIFAR-10 or CIFAR-100, or 'digits'. [default: $SYNO_LAB_DATA, else digits]"),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder for results; the same folder again goes on from there.")] = Path(
+        "demo-output"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer operators, images and trials.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sampler and the trainings.")] = 0,
+    json: JsonTarget = None,
+) -> None:
+    """Synthesise operators, train them on images, tune them by TVM behind an RPC tracker, draw the Pareto curve.
+
+    Interrupted at any moment and run again with the same options, it goes on from what is in the results store.
+    """
+    from syno_lab.evaluate.demo import DemoOptions, run_demo
+
+    check_json(json)
+    options = DemoOptions(data=None if data is None else Path(data), out=out, quick=quick, seed=seed)
+    with Reporter() as report:
+        result = run_demo(options, report)
+    say_table(result.table, json)
+    say("\nWritten:", json)
+    for path in result.files:
+        say(f"  {path}", json)
+    write_json(result.summary, json)

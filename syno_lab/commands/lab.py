@@ -1,0 +1,71 @@
+"""``syno-lab lab``: JupyterLab, opened on a copy of the tour."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import syno_lab
+from syno_lab.commands.output import JsonTarget, check_json, write_json
+from syno_lab.errors import SynoError
+
+TOUR = "01_tour.ipynb"
+
+
+def notebooks_folder() -> Path:
+    """The folder of notebooks in the repository that this package runs from.
+
+    Raises:
+        SynoError: when the package was installed without it.
+    """
+    folder = Path(syno_lab.__file__).resolve().parent.parent / "notebooks"
+    if not (folder / TOUR).is_file():
+        raise SynoError(
+            f"expected the notebooks of the repository in {folder}, found none: this Syno Lab was installed without "
+            "them; clone the repository and install it with `pip install -e .`"
+        )
+    return folder
+
+
+def copy_tour(folder: Path) -> Path:
+    """Copy the tour into ``folder`` unless a copy is there, which keeps what was written in it.
+
+    Raises:
+        SynoError: when there is no tour or the folder cannot be written to.
+    """
+    source, copy = notebooks_folder() / TOUR, folder / TOUR
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not copy.exists():
+            shutil.copyfile(source, copy)
+    except OSError as error:
+        raise SynoError(f"expected to copy the tour to {copy}, found: {error.strerror or error}") from None
+    return copy
+
+
+def command(
+    folder: Annotated[Path, typer.Option(help="Where the copy goes and JupyterLab starts.")] = Path(),
+    browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="[default: the first free one from 8888]")] = None,
+    json: JsonTarget = None,
+) -> None:
+    """Open JupyterLab on a copy of the tour in the current folder; a copy that is there already is kept."""
+    check_json(json)
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise SynoError("expected JupyterLab in this Python, found none; install it with `pip install jupyterlab`")
+    notebook = copy_tour(folder)
+    write_json({"notebook": str(notebook.resolve())}, json)
+    arguments = [sys.executable, "-m", "jupyterlab", str(notebook)]
+    if not browser:
+        arguments.append("--no-browser")
+    if port is not None:
+        arguments += [f"--port={port}", "--port-retries=0"]
+    sys.stdout.flush()
+    # The server takes our place, so that Ctrl-C and other signals are its own.
+    os.execv(sys.executable, arguments)  # noqa: S606 - an argument list built here

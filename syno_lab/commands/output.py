@@ -1,0 +1,158 @@
+"""How commands speak: results to standard output or into files, progress to standard error."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from syno_lab.errors import SynoError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+STANDARD_OUTPUT = "-"
+_LINE_PERIOD_S = 5.0  # between lines of progress where there is no terminal
+_WIDE = 200  # columns for tables where there is no terminal
+
+JsonTarget = Annotated[
+    str | None,
+    typer.Option("--json", metavar="PATH|-", help="Write the result as JSON to a file, or - for standard output."),
+]
+"""The option that every command has."""
+
+
+def check_json(target: str | None) -> None:
+    """Refuse a place for the JSON before the work begins rather than after it. Raises SynoError."""
+    if target is None or target == STANDARD_OUTPUT:
+        return
+    path = Path(target)
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise SynoError(f"--json: expected a file in a folder that can be written to, or -, found {target!r}")
+
+
+def write_json(data: Any, target: str | None) -> None:
+    """``data`` as JSON text to a file (whole or not at all), ``-`` for standard output, None for nowhere."""
+    if target is None:
+        return
+    text = msgspec.json.format(msgspec.json.encode(data), indent=1).decode() + "\n"
+    if target == STANDARD_OUTPUT:
+        typer.echo(text, nl=False)
+    else:
+        write_text(Path(target), text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        SynoError: when the place cannot be written to.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        temporary = Path(name)
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # mkstemp's files are private, others' are not
+        temporary.replace(path)
+    except OSError as error:
+        raise SynoError(f"expected to write {path}, found: {error.strerror or error}; choose another place") from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def say(text: str, json_target: str | None) -> None:
+    """A line of the result for people, unless standard output is for JSON."""
+    if json_target != STANDARD_OUTPUT:
+        typer.echo(text)
+
+
+def say_table(rows: Sequence[Mapping[str, Any]], json_target: str | None) -> None:
+    """Rows with the same keys as a table for people, unless standard output is for JSON."""
+    if json_target == STANDARD_OUTPUT or not rows:
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDE)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, value in rows[0].items():
+        table.add_column(name, justify="right" if isinstance(value, int | float) else "left")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
+
+
+class Reporter:
+    """Progress on standard error: bars on a terminal, now and then a line elsewhere.
+
+    A context manager and a function ``report(stage, fraction, message)``; ``fraction`` of the stage is done (0 to 1).
+    """
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True)
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._last = ("", 0.0, "")
+        self._last_time = 0.0
+        if self._console.is_terminal:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._bars = Progress(
+                TextColumn("{task.fields[stage]:>7}", style="bold"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TimeElapsedColumn(),
+                TextColumn("{task.description}", markup=False),
+                console=self._console,
+            )
+
+    def __enter__(self) -> Reporter:
+        if self._bars is not None:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def __call__(self, stage: str, fraction: float, message: str) -> None:
+        """Report where ``stage`` stands."""
+        if self._bars is not None:
+            if stage not in self._tasks:
+                self._tasks[stage] = self._bars.add_task(message, total=1.0, stage=stage)
+            self._bars.update(self._tasks[stage], completed=fraction, description=message)
+            return
+        now = (stage, fraction, message)
+        is_new = stage != self._last[0] or (fraction >= 1.0 > self._last[1])
+        if now != self._last and (is_new or time.monotonic() - self._last_time >= _LINE_PERIOD_S):
+            self._last, self._last_time = now, time.monotonic()
+            typer.echo(f"{stage} {100 * fraction:3.0f} %  {message}", err=True)
