@@ -1,0 +1,61 @@
+"""Known operators, each composed from primitives in a few lines; ``KNOWN`` has them by name.
+
+Variables are named as in the paper; coefficients have defaults (k_1=3, s=2, g=4), primaries have none.
+"""
+
+from collections.abc import Callable
+
+from syno_lab.ir.operator import Operator
+from syno_lab.operators.convolution import (
+    conv1d,
+    conv2d,
+    depthwise,
+    dilated,
+    grouped,
+    separable,
+    shift_conv,
+    stacked_grouped_convolution,
+    strided,
+)
+from syno_lab.operators.dense import conv1x1, grouped_linear, matmul
+from syno_lab.operators.discovered import half_step_shift, operator_1, operator_2
+from syno_lab.operators.views import (
+    fold,
+    fold_overlapping,
+    pixel_shuffle,
+    pixel_unshuffle,
+    sum_pool,
+    sum_pool_window,
+    unfold,
+    upsample_nearest,
+)
+
+KNOWN: dict[str, Callable[[], Operator]] = {
+    operator.__name__: operator
+    for operator in (
+        matmul,
+        conv1x1,
+        conv1d,
+        conv2d,
+        strided,
+        dilated,
+        depthwise,
+        grouped,
+        separable,
+        shift_conv,
+        sum_pool,
+        sum_pool_window,
+        pixel_shuffle,
+        pixel_unshuffle,
+        unfold,
+        fold,
+        upsample_nearest,
+        grouped_linear,
+        stacked_grouped_convolution,
+        operator_1,
+        operator_2,
+        half_step_shift,
+    )
+}
+
+__all__ = ["KNOWN", "fold_overlapping", *KNOWN]  # noqa: PLE0604 - every name of the table is imported above
