@@ -14,12 +14,12 @@ from syno_lab.ir.operator import Operator
 
 def known_names() -> list[str]:
     """The names of the known operators."""
-    return list(import_module("syno_lab.operators").__all__)
+    return list(import_module("syno_lab.operators").KNOWN)
 
 
 def known_operator(name: str) -> Operator:
-    """The known operator ``name``, with its defaults."""
-    made = getattr(import_module("syno_lab.operators"), name)()
+    """The known operator ``name``."""
+    made = import_module("syno_lab.operators").KNOWN[name]()
     assert isinstance(made, Operator)
     return made
 

@@ -85,6 +85,7 @@ def say_table(rows: Sequence[Mapping[str, Any]], json_target: str | None) -> Non
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
     if not console.is_terminal:
@@ -93,7 +94,7 @@ def say_table(rows: Sequence[Mapping[str, Any]], json_target: str | None) -> Non
     for name, value in rows[0].items():
         table.add_column(name, justify="right" if isinstance(value, int | float) else "left")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
+        table.add_row(*(Text(_cell(value)) for value in row.values()))  # shapes have brackets: no markup
     console.print(table)
 
 

@@ -184,7 +184,7 @@ def find_chromium() -> str | None:
 
 
 def tools() -> Finding:
-    """Git and make, for the repository."""
+    """Programs for the repository: git and make."""
     missing = [name for name in ("git", "make") if shutil.which(name) is None]
     return Finding(
         "git and make (for the repository)",

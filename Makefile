@@ -1,0 +1,76 @@
+# The lab's commands. `make` alone lists them; each makes its environment in .venv first.
+
+# Debian's, pyenv's or any other Python 3.11 or 3.12: make PYTHON=/path/to/python3.12
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || echo python3.11)
+VENV := .venv
+BIN := $(VENV)/bin
+# Options for the demo: make demo ARGS="--quick --data ../shared/data/cifar-10-batches-bin"
+ARGS ?=
+# The kernels of the tests are small: more threads than one only wait for each other, and for TVM's workers.
+TEST := OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --timeout=300
+# Seconds that each part of the tests may take on two cores.
+TEST_BUDGET := 900
+BROWSER_BUDGET := 480
+NOTEBOOK_BUDGET := 720
+# Binds pip's own build environments too.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lab install lint fast unit browser notebooks chromium doctor picture clean
+
+help: ## What there is
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+
+demo: $(VENV)/.installed ## The main job, end to end (ARGS="--quick": the small one)
+	$(BIN)/syno-lab demo $(ARGS)
+
+test: lint unit browser notebooks ## All that CI runs
+
+lab: $(VENV)/.installed ## JupyterLab on a copy of the tour, in the folder lab
+	$(BIN)/syno-lab lab --folder lab $(ARGS)
+
+install: $(VENV)/.installed ## The environment alone
+
+lint: $(VENV)/.installed-dev ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+fast: $(VENV)/.installed-dev ## The tests without browser, TVM and notebooks
+	timeout -k 20 $(TEST_BUDGET) $(TEST) -m "not browser and not tvm and not notebook" $(ARGS)
+
+unit: $(VENV)/.installed-dev ## The tests without browser and notebooks
+	timeout -k 20 $(TEST_BUDGET) $(TEST) -m "not browser and not notebook" $(ARGS)
+
+browser: chromium $(VENV)/.installed-dev ## The tests in a real Chromium
+	timeout -k 20 $(BROWSER_BUDGET) $(TEST) -m browser $(ARGS)
+
+notebooks: $(VENV)/.installed-dev ## Every notebook, from a clean kernel
+	timeout -k 20 $(NOTEBOOK_BUDGET) $(TEST) -m notebook --timeout=$(NOTEBOOK_BUDGET) $(ARGS)
+
+chromium:
+	@command -v "$${SYNO_LAB_CHROMIUM:-chromium}" || command -v chromium-browser || command -v google-chrome || \
+	  { echo "The browser tests need Chromium: 'apt-get install chromium', or its path in SYNO_LAB_CHROMIUM" >&2; exit 1; }
+
+doctor: $(VENV)/.installed ## What this machine has and what is missing
+	$(BIN)/syno-lab doctor
+
+picture: $(VENV)/.installed ## The picture in the README, drawn anew
+	$(BIN)/syno-lab show conv2d --as svg --out docs/conv2d.svg
+
+clean: ## Remove the environment and what the tools left
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# torch comes first and by exact version, so that a CPU build at hand is taken (see constraints.txt).
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
