@@ -1,36 +1,56 @@
-"""What all tests share: golden texts, and the seed on the first line."""
+"""Fixtures for all tests: golden texts, and one printed seed for everything that tests draw by chance."""
+
+from __future__ import annotations
 
 import os
 import random
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
-os.environ.setdefault("SYNO_LAB_SEED", str(random.SystemRandom().randrange(1 << 30)))
+GOLDEN_BYTES = 50_000
+SEED = int(os.environ.get("SYNO_TEST_SEED", "20250"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--update-golden`` writes golden texts instead of comparing."""
-    parser.addoption("--update-golden", action="store_true", help="rewrite golden texts")
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite the golden texts with what the code gives now"
+    )
 
 
 def pytest_report_header() -> str:
-    """The seed of everything random in this run; set it again to repeat the run."""
-    return f"SYNO_LAB_SEED={os.environ['SYNO_LAB_SEED']}"
+    return f"seed of random tests: {SEED} (set SYNO_TEST_SEED to change it)"
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """``golden(text, "room/name.txt")`` compares with ``tests/golden/room/name.txt``; a missing file fails."""
+    """``golden("loops/conv2d.txt", text)`` compares with a stored text; a missing one fails.
 
-    def compare(text: str, name: str) -> None:
+    ``--update-golden`` writes it instead: read the difference before you commit it.
+    """
+
+    def check(name: str, text: str) -> None:
         path = GOLDEN / name
+        assert len(text.encode()) < GOLDEN_BYTES, f"{name}: a golden text stays under {GOLDEN_BYTES} bytes"
         if request.config.getoption("--update-golden"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        assert path.exists(), f"{path} is missing; look at the text and run pytest with --update-golden:\n{text}"
+        assert path.is_file(), f"{path} is missing: write it with --update-golden and read it"
         assert text == path.read_text(encoding="utf-8")
 
-    return compare
+    return check
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """Chance for one test, the same in every run with the same seed."""
+    return random.Random(SEED)
+
+
+@pytest.fixture
+def np_rng() -> np.random.Generator:
+    """The same for arrays."""
+    return np.random.default_rng(SEED)
