@@ -6,7 +6,6 @@ The commands are in :mod:`syno_lab.commands`, one in each file; they import torc
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -66,7 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = app(
                 args=None if arguments is None else list(arguments), prog_name="syno-lab", standalone_mode=False
             )
-        sys.stdout.flush()
     except SynoError as error:
         return _fail(str(error), BAD_INPUT)
     except _USAGE_ERROR as error:
@@ -77,13 +75,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{message} See `syno-lab --help`.", BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output has left, as `head` does; the interpreter must not write to it again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", BAD_INPUT)
+    if status == INTERRUPTED:  # typer has caught Ctrl-C itself
+        return _fail("interrupted", INTERRUPTED)
     return status if isinstance(status, int) else 0
 
 

@@ -50,6 +50,9 @@ def copy_tour(folder: Path) -> Path:
 
 
 def command(
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- JUPYTERLAB OPTIONS]", help="Passed on, such as -- --allow-root.")
+    ] = None,
     folder: Annotated[Path, typer.Option(help="Where the copy goes and JupyterLab starts.")] = Path(),
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="[default: the first free one from 8888]")] = None,
@@ -66,6 +69,7 @@ def command(
         arguments.append("--no-browser")
     if port is not None:
         arguments += [f"--port={port}", "--port-retries=0"]
+    arguments += options or []
     sys.stdout.flush()
     # The server takes our place, so that Ctrl-C and other signals are its own.
     os.execv(sys.executable, arguments)  # noqa: S606 - an argument list built here
