@@ -1,0 +1,18 @@
+"""The front ends of Syno Lab for notebooks: thin widgets; all logic is in :mod:`syno_lab`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from syno_widgets.stepper import Stepper as Stepper
+
+_HOMES = {"Stepper": "syno_widgets.stepper"}
+__all__ = ["Stepper"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'syno_widgets' has no attribute {name!r}")

@@ -1,0 +1,143 @@
+"""The next steps of a state in words, grouped and ready to be listed beside its drawing.
+
+Every record is plain data (texts, numbers, lists, dictionaries), so that a page can show it; coordinates go by the names
+that they have in the drawing (``c3``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from syno_lab.codegen.drawing import coordinate_ids, describe_step
+from syno_lab.codegen.drawing_style import primitive_look
+from syno_lab.codegen.text import expressions
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.candidates import Candidate
+
+SHOWN = 40  # of one primitive, canonical and pruned each; contractions can be many hundreds
+ORDER = ("REDUCE", "SHARE", "UNFOLD", "SPLIT", "MERGE", "SHIFT", "STRIDE", "EXPAND")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One candidate in the list.
+
+    Attributes:
+        index: its place among the candidates.
+        text: the step in words.
+        distance: the shape distance that it leads to; None where the input is then out of reach.
+        reaches: whether the steps left then suffice for that distance.
+        reason: why a rule prunes it, in one sentence; empty for a canonical step.
+        rule: the name of that rule.
+        before: the expression as proposed.
+        after: the canonical expression for the same function.
+        operands: the names of its coordinates; for a CONTRACTION the shared ones.
+        given: the names of the coordinates given to a weight.
+    """
+
+    index: int
+    text: str
+    distance: int | None
+    reaches: bool
+    reason: str = ""
+    rule: str = ""
+    before: str = ""
+    after: str = ""
+    operands: list[str] = field(default_factory=list)
+    given: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Group:
+    """All candidates of one primitive, the nearest to the input first; ``more_*`` count those not listed."""
+
+    primitive: str
+    title: str
+    sign: str
+    colour: str
+    signature: str
+    meaning: str
+    canonical: list[Item]
+    pruned: list[Item]
+    more_canonical: int
+    more_pruned: int
+
+
+def menu(state: State, found: Sequence[Candidate], shown: int = SHOWN) -> list[Group]:
+    """The candidates of a state by primitive, in the order of a usual synthesis."""
+    names, ids = expressions(state), {c: name for name, c in coordinate_ids(state).items()}
+    rank = {name: place for place, name in enumerate(ORDER)}
+    numbered = sorted(enumerate(found), key=lambda pair: (rank.get(pair[1].primitive, len(rank)), pair[1].primitive))
+    groups = []
+    for primitive, members in groupby(numbered, key=lambda pair: pair[1].primitive):
+        ordered = sorted(members, key=lambda pair: _nearness(pair[1], pair[0]))
+        canonical = [pair for pair in ordered if pair[1].verdict.canonical]
+        pruned = [pair for pair in ordered if not pair[1].verdict.canonical]
+        card, look = PRIMITIVES[primitive].card, primitive_look(primitive)
+        groups.append(
+            Group(
+                primitive,
+                "CONTRACTION (SHARE)" if primitive == "SHARE" else primitive,
+                look.sign,
+                look.border,
+                card.signature,
+                card.top_down,
+                [_item(state, index, one, names, ids) for index, one in canonical[:shown]],
+                [_item(state, index, one, names, ids) for index, one in pruned[:shown]],
+                max(0, len(canonical) - shown),
+                max(0, len(pruned) - shown),
+            )
+        )
+    return groups
+
+
+def ticks(state: State) -> list[dict[str, Any]]:
+    """The data coordinates that a CONTRACTION may share or give, by name, with expression and size."""
+    names, free = expressions(state), set(state.data) - state.fixed
+    return [
+        {"id": name, "text": names[coordinate], "size": coordinate.size.pretty}
+        for name, coordinate in coordinate_ids(state).items()
+        if coordinate in free and coordinate.node.primitive != "STRIDE"
+    ]
+
+
+def contraction(state: State, share: Sequence[str], give: Sequence[str]) -> Step:
+    """The CONTRACTION of coordinates by their names in the drawing; applying it checks it.
+
+    Raises:
+        KeyError: for a name that is not in the drawing.
+    """
+    ids = coordinate_ids(state)
+    return Step("SHARE", tuple(ids[name] for name in share), given=tuple(ids[name] for name in give))
+
+
+def steps_left(state: State) -> int:
+    """How many steps the budget still allows."""
+    return max(0, state.spec.limits.max_primitives - len(state.steps))
+
+
+def _nearness(candidate: Candidate, index: int) -> tuple[bool, int, int]:
+    return candidate.distance is None, candidate.distance or 0, index
+
+
+def _item(
+    state: State, index: int, candidate: Candidate, names: dict[Coordinate, str], ids: dict[Coordinate, str]
+) -> Item:
+    verdict, far = candidate.verdict, candidate.distance
+    return Item(
+        index,
+        describe_step(state, candidate.step, names),
+        far,
+        far is not None and far <= steps_left(state) - 1,
+        verdict.reason or "",
+        verdict.rule or "",
+        verdict.before or "",
+        verdict.after or "",
+        [ids[c] for c in candidate.operands],
+        [ids[c] for c in candidate.given],
+    )

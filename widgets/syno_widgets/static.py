@@ -1,0 +1,51 @@
+"""The picture that stays when no kernel and no widget is there: a second output, hidden by the live widget.
+
+JupyterLab and Notebook 7 prefer the widget's MIME type to every other in the same bundle and show an error where its
+model is gone. So the picture is an output of its own: HTML with the SVG in an ``<img>``, which needs no trust, beside
+``image/svg+xml`` for GitHub and nbconvert and text for everything else. The widget's script hides it while it lives.
+"""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from typing import Any
+
+Bundle = dict[str, str]
+
+
+def static_bundle(static_id: str, svg: str, description: str) -> Bundle:
+    """The MIME bundle of a picture that the widget with this ``static_id`` hides.
+
+    Args:
+        static_id: the widget's trait of that name.
+        svg: the picture.
+        description: the picture in words.
+    """
+    image = base64.b64encode(svg.encode()).decode()
+    html = (
+        f'<div class="syno-static" data-syno-static="{escape(static_id)}">'
+        f'<img style="max-width:100%" alt="{escape(description)}" src="data:image/svg+xml;base64,{image}"></div>'
+    )
+    return {"text/html": html, "image/svg+xml": svg, "text/plain": description}
+
+
+class StaticOutput:
+    """The output beside one widget, kept up to date while a notebook front end listens."""
+
+    def __init__(self, static_id: str) -> None:
+        self.static_id = static_id
+        self._handles: list[Any] = []
+
+    def show(self, svg: str, description: str) -> None:
+        """Add the picture to the output of the running cell."""
+        from IPython.display import display
+
+        handle = display(static_bundle(self.static_id, svg, description), raw=True, display_id=True)
+        if handle is not None:
+            self._handles.append(handle)
+
+    def update(self, svg: str, description: str) -> None:
+        """Replace the picture wherever it is shown, so that a saved notebook has the latest."""
+        for handle in self._handles:
+            handle.update(static_bundle(self.static_id, svg, description), raw=True)
