@@ -225,7 +225,7 @@ class _Drawing:
             f'<TR><TD><FONT POINT-SIZE="10">: {_html(size)}</FONT></TD></TR></TABLE>'
         )
         chosen = coordinate in self.highlight
-        self._node(name, f"<{label}>", COORDINATE, kinds, chosen, style="rounded,filled")
+        self._node(name, f"<{label}>", COORDINATE, kinds, chosen, 'style="rounded,filled", margin="0.2,0.04"')
         fixed = "; fixed, takes part in nothing" if coordinate in self.state.fixed else ""
         self.titles[name] = f"coordinate {text} of size {size}{fixed}"
 
@@ -271,11 +271,13 @@ class _Drawing:
 
     # -- DOT ---------------------------------------------------------------------------------------------------------
 
-    def _node(self, name: str, label: str, look: Look, kinds: list[str], chosen: bool, style: str = "filled") -> None:
+    def _node(
+        self, name: str, label: str, look: Look, kinds: list[str], chosen: bool, style: str = "style=filled"
+    ) -> None:
         border, width = (HIGHLIGHT, 3) if chosen else (look.border, 2 if "top" in kinds else 1)
         css = " ".join([*kinds, *(["highlight"] if chosen else [])])
         self.lines.append(
-            f'{name} [id="{name}", class="{css}", label={label}, shape={look.shape}, style="{style}", '
+            f'{name} [id="{name}", class="{css}", label={label}, shape={look.shape}, {style}, '
             f'fillcolor="{look.fill}", color="{border}", penwidth={width}]'
         )
 

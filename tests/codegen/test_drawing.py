@@ -3,7 +3,7 @@
 import random
 import re
 import threading
-from pathlib import Path
+from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
@@ -30,7 +30,6 @@ from syno_lab.ir.state import State, Step
 from tests.strategies import random_operator
 
 SVG = "{http://www.w3.org/2000/svg}"
-GOLDEN = Path(__file__).parents[1] / "golden" / "drawing"
 
 
 def build_conv2d(stop: int | None = None) -> Build:
@@ -183,11 +182,8 @@ def test_a_transposed_match_is_another_picture() -> None:
 # -- text ------------------------------------------------------------------------------------------------------------
 
 
-def test_golden_dot_of_conv2d(conv2d: Operator, request: pytest.FixtureRequest) -> None:
-    path = GOLDEN / "conv2d.dot"
-    if request.config.getoption("--update-golden", default=False):
-        path.write_text(dot(conv2d))
-    assert dot(conv2d) == path.read_text()
+def test_golden_dot_of_conv2d(conv2d: Operator, golden: Callable[[str, str], None]) -> None:
+    golden("drawing/conv2d.dot", dot(conv2d))
 
 
 def test_partial_state_shows_the_data_so_far_and_its_top() -> None:
