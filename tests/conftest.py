@@ -12,7 +12,8 @@ import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
 GOLDEN_BYTES = 50_000
-SEED = int(os.environ.get("SYNO_TEST_SEED", "20250"))
+# Fresh in every run, and kept in the environment so that child processes draw the same.
+SEED = int(os.environ.setdefault("SYNO_LAB_SEED", str(random.SystemRandom().randrange(1 << 30))))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"seed of random tests: {SEED} (set SYNO_TEST_SEED to change it)"
+    return f"SYNO_LAB_SEED={SEED} (set it to repeat this run)"
 
 
 @pytest.fixture

@@ -35,28 +35,12 @@ _FIXED_SEED_OFFSET = 1000  # trainings do not share the sampler's seed
 
 
 @dataclass(frozen=True)
-class DemoOptions:
-    """What to run.
-
-    Attributes:
-        data: a folder with CIFAR, or None for ``SYNO_LAB_DATA`` and then scikit-learn's digits.
-        out: the folder for the store and all files; the same folder again continues.
-        quick: fewer operators, images and trials, for three minutes instead of ten on two cores.
-        seed: of the sampler and the trainings.
-    """
-
-    data: Path | None = None
-    out: Path = Path("demo-output")
-    quick: bool = False
-    seed: int = 0
-
-
-@dataclass(frozen=True)
 class Scale:
     """How large the demo is."""
 
     operators: int
     max_primitives: int
+    min_share: float  # FLOPs at least this share of the dense convolution's; 1x1 convolution is 1/9
     train_images: int
     test_images: int
     epochs: int
@@ -66,8 +50,27 @@ class Scale:
 
 
 WIDTH = 8  # channels of the backbone's first stage
-QUICK = Scale(4, 8, train_images=1000, test_images=500, epochs=2, seconds=20, tuned=1, trials=8)
-FULL = Scale(8, 9, train_images=5000, test_images=1000, epochs=3, seconds=45, tuned=3, trials=16)
+QUICK = Scale(4, 8, min_share=1 / 40, train_images=2000, test_images=500, epochs=4, seconds=20, tuned=1, trials=16)
+FULL = Scale(8, 8, min_share=1 / 8, train_images=5000, test_images=1000, epochs=6, seconds=60, tuned=3, trials=24)
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """What to run.
+
+    Attributes:
+        data: a folder with CIFAR, or None for ``SYNO_LAB_DATA`` and then scikit-learn's digits.
+        out: the folder for the store and all files; the same folder again continues.
+        quick: fewer operators, images and trials, for three minutes instead of ten on two cores.
+        seed: of the sampler and the trainings.
+        scale: how much of everything, instead of what ``quick`` says.
+    """
+
+    data: Path | None = None
+    out: Path = Path("demo-output")
+    quick: bool = False
+    seed: int = 0
+    scale: Scale | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def run_demo(options: DemoOptions, report: Report = lambda stage, fraction, mess
     """
     from syno_lab.evaluate.store import Store
 
-    scale = QUICK if options.quick else FULL
+    scale = options.scale or (QUICK if options.quick else FULL)
     report("data", 0.0, "reading images")
     lab = _prepare(options, scale, report)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -172,7 +175,7 @@ def _prepare(options: DemoOptions, scale: Scale, report: Report) -> _Lab:
         max_primitives=scale.max_primitives,
         # At most the dense convolution's FLOPs, and enough to mix channels at all.
         max_flops=dense,
-        min_flops=dense // 40,
+        min_flops=round(scale.min_share * dense),
         # Intermediates of at most the size of input and output together, so that PyTorch trains it in reasonable time.
         max_memory=4 * 4 * first.in_channels * first.height * first.width,
     )
@@ -193,6 +196,7 @@ def _settings(lab: _Lab) -> dict[str, Any]:
         "test_images": len(lab.dataset.test_images),
         "operators": scale.operators,
         "max_primitives": scale.max_primitives,
+        "min_share": scale.min_share,
         "epochs": scale.epochs,
         "tuned": scale.tuned,
         "trials": scale.trials,

@@ -30,7 +30,7 @@ _STOP_EARLY = 0.5  # chance to stop at a complete state that could still grow
 _REMEMBERED = 200_000  # dead ends kept; beyond it the memory is emptied
 
 # A kind of primitive is drawn first, then a step of the kind: there are far more contractions than anything else.
-_KIND_WEIGHTS = {"REDUCE": 3.0, "SHARE": 2.0, "UNFOLD": 3.0, "SPLIT": 1.0, "MERGE": 1.0, "SHIFT": 0.5, "STRIDE": 0.5}
+_KIND_WEIGHTS = {"REDUCE": 8.0, "SHARE": 4.0, "UNFOLD": 4.0, "SPLIT": 1.0, "MERGE": 1.0, "SHIFT": 0.5, "STRIDE": 0.5}
 
 
 class Sampler:

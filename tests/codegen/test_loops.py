@@ -79,7 +79,7 @@ def test_the_symbolic_text_takes_the_sizes_as_arguments() -> None:
 
 @pytest.mark.parametrize("name", ["conv2d", "operator_1", "pixel_shuffle", "half_step_shift", "upsample_nearest"])
 def test_golden(name: str, golden) -> None:
-    golden(sl.operators.KNOWN[name]().loops(), f"loops/{name}.txt")
+    golden(f"loops/{name}.txt", sl.operators.KNOWN[name]().loops())
 
 
 def test_parentheses_are_written_where_they_matter() -> None:
