@@ -50,8 +50,8 @@ notebooks: $(VENV)/.installed-dev ## Every notebook, from a clean kernel
 	timeout -k 20 $(NOTEBOOK_BUDGET) $(TEST) -m notebook --timeout=$(NOTEBOOK_BUDGET) $(ARGS)
 
 chromium:
-	@command -v "$${SYNO_LAB_CHROMIUM:-chromium}" || command -v chromium-browser || command -v google-chrome || \
-	  { echo "The browser tests need Chromium: 'apt-get install chromium', or its path in SYNO_LAB_CHROMIUM" >&2; exit 1; }
+	@command -v "$${SYNO_CHROMIUM:-chromium}" || command -v chromium-browser || command -v google-chrome || \
+	  { echo "The browser tests need Chromium: 'apt-get install chromium', or its path in SYNO_CHROMIUM" >&2; exit 1; }
 
 doctor: $(VENV)/.installed ## What this machine has and what is missing
 	$(BIN)/syno-lab doctor

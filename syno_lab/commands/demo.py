@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -35,5 +36,8 @@ def command(
     say_table(result.table, json)
     say("\nWritten:", json)
     for path in result.files:
-        say(f"  {path}", json)
+        if path.parent == out:
+            say(f"  {path}", json)
+    for folder, count in Counter(path.parent for path in result.files if path.parent != out).items():
+        say(f"  {folder}/ with {count} files", json)
     write_json(result.summary, json)

@@ -16,7 +16,7 @@ from pathlib import Path
 from syno_lab.errors import SynoError
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CHROMIUM_VARIABLE = "SYNO_LAB_CHROMIUM"
+CHROMIUM_VARIABLE = "SYNO_CHROMIUM"
 _DEADLINE_S = 120.0
 _PYTHONS = ((3, 11), (3, 12))
 
@@ -178,7 +178,7 @@ def chromium() -> Finding:
 
 
 def find_chromium() -> str | None:
-    """The path of a Chromium: that in ``SYNO_LAB_CHROMIUM``, else the first of the usual names on the PATH."""
+    """The path of a Chromium: that in ``SYNO_CHROMIUM``, else the first of the usual names on the PATH."""
     named = os.environ.get(CHROMIUM_VARIABLE)
     return next((path for name in ((named,) if named else CHROMIUM_NAMES) if (path := shutil.which(name))), None)
 
