@@ -1,0 +1,1 @@
+"""What an operator is turned into: loop nest, PyTorch, TVM, pictures."""

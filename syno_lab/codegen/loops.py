@@ -36,10 +36,11 @@ def loops(operator: Operator, binding: Binding | None = None) -> str:
 
 def _lines(operator: Operator, binding: Binding | None) -> Iterator[str]:
     variables = _variables(operator)
-    arrays = ["X", *(f"W{i}" for i in range(1, len(operator.weights) + 1)), "Y"]
+    arrays = [_array(operator, name) for name in ("X", *(f"W{i + 1}" for i in range(len(operator.weights))), "Y")]
+    x, *w, y = arrays
     yield f"def operator({', '.join(arrays if binding is not None else [*arrays, *variables])}):"
-    weights = "".join(f", W{i}: {_shape(w.coordinates)}" for i, w in enumerate(operator.weights, 1))
-    yield f"{_INDENT}# X: {_shape(operator.inputs)}{weights} -> Y: {_shape(operator.output)}"
+    weights = "".join(f", {name}: {_shape(v.coordinates)}" for name, v in zip(w, operator.weights, strict=True))
+    yield f"{_INDENT}# {x}: {_shape(operator.inputs)}{weights} -> {y}: {_shape(operator.output)}"
     if binding is not None:
         bound = operator.complete_binding(binding)
         for name in variables:
@@ -49,7 +50,7 @@ def _lines(operator: Operator, binding: Binding | None) -> Iterator[str]:
     for leaf in operator.output:
         yield f"{_INDENT * depth}for {iterators[leaf]} in range({text(leaf.size)}):"
         depth += 1
-    target = f"Y[{_index(operator.output, found)}]"
+    target = f"{y}[{_index(operator.output, found)}]"
     yield f"{_INDENT * depth}{target} = 0"
     for leaf in operator.reductions:
         yield f"{_INDENT * depth}for {iterators[leaf]} in range({text(leaf.size)}):"
@@ -57,9 +58,14 @@ def _lines(operator: Operator, binding: Binding | None) -> Iterator[str]:
     for condition in _guards(operator, found):
         yield f"{_INDENT * depth}if {condition}:"
         depth += 1
-    term = [f"X[{_index(operator.inputs, found)}]"]
-    term += [f"W{i}[{_index(weight.coordinates, found)}]" for i, weight in enumerate(operator.weights, 1)]
+    term = [f"{x}[{_index(operator.inputs, found)}]"]
+    term += [f"{name}[{_index(v.coordinates, found)}]" for name, v in zip(w, operator.weights, strict=True)]
     yield f"{_INDENT * depth}{target} += {' * '.join(term)}"
+
+
+def _array(operator: Operator, name: str) -> str:
+    """``name``, with an underscore where a variable of the sizes is called so too."""
+    return _array(operator, name + "_") if name in operator.spec.symbols.position else name
 
 
 def _guards(operator: Operator, found: dict[Coordinate, str]) -> Iterator[str]:
@@ -89,5 +95,3 @@ def _variables(operator: Operator) -> list[str]:
     symbols = operator.spec.symbols
     used = {name for size in sizes for name, power in zip(symbols.names, size.exponents, strict=True) if power}
     return [name for name in symbols.names if name in used]
-
-

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from syno_lab.errors import SynoError
+from syno_lab.errors import SpecError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
@@ -26,23 +26,23 @@ def reference(operator: Operator, x: Any, *weights: Any, binding: Binding | None
         operator: what to run.
         x: the input, shaped as ``operator.input_sizes(binding)``.
         weights: one array for each weight, shaped as ``operator.weight_sizes(binding)``.
-        binding: the sizes; without it the variables are read off the input's shape, completed by the defaults.
+        binding: the sizes; without it :func:`infer_binding` reads them off the arguments.
 
     Raises:
-        SynoError: when a shape or the number of weights is not what the binding says.
+        SpecError: when a shape or the number of weights is not what the binding says.
     """
     x = np.asarray(x)
     arrays = [np.asarray(w) for w in weights]
-    bound = operator.complete_binding(infer_binding(operator, x.shape) if binding is None else binding)
     if len(arrays) != len(operator.weights):
-        raise SynoError(f"expected {len(operator.weights)} weights, found {len(arrays)}")
-    wanted = [("the input", operator.input_sizes(bound), x)]
-    wanted += [
-        (f"weight {i}", shape, w) for i, (shape, w) in enumerate(zip(operator.weight_sizes(bound), arrays, strict=True), 1)
-    ]
-    for what, shape, array in wanted:
+        raise SpecError(f"weights: expected {len(operator.weights)} arrays after the input, found {len(arrays)}")
+    if binding is None:
+        binding = infer_binding(operator, x.shape, *(w.shape for w in arrays))
+    bound = operator.complete_binding(binding)
+    names = ("the input", *(f"weight {i + 1}" for i in range(len(arrays))))
+    shapes = (operator.input_sizes(bound), *operator.weight_sizes(bound))
+    for what, shape, array in zip(names, shapes, (x, *arrays), strict=True):
         if array.shape != shape:
-            raise SynoError(f"{what}: expected shape {list(shape)}, found {list(array.shape)}")
+            raise SpecError(f"{what}: expected shape {list(shape)}, found {list(array.shape)}")
     y = np.zeros(operator.output_sizes(bound), np.result_type(x, *arrays))
     for point in np.ndindex(*(r.size.at(bound) for r in operator.reductions)):
         index, valid = _indices(operator, bound, point)
@@ -58,14 +58,20 @@ def reference(operator: Operator, x: Any, *weights: Any, binding: Binding | None
     return y
 
 
-def infer_binding(operator: Operator, shape: tuple[int, ...]) -> dict[str, int]:
-    """The variables that are a whole input axis by themselves, read off the input's shape."""
-    symbols = operator.spec.symbols
-    return {
-        str(coordinate.size): number
-        for coordinate, number in zip(operator.inputs, shape, strict=False)
-        if str(coordinate.size) in symbols.position
-    }
+def infer_binding(operator: Operator, shape: tuple[int, ...], *weight_shapes: tuple[int, ...]) -> dict[str, int]:
+    """The sizes that the arguments' shapes tell: every variable that is a whole axis by itself.
+
+    The input speaks before the weights, and both before the spec's first binding, which gives what no axis tells.
+    """
+    found: dict[str, int] = {}
+    tensors = [operator.inputs, *(weight.coordinates for weight in operator.weights)]
+    for coordinates, numbers in zip(tensors, (shape, *weight_shapes), strict=False):
+        if len(coordinates) != len(numbers):
+            continue  # refused with both shapes once the binding is known
+        for coordinate, number in zip(coordinates, numbers, strict=True):
+            if str(coordinate.size) in operator.spec.symbols.position:
+                found.setdefault(str(coordinate.size), int(number))
+    return {**(dict(operator.spec.bindings[0]) if operator.spec.bindings else {}), **found}
 
 
 def _indices(operator: Operator, binding: Binding, point: tuple[int, ...]) -> tuple[dict[Coordinate, Any], Any]:
@@ -85,5 +91,5 @@ def _indices(operator: Operator, binding: Binding, point: tuple[int, ...]) -> tu
         for result, index in zip(results, primitive.index(args, sizes, parameter), strict=True):
             found[result] = index
             if primitive.clips:
-                valid = valid & (0 <= index) & (index < result.size.at(binding))
+                valid = valid & (index >= 0) & (index < result.size.at(binding))
     return found, valid

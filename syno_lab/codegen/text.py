@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import keyword
 import re
-from collections import Counter
 from dataclasses import dataclass
+from itertools import chain, count
 
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
@@ -76,15 +75,18 @@ def text(value: object) -> Text:
 
 
 def names(graph: State | Operator) -> dict[Coordinate, str]:
-    """The iterators' names: ``i_H`` for the output axis of size H, ``r_k_1`` for a reduction, ``_2`` for repeats."""
+    """The iterators' names: ``i_H`` for the output axis of size H, ``r_k_1`` for a reduction, ``__2`` for repeats.
+
+    All are different, and none is a variable's name, which would hide that variable in the loop nest.
+    """
     found: dict[Coordinate, str] = {}
-    seen: Counter[str] = Counter()
+    taken = set(graph.spec.symbols.names)
     for prefix, leaves in (("i", graph.output), ("r", graph.reductions)):
         for leaf in leaves:
             stem = f"{prefix}_" + (re.sub(r"\W+", "_", leaf.size.code.replace("//", "_by_")).strip("_") or "1")
-            seen[stem] += 1
-            name = stem if seen[stem] == 1 else f"{stem}__{seen[stem]}"
-            found[leaf] = name + "_" if keyword.iskeyword(name) else name
+            tries = chain((stem,), (f"{stem}__{number}" for number in count(2)))
+            found[leaf] = next(name for name in tries if name not in taken)
+            taken.add(found[leaf])
     return found
 
 

@@ -1,7 +1,8 @@
 """PyTorch from an operator: readable source that depends on torch alone, and the module it defines.
 
-Each stage of the lowering plan undoes its primitives top-down as tensor views (Syno, section 8): SPLIT is ``unflatten``,
-MERGE ``flatten``, SHIFT ``roll``, UNFOLD ``pad`` and ``unfold``, STRIDE a slice, EXPAND ``expand``; the contractions and
+Each stage of the lowering plan undoes its primitives top-down as tensor views (Syno, section 8): SPLIT is
+``unflatten``,
+MERGE ``flatten``, SHIFT ``roll``, UNFOLD ``pad`` and ``unfold``, STRIDE a slice, EXPAND ``expand``; contractions and
 sums of a stage are one ``einsum``. :func:`to_torch` executes the very source that :func:`to_torch_source` prints.
 """
 
@@ -42,13 +43,14 @@ def to_torch(operator: Operator, binding: Binding | None = None, *, scale: float
     # The source is our own: it holds integers and names made here, never text from a file.
     exec(compile(source, "<syno_lab operator>", "exec"), namespace)  # noqa: S102
     module: nn.Module = namespace["SynoOperator"]()
-    module.operator = operator
-    module.binding = dict(bound)
+    # Plain attributes, past nn.Module's own bookkeeping: what the module was made from.
+    object.__setattr__(module, "operator", operator)
+    object.__setattr__(module, "binding", dict(bound))
     return module
 
 
 def to_torch_source(operator: Operator, binding: Binding | None = None, *, scale: float = 1.0) -> str:
-    """Python source of a class ``SynoOperator(nn.Module)`` for ``binding``, to be pasted into a project of one's own."""
+    """Python source of a class ``SynoOperator(nn.Module)`` for ``binding``, to paste into one's own project."""
     bound = operator.complete_binding(binding)
     return _Writer(operator, bound, float(scale)).source()
 
@@ -93,8 +95,10 @@ class _Writer:
             "",
             "",
             "class SynoOperator(nn.Module):",
-            f'    """[{", ".join(shape)}] -> [{", ".join(result)}]; '
-            f'{operator.params(self.binding)} parameters, {self.plan.flops} FLOPs."""',
+            (
+                f'    """[{", ".join(shape)}] -> [{", ".join(result)}]; '
+                f'{operator.params(self.binding)} parameters, {self.plan.flops} FLOPs."""'
+            ),
             "",
             "    def __init__(self):",
             "        super().__init__()",
@@ -116,12 +120,17 @@ class _Writer:
     def _check(self) -> Iterator[str]:
         pairs = [(a, self.size(c)) for a, c in enumerate(self.operator.inputs) if c not in self.operator.state.fixed]
         axes = [a for a, _ in pairs]
-        wanted = ", ".join("batch" if c in self.operator.state.fixed else str(self.size(c)) for c in self.operator.inputs)
+        wanted = ", ".join(
+            "batch" if c in self.operator.state.fixed else str(self.size(c)) for c in self.operator.inputs
+        )
         rank = len(self.operator.inputs)
         tests = [f"x.dim() != {rank}"]
         if axes and axes == list(range(axes[0], rank)):
-            tests.append(f"x.shape[{axes[0]}:] != ({', '.join(str(n) for _, n in pairs)},)" if axes[0] else
-                         f"x.shape != ({', '.join(str(n) for _, n in pairs)},)")
+            tests.append(
+                f"x.shape[{axes[0]}:] != ({', '.join(str(n) for _, n in pairs)},)"
+                if axes[0]
+                else f"x.shape != ({', '.join(str(n) for _, n in pairs)},)"
+            )
         else:
             tests += [f"x.shape[{a}] != {n}" for a, n in pairs]
         yield f"        if {' or '.join(tests)}:"
@@ -222,7 +231,9 @@ class _Writer:
     def _gather(self, factor: _Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
         """Any other 1-result primitive, by its index expression: the way for primitives without a view of their own."""
         if len(results) != 1:
-            raise SynoError(f"{step.primitive} has no lowering to PyTorch; write one in syno_lab/codegen/torch_module.py")
+            raise SynoError(
+                f"{step.primitive} has no lowering to PyTorch; write one in syno_lab/codegen/torch_module.py"
+            )
         axis = factor.axes.index(results[0])
         primitive = PRIMITIVES[step.primitive]
         sizes = tuple(self.size(c) for c in step.operands)
@@ -255,7 +266,7 @@ class _Writer:
         return result
 
 
-# -- initial weights -----------------------------------------------------------------------------------------------------
+# -- initial weights -------------------------------------------------------------------------------------------------
 
 
 def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:

@@ -7,6 +7,7 @@ should have imported TVM without torch before, see :func:`syno_lab.evaluate.tuni
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import tvm
@@ -58,7 +59,7 @@ def to_tvm(
         te.placeholder(shape, dtype, name=f"W{number}")
         for number, shape in enumerate(operator.weight_sizes(bound), start=1)
     ]
-    stages = plan(operator, bound, order).stages
+    stages = _laid_out(operator, plan(operator, bound, order).stages)
     tensor = X
     for number, stage in enumerate(stages, start=1):
         name = "Y" if number == len(stages) else f"Z{number}"
@@ -75,6 +76,29 @@ def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> IR
         SynoError: see :func:`to_tvm`.
     """
     return to_tvm(from_json(operator_json), dict(binding), dtype)
+
+
+def _laid_out(operator: Operator, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """The same stages with the axes of intermediate tensors in an order that vectorizes.
+
+    Schedules vectorize the last axis. An intermediate that moves along the output's last axis has that movement last,
+    and what will be summed (its channels) after the batch; otherwise what will be summed comes last.
+    """
+    last = operator.output[-1:]
+    found = list(stages)
+    for number in range(len(stages) - 1):
+        moves = {c: {leaf for leaf in c.leaves() if leaf.is_output} for c in found[number].out}
+        channels_last = not any(leaf in moved for moved in moves.values() for leaf in last)
+
+        def rank(c: Coordinate, moves: dict[Coordinate, set[Coordinate]] = moves, late: bool = channels_last) -> Any:
+            axes = [leaf.node.tag for leaf in moves[c]]
+            place = 0 if c in operator.state.fixed else 1 if axes else 2 if late else 0.5
+            return place, max(axes, default=-1)
+
+        out = tuple(sorted(found[number].out, key=rank))  # stable: else in order of creation
+        found[number] = replace(found[number], out=out)
+        found[number + 1] = replace(found[number + 1], inputs=out)
+    return tuple(found)
 
 
 class _StageWriter:
@@ -107,9 +131,7 @@ class _StageWriter:
 
         return te.compute(tuple(self.size(c) for c in stage.out), element, name=name)
 
-    def _product(
-        self, tensor: te.Tensor, weights: list[te.Tensor], environment: _Environment, analyzer: Any
-    ) -> Any:
+    def _product(self, tensor: te.Tensor, weights: list[te.Tensor], environment: _Environment, analyzer: Any) -> Any:
         """The term that is summed, at the coordinates of ``environment``."""
         stage = self.stage
         leaving = {
@@ -139,7 +161,8 @@ class _StageWriter:
     def _index(self, step: Step, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         # On TVM's integers // and % are floor division and its remainder, as they are on Python's.
         parameter = None if step.parameter is None else step.parameter.at(self.binding)
-        return PRIMITIVES[step.primitive].index(arguments, tuple(self.size(c) for c in step.operands), parameter)
+        found = PRIMITIVES[step.primitive].index(arguments, tuple(self.size(c) for c in step.operands), parameter)
+        return tuple(_opaque(expression, arguments) for expression in found)
 
     def _ranges(self, environment: _Environment, analyzer: Any) -> dict[Coordinate, _Range]:
         """The values that each clipped coordinate can take in terms that are not zero for another reason."""
@@ -187,6 +210,18 @@ class _StageWriter:
         if not conditions:
             return body
         return te.if_then_else(te.all(*conditions), body, self.zero)
+
+
+def _opaque(expression: Any, arguments: tuple[Any, ...]) -> Any:
+    """``expression``, which wraps around as SHIFT's does, in a form that TVM does not simplify to something else.
+
+    TVM 0.27 (FlattenBuffer, by iter_map_simplify) makes ((i + 1) % n + 1) % n into (i + 1) % n, and goes wrong
+    wherever one iterator is shifted twice. It leaves the truncating remainder alone, which is the same number here:
+    operands are not negative in any term that is read.
+    """
+    if not isinstance(expression, tvm.tirx.FloorMod) or any(expression.a.same_as(one) for one in arguments):
+        return expression
+    return tvm.tirx.truncmod(expression.a, expression.b)
 
 
 def _simple(expression: Any, analyzer: Any) -> Any:

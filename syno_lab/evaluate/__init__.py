@@ -1,0 +1,1 @@
+"""Data, training, tuning, results and figures."""

@@ -140,7 +140,7 @@ def run_demo(options: DemoOptions, report: Report = lambda stage, fraction, mess
         return _draw(lab, run)
 
 
-# -- data and backbone ---------------------------------------------------------------------------------------------------
+# -- data and backbone -----------------------------------------------------------------------------------------------
 
 
 def _prepare(options: DemoOptions, scale: Scale, report: Report) -> _Lab:
@@ -209,7 +209,7 @@ def _digest(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
-# -- the steps -----------------------------------------------------------------------------------------------------------
+# -- the steps -------------------------------------------------------------------------------------------------------
 
 
 def _sample(lab: _Lab, run: Run) -> None:
@@ -339,7 +339,7 @@ def _tune_one(
     run.record_latency(trial.fingerprint, target=TARGET, binding=binding, count=count, result=result.to_dict())
 
 
-# -- what people look at ---------------------------------------------------------------------------------------------------
+# -- what people look at ---------------------------------------------------------------------------------------------
 
 
 def _draw(lab: _Lab, run: Run) -> DemoResult:
@@ -385,7 +385,9 @@ def _draw(lab: _Lab, run: Run) -> DemoResult:
         "target": TARGET,
     }
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return DemoResult(summary, [{str(k): v for k, v in row.items()} for row in rows], [*figures, out / "results.csv", *files])
+    return DemoResult(
+        summary, [{str(k): v for k, v in row.items()} for row in rows], [*figures, out / "results.csv", *files]
+    )
 
 
 def _entry(trial: Trial) -> dict[str, Any]:

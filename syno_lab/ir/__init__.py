@@ -1,0 +1,1 @@
+"""The operator as a value: sizes, coordinates, primitives, pGraphs."""

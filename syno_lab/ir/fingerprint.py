@@ -179,7 +179,9 @@ def _refine(table: Terms, free: list[int], lane: int) -> int:
     # What may be renamed: the elements of each weight, and the positions along each unordered axis.
     members = [*table.weights, *(axes[axis] for axis in free)]
     kinds = [np.uint64(1)] * len(table.weights) + [np.uint64(11 + axis) for axis in free]
-    colours = [np.full(int(m.max()) + 1 if len(m) else 0, kind, np.uint64) for m, kind in zip(members, kinds, strict=True)]
+    colours = [
+        np.full(int(m.max()) + 1 if len(m) else 0, kind, np.uint64) for m, kind in zip(members, kinds, strict=True)
+    ]
     distinct = -1
     term = base
     for _ in range(_ROUNDS):

@@ -5,7 +5,6 @@ The methods that need a lower room (code generation, drawing) are declared here 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,12 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.size import value
 from syno_lab.ir.spec import Binding, Spec
 from syno_lab.ir.state import Key, State, Step, Weight, canonical_key
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+    from syno_lab.codegen.kernel_pack import KernelPack
 
 FLOAT32_BYTES = 4
 
@@ -30,15 +35,16 @@ class Operator:
     state: State
     inputs: tuple[Coordinate, ...]
 
-    if TYPE_CHECKING:  # bound in syno_lab.api
-        loops: Callable[..., str]
-        reference: Callable[..., Any]
-        to_torch: Callable[..., Any]
-        to_torch_source: Callable[..., str]
-        to_tvm: Callable[..., Any]
-        dot: Callable[..., str]
-        svg: Callable[..., str]
-        construct_kernel_packs: Callable[..., Any]
+    if TYPE_CHECKING:  # bound in syno_lab.api, each to the function of that name in its room
+
+        def loops(self, binding: Binding | None = None) -> str: ...
+        def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]: ...
+        def to_torch(self, binding: Binding | None = None, *, scale: float = 1.0) -> nn.Module: ...
+        def to_torch_source(self, binding: Binding | None = None, *, scale: float = 1.0) -> str: ...
+        def to_tvm(self, binding: Binding | None = None, dtype: str = "float32") -> Any: ...
+        def dot(self, **options: Any) -> str: ...
+        def svg(self, **options: Any) -> str: ...
+        def construct_kernel_packs(self) -> list[KernelPack]: ...
 
     @property
     def spec(self) -> Spec:

@@ -1,6 +1,7 @@
 """The lowering plan: in which order REDUCEs are performed, and the stages that this induces.
 
-This is the paper's *rfactor* (section 8, Figure 4). Read top-down, an operator undoes its primitives one by one from the
+This is the paper's *rfactor* (section 8, Figure 4). Read top-down, an operator undoes its primitives one by one
+from the
 input to the output. A stage undoes the primitives that can reach the REDUCEs it performs, multiplies by the weights
 among them, and sums; what it gives is the next stage's input. FLOPs, the loop nest's stages, PyTorch and TVM all read
 the same plan.
@@ -73,7 +74,7 @@ def _plan(
 
 
 class _Planner:
-    """Dynamic programming over bit masks; bit i < len(nodes) means node i is undone, the rest that a REDUCE is summed."""
+    """Dynamic programming over bit masks; bit i < len(nodes) means node i is undone, the rest: a REDUCE is summed."""
 
     def __init__(self, operator: Operator, binding: Binding) -> None:
         self.operator = operator
@@ -194,14 +195,14 @@ class _Planner:
         all_summed = (1 << len(self.reductions)) - 1
         if order == "naive":
             return self._finish([self.stage(0, 0, everything, all_summed)])
-        unions = {mask for mask in _unions(events)} | {everything}
+        unions = set(_unions(events)) | {everything}
         best: dict[tuple[int, int], tuple[tuple[int, int, int], list[tuple[int, int]]]] = {(0, 0): ((0, 0, 0), [])}
         goal = (everything, all_summed)
         frontier = [(0, 0)]
         # Undone sets only grow, so handling them by their number of elements visits each after all that lead to it.
         pending = {(0, 0)}
         while pending:
-            frontier = sorted(pending, key=lambda s: (s[0].bit_count() + s[1].bit_count()))
+            frontier = sorted(pending, key=lambda s: s[0].bit_count() + s[1].bit_count())
             state = frontier[0]
             pending.discard(state)
             if state == goal:
@@ -242,9 +243,7 @@ class _Planner:
             stages = [self.stage(0, 0, 0, 0)]
         last = stages[-1]
         order = self.operator.output
-        stages[-1] = Stage(
-            last.undo, last.weights, last.summed, last.inputs, order, (*order, *last.summed), last.flops
-        )
+        stages[-1] = Stage(last.undo, last.weights, last.summed, last.inputs, order, (*order, *last.summed), last.flops)
         sizes = [value((c.size for c in stage.out), self.binding) for stage in stages[:-1]]
         live = max((a + b for a, b in zip(sizes, [*sizes[1:], 0], strict=False)), default=0)
         return Plan(tuple(stages), sum(stage.flops for stage in stages), live)

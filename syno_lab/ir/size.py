@@ -7,6 +7,7 @@ are small, come from primitives, and alone may have negative exponents (Syno, se
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ class Symbols:
         for name in self.names:
             if not _NAME.fullmatch(name):
                 raise SpecError(f"variable {name!r}: expected a name of letters, digits and _, as in C_in or k_1")
+            if name == "range" or keyword.iskeyword(name):  # loop nests and modules are Python over the variables
+                raise SpecError(f"variable {name!r} is a word of Python; expected another name, such as {name}_1")
             if name in seen:
                 raise SpecError(f"variable {name!r} is declared twice; give each variable one place")
             seen.add(name)
@@ -135,7 +138,8 @@ class Size:
         for name, power in zip(self.symbols.names, self.exponents, strict=True):
             if power:
                 if name not in binding:
-                    raise SpecError(f"size {self}: variable {name} is not bound; bound are {', '.join(binding) or 'none'}")
+                    bound = ", ".join(binding) or "none"
+                    raise SpecError(f"size {self}: variable {name} is not bound; bound are {bound}")
                 if power > 0:
                     above *= binding[name] ** power
                 else:
@@ -159,9 +163,8 @@ class Size:
         n = len(self.symbols.primary)
         order = [*range(n, len(self.exponents)), *range(n)]
         names = self.symbols.names
-        parts = [
-            names[i] if self.exponents[i] == 1 else f"{names[i]}^{self.exponents[i]}" for i in order if self.exponents[i]
-        ]
+        powers = [(names[i], self.exponents[i]) for i in order if self.exponents[i]]
+        parts = [name if power == 1 else f"{name}^{power}" for name, power in powers]
         return "*".join(parts) or "1"
 
     def __repr__(self) -> str:

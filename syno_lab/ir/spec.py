@@ -155,7 +155,7 @@ class Spec:
         return spec.bound(mappings if mappings is not None else ())
 
     def bound(self, mappings: Iterable[Binding]) -> Spec:
-        """This spec with bindings: each mapping completed by the defaults, or the defaults alone where complete."""
+        """The same spec with bindings: each mapping completed by the defaults, or the defaults alone where complete."""
         completed: list[tuple[tuple[str, int], ...]] = []
         for mapping in mappings:
             binding = self.complete_binding(mapping)
@@ -175,7 +175,9 @@ class Spec:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.symbols, self.input_shape, self.output_shape, self.fixed_io_pairs, self.limits, self.bindings))
+        return hash(
+            (self.symbols, self.input_shape, self.output_shape, self.fixed_io_pairs, self.limits, self.bindings)
+        )
 
     @cached_property
     def defaults(self) -> dict[str, int]:
@@ -203,9 +205,7 @@ class Spec:
         binding = {**self.defaults, **mapping}
         missing = [name for name in self.symbols.names if name not in binding]
         if missing:
-            raise SpecError(
-                f"no value for {', '.join(missing)}: give a default (as in '{missing[0]}=16') or bind it"
-            )
+            raise SpecError(f"no value for {', '.join(missing)}: give a default (as in '{missing[0]}=16') or bind it")
         return {name: binding[name] for name in self.symbols.names}
 
     @cached_property

@@ -6,7 +6,7 @@ Two states are equal when these agree up to the names of reductions, in whatever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations, product
@@ -20,6 +20,8 @@ from syno_lab.ir.spec import Spec
 
 if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
+    from syno_lab.synthesis.candidates import Candidate
+    from syno_lab.synthesis.distance import Explanation
 
 Key = tuple[Any, ...]
 MAX_STEPS = 64  # far above what synthesis reaches; keeps files from others from exhausting memory
@@ -75,11 +77,14 @@ class State:
     expanded: tuple[Coordinate, ...] = ()
     steps: tuple[Step, ...] = ()
 
-    if TYPE_CHECKING:  # bound in syno_lab.api, where the lower rooms are known
-        candidates: Callable[..., Any]
-        explain_distance: Callable[..., Any]
-        distance: int | None
-        dot: Callable[..., Any]
+    if TYPE_CHECKING:  # bound in syno_lab.api, each to the function of that name in its room
+
+        @property
+        def distance(self) -> int | None: ...
+        def candidates(self) -> list[Candidate]: ...
+        def explain_distance(self) -> Explanation: ...
+        def dot(self, **options: Any) -> str: ...
+        def svg(self, **options: Any) -> str: ...
 
     @classmethod
     def root(cls, spec: Spec) -> State:
@@ -260,7 +265,9 @@ def canonical_key(state: State, data: Iterable[Coordinate], ordered: bool = Fals
             tops if ordered else tuple(sorted(tops)),
             tuple(
                 sorted(
-                    tuple(tuple(sorted(_encode(c, names, memo) for c in part)) for part in (weight.shared, weight.given))
+                    tuple(
+                        tuple(sorted(_encode(c, names, memo) for c in part)) for part in (weight.shared, weight.given)
+                    )
                     for weight in state.weights
                 )
             ),

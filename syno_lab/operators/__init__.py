@@ -58,4 +58,4 @@ KNOWN: dict[str, Callable[[], Operator]] = {
     )
 }
 
-__all__ = ["KNOWN", "fold_overlapping", *KNOWN]  # noqa: PLE0604 - every name of the table is imported above
+__all__ = ["KNOWN", "fold_overlapping", *KNOWN]

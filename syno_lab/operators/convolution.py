@@ -45,7 +45,7 @@ def strided() -> Operator:
 def dilated() -> Operator:
     """2-D convolution of dilation s: ``Y[n, o, h, w] = sum X[n, c, h+s*p-(s*K)/2, w+s*q-(s*K)/2] W[c, p, q, o]``.
 
-    Padded by floor(s*K/2) on the left and s*(K-1) - floor(s*K/2) on the right, which is not PyTorch's symmetric padding.
+    Padded by floor(s*K/2) on the left and s*(K-1) - floor(s*K/2) on the right: not PyTorch's symmetric padding.
     """
     build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3", "s=2"], fixed_io_pairs=[(0, 0)])
     n, o, h, w = build.output
@@ -87,7 +87,10 @@ def separable() -> Operator:
 
 
 def shift_conv() -> Operator:
-    """Shift convolution: a roll by one along the height, then 1x1: ``Y[n, o, h, w] = sum_c X[n, c, (h+1)%H, w] W[c, o]``."""
+    """Shift convolution: a roll by one along the height (``torch.roll`` by -1), then 1x1.
+
+    ``Y[n, o, h, w] = sum_c X[n, c, (h+1)%H, w] W[c, o]``.
+    """
     build = Build(INPUT, OUTPUT, IMAGE, fixed_io_pairs=[(0, 0)])
     n, o, h, w = build.output
     c = build.reduce("C_in")

@@ -38,8 +38,8 @@ def operator_2() -> Operator:
     ``Z[n, a, m, h, w] = sum_{c,q} X[n, a*(C_in/g)+c, h, w+q-K/2] W1[a*(C_in/g)+c, q, m]``, m < C_out/(g*s);
     ``Y[n, o, h, w] = sum_{a,p,m} Z[n, a, m, h+p-K/2, w] W2[a, p, m, o]``.
 
-    C_in*K*C_out/(g*s) + K*C_out^2/s parameters: for C_in = C_out, K=3, g=4, s=2 that is 1.875/9 of conv2d's. Weight 1 is
-    W2 and weight 2 is W1, as in :func:`operator_1`.
+    C_in*K*C_out/(g*s) + K*C_out^2/s parameters: for C_in = C_out, K=3, g=4, s=2 that is 1.875/9 of conv2d's. Weight 1
+    is W2 and weight 2 is W1, as in :func:`operator_1`.
     """
     build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3", "g=4", "s=2"], fixed_io_pairs=[(0, 0)])
     n, o, h, w = build.output

@@ -1,0 +1,1 @@
+"""Building operators: rules, shape distance, enumeration, sampling."""

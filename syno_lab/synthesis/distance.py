@@ -1,7 +1,8 @@
 """Shape distance: a lower bound of the steps still needed to turn the data coordinates into the input's axes.
 
 After Syno, section 7.1 and appendix A, as a lower bound that also counts what the appendix leaves open: within a
-reshape group with input axes I, eliminated pieces E and data coordinates O at least |I| + |E| + |O| - 2 MERGEs and SPLITs
+reshape group with input axes I, eliminated pieces E and data coordinates O at least |I| + |E| + |O| - 2 MERGEs and
+SPLITs
 are needed (theorem A.1); eliminated pieces need 1-to-many primitives, of which one CONTRACTION can serve all, while an
 UNFOLD or an EXPAND serves one. All groupings are tried by branch and bound and the least bound is kept, within the
 budgets that are left.
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations_with_replacement
 
 from syno_lab.ir.size import Size, product
 from syno_lab.ir.spec import Spec
@@ -25,7 +26,7 @@ UNLIMITED = 99
 
 @dataclass(frozen=True)
 class Group:
-    """One reshape group: data coordinates ``have`` become input axes ``want`` and a piece to ``eliminate`` (or None)."""
+    """A reshape group: data coordinates ``have`` become input axes ``want`` and a piece to ``eliminate`` (or None)."""
 
     have: tuple[Size, ...]
     want: tuple[Size, ...]
@@ -107,7 +108,7 @@ def _shape(state: State) -> tuple[tuple[bool, Exponents], ...]:
 def _with_reduces(
     spec: Spec, have: tuple[tuple[bool, Exponents], ...], left: _Left, budget: int, plain: Explanation
 ) -> Explanation:
-    """The least bound over all sets of further REDUCEs, smallest first; more than are lacking plus two are not tried."""
+    """The least bound over all sets of further REDUCEs, smallest first; at most two more than are lacking."""
     lacking = _lacking_primaries(spec, have)
     best = plain
     for count in range(max(1, sum(lacking)), min(budget, sum(lacking) + 2) + 1):
@@ -127,9 +128,7 @@ def _lacking_primaries(spec: Spec, have: tuple[tuple[bool, Exponents], ...]) -> 
     """How often each primary variable is missing from the data for the input."""
     fixed = {inp for inp, _ in spec.fixed_io_pairs}
     want = [size.exponents for axis, size in enumerate(spec.input_shape) if axis not in fixed]
-    return tuple(
-        max(0, sum(e[i] for e in want) - sum(e[i] for _, e in have)) for i in range(len(spec.symbols.primary))
-    )
+    return tuple(max(0, sum(e[i] for e in want) - sum(e[i] for _, e in have)) for i in range(len(spec.symbols.primary)))
 
 
 def _left(state: State) -> _Left:
@@ -182,7 +181,11 @@ class _Search:
             self._assign(self.everything, partition, (), 0)
 
     def _assign(
-        self, rest: int, want: Sequence[tuple[Size, ...]], groups: tuple[tuple[int, tuple[Size, ...], int], ...], cost: int
+        self,
+        rest: int,
+        want: Sequence[tuple[Size, ...]],
+        groups: tuple[tuple[int, tuple[Size, ...], int], ...],
+        cost: int,
     ) -> None:
         if not want:
             self._close(rest, groups)

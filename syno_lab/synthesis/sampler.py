@@ -98,7 +98,7 @@ class Sampler:
         self.rules = rules
         self.seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
         self.trials = 0
-        self._random = random.Random(self.seed)
+        self._random = random.Random(self.seed)  # noqa: S311 - for sampling, not for secrets
         self._dead: dict[State, int] = {}
 
     def root(self) -> State:

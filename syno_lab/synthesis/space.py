@@ -1,4 +1,5 @@
-"""The space: which steps a synthesis may propose in a state, by Table 1 and the budgets of the spec (DESIGN, section 4).
+"""The space: which steps a synthesis may propose in a state, by Table 1 and the budgets of the spec (DESIGN,
+section 4).
 
 Every proposal is legal for the IR and within the budgets; whether it is canonical is for the rules to say.
 """
@@ -27,7 +28,8 @@ def proposals(state: State) -> Iterator[Step]:
 def sums_no_weights(state: State) -> bool:
     """Whether every reduction reaches the data or at least two weights, of those left when absorbed ones are merged.
 
-    A restriction of the space: a reduction in one weight alone sums elements of that weight, which by algebra is again a
+    A restriction of the space: a reduction in one weight alone sums elements of that weight, which by algebra is
+    again a
     weight, though the fingerprint tells the two apart (DESIGN, section 3).
     """
     weights = [set(weight.coordinates) for weight in state.weights]
@@ -134,7 +136,7 @@ def _merges(state: State) -> Iterator[Step]:
             if power
             for s in coefficient_products(spec)
         ]
-        for side, block in ((s, b) for s in sides for b in (s, coordinate.size / s)):
+        for _side, block in ((s, b) for s in sides for b in (s, coordinate.size / s)):
             if block in seen or block.is_one or block == coordinate.size:
                 continue
             seen.add(block)

@@ -65,7 +65,8 @@ def test_known_operators(name: str) -> None:
     operator = sl.operators.KNOWN[name]()
     values = {"N": 2, "H": 6, "W": 4, "M": 3, "K": 6, "L": 6, "T": 5}
     binding = {
-        v: values.get(v, operator.spec.defaults.get(v, 16 if v.startswith("C") else 4)) for v in operator.spec.symbols.names
+        v: values.get(v, operator.spec.defaults.get(v, 16 if v.startswith("C") else 4))
+        for v in operator.spec.symbols.names
     }
     x, weights = random_arrays(operator, binding, 1)
     module = with_weights(operator, binding, weights)
@@ -110,7 +111,9 @@ def test_scale_is_outside_the_pgraph() -> None:
 @pytest.mark.parametrize("name", ["conv2d", "depthwise", "operator_1", "separable", "grouped"])
 def test_weights_start_with_the_variance_of_the_input(name: str) -> None:
     operator = sl.operators.KNOWN[name]()
-    binding = {n: operator.spec.defaults.get(n, {"N": 1, "H": 12, "W": 12}.get(n, 32)) for n in operator.spec.symbols.names}
+    binding = {
+        n: operator.spec.defaults.get(n, {"N": 1, "H": 12, "W": 12}.get(n, 32)) for n in operator.spec.symbols.names
+    }
     torch.manual_seed(0)
     outputs = []
     for _ in range(20):
@@ -131,7 +134,8 @@ def test_the_source_stands_alone(tmp_path: Path) -> None:
         "import sys\nsys.modules['syno_lab'] = None\n"
         + to_torch_source(operator, binding)
         + "\ncase = torch.load('case.pt', weights_only=True)\nmodule = SynoOperator()\n"
-        "module.load_state_dict(case['state'])\ntorch.testing.assert_close(module(case['x']), case['y'])\nprint('agrees')\n"
+        "module.load_state_dict(case['state'])\n"
+        "torch.testing.assert_close(module(case['x']), case['y'])\nprint('agrees')\n"
     )
     (tmp_path / "program.py").write_text(program)
     done = subprocess.run(

@@ -34,7 +34,10 @@ run_demo(DemoOptions(Path("digits"), Path(sys.argv[1]), scale={TINY}), report)
 def start(out: Path) -> subprocess.Popen[str]:
     # A session of its own, as a terminal gives one, so that the interrupt reaches what a Ctrl-C would reach.
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", PROGRAM, str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
     )
 
@@ -52,10 +55,22 @@ def test_quick_demo_on_real_images(real_data: Callable[[str], Path], tmp_path: P
     out = tmp_path / "out.json"
     done = subprocess.run(
         [
-            sys.executable, "-m", "syno_lab.cli", "demo", "--quick", "--data", str(real_data("cifar-10-batches-bin")),
-            "--out", str(tmp_path / "demo"), "--json", str(out),
+            sys.executable,
+            "-m",
+            "syno_lab.cli",
+            "demo",
+            "--quick",
+            "--data",
+            str(real_data("cifar-10-batches-bin")),
+            "--out",
+            str(tmp_path / "demo"),
+            "--json",
+            str(out),
         ],
-        capture_output=True, text=True, timeout=600, check=False,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     summary = json.loads(out.read_text())

@@ -1,7 +1,7 @@
 """The lowering plan: against the paper's example, closed formulas, and every order of REDUCEs."""
 
 import random
-from itertools import permutations
+from itertools import pairwise, permutations
 from math import prod
 
 import pytest
@@ -64,7 +64,7 @@ def test_a_weight_is_not_multiplied_before_it_pays() -> None:
 
 
 def flops_of_order(operator: Operator, binding: dict[str, int], order: tuple[int, ...]) -> int:
-    """The paper's greedy lowering for one order of REDUCEs, written on its own: only what reaches a REDUCE is lowered."""
+    """The paper's greedy lowering for one order of REDUCEs, on its own: only what reaches a REDUCE is lowered."""
     steps = [s for s in operator.steps if s.primitive != "REDUCE"]
     undone: set[int] = set()
     summed: set[int] = set()
@@ -133,7 +133,7 @@ def test_stages_fit_together(seed: int) -> None:
     stages = plan(operator, binding).stages
     assert stages[0].inputs == operator.inputs
     assert stages[-1].out == operator.output
-    for first, second in zip(stages[:-1], stages[1:], strict=True):
+    for first, second in pairwise(stages):
         assert set(first.out) == set(second.inputs)
     assert sorted(c.node.tag for s in stages for c in s.summed) == list(range(len(operator.reductions)))
     assert sorted(w for s in stages for w in s.weights) == list(range(len(operator.weights)))

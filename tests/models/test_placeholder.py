@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812 - as in the README
+import torch.nn.functional as F
 from torch import nn
 
 from syno_lab.errors import SpecError, SynoError

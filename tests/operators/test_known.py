@@ -110,7 +110,8 @@ def test_matmul(m: int, k: int, n: int) -> None:
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_conv1d(k: int) -> None:
     check(
-        "conv1d", {"N": 2, "C_in": 3, "C_out": 4, "H": 7, "k_1": k},
+        "conv1d",
+        {"N": 2, "C_in": 3, "C_out": 4, "H": 7, "k_1": k},
         lambda x, w, b: F.conv1d(padded(x, k, axes=1), w.permute(2, 0, 1)),
     )
 
@@ -123,8 +124,13 @@ def test_grouped_linear(g: int) -> None:
     check("grouped_linear", {"N": 3, "D_in": 8, "D_out": 12, "g": g}, blocks)
 
 
-@pytest.mark.parametrize("binding", [dict(N=1, C_in=4, C_out=8, H=4, W=3, k_1=3, g=2, s=2),
-                                     dict(N=2, C_in=3, C_out=6, H=2, W=5, k_1=2, g=3, s=1)])
+@pytest.mark.parametrize(
+    "binding",
+    [
+        {"N": 1, "C_in": 4, "C_out": 8, "H": 4, "W": 3, "k_1": 3, "g": 2, "s": 2},
+        {"N": 2, "C_in": 3, "C_out": 6, "H": 2, "W": 5, "k_1": 2, "g": 3, "s": 1},
+    ],
+)
 def test_operator_1_is_the_formula(binding: Binding) -> None:
     """Straight from the formulas of the two stages, one element at a time."""
     operator = sl.operators.operator_1()
@@ -146,8 +152,13 @@ def test_operator_1_is_the_formula(binding: Binding) -> None:
     assert operator.params(binding) == params
 
 
-@pytest.mark.parametrize("binding", [dict(N=1, C_in=2, C_out=3, H=4, W=3, k_1=3, s=2),
-                                     dict(N=2, C_in=1, C_out=2, H=5, W=4, k_1=2, s=3)])
+@pytest.mark.parametrize(
+    "binding",
+    [
+        {"N": 1, "C_in": 2, "C_out": 3, "H": 4, "W": 3, "k_1": 3, "s": 2},
+        {"N": 2, "C_in": 1, "C_out": 2, "H": 5, "W": 4, "k_1": 2, "s": 3},
+    ],
+)
 def test_half_step_shift_is_the_formula(binding: Binding) -> None:
     operator = sl.operators.half_step_shift()
     x, (weight,) = random_arrays(operator, binding, 5)

@@ -26,8 +26,9 @@ def test_the_papers_example_is_three() -> None:
 
 
 def test_conv2d_needs_a_reduce_and_a_contraction() -> None:
-    spec = Spec.parse("[N, C_in, H, W]", "[N, C_out, H, W]", ["N: 0", "C_in: 1", "C_out", "H", "W"], ["k=3"],
-                      fixed_io_pairs=[(0, 0)])
+    spec = Spec.parse(
+        "[N, C_in, H, W]", "[N, C_out, H, W]", ["N: 0", "C_in: 1", "C_out", "H", "W"], ["k=3"], fixed_io_pairs=[(0, 0)]
+    )
     assert distance(State.root(spec)) == 2
     assert "REDUCE(C_in) first" in str(explain_distance(State.root(spec)))
 

@@ -91,8 +91,18 @@ def test_canonical_steps_stay(moves: list) -> None:
 
 SMALL = [
     Spec.parse("[H]", "[H]", ["H=8: 0"], ["s=2: 2"], max_primitives=4, max_tensors=2, max_reduces=1, min_weights=0),
-    Spec.parse("[C, H]", "[D, H]", ["C=4: 1", "D=6: 0", "H=10: 0"], ["k=3: 1"], max_primitives=4, max_tensors=3,
-               max_reduces=2, max_expands=0, max_shifts=1, max_strides=0),
+    Spec.parse(
+        "[C, H]",
+        "[D, H]",
+        ["C=4: 1", "D=6: 0", "H=10: 0"],
+        ["k=3: 1"],
+        max_primitives=4,
+        max_tensors=3,
+        max_reduces=2,
+        max_expands=0,
+        max_shifts=1,
+        max_strides=0,
+    ),
     Spec.parse("[s*H]", "[H]", ["H=6: 0"], ["s=2: 2"], max_primitives=4, max_tensors=2, max_reduces=2, min_weights=0),
 ]
 EXACT = tuple(rule for rule in RULES if rule.kind != "approximate")

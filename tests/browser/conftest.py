@@ -1,0 +1,180 @@
+"""A real JupyterLab on loopback and a real Chromium that can reach nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+
+TIMEOUT_MS = 60_000
+CHROMIUM_ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-quic",
+]
+
+
+@dataclass
+class Lab:
+    """A running JupyterLab: its address, its token, the folder that it serves."""
+
+    url: str
+    token: str
+    folder: Path
+
+    def write_notebook(self, name: str, *cells: str, kernel: bool = True) -> Path:
+        """A notebook of code cells, with or without a kernel named."""
+        import nbformat
+
+        metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        book = nbformat.v4.new_notebook(metadata=metadata if kernel else {})
+        book.cells = [nbformat.v4.new_code_cell(source) for source in cells]
+        path = self.folder / name
+        nbformat.write(book, path)
+        return path
+
+    def call(self, path: str, method: str = "GET") -> Any:
+        """The server's own interface."""
+        request = urllib.request.Request(f"{self.url}{path}", method=method)
+        request.add_header("Authorization", f"token {self.token}")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def stop_kernels(self) -> None:
+        """End every kernel and forget its session."""
+        for session in self.call("api/sessions"):
+            self.call(f"api/sessions/{session['id']}", "DELETE")
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """Chromium of the system; the whole room is useless without, so its absence is a failure."""
+    path = os.environ.get("SYNO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    assert path, "browser tests need Chromium (Debian: apt install chromium), or its path in SYNO_CHROMIUM"
+    return path
+
+
+@pytest.fixture(scope="session")
+def browser(chromium_path: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """One JupyterLab for all tests, with settings and state in temporary folders; ended afterwards."""
+    home = tmp_path_factory.mktemp("lab-home")
+    folder = tmp_path_factory.mktemp("lab")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    token = secrets.token_hex(16)
+    env = {
+        **os.environ,
+        "HOME": str(home),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "OMP_NUM_THREADS": "1",
+    }
+    settings = home / "settings" / "@jupyterlab"
+    for plugin, content in {
+        "apputils-extension/notification.jupyterlab-settings": {"fetchNews": "false", "checkForUpdates": False},
+        "docmanager-extension/plugin.jupyterlab-settings": {"autosave": False},
+    }.items():
+        (settings / plugin).parent.mkdir(parents=True, exist_ok=True)
+        (settings / plugin).write_text(json.dumps(content))
+    log = (home / "lab.log").open("w")
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "jupyterlab",
+            "--no-browser",
+            "--allow-root",
+            "--ServerApp.ip=127.0.0.1",
+            f"--ServerApp.port={port}",
+            "--ServerApp.port_retries=0",
+            f"--IdentityProvider.token={token}",
+            f"--ServerApp.root_dir={folder}",
+            "--LabApp.news_url=",
+            "--LabApp.extension_manager=readonly",
+        ],
+        env=env,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    served = Lab(f"http://127.0.0.1:{port}/", token, folder)
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                served.call("api/status")
+                break
+            except OSError:
+                assert process.poll() is None, (home / "lab.log").read_text()[-2000:]
+                assert time.monotonic() < deadline, "JupyterLab did not answer within two minutes"
+                time.sleep(0.2)
+        yield served
+    finally:
+        with contextlib.suppress(OSError):
+            served.stop_kernels()
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        log.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page in a context of its own; a request to any host but 127.0.0.1 is stopped and fails the test."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    strangers: list[str] = []
+
+    def guard(route: Route) -> None:
+        address = route.request.url
+        if address.startswith(("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:", "file:")):
+            route.continue_()
+        else:
+            strangers.append(address)
+            route.abort()
+
+    context.route("**/*", guard)
+    context.set_default_timeout(TIMEOUT_MS)
+    expect.set_options(timeout=TIMEOUT_MS)
+    page = context.new_page()
+    failures: list[str] = []
+    page.on("pageerror", lambda error: failures.append(str(error)))
+    yield page
+    context.close()
+    assert not strangers, f"requests beyond this machine: {strangers}"
+    assert not [text for text in failures if "stepper" in text.lower()], failures
