@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Options for the demo: make demo ARGS="--quick --data ../shared/data/cifar-10-batches-bin"
 ARGS ?=
 # The kernels of the tests are small: more threads than one only wait for each other, and for TVM's workers.
-TEST := OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --timeout=300
+TEST := env OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --timeout=300
 # Seconds that each part of the tests may take on two cores.
 TEST_BUDGET := 900
 BROWSER_BUDGET := 480
