@@ -35,11 +35,12 @@ CHROMIUM_ARGS = [
 
 @dataclass
 class Lab:
-    """A running JupyterLab: its address, its token, the folder that it serves."""
+    """A running JupyterLab: its address, its token, the folder that it serves, and Jupyter's data folder."""
 
     url: str
     token: str
     folder: Path
+    data: Path
 
     def write_notebook(self, name: str, *cells: str, kernel: bool = True) -> Path:
         """A notebook of code cells, with or without a kernel named."""
@@ -130,7 +131,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    served = Lab(f"http://127.0.0.1:{port}/", token, folder)
+    served = Lab(f"http://127.0.0.1:{port}/", token, folder, home / "data")
     try:
         deadline = time.monotonic() + 120
         while True:
@@ -145,9 +146,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     finally:
         with contextlib.suppress(OSError):
             served.stop_kernels()
-        os.killpg(process.pid, signal.SIGTERM)
+            served.call("api/shutdown", "POST")
         try:
-            process.wait(20)
+            process.wait(10)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

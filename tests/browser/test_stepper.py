@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from syno_lab.codegen import drawing
 from syno_lab.operators import conv2d
@@ -30,8 +32,7 @@ def open_notebook(page: Page, lab: Lab, name: str) -> None:
 
 
 def wait_for_kernel(page: Page) -> None:
-    status = page.locator(".jp-NotebookPanel .jp-Notebook-ExecutionIndicator")
-    expect(status).to_have_attribute("data-status", "idle")
+    expect(page.get_by_role("button", name=re.compile(r"\| Idle$"))).to_be_visible()
 
 
 def run_cell(page: Page, number: int) -> None:
@@ -53,7 +54,9 @@ def open_stepper(page: Page, lab: Lab, name: str) -> Locator:
 def drawn(stepper: Locator) -> dict[str, str]:
     """The nodes and lines of the drawing on the page: id to kinds."""
     groups = stepper.locator(".syno-picture svg g[id]")
-    found: dict[str, str] = groups.evaluate_all("gs => Object.fromEntries(gs.map(g => [g.id, g.getAttribute('class')]))")
+    found: dict[str, str] = groups.evaluate_all(
+        "gs => Object.fromEntries(gs.map(g => [g.id, g.getAttribute('class')]))"
+    )
     return {name: kinds.replace(" highlight", "").replace(" syno-marked", "") for name, kinds in found.items()}
 
 
@@ -172,11 +175,12 @@ def test_the_keyboard_is_enough(page: Page, lab: Lab) -> None:
     expect(stepper.locator('[data-group="REDUCE"] > summary')).to_be_focused()
     tab_to('[data-group="SHARE"] > summary')
     page.keyboard.press("Enter")
+    tab_to('[data-tick="give-c1"]')
+    page.keyboard.press("Space")
+    expect(stepper.locator(".syno-preview")).to_contain_text("Not possible. SHARE: expected at least one shared")
     tab_to('[data-tick="share-c4"]')
     page.keyboard.press("Space")
     expect(stepper.locator(".syno-picture #c4")).to_have_class(re.compile("syno-marked"))
-    tab_to('[data-tick="give-c1"]')
-    page.keyboard.press("Space")
     expect(stepper.locator(".syno-preview")).to_contain_text("Canonical: complete")
     tab_to('[data-kind="contract"]')
     page.keyboard.press("Enter")
@@ -187,40 +191,68 @@ def test_the_keyboard_is_enough(page: Page, lab: Lab) -> None:
     expect(status).to_contain_text("this is conv1x1")
 
 
-def test_a_saved_notebook_shows_its_picture_without_a_kernel(page: Page, lab: Lab) -> None:
-    """Executed and saved elsewhere, opened here with no kernel at all, with and without the widget's saved state."""
+@pytest.fixture(scope="module")
+def saved() -> Any:
+    """A notebook executed without a browser, the pGraph stepped on after it was shown; with its widgets' state."""
     import nbformat
     from nbclient import NotebookClient
-    from nbconvert import HTMLExporter
 
-    path = lab.write_notebook("saved.ipynb", SETUP, "stepper.load('conv2d'); None")
-    book = nbformat.read(path, as_version=4)
-    NotebookClient(book, timeout=120, store_widget_state=False).execute()
-    del book.metadata["kernelspec"]  # Lab starts no kernel by itself for a notebook that names none
-    assert "widgets" not in book.metadata
-    nbformat.write(book, path)
+    cells = [nbformat.v4.new_code_cell(source) for source in (SETUP, "stepper.load('conv2d'); None")]
+    book = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": ""}})
+    NotebookClient(book, timeout=120).execute()
+    return book
 
-    # On disk: the widget's own bundle has a picture, and the picture beside it shows the latest pGraph.
-    live, static = book.cells[0].outputs
+
+def test_a_saved_notebook_holds_the_latest_picture(saved: Any) -> None:
+    live, static = saved.cells[0].outputs
     assert "application/vnd.jupyter.widget-view+json" in live["data"]
     assert live["data"]["image/svg+xml"].startswith("<svg")
-    assert drawing.describe(conv2d()) == static["data"]["text/plain"]
+    assert static["data"]["text/plain"] == drawing.describe(conv2d())
+    assert static["data"]["image/svg+xml"] == drawing.svg(conv2d(), highlight=[5])
 
-    page.goto(f"{lab.url}lab/tree/saved.ipynb?reset&token={lab.token}")
+
+@pytest.mark.parametrize("kind", ["untrusted", "trusted", "trusted, with the state of its widgets"])
+def test_without_a_kernel_the_picture_is_there(page: Page, lab: Lab, saved: Any, kind: str) -> None:
+    import nbformat
+    from nbformat.sign import NotebookNotary
+
+    book = nbformat.from_dict(saved)
+    widgets = saved.metadata["widgets"]
+    # Lab starts no kernel by itself for a notebook that names none: it asks.
+    book.metadata = nbformat.NotebookNode({"widgets": widgets} if "state" in kind else {})
+    if kind != "untrusted":
+        notary = NotebookNotary(data_dir=str(lab.data))
+        notary.sign(book)
+        notary.store.close()
+    lab.stop_kernels()
+    path = lab.folder / f"{kind.replace(', ', '_').replace(' ', '_')}.ipynb"
+    nbformat.write(book, path)
+    page.goto(f"{lab.url}lab/tree/{path.name}?reset&token={lab.token}")
     dialog = page.locator(".jp-Dialog")
     expect(dialog).to_contain_text("Select Kernel")
     dialog.get_by_role("button", name=re.compile("No Kernel")).click()
-    picture = page.locator(".jp-OutputArea .syno-static img, .jp-OutputArea img[alt^='Complete pGraph']").first
+    words = drawing.describe(conv2d())
+    # JupyterLab restores widgets from a file only once there is a kernel: the picture beside the widget is what shows.
+    picture = page.locator(f'.jp-OutputArea img[alt="{words}"]')
     expect(picture).to_be_visible()
     assert picture.evaluate("image => image.complete && image.naturalWidth > 100")
-    assert picture.get_attribute("alt") == drawing.describe(conv2d())
-    assert lab.call("api/kernels") == [] or not lab.call("api/sessions")
+    assert lab.call("api/kernels") == []
 
-    # The exported page, whose own widget scripts are out of reach.
-    html, _ = HTMLExporter(embed_images=True).from_notebook_node(book)
-    page.route(re.compile(r"^https?://(?!127\.0\.0\.1)"), lambda route: route.abort())
-    export = lab.folder / "saved.html"
-    export.write_text(html)
-    page.goto(f"file://{export}")
-    expect(page.locator(".syno-static img")).to_be_visible()
-    assert page.locator(".syno-static img").evaluate("image => image.naturalWidth > 100")
+
+def test_the_exported_page_shows_the_picture(browser: Browser, tmp_path: Path, saved: Any) -> None:
+    """nbconvert's page asks for widget scripts on the network; without them the picture must be there all the same."""
+    import nbformat
+    from nbconvert import HTMLExporter
+
+    book = nbformat.from_dict(saved)
+    book.metadata = nbformat.NotebookNode({})
+    html, _ = HTMLExporter().from_notebook_node(book)
+    export = tmp_path / "saved.html"
+    export.write_text(html, encoding="utf-8")
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(export.as_uri())
+    picture = page.locator(".syno-static img")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.naturalWidth > 100")
+    context.close()

@@ -148,13 +148,13 @@ class View {
       make(
         "div",
         { class: "syno-columns" },
-        make("section", { class: "syno-left", "aria-label": "Picture" }, this.picture),
         make(
           "div",
-          { class: "syno-right" },
-          make("section", { "aria-label": "Next steps" }, this.stepsHeading, this.menu),
+          { class: "syno-left" },
+          make("section", { "aria-label": "Picture" }, this.picture),
           make("section", { "aria-label": "History" }, make("h3", {}, "History"), this.historyList),
         ),
+        make("section", { class: "syno-right", "aria-label": "Next steps" }, this.stepsHeading, this.menu),
       ),
     );
     this.el.append(this.root);
@@ -225,7 +225,8 @@ class View {
       ),
     );
     if (focused) this.historyList.querySelector(`[data-place="${position}"]`)?.focus();
-    this.historyList.querySelector('[aria-current="step"]')?.scrollIntoView?.({ block: "nearest" });
+    const current = this.historyList.querySelector('[aria-current="step"]');
+    if (current) this.historyList.scrollTop = current.offsetTop - this.historyList.offsetTop - 80;
   }
 
   /** The lists of next steps are made anew for each state; the focus stays in the group it was in. */

@@ -273,7 +273,8 @@ class Stepper(anywidget.AnyWidget):
         from IPython.display import display
 
         data, metadata = self._repr_mimebundle_()
-        display(data, metadata=metadata, raw=True)
+        words = "The stepper, to be used in a running notebook; the picture beside it is its last."
+        display({**data, "text/plain": words}, metadata=metadata, raw=True)
         self._static.show(self.svg, self.description)
 
 
