@@ -1,0 +1,234 @@
+"""The history of a session: a reference model, and every refusal."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from syno_lab.errors import PrimitiveError, SynoError
+from syno_lab.ir.build import Build
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State, Step
+from syno_lab.operators import KNOWN, conv1x1, conv2d, matmul
+from syno_lab.synthesis.candidates import candidates
+from syno_lab.synthesis.recognise import is_same_pgraph, recognise
+from syno_lab.synthesis.session import Session
+
+SPEC = Spec.parse("[C, H]", "[D, H]", ["C=8", "D=8", "H=8"], ["k=3"], max_primitives=6)
+SMALL = {name: KNOWN[name] for name in ("matmul", "conv1x1", "pixel_shuffle")}
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """Against the plainest model there is: a list of states and a cursor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session = Session(SPEC, SMALL)
+        self.states = [State.root(SPEC)]
+        self.cursor = 0
+
+    def append(self, states: list[State]) -> None:
+        self.states = self.states[: self.cursor + 1] + states
+        self.cursor = len(self.states) - 1
+
+    @rule(choice=st.integers(0, 10_000))
+    def apply(self, choice: int) -> None:
+        found = candidates(self.session.state)
+        if not found:
+            return
+        step = found[choice % len(found)]
+        before, old = self.session.state, self.session.history[: self.session.position + 1]
+        after = self.session.apply(step)
+        assert after == before.apply(step)
+        # undo∘apply is the identity, and redo∘undo too.
+        assert self.session.undo() is before
+        assert self.session.history[:-1] == old
+        assert self.session.redo() is after
+        self.append([after])
+
+    @precondition(lambda self: self.cursor > 0)
+    @rule()
+    def undo(self) -> None:
+        self.session.undo()
+        self.cursor -= 1
+
+    @precondition(lambda self: self.cursor < len(self.states) - 1)
+    @rule()
+    def redo(self) -> None:
+        self.session.redo()
+        self.cursor += 1
+
+    @rule(place=st.integers(0, 30))
+    def jump(self, place: int) -> None:
+        place %= len(self.states)
+        self.session.jump(place)
+        self.cursor = place
+
+    @rule()
+    def reset(self) -> None:
+        self.session.reset()
+        self.append([State.root(self.states[self.cursor].spec)])
+
+    @rule(name=st.sampled_from(sorted(SMALL)), at_start=st.booleans())
+    def load(self, name: str, at_start: bool) -> None:
+        operator = SMALL[name]()
+        line = [State.root(operator.spec)]
+        for step in operator.steps:
+            line.append(line[-1].apply(step))
+        start = self.cursor + 1
+        self.session.load(name, at_start=at_start)
+        self.append(line)
+        if at_start:
+            self.cursor = start
+
+    @rule()
+    def refuse(self) -> None:
+        """A step that is not legal changes nothing."""
+        before = self.session.history, self.session.position
+        with pytest.raises(PrimitiveError, match="expected at least one shared coordinate"):
+            self.session.apply(Step("SHARE"))
+        assert before == (self.session.history, self.session.position)
+
+    @invariant()
+    def agrees(self) -> None:
+        assert [entry.state for entry in self.session.history] == self.states
+        assert self.session.position == self.cursor
+        assert self.session.state == self.states[self.cursor]
+        assert self.session.can_undo == (self.cursor > 0)
+        assert self.session.can_redo == (self.cursor < len(self.states) - 1)
+        assert self.session.is_complete == self.states[self.cursor].is_complete
+
+    @invariant()
+    def each_place_follows_from_the_one_before(self) -> None:
+        places = self.session.history
+        for one, other in zip(places, places[1:], strict=False):
+            if other.step is None:
+                assert other.state == State.root(other.state.spec)
+            else:
+                assert other.state == one.state.apply(other.step)
+
+
+TestSessionMachine = SessionMachine.TestCase
+TestSessionMachine.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+
+
+# -- beginnings --------------------------------------------------------------------------------------------------------
+
+
+def test_starts_from_a_spec_a_state_or_an_operator() -> None:
+    assert Session(SPEC).state == State.root(SPEC)
+    operator = conv2d()
+    session = Session(operator)
+    assert session.position == len(operator.steps)
+    assert [entry.step for entry in session.history] == [None, *operator.steps]
+    assert session.operator == operator
+    half = session.history[3].state
+    assert Session(half).state == half
+
+
+def test_anything_else_is_refused() -> None:
+    with pytest.raises(PrimitiveError, match="expected a Spec, a State or an Operator to start from, found str"):
+        Session("conv2d")  # type: ignore[arg-type]
+
+
+def test_an_operator_keeps_its_own_match() -> None:
+    build = Build("[H, H]", "[H, H]", ["H"])
+    i, j = build.output
+    moved = build.shift(i)
+    for inputs in ((moved, j), (j, moved)):
+        operator = Operator(build.state, inputs)
+        assert Session(operator).operator == operator
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_to_undo_or_redo() -> None:
+    session = Session(SPEC)
+    with pytest.raises(SynoError, match="nothing to undo: this is the beginning"):
+        session.undo()
+    with pytest.raises(SynoError, match="nothing to redo: this is the end"):
+        session.redo()
+
+
+@pytest.mark.parametrize("place", [-1, 7, True, "1", None])
+def test_no_such_place(place: object) -> None:
+    session = Session(conv2d())
+    with pytest.raises(SynoError, match=r"no place .* in the history: expected a number from 0 to 6"):
+        session.jump(place)  # type: ignore[arg-type]
+
+
+def test_no_such_operator() -> None:
+    with pytest.raises(SynoError, match="unknown operator 'conv9d'; known are conv1x1, matmul, pixel_shuffle"):
+        Session(SPEC, SMALL).load("conv9d")
+    with pytest.raises(SynoError, match="known are none"):
+        Session(SPEC).load("conv2d")
+
+
+def test_an_incomplete_state_is_no_operator() -> None:
+    session = Session(SPEC, SMALL)
+    assert session.name is None
+    with pytest.raises(PrimitiveError, match="not an operator yet"):
+        _ = session.operator
+
+
+# -- recognising -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(KNOWN))
+def test_every_known_operator_is_recognised(name: str) -> None:
+    found = recognise(KNOWN[name](), KNOWN)
+    assert found is not None
+    # Two names for one pGraph are told by the fingerprint, not by the list's order.
+    assert found == name or is_same_pgraph(KNOWN[found](), KNOWN[name]())
+
+
+def test_other_names_of_variables_and_another_order_of_steps() -> None:
+    build = Build("[B, X, R, S]", "[B, Y, R, S]", ["S", "R", "Y", "X", "B"], ["unused=2", "q=5"])
+    _, y, r, s = build.output
+    q_2, q_1, x = build.reduce("q"), build.reduce("q"), build.reduce("X")
+    build.contract([q_1, x, q_2], [y])
+    build.unfold(s, q_2)
+    build.unfold(r, q_1)
+    assert recognise(build.state.operator(), KNOWN) == "conv2d"
+
+
+def test_nearly_the_same_is_not_the_same() -> None:
+    build = Build("[N, C, H, W]", "[N, D, H, W]", ["N", "C", "D", "H", "W"], ["k_1=3", "k_2=5"])
+    _, d, h, w = build.output
+    c, k, m = build.reduce("C"), build.reduce("k_1"), build.reduce("k_2")
+    build.contract([c, k, m], [d])
+    build.unfold(h, k)
+    build.unfold(w, m)
+    assert not is_same_pgraph(build.state.operator(), conv2d())
+    assert recognise(build.state.operator(), KNOWN) is None
+    assert not is_same_pgraph(matmul(), conv2d())
+
+
+def test_a_renaming_must_be_one_to_one() -> None:
+    """A square matrix product has the outline of conv1x1 over one variable fewer."""
+    build = Build("[N, C, H, W]", "[N, C, H, W]", ["N", "C", "H", "W"])
+    _, c, _, _ = build.output
+    build.contract([build.reduce("C")], [c])
+    inputs = [m for m in build.state.matches()]
+    assert all(not is_same_pgraph(Operator(build.state, m), conv1x1()) for m in inputs)
+
+
+def test_a_walk_with_history_replays_to_the_same_operator() -> None:
+    rng = random.Random(7)
+    session = Session(SPEC)
+    for _ in range(5):
+        found = [c for c in candidates(session.state) if c.verdict.canonical and c.distance is not None]
+        if not found:
+            break
+        session.apply(rng.choice(found))
+    steps = session.state.steps
+    session.reset()
+    for step in steps:
+        session.apply(step)
+    assert session.state.steps == steps

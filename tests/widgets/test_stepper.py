@@ -1,0 +1,308 @@
+"""The stepper without a browser: its traits, its messages, its outputs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import syno_widgets
+from IPython.core.error import UsageError
+from IPython.testing.globalipapp import get_ipython, start_ipython
+from IPython.utils.capture import capture_output
+from syno_widgets import Stepper
+from syno_widgets.static import static_bundle
+
+from syno_lab.codegen import drawing, drawing_menu
+from syno_lab.errors import PrimitiveError, SynoError
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State
+from syno_lab.operators import KNOWN, conv2d
+from syno_lab.synthesis.candidates import candidates
+
+WIDGETS = Path(syno_widgets.__file__).parent
+
+
+@pytest.fixture
+def stepper() -> Stepper:
+    return Stepper(
+        Spec.parse(
+            "[N, C_in, H, W]",
+            "[N, C_out, H, W]",
+            ["N", "C_in", "C_out", "H", "W"],
+            ["k_1=3"],
+            fixed_io_pairs=[(0, 0)],
+        )
+    )
+
+
+def ask(stepper: Stepper, kind: str, **more: Any) -> None:
+    """A message as the browser sends it."""
+    number = stepper.answered + 1
+    stepper.handle({"kind": kind, "request": number, "revision": stepper.revision, **more})
+    assert stepper.answered == number
+
+
+def item(stepper: Stepper, primitive: str, text: str, kind: str = "canonical") -> dict[str, Any]:
+    (group,) = [g for g in stepper.menu if g["primitive"] == primitive]
+    (found,) = [i for i in group[kind] if i["text"] == text]
+    return found
+
+
+def tick(stepper: Stepper, text: str) -> str:
+    (found,) = [t["id"] for t in stepper.ticks if t["text"] == text]
+    return found
+
+
+def build_conv2d(stepper: Stepper) -> None:
+    for text in ("REDUCE C_in", "REDUCE k_1", "REDUCE k_1"):
+        ask(stepper, "step", index=item(stepper, "REDUCE", text)["index"])
+    share = [tick(stepper, text) for text in ("r_C_in", "r_k_1", "r_k_1__2")]
+    ask(stepper, "contract", share=share, give=[tick(stepper, "i_C_out")])
+    for text in ("UNFOLD i_H, r_k_1", "UNFOLD i_W, r_k_1__2"):
+        ask(stepper, "step", index=item(stepper, "UNFOLD", text)["index"])
+
+
+def test_conv2d_by_messages(stepper: Stepper) -> None:
+    build_conv2d(stepper)
+    assert stepper.error == ""
+    assert stepper.operator == conv2d()
+    assert stepper.complete
+    assert stepper.status == "Complete after 6 steps: this is conv2d."
+    assert stepper.svg == drawing.svg(conv2d(), highlight=[5])
+    assert stepper.description == drawing.describe(conv2d())
+    assert [place["text"] for place in stepper.history][:2] == ["start", "REDUCE C_in"]
+    assert stepper.position == 6
+
+
+def test_undo_redo_jump_reset_and_replay(stepper: Stepper) -> None:
+    build_conv2d(stepper)
+    done = stepper.svg
+    ask(stepper, "undo")
+    assert stepper.position == 5
+    assert stepper.svg != done
+    ask(stepper, "redo")
+    assert stepper.svg == done
+    ask(stepper, "jump", index=2)
+    assert len(stepper.state.steps) == 2
+    ask(stepper, "reset")
+    assert stepper.state.steps == ()
+    ask(stepper, "replay", name="pixel_shuffle")
+    for _ in KNOWN["pixel_shuffle"]().steps:
+        assert not stepper.complete
+        ask(stepper, "redo")
+    assert "this is pixel_shuffle" in stepper.status
+    ask(stepper, "load", name="matmul")
+    assert stepper.operator == KNOWN["matmul"]()
+
+
+def test_from_python(stepper: Stepper) -> None:
+    first = next(c for c in stepper.candidates if c.primitive == "REDUCE")
+    assert stepper.apply(first) == stepper.state
+    assert stepper.undo() == State.root(stepper.state.spec)
+    assert len(stepper.redo().steps) == 1
+    assert stepper.reset().steps == ()
+    assert stepper.jump(0).steps == ()
+    assert stepper.load("conv2d") == conv2d().state
+    assert stepper.load(conv2d(), at_start=True).steps == ()
+    with pytest.raises(PrimitiveError, match="not an operator yet"):
+        _ = stepper.operator
+    with pytest.raises(SynoError, match="unknown operator 'conv9d'"):
+        stepper.load("conv9d")
+
+
+def test_menu_lists_every_candidate_with_its_verdict(stepper: Stepper) -> None:
+    build_conv2d(stepper)
+    stepper.jump(4)
+    found = candidates(stepper.state)
+    for group in stepper.menu:
+        mine = [c for c in found if c.primitive == group["primitive"]]
+        assert len(group["canonical"]) + group["more_canonical"] == sum(c.verdict.canonical for c in mine)
+        assert len(group["pruned"]) + group["more_pruned"] == sum(not c.verdict.canonical for c in mine)
+        assert len(group["canonical"]) <= drawing_menu.SHOWN
+        for kind in ("canonical", "pruned"):
+            for entry in group[kind]:
+                candidate = found[entry["index"]]
+                assert candidate.primitive == group["primitive"]
+                assert candidate.verdict.canonical == (kind == "canonical")
+                assert entry["distance"] == candidate.distance
+                assert (entry["reason"] or None) == candidate.verdict.reason
+            reached = [e["distance"] for e in group[kind]]
+            assert reached == sorted(reached, key=lambda far: (far is None, far or 0))
+    assert {g["primitive"] for g in stepper.menu} == {c.primitive for c in found}
+
+
+def test_a_pruned_step_can_be_taken(stepper: Stepper) -> None:
+    build_conv2d(stepper)
+    stepper.jump(4)
+    late = item(stepper, "REDUCE", "REDUCE k_1", "pruned")
+    assert late["reason"]
+    ask(stepper, "step", index=late["index"])
+    assert stepper.error == ""
+    assert len(stepper.state.reductions) == 4
+
+
+def test_preview_of_a_contraction(stepper: Stepper) -> None:
+    ask(stepper, "step", index=item(stepper, "REDUCE", "REDUCE C_in")["index"])
+    c_in, c_out = tick(stepper, "r_C_in"), tick(stepper, "i_C_out")
+    before = stepper.revision
+    ask(stepper, "preview", share=[c_in], give=[c_out])
+    assert stepper.preview == {"legal": True, "canonical": True, "distance": 0, "text": "canonical"}
+    ask(stepper, "preview", share=[], give=[c_out])
+    assert stepper.preview["legal"] is False
+    assert stepper.preview["text"].startswith("SHARE: expected at least one shared coordinate")
+    ask(stepper, "preview")
+    assert stepper.preview == {}
+    assert stepper.revision == before
+    assert "c0" not in {t["id"] for t in stepper.ticks}, "the fixed batch takes part in nothing"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ({"kind": "step", "index": 99999}, "no step 99999: expected a number from 0 to"),
+        ({"kind": "step", "index": 0, "revision": 0}, "the list has changed since that choice"),
+        ({"kind": "contract", "share": ["c9"]}, "no coordinate 'c9' in this pGraph"),
+        ({"kind": "contract", "share": ["c1"] * 300}, "more than 256 coordinates"),
+        ({"kind": "contract", "share": []}, "SHARE: expected at least one shared coordinate"),
+        ({"kind": "contract", "share": ["c0"]}, "is fixed and takes part in nothing"),
+        ({"kind": "undo"}, "nothing to undo"),
+        ({"kind": "redo"}, "nothing to redo"),
+        ({"kind": "jump", "index": 5}, "no place 5 in the history"),
+        ({"kind": "load", "name": "<script>"}, "unknown operator '<script>'"),
+        ({"kind": "explode"}, "a message that is none of the stepper's"),
+        ({"kind": "step", "index": "0"}, "a message that is none of the stepper's"),
+        ({"kind": "undo", "extra": 1}, "a message that is none of the stepper's"),
+    ],
+)
+def test_bad_messages_are_one_line_and_change_nothing(stepper: Stepper, message: dict[str, Any], said: str) -> None:
+    before = stepper.svg, stepper.revision, stepper.session.history
+    stepper.handle({"request": 7, "revision": stepper.revision, **message})
+    assert said in stepper.error
+    assert "\n" not in stepper.error
+    assert stepper.answered == 7
+    assert before == (stepper.svg, stepper.revision, stepper.session.history)
+    ask(stepper, "step", index=0)
+    assert stepper.error == ""
+
+
+@pytest.mark.parametrize("junk", [None, 3, "undo", [], {}])
+def test_junk_from_the_browser(stepper: Stepper, junk: Any) -> None:
+    stepper.handle(junk)
+    assert "none of the stepper's" in stepper.error
+
+
+def test_an_unforeseen_failure_leaves_the_widget_alive(
+    stepper: Stepper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_args: object, **_options: object) -> str:
+        raise RuntimeError("the layout\nbroke")
+
+    monkeypatch.setattr(drawing, "svg", fail)
+    ask(stepper, "step", index=0)
+    assert stepper.error == "RuntimeError: the layout"
+    assert "Traceback" in caplog.text
+    monkeypatch.undo()
+    ask(stepper, "reset")
+    assert stepper.error == ""
+
+
+def test_unknown_keywords_and_starts_are_refused() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'width'"):
+        Stepper(conv2d(), width=3)
+    with pytest.raises(PrimitiveError, match="expected a Spec, a State or an Operator to start from, found int"):
+        Stepper(3)  # type: ignore[arg-type]
+
+
+def test_traits_are_what_the_script_reads() -> None:
+    """Each synchronised trait is used by the script, and the script reads no other; each is documented."""
+    script = (WIDGETS / "stepper.js").read_text()
+    read = set(re.findall(r'model\.get\("(\w+)"\)', script))
+    own = {name for name in Stepper.class_own_traits(sync=True) if not name.startswith("_")}
+    assert read == own
+    source = (WIDGETS / "stepper.py").read_text()
+    for name in own:
+        assert re.search(rf'    {name} = t\..*\n    """', source), f"{name} has no line of documentation"
+
+
+def test_the_script_speaks_the_language_of_requests() -> None:
+    script = (WIDGETS / "stepper.js").read_text()
+    source = (WIDGETS / "stepper.py").read_text()
+    kinds = set(re.findall(r'"(\w+)"', re.search(r"kind: Literal\[(.*?)\]", source)[1]))
+    for kind in kinds:
+        assert f'"{kind}"' in script
+
+
+@pytest.mark.parametrize("name", ["stepper.js", "stepper.css"])
+def test_no_address_stands_in_what_is_shipped(name: str) -> None:
+    text = (WIDGETS / name).read_text().replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?:|//[a-z]+\.[a-z]|@import|import\s*\(|url\(|fetch\(|eval\(|innerHTML", text)
+
+
+# -- outputs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shell() -> Any:
+    start_ipython()
+    return get_ipython()
+
+
+def test_bundle_has_widget_picture_and_words(stepper: Stepper) -> None:
+    data, _ = stepper._repr_mimebundle_()
+    assert set(data) == {"application/vnd.jupyter.widget-view+json", "image/svg+xml", "text/plain"}
+    assert data["image/svg+xml"] == stepper.svg
+    assert data["text/plain"] == stepper.description
+
+
+def test_display_gives_the_widget_and_the_picture_it_hides(stepper: Stepper, shell: Any) -> None:
+    with capture_output() as captured:
+        stepper._ipython_display_()
+    live, static = (output.data for output in captured.outputs)
+    assert "application/vnd.jupyter.widget-view+json" in live
+    assert "application/vnd.jupyter.widget-view+json" not in static
+    assert f'data-syno-static="{stepper.static_id}"' in static["text/html"]
+    assert static["image/svg+xml"] == stepper.svg
+    with capture_output() as captured:
+        stepper.apply(stepper.candidates[0])
+    (update,) = captured.outputs
+    assert update.data["image/svg+xml"] == stepper.svg
+
+
+def test_static_bundle_escapes_its_words() -> None:
+    bundle = static_bundle("id", "<svg/>", '"><script>')
+    assert "<script>" not in bundle["text/html"]
+    ElementTree.fromstring(
+        bundle["text/html"].replace('%">', '%"/>').replace("<img", "<img", 1).replace('"></div>', '"/></div>')
+    )
+
+
+def test_two_steppers_hide_their_own_pictures() -> None:
+    assert Stepper(conv2d()).static_id != Stepper(conv2d()).static_id
+
+
+# -- magics ------------------------------------------------------------------------------------------------------------
+
+
+def test_magics(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    shell.run_line_magic("load_ext", "syno_lab")
+    shell.run_line_magic("syno", "")
+    assert "conv2d" in capsys.readouterr().out
+    shown = shell.run_line_magic("syno", "conv2d")
+    assert shown.operator == conv2d()
+    with pytest.raises(UsageError, match="unknown operator 'conv9d'; known are matmul"):
+        shell.run_line_magic("syno", "conv9d")
+    with capture_output() as captured:
+        shell.run_line_magic("syno_card", "unfold")
+    assert captured.outputs[0].data["image/svg+xml"].startswith("<svg")
+    with pytest.raises(UsageError, match="unknown primitive 'POOL'"):
+        shell.run_line_magic("syno_card", "pool")
+
+
+def test_the_engine_does_without_jupyter() -> None:
+    for path in (Path(drawing.__file__).parents[1]).rglob("*.py"):
+        assert not re.search(
+            r"^\s*(import|from) (IPython|ipywidgets|jupyter|anywidget)", path.read_text(), re.MULTILINE
+        ), path
