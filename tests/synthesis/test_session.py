@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -106,7 +107,7 @@ class SessionMachine(RuleBasedStateMachine):
     @invariant()
     def each_place_follows_from_the_one_before(self) -> None:
         places = self.session.history
-        for one, other in zip(places, places[1:], strict=False):
+        for one, other in itertools.pairwise(places):
             if other.step is None:
                 assert other.state == State.root(other.state.spec)
             else:
@@ -215,7 +216,7 @@ def test_a_renaming_must_be_one_to_one() -> None:
     build = Build("[N, C, H, W]", "[N, C, H, W]", ["N", "C", "H", "W"])
     _, c, _, _ = build.output
     build.contract([build.reduce("C")], [c])
-    inputs = [m for m in build.state.matches()]
+    inputs = list(build.state.matches())
     assert all(not is_same_pgraph(Operator(build.state, m), conv1x1()) for m in inputs)
 
 
