@@ -56,12 +56,12 @@ def test_the_published_example_runs() -> None:
 
 def test_a_seed_gives_the_same_operators() -> None:
     def some(seed: int) -> list[sl.Operator]:
-        sampler = sl.Sampler(*CONV, fixed_io_pairs=[(0, 0)], weight_limits="strict", max_primitives=6, seed=seed)
-        return [operator for operator, _ in zip(sampler.samples(), range(5), strict=False)]
+        sampler = sl.Sampler(*CONV, fixed_io_pairs=[(0, 0)], weight_limits="strict", max_primitives=5, seed=seed)
+        return [operator for operator, _ in zip(sampler.samples(), range(3), strict=False)]
 
     assert some(3) == some(3)
     assert some(3) != some(4)
-    assert len(set(some(3))) == 5
+    assert len(set(some(3))) == 3
 
 
 def test_samples_are_canonical_legal_and_within_every_budget() -> None:
@@ -79,7 +79,7 @@ def test_samples_are_canonical_legal_and_within_every_budget() -> None:
         seed=5,
     )
     binding = sampler.spec.binding_maps[0]
-    for operator, _ in zip(sampler.samples(), range(8), strict=False):
+    for operator, _ in zip(sampler.samples(), range(5), strict=False):
         state = sampler.root()
         for step in operator.steps:
             assert rejecting_rule(state, step) is None
