@@ -155,25 +155,30 @@ class _StageWriter:
         for step in reversed(tuple(steps)):
             if is_view(step):
                 found = self._index(step, tuple(environment[c] for c in step.operands))
-                results = self.operator.state.results(step)
-                environment.update((c, _simple(e, analyzer)) for c, e in zip(results, found, strict=True))
+                plain, domains = self._over_domains(step)
+                for result, one, model in zip(self.operator.state.results(step), found, plain, strict=True):
+                    environment[result] = _simple(_opaque(one, model, domains), analyzer)
 
     def _index(self, step: Step, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         # On TVM's integers // and % are floor division and its remainder, as they are on Python's.
         parameter = None if step.parameter is None else step.parameter.at(self.binding)
-        found = PRIMITIVES[step.primitive].index(arguments, tuple(self.size(c) for c in step.operands), parameter)
-        return tuple(_opaque(expression, arguments) for expression in found)
+        return PRIMITIVES[step.primitive].index(arguments, tuple(self.size(c) for c in step.operands), parameter)
+
+    def _over_domains(self, step: Step) -> tuple[tuple[Any, ...], Any]:
+        """The results of ``step`` for free operands, and an analyzer that knows the operands' domains."""
+        analyzer = tvm.sym.Analyzer()
+        variables = tuple(tvm.tirx.Var(f"v{i}", "int32") for i in range(len(step.operands)))
+        for variable, operand in zip(variables, step.operands, strict=True):
+            analyzer.bind(variable, tvm.ir.Range(0, self.size(operand)))
+        return self._index(step, variables), analyzer
 
     def _ranges(self, environment: _Environment, analyzer: Any) -> dict[Coordinate, _Range]:
         """The values that each clipped coordinate can take in terms that are not zero for another reason."""
         found = {}
         for clipped, step in self.clipping.items():
             # Where an operand is out of bounds itself the term is zero, so its domain bounds the result as well.
-            local = tvm.sym.Analyzer()
-            variables = tuple(tvm.tirx.Var(f"v{i}", "int32") for i in range(len(step.operands)))
-            for variable, operand in zip(variables, step.operands, strict=True):
-                local.bind(variable, tvm.ir.Range(0, self.size(operand)))
-            whole = local.const_int_bound(self._index(step, variables)[clipped.index])
+            whole_index, domains = self._over_domains(step)
+            whole = domains.const_int_bound(whole_index[clipped.index])
             here = analyzer.const_int_bound(environment[clipped])
             low, high = max(whole.min_value, here.min_value), min(whole.max_value, here.max_value)
             found[clipped] = (int(low), int(high))
@@ -212,14 +217,17 @@ class _StageWriter:
         return te.if_then_else(te.all(*conditions), body, self.zero)
 
 
-def _opaque(expression: Any, arguments: tuple[Any, ...]) -> Any:
-    """``expression``, which wraps around as SHIFT's does, in a form that TVM does not simplify to something else.
+def _opaque(expression: Any, plain: Any, domains: Any) -> Any:
+    """``expression``, in a form that TVM does not simplify to something else if it wraps around as SHIFT's does.
 
     TVM 0.27 (FlattenBuffer, by iter_map_simplify) makes ((i + 1) % n + 1) % n into (i + 1) % n, and goes wrong
     wherever one iterator is shifted twice. It leaves the truncating remainder alone, which is the same number here:
-    operands are not negative in any term that is read.
+    ``plain``, the same over operands in their ``domains`` as they are in every term that is read, shows a dividend
+    that is not negative.
     """
-    if not isinstance(expression, tvm.tirx.FloorMod) or any(expression.a.same_as(one) for one in arguments):
+    if not isinstance(expression, tvm.tirx.FloorMod) or not isinstance(plain, tvm.tirx.FloorMod):
+        return expression
+    if isinstance(plain.a, tvm.tirx.Var) or domains.const_int_bound(plain.a).min_value < 0:
         return expression
     return tvm.tirx.truncmod(expression.a, expression.b)
 
