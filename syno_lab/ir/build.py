@@ -81,7 +81,7 @@ class Build:
         Raises:
             PrimitiveError: when these are not the data coordinates left, or their sizes are not the input's.
         """
-        if inputs not in set(self.state.matches()):
+        if not self.state.is_match(inputs):
             have = ", ".join(str(c.size) for c in self.state.data)
             want = ", ".join(map(str, self.state.spec.input_shape))
             given = ", ".join(str(c.size) for c in inputs)

@@ -138,7 +138,7 @@ def _replay(record: OperatorRecord) -> Operator:
         coordinates.extend(state.results(step))
         state = after
     match = tuple(_look_up(coordinates, number, "match") for number in record.match)
-    if match not in set(state.matches()):
+    if not state.is_match(match):
         raise FormatError("operator file: match: expected one data coordinate for each input axis, of the same size")
     return Operator(state, match)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import permutations, product
+from itertools import chain, permutations, product
+from math import factorial, prod
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import PrimitiveError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from syno_lab.synthesis.distance import Explanation
 
 Key = tuple[Any, ...]
+_MANY_RENAMINGS = 24  # below, trying all costs less than telling reductions apart
 MAX_STEPS = 64  # far above what synthesis reaches; keeps files from others from exhausting memory
 
 
@@ -193,12 +195,20 @@ class State:
                 axes.setdefault(size, []).append(axis)
         if {s: len(c) for s, c in free.items()} != {s: len(a) for s, a in axes.items()}:
             return
-        sizes = list(axes)
-        for chosen in product(*(permutations(free[size]) for size in sizes)):
-            match = dict(pinned)
-            for size, coordinates in zip(sizes, chosen, strict=True):
-                match.update(zip(axes[size], coordinates, strict=True))
+        for chosen in _arrangements([(axes[size], free[size]) for size in axes]):
+            match = pinned | chosen
             yield tuple(match[axis] for axis in range(len(wanted)))
+
+    def is_match(self, inputs: tuple[Coordinate, ...]) -> bool:
+        """Whether ``inputs`` is one of :meth:`matches`, of which there may be too many to list."""
+        spec = self.spec
+        return (
+            len(inputs) == len(spec.input_shape) == len(self.data)
+            and set(inputs) == set(self.data)
+            and all(c.size == size for c, size in zip(inputs, spec.input_shape, strict=True))
+            and all(inputs[inp] == output_coordinate(out, spec.output_shape[out]) for inp, out in spec.fixed_io_pairs)
+            and all(c.node.primitive != "STRIDE" for c in inputs)
+        )
 
     @cached_property
     def is_complete(self) -> bool:
@@ -235,6 +245,10 @@ class State:
     def __hash__(self) -> int:
         return hash(self.key)
 
+    def __repr__(self) -> str:
+        data, output = (", ".join(str(c.size) for c in shape) for shape in (self.data, self.output))
+        return f"<State data [{data}], output [{output}], {len(self.weights)} weights, {len(self.steps)} steps>"
+
     @property
     def signature(self) -> tuple[Any, ...]:
         """What two pGraphs must share to be comparable: variables, shapes and fixed axes."""
@@ -242,42 +256,81 @@ class State:
         return (spec.symbols, spec.input_shape, spec.output_shape, spec.fixed_io_pairs, spec.unordered)
 
 
+def _arrangements(groups: list[tuple[list[int], list[Coordinate]]]) -> Iterator[dict[int, Coordinate]]:
+    """Every way to give the axes of each group its coordinates, made one at a time."""
+    if not groups:
+        yield {}
+        return
+    (axes, coordinates), *rest = groups
+    for order in permutations(coordinates):
+        for others in _arrangements(rest):
+            yield dict(zip(axes, order, strict=True)) | others
+
+
 def canonical_key(state: State, data: Iterable[Coordinate], ordered: bool = False) -> Key:
     """The least encoding of a pGraph over all renamings of reductions of equal size.
 
-    ``ordered`` keeps the order of ``data`` (the input axes of a complete operator), else it is a set.
+    ``ordered`` keeps the order of ``data`` (the input axes of a complete operator), else it is a set. Where there are
+    many renamings, only those are tried that put the reductions in an order that their use gives.
     """
     groups: dict[Size, list[int]] = {}
     for number, reduction in enumerate(state.reductions):
         groups.setdefault(reduction.size, []).append(number)
-    ranked = sorted(groups.items(), key=lambda item: item[0].exponents)
-    first, starts = 0, []
-    for _, numbers in ranked:
-        starts.append(first)
-        first += len(numbers)
-    best: Key | None = None
+    ranked = [numbers for _, numbers in sorted(groups.items(), key=lambda item: item[0].exponents)]
     data = tuple(data)
-    for chosen in product(*(permutations(numbers) for _, numbers in ranked)):
-        names = {n: start + i for start, order in zip(starts, chosen, strict=True) for i, n in enumerate(order)}
-        memo: dict[Coordinate, Key] = {}
-        tops = tuple(_encode(c, names, memo) for c in data)
-        key: Key = (
-            tops if ordered else tuple(sorted(tops)),
-            tuple(
-                sorted(
-                    tuple(
-                        tuple(sorted(_encode(c, names, memo) for c in part)) for part in (weight.shared, weight.given)
-                    )
-                    for weight in state.weights
-                )
-            ),
-            tuple(sorted(_encode(c, names, memo) for c in state.expanded)),
-            tuple(size.exponents for size, numbers in ranked for _ in numbers),
-        )
-        if best is None or key < best:
-            best = key
-    assert best is not None
-    return best
+
+    def encode(orders: Iterable[Sequence[int]]) -> Key:
+        names = {number: name for name, number in enumerate(chain.from_iterable(orders))}
+        return _encode_state(state, data, ordered, names)
+
+    if prod(factorial(len(numbers)) for numbers in ranked) > _MANY_RENAMINGS:
+        ranked = _told_apart(state, data, ordered, ranked)
+        plain = encode(ranked)
+        # A group whose neighbours may all be swapped without a difference needs one order alone.
+        choices = [
+            [tuple(g)] if _all_alike(encode, ranked, i, plain) else permutations(g) for i, g in enumerate(ranked)
+        ]
+    else:
+        choices = [permutations(numbers) for numbers in ranked]
+    return min(encode(orders) for orders in product(*choices))
+
+
+def _told_apart(state: State, data: tuple[Coordinate, ...], ordered: bool, groups: list[list[int]]) -> list[list[int]]:
+    """``groups`` split by how the pGraph looks when one reduction is marked and the others of its size are not."""
+    found: list[list[int]] = []
+    unmarked = {number: 2 * rank for rank, numbers in enumerate(groups) for number in numbers}
+    for numbers in groups:
+        looks: dict[Key, list[int]] = {}
+        for number in numbers:
+            names = unmarked | {number: unmarked[number] + 1}
+            looks.setdefault(_encode_state(state, data, ordered, names), []).append(number)
+        found += [looks[look] for look in sorted(looks)]
+    return found
+
+
+def _all_alike(encode: Callable[..., Key], groups: list[list[int]], which: int, plain: Key) -> bool:
+    for place in range(len(groups[which]) - 1):
+        swapped = list(groups[which])
+        swapped[place : place + 2] = swapped[place + 1], swapped[place]
+        if encode([*groups[:which], swapped, *groups[which + 1 :]]) != plain:
+            return False
+    return True
+
+
+def _encode_state(state: State, data: tuple[Coordinate, ...], ordered: bool, names: dict[int, int]) -> Key:
+    memo: dict[Coordinate, Key] = {}
+    tops = tuple(_encode(c, names, memo) for c in data)
+    return (
+        tops if ordered else tuple(sorted(tops)),
+        tuple(
+            sorted(
+                tuple(tuple(sorted(_encode(c, names, memo) for c in part)) for part in (weight.shared, weight.given))
+                for weight in state.weights
+            )
+        ),
+        tuple(sorted(_encode(c, names, memo) for c in state.expanded)),
+        tuple(sorted((names[r.node.tag], r.size.exponents) for r in state.reductions)),
+    )
 
 
 def _encode(coordinate: Coordinate, names: dict[int, int], memo: dict[Coordinate, Key]) -> Key:
