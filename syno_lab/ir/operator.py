@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.keys import Key, canonical_key
 from syno_lab.ir.size import value
 from syno_lab.ir.spec import Binding, Spec
-from syno_lab.ir.state import Key, State, Step, Weight, canonical_key
+from syno_lab.ir.state import State, Step, Weight
 
 if TYPE_CHECKING:
     import numpy as np
