@@ -84,7 +84,8 @@ def names(graph: State | Operator) -> dict[Coordinate, str]:
     taken = set(graph.spec.symbols.names)
     for prefix, leaves in (("i", graph.output), ("r", graph.reductions)):
         for leaf in leaves:
-            stem = f"{prefix}_" + (re.sub(r"\W+", "_", leaf.size.code.translate(_BRACKETS).replace("//", "_by_")).strip("_") or "1")
+            code = leaf.size.code.translate(_BRACKETS).replace("//", "_by_")
+            stem = f"{prefix}_" + (re.sub(r"\W+", "_", code).strip("_") or "1")
             tries = chain((stem,), (f"{stem}__{number}" for number in count(2)))
             found[leaf] = next(name for name in tries if name not in taken)
             taken.add(found[leaf])
