@@ -70,12 +70,19 @@ def take(stepper: Locator, primitive: str, text: str) -> None:
     group = stepper.locator(f'[data-group="{primitive}"]')
     if group.get_attribute("open") is None:
         group.locator("> summary").click()
+    settled(stepper)
     before = stepper.locator(".syno-place").count()
     group.locator(f'> .syno-items [data-text="{text}"]').click()
     expect(stepper.locator(".syno-place")).to_have_count(before + 1)
 
 
+def settled(stepper: Locator) -> None:
+    """The kernel has answered: the picture comes first, the lists of next steps after it."""
+    expect(stepper).not_to_have_attribute("aria-busy", "true")
+
+
 def at(stepper: Locator, place: int) -> None:
+    settled(stepper)
     expect(stepper.locator('.syno-place[aria-current="step"]')).to_have_attribute("data-place", str(place))
 
 
@@ -171,6 +178,7 @@ def test_the_keyboard_is_enough(page: Page, lab: Lab) -> None:
     tab_to('[data-group="REDUCE"] > .syno-items [data-text="REDUCE C_in"]')
     page.keyboard.press("Enter")
     expect(status).to_contain_text("After 1 step")
+    settled(stepper)
     # The focus stays in the group, and the marked coordinate follows it.
     expect(stepper.locator('[data-group="REDUCE"] > summary')).to_be_focused()
     tab_to('[data-group="SHARE"] > summary')

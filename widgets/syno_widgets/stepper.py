@@ -241,20 +241,22 @@ class Stepper(anywidget.AnyWidget):
 
     def _refresh(self) -> None:
         session, state = self.session, self.session.state
-        self._found = candidates(state)
         shown: State | Operator = session.operator if session.is_complete else state
         latest = [len(state.steps) - 1] if state.steps else []
         with self.hold_sync():
             self.set_trait("svg", drawing.svg(shown, highlight=latest))
             self.set_trait("description", drawing.describe(shown))
-            self.set_trait("menu", [msgspec.to_builtins(group) for group in drawing_menu.menu(state, self._found)])
-            self.set_trait("ticks", drawing_menu.ticks(state))
-            self.set_trait("preview", {})
             self.set_trait("history", [_place(entry) for entry in session.history])
             self.set_trait("position", session.position)
             self.set_trait("complete", session.is_complete)
             self.set_trait("status", _status(session))
             self.set_trait("error", "")
+        # The picture is on its way to the page while the next steps, of which there can be hundreds, are found.
+        self._found = candidates(state)
+        with self.hold_sync():
+            self.set_trait("menu", [msgspec.to_builtins(group) for group in drawing_menu.menu(state, self._found)])
+            self.set_trait("ticks", drawing_menu.ticks(state))
+            self.set_trait("preview", {})
             self.set_trait("revision", self.revision + 1)
 
     def __repr__(self) -> str:
