@@ -24,6 +24,7 @@ def test_notebook_names_a_kernel_and_keeps_no_outputs_of_a_failed_run(path: Path
         assert not [o for o in cell.get("outputs", []) if o.output_type == "error"]
 
 
+@pytest.mark.notebook
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs_from_a_clean_kernel(path: Path, tmp_path: Path) -> None:
     book = nbformat.read(path, as_version=4)
