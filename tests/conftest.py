@@ -9,11 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 GOLDEN = Path(__file__).parent / "golden"
 GOLDEN_BYTES = 50_000
 # Fresh in every run, and kept in the environment so that child processes draw the same.
 SEED = int(os.environ.setdefault("SYNO_LAB_SEED", str(random.SystemRandom().randrange(1 << 30))))
+
+# No test asserts a time, and a counterexample is printed so that it can be run again.
+settings.register_profile("syno", deadline=None, print_blob=True)
+settings.load_profile("syno")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
