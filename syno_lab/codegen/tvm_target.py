@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 DTYPES = ("float16", "float32", "float64")
 
+#: How much of the operator's FLOPs may be added by computing intermediates out of bounds.
+MOST_EXTRA_FLOPS = 0.5
+
 _Environment = dict[Coordinate, Any]  # what each coordinate is, as a TVM expression
 _Range = tuple[int, int]  # the least and the greatest value
 
@@ -59,11 +62,10 @@ def to_tvm(
         te.placeholder(shape, dtype, name=f"W{number}")
         for number, shape in enumerate(operator.weight_sizes(bound), start=1)
     ]
-    stages = _laid_out(operator, plan(operator, bound, order).stages)
     tensor = X
-    for number, stage in enumerate(stages, start=1):
-        name = "Y" if number == len(stages) else f"Z{number}"
-        tensor = _StageWriter(operator, stage, bound, dtype).write(tensor, weights, name)
+    writers = _writers(operator, bound, dtype, order)
+    for number, writer in enumerate(writers, start=1):
+        tensor = writer.write(tensor, weights, f"Z{number}" if number < len(writers) else "Y")
     function = te.create_prim_func([X, *weights, tensor])
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
@@ -101,54 +103,108 @@ def _laid_out(operator: Operator, stages: tuple[Stage, ...]) -> tuple[Stage, ...
     return tuple(found)
 
 
-class _StageWriter:
-    """Writes one stage: a sum of products, and a padded copy of what comes in where windows leave its bounds."""
+def _writers(operator: Operator, binding: Binding, dtype: str, order: Literal["best", "naive"]) -> list[_StageWriter]:
+    """A writer for each stage; the later ones say how far out of bounds the earlier ones must go.
 
-    def __init__(self, operator: Operator, stage: Stage, binding: Binding, dtype: str) -> None:
+    Only the input is copied to pad it. An intermediate is computed out of bounds instead, where it is zero because
+    the padded input is: MetaSchedule takes a padded copy of what a stage sums for a mere write-back of it, and moves
+    it into the loops of that stage, where nothing writes the copy's border.
+    """
+    chosen = plan(operator, binding, order)
+    stages = _laid_out(operator, chosen.stages)
+    writers: list[_StageWriter] = []
+    beyond: dict[Coordinate, _Range] = {}
+    for place in range(len(stages) - 1, -1, -1):
+        writer = _StageWriter(operator, stages[place], binding, dtype, beyond, place == 0, place == len(stages) - 1)
+        for c in writer.leaving:
+            # What later stages have asked for was found possible then.
+            if c in beyond or _can_come_padded(operator, stages[: place + 1], c):
+                low, high = writer.leaving[c]
+                size = writer.size(c)
+                further = (max(high, size - 1) - min(low, 0) + 1) / size - 1
+                if c in beyond or further * sum(s.flops for s in stages[:place]) <= MOST_EXTRA_FLOPS * chosen.flops:
+                    writer.padded[c] = writer.leaving[c]
+        beyond = writer.padded
+        writers.append(writer)
+    return writers[::-1]
+
+
+def _can_come_padded(operator: Operator, stages: tuple[Stage, ...], clipped: Coordinate) -> bool:
+    """Whether the tensor that comes into the last of ``stages`` can be had out of bounds along ``clipped``, as zero."""
+    through = all(clipped in stage.inputs for stage in stages[1:])
+    return through and all(can_be_padded(operator, stage, clipped) for stage in stages)
+
+
+class _StageWriter:
+    """Writes one stage: a sum of products, and a padded copy of the input where windows leave its bounds.
+
+    Attributes:
+        leaving: the coordinates that are out of bounds in some terms, with the values they take: results of this
+            stage's UNFOLDs, and axes of its own tensor that a later stage wants ``beyond`` their bounds.
+        padded: those along which the tensor that comes in is padded; each of the others is asked for in each term.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        stage: Stage,
+        binding: Binding,
+        dtype: str,
+        beyond: dict[Coordinate, _Range],
+        first: bool,
+        last: bool,
+    ) -> None:
         self.operator = operator
         self.stage = stage
         self.binding = binding
         self.zero = tvm.tirx.const(0, dtype)
+        self.first, self.last = first, last
+        self.beyond = beyond
         self.clipping = clipping(operator, stage)
+        self.padded: dict[Coordinate, _Range] = {}
+        free = [tvm.tirx.Var(f"v{i}", "int32") for i in range(len(stage.out) + len(stage.summed))]
+        ranges = self._ranges(*self._environment(free)) | beyond
+        self.leaving = {c: (low, high) for c, (low, high) in ranges.items() if low < 0 or high >= self.size(c)}
 
     def size(self, coordinate: Coordinate) -> int:
         return coordinate.size.at(self.binding)
 
     def write(self, tensor: te.Tensor, weights: list[te.Tensor], name: str) -> te.Tensor:
         """The stage's tensor, called ``name``, of the ``tensor`` that comes in and all weights of the operator."""
-        stage = self.stage
-        summed = [te.reduce_axis((0, self.size(c)), name=f"r{c.node.tag}") for c in stage.summed]
+        summed = [te.reduce_axis((0, self.size(c)), name=f"r{c.node.tag}") for c in self.stage.summed]
+        inputs = self.stage.inputs
+        if self.padded and self.first:
+            tensor, inputs = self._pad(tensor)
 
         def element(*axes: Any) -> Any:
-            analyzer = tvm.sym.Analyzer()
-            environment: _Environment = dict(zip(stage.out, axes, strict=True))
-            environment.update((c, axis.var) for c, axis in zip(stage.summed, summed, strict=True))
-            for coordinate, variable in environment.items():
-                analyzer.bind(variable, tvm.ir.Range(0, self.size(coordinate)))
-            self._evaluate(stage.undo, environment, analyzer)
-            body = self._product(tensor, weights, environment, analyzer)
-            return te.sum(body, axis=summed) if summed else body
+            environment, analyzer = self._environment([*axes, *(axis.var for axis in summed)])
+            term = tensor(*(_simple(environment[c] - _first(c, self.padded), analyzer) for c in inputs))
+            for number in self.stage.weights:
+                coordinates = self.operator.weights[number].coordinates
+                term = term * weights[number](*(environment[c] for c in coordinates))
+            term = self._guard(term, {c: r for c, r in self.leaving.items() if c not in self.padded}, environment)
+            return te.sum(term, axis=summed) if summed else term
 
-        return te.compute(tuple(self.size(c) for c in stage.out), element, name=name)
+        # MetaSchedule moves a mere sum into a later stage's loops, also below those that sum there, and then sets it to
+        # zero above them: it would count some terms several times. It has nothing to tile in it either.
+        mere_sum = summed and not self.stage.weights and not self.last
+        attrs = {"schedule_rule": "None"} if mere_sum else None
+        return te.compute(tuple(self._extent(c, self.beyond) for c in self.stage.out), element, name=name, attrs=attrs)
 
-    def _product(self, tensor: te.Tensor, weights: list[te.Tensor], environment: _Environment, analyzer: Any) -> Any:
-        """The term that is summed, at the coordinates of ``environment``."""
-        stage = self.stage
-        leaving = {
-            c: (low, high)
-            for c, (low, high) in self._ranges(environment, analyzer).items()
-            if low < 0 or high >= self.size(c)
-        }
-        padded = {c: r for c, r in leaving.items() if can_be_padded(self.operator, stage, c)}
-        inputs = stage.inputs
-        if padded:
-            tensor, inputs = self._pad(tensor, padded)
-        offset = {c: -min(low, 0) for c, (low, _) in padded.items()}
-        term = tensor(*(_simple(environment[c] + offset.get(c, 0), analyzer) for c in inputs))
-        for number in stage.weights:
-            coordinates = self.operator.weights[number].coordinates
-            term = term * weights[number](*(environment[c] for c in coordinates))
-        return self._guard(term, {c: r for c, r in leaving.items() if c not in padded}, environment)
+    def _environment(self, variables: list[Any]) -> tuple[_Environment, Any]:
+        """Every coordinate of the stage as an expression over the axes of its tensor and of its sums."""
+        analyzer = tvm.sym.Analyzer()
+        environment: _Environment = {}
+        for c, variable in zip(self.stage.out + self.stage.summed, variables, strict=True):
+            analyzer.bind(variable, tvm.ir.Range(0, self._extent(c, self.beyond)))
+            environment[c] = variable + _first(c, self.beyond)
+        self._evaluate(self.stage.undo, environment, analyzer)
+        return environment, analyzer
+
+    def _extent(self, coordinate: Coordinate, ranges: dict[Coordinate, _Range]) -> int:
+        """The length of an axis that is padded to ``ranges``, or is as long as its coordinate."""
+        size = self.size(coordinate)
+        return max(ranges.get(coordinate, (0, 0))[1] + 1, size) - _first(coordinate, ranges)
 
     def _evaluate(self, steps: Iterable[Step], environment: _Environment, analyzer: Any) -> None:
         """Add the results of ``steps`` (given top-down) to ``environment``, bottom-up."""
@@ -184,25 +240,22 @@ class _StageWriter:
             found[clipped] = (int(low), int(high))
         return found
 
-    def _pad(self, tensor: te.Tensor, padded: dict[Coordinate, _Range]) -> tuple[te.Tensor, tuple[Coordinate, ...]]:
-        """A copy of ``tensor`` in which the coordinates ``padded`` run over these ranges, and the copy's axes."""
-        copy = padding(self.operator, self.stage, padded)
-        # An axis begins at 0 even where less of it is read: a copy is not worth an offset that grows with the stage.
-        first = {c: min(padded[c][0], 0) if c in padded else 0 for c in copy.axes}
-        last = {c: max(padded[c][1], self.size(c) - 1) if c in padded else self.size(c) - 1 for c in copy.axes}
+    def _pad(self, tensor: te.Tensor) -> tuple[te.Tensor, tuple[Coordinate, ...]]:
+        """A copy of ``tensor`` that is zero beyond its bounds along ``padded``, and the copy's axes."""
+        copy = padding(self.operator, self.stage, self.padded)
+        extents = {c: self._extent(c, self.padded) for c in copy.axes}
 
         def element(*axes: Any) -> Any:
             analyzer = tvm.sym.Analyzer()
             environment: _Environment = {}
             for c, axis in zip(copy.axes, axes, strict=True):
-                analyzer.bind(axis, tvm.ir.Range(0, last[c] - first[c] + 1))
-                environment[c] = axis + first[c]
+                analyzer.bind(axis, tvm.ir.Range(0, extents[c]))
+                environment[c] = axis + _first(c, self.padded)
             self._evaluate(copy.lifted, environment, analyzer)
             inside = tensor(*(_simple(environment[c], analyzer) for c in self.stage.inputs))
-            return self._guard(inside, padded, environment)
+            return self._guard(inside, self.padded, environment)
 
-        shape = tuple(last[c] - first[c] + 1 for c in copy.axes)
-        return te.compute(shape, element, name=f"{tensor.op.name}_padded"), copy.axes
+        return te.compute(tuple(extents.values()), element, name=f"{tensor.op.name}_padded"), copy.axes
 
     def _guard(self, body: Any, ranges: dict[Coordinate, _Range], environment: _Environment) -> Any:
         """``body`` where all coordinates in ``ranges`` are in bounds, zero elsewhere; it is only read in bounds."""
@@ -215,6 +268,11 @@ class _StageWriter:
         if not conditions:
             return body
         return te.if_then_else(te.all(*conditions), body, self.zero)
+
+
+def _first(coordinate: Coordinate, ranges: dict[Coordinate, _Range]) -> int:
+    """Where an axis begins. It is never later than 0: the offset would not be worth the elements that it saves."""
+    return min(ranges.get(coordinate, (0, 0))[0], 0)
 
 
 def _opaque(expression: Any, plain: Any, domains: Any) -> Any:
