@@ -241,7 +241,8 @@ def _sample(lab: _Lab, run: Run) -> None:
         except SynoError:
             continue  # too many terms to tell whether it is new
         if name not in found:
-            add(operator, name, f"operator {len(found)}", False)
+            # Not "operator 1": the paper has operators of that name.
+            add(operator, name, f"sample {len(found)}", False)
             found.add(name)
         count = len(found) - 1
         lab.report("sample", count / wanted, f"{count} of {wanted} distinct operators after {sampler.trials} walks")
