@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 import tvm
@@ -185,11 +186,36 @@ class _StageWriter:
             term = self._guard(term, {c: r for c, r in self.leaving.items() if c not in self.padded}, environment)
             return te.sum(term, axis=summed) if summed else term
 
-        # MetaSchedule moves a mere sum into a later stage's loops, also below those that sum there, and then sets it to
-        # zero above them: it would count some terms several times. It has nothing to tile in it either.
-        mere_sum = summed and not self.stage.weights and not self.last
-        attrs = {"schedule_rule": "None"} if mere_sum else None
-        return te.compute(tuple(self._extent(c, self.beyond) for c in self.stage.out), element, name=name, attrs=attrs)
+        shape = tuple(self._extent(c, self.beyond) for c in self.stage.out)
+        attrs = {"schedule_rule": "None"} if self._is_misscheduled(shape) else None
+        return te.compute(shape, element, name=name, attrs=attrs)
+
+    def _is_misscheduled(self, shape: tuple[int, ...]) -> bool:
+        """Whether MetaSchedule's rules may give wrong code for the stage and are to leave it alone.
+
+        A sum that it does not tile (one without reuse: each factor is read once for each element) or that it divides
+        by rfactor (one of more terms than elements) it moves into a later stage's loops, also below those that sum
+        there, while it sets it to zero above them (RewriteReductionBlock): terms are then counted several times. The
+        loops of such a stage still become parallel and unrolled.
+        """
+        if self.last or not self.stage.summed:
+            return False
+        factors = [self.stage.inputs, *(self.operator.weights[number].coordinates for number in self.stage.weights)]
+        long = {c for c, extent in zip(self.stage.out, shape, strict=True) if extent > 1}
+        is_tiled = any(long - self._read_along(factor) for factor in factors)
+        return not is_tiled or prod(shape) < prod(self.size(c) for c in self.stage.summed)
+
+    def _read_along(self, coordinates: Iterable[Coordinate]) -> set[Coordinate]:
+        """Which of the coordinates that the stage iterates over move these."""
+        iterated = {*self.stage.out, *self.stage.summed}
+        found, stack = set(), list(coordinates)
+        while stack:
+            top = stack.pop()
+            if top in iterated:
+                found.add(top)
+            else:
+                stack.extend(top.node.operands)
+        return found
 
     def _environment(self, variables: list[Any]) -> tuple[_Environment, Any]:
         """Every coordinate of the stage as an expression over the axes of its tensor and of its sums."""

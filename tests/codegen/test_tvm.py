@@ -205,11 +205,12 @@ def test_random_operators_agree_with_the_loop_nest() -> None:
 
 @pytest.mark.tvm
 def test_windows_are_read_from_padded_copies_and_intermediates_vectorize() -> None:
-    convolution, two_stages, guarded = agree(
+    convolution, two_stages, guarded, pooled = agree(
         [
             task(conv2d(), sizes(conv2d())),
             task(operator_1(), sizes(operator_1())),
             task(*window_shared_after_sliding()),
+            task(*pooled_first()),
         ]
     )
     text = convolution["text"]
@@ -221,6 +222,8 @@ def test_windows_are_read_from_padded_copies_and_intermediates_vectorize() -> No
     assert "Z1 = T.sblock_alloc_buffer((2, 4, 2, 3, 8, 4)" in two_stages["text"]
     assert two_stages["text"].count("if_then_else") == 1
     assert "padded" not in guarded["text"]
+    # MetaSchedule schedules a mere sum wrongly now and then: it is told not to.
+    assert pooled["text"].count('"schedule_rule": "None"') == 1
 
 
 @pytest.mark.tvm
