@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,3 +62,27 @@ def rng() -> random.Random:
 def np_rng() -> np.random.Generator:
     """The same for arrays."""
     return np.random.default_rng(SEED)
+
+
+CHROMIUM_ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-quic",
+]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One Chromium for all tests: Playwright's synchronous interface can be started only once in a process."""
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("SYNO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    assert path, "browser tests need Chromium (Debian: apt install chromium), or its path in SYNO_CHROMIUM"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=CHROMIUM_ARGS)
+        yield started
+        started.close()

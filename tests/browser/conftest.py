@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,18 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect
 
 TIMEOUT_MS = 60_000
-CHROMIUM_ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--disable-quic",
-]
 
 
 @dataclass
@@ -65,22 +55,6 @@ class Lab:
         """End every kernel and forget its session."""
         for session in self.call("api/sessions"):
             self.call(f"api/sessions/{session['id']}", "DELETE")
-
-
-@pytest.fixture(scope="session")
-def chromium_path() -> str:
-    """Chromium of the system; the whole room is useless without, so its absence is a failure."""
-    path = os.environ.get("SYNO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    assert path, "browser tests need Chromium (Debian: apt install chromium), or its path in SYNO_CHROMIUM"
-    return path
-
-
-@pytest.fixture(scope="session")
-def browser(chromium_path: str) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import http.server
 import itertools
-import shutil
 import subprocess
 import sys
 import threading
@@ -13,6 +12,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,59 +190,55 @@ def server(tmp_path: Path) -> Iterator[str]:
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_a_browser_a_click_shows_the_picture_and_nothing_else_happens(
-    tmp_path: Path, server: str, scheme: str
+    tmp_path: Path, server: str, scheme: str, browser: Any
 ) -> None:
-    from playwright.sync_api import expect, sync_playwright
+    from playwright.sync_api import expect
 
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert chromium, "the browser tests need chromium"
     facts = pareto_facts(
         [trial("conv2d", 0.5, 4.0, baseline=True), trial(ATTACK, 0.75, 1.0), trial("untuned", 0.9, None)], title=ATTACK
     )
     write_html(facts, tmp_path / "page.html", {f"fp-{ATTACK}": EVIL_SVG, "fp-untuned": EVIL_SVG})
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(color_scheme=scheme, viewport={"width": 1000, "height": 900})
-        requests: list[str] = []
-        problems: list[str] = []
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(f"{server}/page.html")
-        page.wait_for_selector("html[data-ready=true]")
-        title = page.title()
-        assert page.locator(".modebar-btn[data-title='Zoom']").count() == 1
-        assert page.locator(".modebar-btn[data-title*='hare']").count() == 0, "plotly offers to upload the chart"
+    page = browser.new_page(color_scheme=scheme, viewport={"width": 1000, "height": 900})
+    requests: list[str] = []
+    problems: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(f"{server}/page.html")
+    page.wait_for_selector("html[data-ready=true]")
+    title = page.title()
+    assert page.locator(".modebar-btn[data-title='Zoom']").count() == 1
+    assert page.locator(".modebar-btn[data-title*='hare']").count() == 0, "plotly offers to upload the chart"
 
-        mark = page.locator("#plot .scatterlayer .trace path.point").nth(0)  # the first group drawn: on the front
-        box = mark.bounding_box()
-        assert box is not None
-        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        image = page.locator("#picture img")
-        expect(image).to_have_attribute("alt", f"pGraph of {ATTACK}")
-        assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 90
-        assert page.locator("tr.chosen").get_attribute("data-fingerprint") == f"fp-{ATTACK}"
-        address = page.url
+    mark = page.locator("#plot .scatterlayer .trace path.point").nth(0)  # the first group drawn: on the front
+    box = mark.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    image = page.locator("#picture img")
+    expect(image).to_have_attribute("alt", f"pGraph of {ATTACK}")
+    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 90
+    assert page.locator("tr.chosen").get_attribute("data-fingerprint") == f"fp-{ATTACK}"
+    address = page.url
 
-        page.get_by_role("button", name="untuned").press("Enter")  # by keyboard, and not in the figure
-        expect(image).to_have_attribute("alt", "pGraph of untuned")
+    page.get_by_role("button", name="untuned").press("Enter")  # by keyboard, and not in the figure
+    expect(image).to_have_attribute("alt", "pGraph of untuned")
 
-        page.get_by_role("button", name="accuracy").click()
-        order = [row.get_attribute("data-fingerprint") for row in page.locator("tbody tr").all()]
-        assert order == ["fp-conv2d", f"fp-{ATTACK}", "fp-untuned"]
-        page.get_by_role("button", name="accuracy").click()
-        assert page.locator("tbody tr").first.get_attribute("data-fingerprint") == "fp-untuned"
-        page.get_by_role("button", name="latency [ms]").click()
-        assert page.locator("tbody tr").last.get_attribute("data-fingerprint") == "fp-untuned"
+    page.get_by_role("button", name="accuracy").click()
+    order = [row.get_attribute("data-fingerprint") for row in page.locator("tbody tr").all()]
+    assert order == ["fp-conv2d", f"fp-{ATTACK}", "fp-untuned"]
+    page.get_by_role("button", name="accuracy").click()
+    assert page.locator("tbody tr").first.get_attribute("data-fingerprint") == "fp-untuned"
+    page.get_by_role("button", name="latency [ms]").click()
+    assert page.locator("tbody tr").last.get_attribute("data-fingerprint") == "fp-untuned"
 
-        page.goto("about:blank")
-        page.goto(address)  # the address leads back to the operator
-        expect(image).to_have_attribute("alt", f"pGraph of {ATTACK}")
-        assert page.title() == title
-        asked = [url for url in requests if not url.startswith(("data:", "blob:", "about:"))]
-        assert set(asked) <= {f"{server}/page.html", address, f"{server}/favicon.ico"}
-        assert not [text for text in problems if "favicon" not in text and "404" not in text], problems
-        browser.close()
+    page.goto("about:blank")
+    page.goto(address)  # the address leads back to the operator
+    expect(image).to_have_attribute("alt", f"pGraph of {ATTACK}")
+    assert page.title() == title
+    asked = [url for url in requests if not url.startswith(("data:", "blob:", "about:"))]
+    assert set(asked) <= {f"{server}/page.html", address, f"{server}/favicon.ico"}
+    assert not [text for text in problems if "favicon" not in text and "404" not in text], problems
+    page.close()
 
 
 class TestWidget:
