@@ -51,7 +51,7 @@ class Scale:
 
 WIDTH = 8  # channels of the backbone's first stage
 QUICK = Scale(4, 8, min_share=1 / 40, train_images=1000, test_images=500, epochs=4, seconds=15, tuned=1, trials=12)
-FULL = Scale(8, 8, min_share=1 / 8, train_images=5000, test_images=1000, epochs=6, seconds=60, tuned=3, trials=24)
+FULL = Scale(8, 8, min_share=1 / 8, train_images=5000, test_images=1000, epochs=3, seconds=25, tuned=3, trials=16)
 
 
 @dataclass(frozen=True)
