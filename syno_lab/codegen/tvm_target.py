@@ -112,14 +112,14 @@ def _writers(operator: Operator, binding: Binding, dtype: str, order: Literal["b
     beyond: dict[Coordinate, Range] = {}
     for place in range(len(stages) - 1, -1, -1):
         writer = StageWriter(operator, stages[place], binding, dtype, beyond, place == 0, place == len(stages) - 1)
-        for c in writer.leaving:
+        for c, (low, high) in writer.leaving.items():
+            further = (max(high, writer.size(c) - 1) - min(low, 0) + 1) / writer.size(c) - 1
+            extra = further * sum(stage.flops for stage in stages[:place])
+            # A mere view that asks whether it is in bounds would be taken for a write-back as well.
+            is_worth_it = extra <= MOST_EXTRA_FLOPS * chosen.flops or not stages[place].flops
             # What later stages have asked for was found possible then.
-            if c in beyond or _can_come_padded(operator, stages[: place + 1], c):
-                low, high = writer.leaving[c]
-                size = writer.size(c)
-                further = (max(high, size - 1) - min(low, 0) + 1) / size - 1
-                if c in beyond or further * sum(s.flops for s in stages[:place]) <= MOST_EXTRA_FLOPS * chosen.flops:
-                    writer.padded[c] = writer.leaving[c]
+            if c in beyond or (is_worth_it and _can_come_padded(operator, stages[: place + 1], c)):
+                writer.padded[c] = (low, high)
         beyond = writer.padded
         writers.append(writer)
     return writers[::-1]
