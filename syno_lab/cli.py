@@ -17,10 +17,10 @@ from typing import Annotated
 import typer
 
 from syno_lab import __version__
-from syno_lab.commands import demo, doctor, lab, operators, sample, show, train, tune
+from syno_lab.commands import ablate, demo, doctor, lab, operators, replay, sample, show, train, tune
 from syno_lab.errors import SynoError
 
-#: Exit statuses; 1 is for what a command says itself (``doctor``: something is missing).
+#: Exit statuses; 1 is for what a command says itself (``doctor``: something is missing, ``replay``: something differs).
 BAD_INPUT = 2
 INTERRUPTED = 130
 TERMINATED = 143
@@ -36,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (lab, demo, sample, train, tune, operators, show, doctor):
+for _command in (lab, demo, sample, replay, ablate, train, tune, operators, show, doctor):
     app.command(_command.__name__.rpartition(".")[2])(_command.command)
 
 
@@ -58,7 +58,8 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``syno-lab`` with the given or the process's arguments and return its exit status.
 
-    0 is success, 1 a finding (``doctor``), 2 bad input or an environment that cannot do it, 130 Ctrl-C, 143 SIGTERM.
+    0 is success, 1 a finding (``doctor``, ``replay``), 2 bad input or an environment that cannot do it, 130 Ctrl-C,
+    143 SIGTERM.
     """
     try:
         with _terminable():

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json as json_text
+import re
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
+from syno_lab.commands.output import STANDARD_OUTPUT, JsonTarget, Reporter, check_json, say, write_json, write_text
 from syno_lab.commands.specs import load_spec
 from syno_lab.errors import SpecError, SynoError
 
@@ -21,8 +23,16 @@ if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
     from syno_lab.ir.spec import Spec
 
+Report = Callable[[str, float, str], None]
+
 DEFAULT_COUNT = 10
 LISTED = 20  # operators that are listed when only --seconds bounds their number
+FINGERPRINTED = (
+    20_000  # by default; a share of repeats is stated over at least LEAST_FINGERPRINTED, where so many exist
+)
+LEAST_FINGERPRINTED = 5_000
+_REPORT_PERIOD_S = 0.1
+_COURSE_PARTS = 32  # points at most in the course of a run, twice that while it is taken
 
 
 class WeightLimits(StrEnum):
@@ -33,14 +43,36 @@ class WeightLimits(StrEnum):
 
 
 @dataclass(frozen=True)
+class Moment:
+    """Where a run stood: seconds and CPU-seconds since its start, operators drawn, bytes resident (0 where unknown)."""
+
+    seconds: float
+    cpu_seconds: float
+    distinct: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
 class Drawn:
-    """What sampling gave: each pGraph once, CPU-seconds, and whether no more were found."""
+    """What sampling gave.
+
+    Attributes:
+        operators: the first ones, each pGraph once; all of them where a count was asked for.
+        distinct: how many were drawn, kept or not.
+        cpu_seconds: from the start to the last one.
+        exhausted: whether no more were found.
+        seed: the sampler's.
+        trials: walks taken.
+        course: how time and memory grew, evenly over the run.
+    """
 
     operators: list[Operator]
+    distinct: int
     cpu_seconds: float
     exhausted: bool
     seed: int
     trials: int
+    course: list[Moment]
 
 
 def command(
@@ -56,6 +88,13 @@ def command(
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed draws the same operators.")] = None,
     fingerprints: Annotated[bool, typer.Option(help="Tell equal functions apart, after the clock has stopped.")] = True,
+    fingerprints_of: Annotated[
+        int, typer.Option(min=LEAST_FINGERPRINTED, metavar="N", help="Fingerprints of the first N operators alone.")
+    ] = FINGERPRINTED,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help=f"Write the first {FINGERPRINTED:,} to a file for `syno-lab replay`."),
+    ] = None,
     json: JsonTarget = None,
 ) -> None:
     """Draw random canonical operators, each pGraph once.
@@ -64,23 +103,28 @@ def command(
     The JSON holds the figures and the operators that are listed: all with --count, else the first 20.
     """
     check_json(json)
+    if save is not None:
+        _check_save(save)
     parsed, own_seed = load_spec(
         spec, max_primitives=max_primitives, weight_limits=None if weight_limits is None else weight_limits.value
     )
     if count is None and seconds is None:
         count = DEFAULT_COUNT
+    keep = max(LISTED, fingerprints_of if fingerprints else 0, FINGERPRINTED if save is not None else 0)
     with Reporter() as report:
-        drawn = draw(parsed, own_seed if seed is None else seed, count, seconds, report)
-        peak = _peak_memory_bytes()
+        drawn = draw(parsed, own_seed if seed is None else seed, count, seconds, report, keep)
+        peak = _peak_memory_bytes()  # of sampling: fingerprints and records come after it
         listed = drawn.operators if count is not None else drawn.operators[:LISTED]
         start = time.process_time()
-        names = _fingerprints(drawn.operators, report) if fingerprints else []
+        names = _fingerprints(drawn.operators[:fingerprints_of], report) if fingerprints else []
         fingerprint_cpu_seconds = time.process_time() - start
+        if save is not None:
+            _save(save, parsed, drawn)
     entries = [_entry(operator, name) for operator, name in itertools.zip_longest(listed, names[: len(listed)])]
     for entry in entries:
         say(_line(entry), json)
     repeat_share = _repeat_share(names)
-    distinct = len(drawn.operators)
+    distinct = drawn.distinct
     figures = {
         "spec": spec,
         "max_primitives": parsed.limits.max_primitives,
@@ -90,19 +134,28 @@ def command(
         "cpu_seconds": drawn.cpu_seconds,
         "distinct_per_cpu_second": distinct * (1 - (repeat_share or 0.0)) / max(drawn.cpu_seconds, 1e-9),
         "repeat_share": repeat_share,
+        "fingerprinted": len(names),
         "fingerprint_cpu_seconds": fingerprint_cpu_seconds,
         "peak_memory_bytes": peak,
         "exhausted": drawn.exhausted,
         "walks": drawn.trials,
+        "course": drawn.course,
     }
     say(_summary(figures), json)
     write_json(figures | {"operators": entries}, json)
 
 
 def draw(
-    spec: Spec, seed: int | None, count: int | None, seconds: float | None, report: Callable[[str, float, str], None]
+    spec: Spec,
+    seed: int | None,
+    count: int | None,
+    seconds: float | None,
+    report: Report,
+    keep: int = FINGERPRINTED,
 ) -> Drawn:
     """Draw until ``count`` operators, ``seconds`` of wall time, or no more are found.
+
+    Without a ``count`` only the first ``keep`` operators are kept, so that the memory of a long run is the sampler's.
 
     Raises:
         SpecError: when the spec has no operator within its budgets.
@@ -111,34 +164,93 @@ def draw(
     from syno_lab.synthesis.sampler import Sampler
 
     start, cpu_start = time.monotonic(), time.process_time()
+    told = 0.0
 
     def is_over() -> bool:
         return seconds is not None and time.monotonic() - start >= seconds
 
     sampler = Sampler.from_spec(spec, seed=seed)
     operators: list[Operator] = []
+    drawn = 0
+    course = _Course()
     exhausted = False
     try:
         for operator in itertools.islice(sampler.samples(should_stop=is_over), count):
-            operators.append(operator)
-            done = len(operators) / count if count else (time.monotonic() - start) / (seconds or 1.0)
-            report("sample", min(done, 1.0), f"{len(operators)} operators after {sampler.trials} walks")
+            drawn += 1
+            if count is not None or len(operators) < keep:
+                operators.append(operator)
+            now = time.monotonic()
+            if now - told >= _REPORT_PERIOD_S or drawn == count:
+                told = now
+                done = drawn / count if count else (now - start) / (seconds or 1.0)
+                report("sample", min(done, 1.0), f"{drawn} operators after {sampler.trials} walks")
+                course.add(Moment(now - start, time.process_time() - cpu_start, drawn, _resident_bytes()))
             if is_over():
                 break
         else:
-            exhausted = count is None or len(operators) < count
+            exhausted = count is None or drawn < count
     except SynoError as error:
         if not is_over() or isinstance(error, SpecError):
             raise
         raise SynoError(f"expected an operator within {seconds:g} seconds, found none; raise --seconds") from None
     cpu_seconds = time.process_time() - cpu_start
-    return Drawn(operators, cpu_seconds, exhausted and not is_over(), sampler.seed, sampler.trials)
+    course.add(Moment(time.monotonic() - start, cpu_seconds, drawn, _resident_bytes()), last=True)
+    return Drawn(
+        operators, drawn, cpu_seconds, exhausted and not is_over(), sampler.seed, sampler.trials, course.moments
+    )
 
 
-def _fingerprints(operators: list[Operator], report: Callable[[str, float, str], None]) -> list[str | None]:
+class _Course:
+    """Some of the moments of a run, evenly spaced, however long it lasts: every second one is dropped when too many."""
+
+    def __init__(self) -> None:
+        self.moments: list[Moment] = []
+        self._period = 0.0
+
+    def add(self, moment: Moment, last: bool = False) -> None:
+        if self.moments and not last and moment.seconds - self.moments[-1].seconds < self._period:
+            return
+        self.moments.append(moment)
+        if len(self.moments) >= 2 * _COURSE_PARTS:
+            del self.moments[0::2]
+            self._period = 2 * max(self._period, _REPORT_PERIOD_S)
+
+
+def seldom(report: Report) -> Report:
+    """``report`` about ten times a second, and always for what is done: a step may take less than its message."""
+    last = 0.0
+
+    def tell(stage: str, fraction: float, message: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if fraction >= 1.0 or now - last >= _REPORT_PERIOD_S:
+            last = now
+            report(stage, fraction, message)
+
+    return tell
+
+
+def _check_save(path: Path) -> None:
+    """Refuse a place for the record before the work begins, as :func:`check_json` does for the JSON."""
+    try:
+        check_json("./-" if str(path) == STANDARD_OUTPUT else str(path))
+    except SynoError:
+        raise SynoError(f"--save: expected a file in a folder that can be written to, found {str(path)!r}") from None
+
+
+def _save(path: Path, spec: Spec, drawn: Drawn) -> None:
+    from syno_lab.synthesis.record import record_search, to_text
+
+    kept = drawn.operators[:FINGERPRINTED]
+    whole = drawn.exhausted and len(kept) == drawn.distinct
+    write_text(path, to_text(record_search(spec, drawn.seed, kept, exhausted=whole)))
+
+
+def _fingerprints(operators: list[Operator], report: Report) -> list[str | None]:
     """Each operator's fingerprint with the binding it was taken on; None where that has too many terms."""
     from syno_lab.ir.fingerprint import distinct_key
 
+    tell = seldom(report)
     names: list[str | None] = []
     for operator in operators:
         try:
@@ -147,7 +259,7 @@ def _fingerprints(operators: list[Operator], report: Callable[[str, float, str],
             names.append(None)
         else:
             names.append(f"{name} on {', '.join(f'{variable}={number}' for variable, number in binding)}")
-        report("compare", len(names) / len(operators), f"{len(names)} of {len(operators)} fingerprints")
+        tell("compare", len(names) / len(operators), f"{len(names)} of {len(operators)} fingerprints")
     return names
 
 
@@ -179,7 +291,10 @@ def _line(entry: dict[str, Any]) -> str:
 
 
 def _summary(figures: dict[str, Any]) -> str:
-    repeats = "" if figures["repeat_share"] is None else f", {100 * figures['repeat_share']:.2f} % of them repeats"
+    repeats = ""
+    if figures["repeat_share"] is not None:
+        of = "them" if figures["fingerprinted"] == figures["distinct"] else f"the first {figures['fingerprinted']}"
+        repeats = f", {100 * figures['repeat_share']:.2f} % of {of} repeats"
     end = "; no more were found" if figures["exhausted"] else ""
     return (
         f"{figures['distinct']} operators in {figures['cpu_seconds']:.2f} CPU-seconds{repeats}: "
@@ -189,7 +304,24 @@ def _summary(figures: dict[str, Any]) -> str:
 
 
 def _peak_memory_bytes() -> int:
+    """The most memory this process has held so far."""
+    status = Path("/proc/self/status")
+    if status.is_file():  # getrusage counts the process that started this one too, until it ran this program
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.MULTILINE)
+        if found:
+            return int(found[1]) * 1024
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB
+
+
+def _resident_bytes() -> int:
+    """The memory this process holds now; 0 where the system does not say so cheaply."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    import resource
+
+    return pages * resource.getpagesize()

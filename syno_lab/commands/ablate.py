@@ -1,0 +1,232 @@
+"""``syno-lab ablate``: the paper's two ablations, measured anew beside its figures (Syno, section 9.4)."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from syno_lab import __version__
+from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
+from syno_lab.commands.sample import WeightLimits, seldom
+from syno_lab.commands.specs import load_spec
+from syno_lab.errors import SynoError
+from syno_lab.ir.spec import Spec
+
+SMALLEST = 2  # the first column of Table 2
+DRAW = (
+    "a primitive evenly among those with a step in the space, then one of its steps evenly; no rules for 'canonical', "
+    "canonical steps alone for 'distance'"
+)
+
+
+class Ablation(StrEnum):
+    """What is left out."""
+
+    CANONICAL = "canonical"
+    DISTANCE = "distance"
+
+
+def command(
+    ablation: Annotated[
+        Ablation,
+        typer.Argument(
+            metavar="canonical|distance",
+            help="canonical: the share of canonical pGraphs by size (Table 2), drawn without the rules. "
+            "distance: trials that end at an operator, with and without the shape distance.",
+        ),
+    ],
+    spec: Annotated[str, typer.Option(metavar="conv|readme|FILE", help="What to synthesise.")] = "conv",
+    max_primitives: Annotated[
+        str,
+        typer.Option(metavar="N|A..B", help=f"Sizes of pGraphs, N for {SMALLEST}..N; for distance the last counts."),
+    ] = "8",
+    weight_limits: Annotated[
+        WeightLimits | None, typer.Option(help="Whether occurrence limits bind the dimensions of weights too.")
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Random walks; for distance in each of the two runs.")] = 1000,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="Stop after so many seconds; for distance in each of the two runs.")
+    ] = None,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="canonical: count operators alone, not all partial pGraphs.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same seed draws the same walks.")] = None,
+    json: JsonTarget = None,
+) -> None:
+    """Measure what canonicalization and shape distance are worth, as section 9.4 of the paper does.
+
+    Shares come with 95 % Wilson intervals and stand beside the paper's figures.
+    """
+    check_json(json)
+    sizes = parse_sizes(max_primitives)
+    if complete and ablation is Ablation.DISTANCE:
+        raise SynoError("--complete: only for `syno-lab ablate canonical`; every trial of distance ends at an operator")
+    parsed, own_seed = load_spec(
+        spec, max_primitives=sizes[-1], weight_limits=None if weight_limits is None else weight_limits.value
+    )
+    chosen = seed if seed is not None else own_seed
+    if chosen is None:
+        chosen = random.SystemRandom().randrange(1 << 32)
+    head = {
+        "ablation": ablation.value,
+        "spec": spec,
+        "weight_limits": parsed.weight_limits,
+        "seed": chosen,
+        "syno_lab": __version__,
+        "draw": DRAW,
+    }
+    with Reporter() as report:
+        measure = _canonical if ablation is Ablation.CANONICAL else _distance
+        figures, table, summary = measure(parsed, sizes, trials, seconds, complete, chosen, seldom(report))
+    say_table(table, json)
+    for line in summary:
+        say(line, json)
+    write_json(head | figures, json)
+
+
+def parse_sizes(text: str) -> list[int]:
+    """``"6"`` as 2 to 6, ``"3..5"`` as 3 to 5.
+
+    Raises:
+        SynoError: for anything else.
+    """
+    match = re.fullmatch(r"(?:(\d{1,2})\.\.)?(\d{1,2})", text.strip(), re.ASCII)
+    if match:
+        last = int(match[2])
+        first = min(SMALLEST, last) if match[1] is None else int(match[1])
+        if 1 <= first <= last:
+            return list(range(first, last + 1))
+    raise SynoError(f"--max-primitives: expected a size such as 8, or sizes such as 2..8, found {text!r}")
+
+
+def _canonical(
+    spec: Spec,
+    sizes: list[int],
+    trials: int,
+    seconds: float | None,
+    complete: bool,
+    seed: int,
+    report: Callable[[str, float, str], None],
+) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+    from syno_lab.synthesis import ablation as engine
+
+    found = engine.canonical_rates(
+        spec, sizes, trials=trials, seed=seed, complete=complete, report=report, should_stop=_deadline(seconds)
+    )
+    rows = []
+    for row in found.rows:
+        low, high = engine.wilson(row.canonical, row.pgraphs)
+        rows.append(
+            {
+                "size": row.size,
+                "pgraphs": row.pgraphs,
+                "canonical": row.canonical,
+                "share": row.share,
+                "low": low,
+                "high": high,
+                "paper": engine.paper_rate(row.size),
+                "distinct": row.distinct,
+                "fingerprints": row.fingerprints,
+                "fingerprints_per_pgraph": (
+                    None if row.fingerprints is None or not row.pgraphs else row.fingerprints / row.pgraphs
+                ),
+                "seconds": row.seconds,
+            }
+        )
+    drawn, canonical = sum(row.pgraphs for row in found.rows), sum(row.canonical for row in found.rows)
+    low, high = engine.wilson(canonical, drawn)
+    figures = {
+        "what": "complete operators" if complete else "partial pGraphs",
+        "trials": found.trials,
+        "seconds": found.seconds,
+        "rows": rows,
+        "all": {
+            "pgraphs": drawn,
+            "canonical": canonical,
+            "share": canonical / drawn if drawn else None,
+            "low": low,
+            "high": high,
+        },
+        "rejected_by": found.rejected_by,
+        "paper": {
+            "source": f"{engine.PAPER} and Table 2 (its last column, 8 or more, is 0)",
+            "pgraphs": engine.PAPER_SAMPLES,
+            "canonical": engine.PAPER_CANONICAL,
+            "share": engine.PAPER_CANONICAL / engine.PAPER_SAMPLES,
+            "says_not": "the spec, how steps were drawn, and whether samples were complete",
+        },
+    }
+    table = [{name: row[name] for name in _COLUMNS} for row in rows]
+    summary = (
+        f"{canonical:,} canonical of {drawn:,} {figures['what']} in {found.seconds:.1f} s, seed {seed}; "
+        f"the paper: {engine.PAPER_CANONICAL} of {engine.PAPER_SAMPLES:,} ({engine.PAPER})"
+    )
+    return figures, table, [summary]
+
+
+_COLUMNS = ("size", "pgraphs", "canonical", "share", "low", "high", "paper", "distinct", "fingerprints", "seconds")
+
+
+def _distance(
+    spec: Spec,
+    sizes: list[int],
+    trials: int,
+    seconds: float | None,
+    complete: bool,
+    seed: int,
+    report: Callable[[str, float, str], None],
+) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+    from syno_lab.synthesis import ablation as engine
+
+    runs: list[dict[str, Any]] = []
+    for guided in (True, False):
+        found = engine.distance_trials(
+            spec, guided=guided, trials=trials, seed=seed, report=report, should_stop=_deadline(seconds)
+        )
+        low, high = engine.wilson(found.valid, found.trials)
+        paper = engine.PAPER_TRIALS[guided]
+        runs.append(
+            {
+                "distance": "with" if guided else "without",
+                "trials": found.trials,
+                "valid": found.valid,
+                "share": found.valid / found.trials,
+                "low": low,
+                "high": high,
+                "first": found.first,
+                "distinct": found.distinct,
+                "seconds": found.seconds,
+                "paper": {"trials": paper.trials, "distinct": paper.distinct, "seconds": paper.seconds},
+            }
+        )
+    figures = {
+        "max_primitives": sizes[-1],
+        "rows": runs,
+        "paper": {"source": engine.PAPER, "machine": "192 virtual cores", "says_not": "the spec and the size limit"},
+    }
+    table = [
+        {name: value for name, value in run.items() if name != "paper"}
+        | {"paper: trials": run["paper"]["trials"], "paper: distinct": run["paper"]["distinct"]}
+        for run in runs
+    ]
+    summary = [
+        f"{run['trials'] / run['valid']:,.0f} trials for one operator {run['distance']} the distance"
+        if run["valid"]
+        else f"no operator in {run['trials']:,} trials {run['distance']} the distance: fewer than one in "
+        f"{1 / run['high']:,.0f} at 95 %"
+        for run in runs
+    ]
+    return figures, table, [*summary, f"seed {seed}; the paper's figures are of {engine.PAPER}, on 192 virtual cores"]
+
+
+def _deadline(seconds: float | None) -> Callable[[], bool] | None:
+    if seconds is None:
+        return None
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end

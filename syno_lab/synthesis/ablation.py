@@ -1,0 +1,424 @@
+"""The paper's ablations, measured anew (Syno, section 9.4): canonical rates by size, and trials with and without
+shape distance.
+
+What the paper leaves open is decided here and stated with the results: a random step draws the primitive first, evenly
+among those that have a step in the space, then one of its steps, evenly. A walk of the first ablation takes such steps
+and asks no rule; a pGraph is canonical when its steps can be put in an order in which every one is canonical.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from statistics import NormalDist
+
+from syno_lab.errors import PrimitiveError, SpecError, SynoError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.fingerprint import distinct_key
+from syno_lab.ir.keys import Key
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.distance import distance
+from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
+from syno_lab.synthesis.space import proposals
+
+Report = Callable[[str, float, str], None]
+Stop = Callable[[], bool]
+
+PAPER = "Zhuo, Su, Zhao and Gao, Syno, ASPLOS 2025, section 9.4"
+#: Table 2: the share of canonical pGraphs by size; from 8 on it is 0.
+PAPER_RATES = {2: 1.0, 3: 0.1818, 4: 0.1397, 5: 0.0440, 6: 0.0122, 7: 0.0008}
+PAPER_SAMPLES, PAPER_CANONICAL = 6452, 86
+LARGEST_IN_TABLE = 8  # its last column is ">= 8"
+
+
+@dataclass(frozen=True)
+class PaperTrials:
+    """What section 9.4 reports of one run, on a machine with 192 virtual cores."""
+
+    trials: int
+    distinct: int
+    seconds: float
+
+
+PAPER_TRIALS = {True: PaperTrials(5_000_000, 253, 68.33), False: PaperTrials(500_000_000, 0, 180.51)}
+
+
+def paper_rate(size: int) -> float | None:
+    """The paper's canonical rate for pGraphs of ``size`` primitives; None where Table 2 has no column."""
+    return 0.0 if size >= LARGEST_IN_TABLE else PAPER_RATES.get(size)
+
+
+def wilson(hits: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The score interval of a share, which is also right for none and for all (E. B. Wilson, JASA 22, 1927, 209-212).
+
+    Raises:
+        ValueError: when ``hits`` is not between 0 and ``total``.
+    """
+    if not 0 <= hits <= total:
+        raise ValueError(f"expected hits between 0 and {total}, found {hits}")
+    if not total:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share, weight = hits / total, z * z / total
+    middle = (share + weight / 2) / (1 + weight)
+    half = z * sqrt(share * (1 - share) / total + weight / (4 * total)) / (1 + weight)
+    return (0.0 if hits == 0 else middle - half), (1.0 if hits == total else middle + half)
+
+
+# -- canonical rates -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SizeRow:
+    """The pGraphs of one size that were drawn.
+
+    Attributes:
+        size: primitives; a CONTRACTION counts as one.
+        pgraphs: how many were drawn, with repetitions.
+        canonical: those with an order of their steps in which all are canonical.
+        distinct: pGraphs that differ.
+        fingerprints: functions that differ; None for partial pGraphs, and where a binding has too many terms.
+        seconds: to draw its steps (of partial pGraphs the last one) and to look for a canonical order.
+    """
+
+    size: int
+    pgraphs: int
+    canonical: int
+    distinct: int
+    fingerprints: int | None
+    seconds: float
+
+    @property
+    def share(self) -> float | None:
+        """Canonical ones among all; None where none was drawn."""
+        return self.canonical / self.pgraphs if self.pgraphs else None
+
+
+@dataclass(frozen=True)
+class CanonicalRates:
+    """Table 2 measured anew.
+
+    Attributes:
+        rows: one for each size.
+        rejected_by: pGraphs by the rule that is the first to reject one of their steps in the order drawn, whether
+            or not another order is canonical.
+        trials: walks taken; those that end early have no pGraph of the larger sizes.
+        seconds: wall time, fingerprints included.
+        seed: what the walks were drawn with.
+    """
+
+    rows: tuple[SizeRow, ...]
+    rejected_by: dict[str, int]
+    trials: int
+    seconds: float
+    seed: int
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.pgraphs = self.canonical = 0
+        self.keys: set[Key] = set()
+        self.names: set[object] | None = set()
+        self.seconds = 0.0
+
+
+def canonical_rates(
+    spec: Spec,
+    sizes: Sequence[int],
+    *,
+    trials: int,
+    seed: int,
+    complete: bool = False,
+    rules: tuple[Rule, ...] = RULES,
+    report: Report | None = None,
+    should_stop: Stop | None = None,
+) -> CanonicalRates:
+    """The share of canonical pGraphs by size, drawn by random legal steps in the space of ``spec``.
+
+    Args:
+        spec: shapes, variables and budgets; its ``max_primitives`` gives way to ``sizes``.
+        sizes: numbers of primitives.
+        trials: walks. Of partial pGraphs one walk gives one of every size; of complete ones each size has its own.
+        seed: of the walks.
+        complete: count only operators, which reach the input in exactly so many steps; the walk is then kept within
+            reach of the input by the shape distance. Else every partial pGraph counts.
+        rules: the rules that decide; those of kind ``space`` bound the walk instead.
+        report: told ``(stage, share done, message)``.
+        should_stop: asked between walks.
+
+    Raises:
+        SpecError: for sizes or trials below 1.
+    """
+    if not sizes or min(sizes) < 1 or trials < 1:
+        raise SpecError(f"expected sizes and trials of 1 or more, found sizes {list(sizes)} and {trials} trials")
+    start = time.perf_counter()
+    rng = random.Random(seed)  # noqa: S311 - for sampling, not for secrets
+    wanted = sorted(set(sizes))
+    tallies = {size: _Tally() for size in wanted}
+    first_rejections: Counter[str] = Counter()
+    of_space = tuple(rule for rule in rules if rule.kind == "space")
+    limits = {size: replace(spec, limits=replace(spec.limits, max_primitives=size)) for size in wanted}
+    done = 0
+    for done in range(1, trials + 1):
+        for most in wanted if complete else wanted[-1:]:
+            before = time.perf_counter()
+            for state in _legal_walk(limits[most], most, complete, of_space, rng):
+                size = len(state.steps)
+                if size not in tallies or (complete and (size < most or not _is_valid(state))):
+                    continue
+                canonical, rule = _judge(state, rules)
+                tally = tallies[size]
+                tally.pgraphs += 1
+                tally.canonical += canonical
+                tally.keys.add(state.key)
+                if rule is not None:
+                    first_rejections[rule] += 1
+                tally.seconds += time.perf_counter() - before
+                if complete:
+                    _name(tally, state)
+                before = time.perf_counter()
+        if report is not None:
+            found = ", ".join(f"{size}: {t.canonical}/{t.pgraphs}" for size, t in tallies.items())
+            report("ablate", done / trials, f"canonical by size {found}")
+        if should_stop is not None and should_stop():
+            break
+    rows = tuple(
+        SizeRow(
+            size,
+            tally.pgraphs,
+            tally.canonical,
+            len(tally.keys),
+            None if not complete or tally.names is None else len(tally.names),
+            tally.seconds,
+        )
+        for size, tally in tallies.items()
+    )
+    return CanonicalRates(rows, dict(first_rejections.most_common()), done, time.perf_counter() - start, seed)
+
+
+def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES) -> bool:
+    """Whether the steps of ``state`` can be taken in an order in which no rule rejects any of them."""
+    items = _numbered(state)
+    whole = (1 << len(items)) - 1
+    hopeless: set[tuple[int, int]] = set()  # steps taken, and the last of them: rules look at the top of a state
+
+    def walk(current: State, known: dict[int, Coordinate], taken: int) -> bool:
+        if taken == whole:
+            return True
+        for place, (step, operands, given, results) in enumerate(items):
+            after_this = taken | 1 << place
+            if taken >> place & 1 or (after_this, place) in hopeless:
+                continue
+            if not all(number in known for number in operands + given):
+                continue
+            moved = replace(step, operands=tuple(known[n] for n in operands), given=tuple(known[n] for n in given))
+            try:
+                after = current.apply(moved)
+            except PrimitiveError:
+                continue  # a coordinate that another step shares is gone
+            if rejecting_rule(current, moved, rules) is None:
+                added = dict(zip(results, current.results(moved), strict=True))
+                if walk(after, known | added, after_this):
+                    return True
+            hopeless.add((after_this, place))
+        return False
+
+    root = State.root(state.spec)
+    return walk(root, dict(enumerate(root.data)), 0)
+
+
+def _numbered(state: State) -> list[tuple[Step, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    """Each step with the numbers of its operands, given coordinates and results, so that it can be taken elsewhere."""
+    current = State.root(state.spec)
+    number = {c: i for i, c in enumerate(current.data)}
+    found = []
+    for step in state.steps:
+        results = current.results(step)
+        for result in results:
+            number[result] = len(number)
+        found.append(
+            (
+                step,
+                tuple(number[c] for c in step.operands),
+                tuple(number[c] for c in step.given),
+                tuple(number[c] for c in results),
+            )
+        )
+        current = current.apply(step)
+    return found
+
+
+def _judge(state: State, rules: tuple[Rule, ...]) -> tuple[bool, str | None]:
+    """Whether canonical in some order, and the first rule that rejects a step in the order of ``state``."""
+    current = State.root(state.spec)
+    for step in state.steps:
+        rule = rejecting_rule(current, step, rules)
+        if rule is not None:
+            return has_canonical_order(state, rules), rule.name
+        current = current.apply(step)
+    return True, None
+
+
+def _name(tally: _Tally, state: State) -> None:
+    """Count the function of a complete state; one that is too large to compare ends the count."""
+    if tally.names is not None:
+        try:
+            tally.names.add(distinct_key(state.operator()))
+        except SynoError:
+            tally.names = None
+
+
+# -- trials with and without shape distance --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Random walks by canonical steps.
+
+    Attributes:
+        guided: whether only steps were taken whose shape distance fits the steps that are left.
+        trials: walks taken.
+        valid: walks that ended at an operator within all budgets.
+        distinct: pGraphs among those.
+        first: the number of the first trial that did; None where none did.
+        seconds: wall time.
+        seed: what the walks were drawn with.
+        operators: the distinct operators, in the order of discovery.
+    """
+
+    guided: bool
+    trials: int
+    valid: int
+    distinct: int
+    first: int | None
+    seconds: float
+    seed: int
+    operators: tuple[Operator, ...]
+
+
+def distance_trials(
+    spec: Spec,
+    *,
+    guided: bool,
+    trials: int,
+    seed: int,
+    rules: tuple[Rule, ...] = RULES,
+    report: Report | None = None,
+    should_stop: Stop | None = None,
+) -> Trials:
+    """How many random walks end at an operator, with the shape distance (``guided``) or without it.
+
+    A trial is one walk from the output by canonical steps; it ends at the first operator within all budgets, after
+    ``max_primitives`` steps, or where no step is left. Without the distance only the match at the end decides.
+
+    Raises:
+        SpecError: for fewer trials than 1.
+    """
+    if trials < 1:
+        raise SpecError(f"expected 1 trial or more, found {trials}")
+    start = time.perf_counter()
+    rng = random.Random(seed)  # noqa: S311 - for sampling, not for secrets
+    found: dict[Operator, None] = {}
+    first: int | None = None
+    valid = done = 0
+    stage = "with" if guided else "without"
+    for done in range(1, trials + 1):
+        operator = _trial(spec, guided, rules, rng)
+        if operator is not None:
+            valid += 1
+            first = first or done
+            found.setdefault(operator)
+        if report is not None:
+            report(stage, done / trials, f"{len(found)} operators after {done} trials")
+        if should_stop is not None and should_stop():
+            break
+    return Trials(guided, done, valid, len(found), first, time.perf_counter() - start, seed, tuple(found))
+
+
+def _trial(spec: Spec, guided: bool, rules: tuple[Rule, ...], rng: random.Random) -> Operator | None:
+    state = State.root(spec)
+    for left in reversed(range(spec.limits.max_primitives)):
+
+        def accepts(here: State, step: Step, left: int = left) -> State | None:
+            if rejecting_rule(here, step, rules) is not None:
+                return None
+            after = here.apply(step)
+            return after if not guided or _within_reach(after, left) else None
+
+        following = _random_step(state, accepts, rng)
+        if following is None:
+            return None
+        state = following
+        if _is_valid(state):
+            return state.operator()
+    return None
+
+
+# -- random steps ----------------------------------------------------------------------------------------------------
+
+
+def _legal_walk(
+    spec: Spec, most: int, complete: bool, of_space: tuple[Rule, ...], rng: random.Random
+) -> Iterator[State]:
+    """The states after 1, 2, … ``most`` random legal steps in the space; fewer where the budgets end it."""
+    state = State.root(spec)
+    for left in reversed(range(most)):
+
+        def accepts(here: State, step: Step, left: int = left) -> State | None:
+            if rejecting_rule(here, step, of_space) is not None:
+                return None
+            after = here.apply(step)
+            return after if not complete or _within_reach(after, left) else None
+
+        following = _random_step(state, accepts, rng)
+        if following is None:
+            return
+        state = following
+        yield state
+
+
+def _random_step(state: State, accepts: Callable[[State, Step], State | None], rng: random.Random) -> State | None:
+    """The state after a random step that is accepted: the primitive drawn first, then the step; None if none is."""
+    by_primitive: dict[str, list[Step]] = {}
+    for step in proposals(state):
+        by_primitive.setdefault(step.primitive, []).append(step)
+    while by_primitive:
+        primitive = rng.choice(list(by_primitive))
+        steps = by_primitive[primitive]
+        while steps:
+            place = rng.randrange(len(steps))
+            steps[place], steps[-1] = steps[-1], steps[place]
+            following = accepts(state, steps.pop())
+            if following is not None:
+                return following
+        del by_primitive[primitive]
+    return None
+
+
+def _within_reach(state: State, left: int) -> bool:
+    needed = distance(state)
+    return needed is not None and max(needed, state.spec.limits.min_weights - len(state.weights)) <= left
+
+
+def _is_valid(state: State) -> bool:
+    """Whether it is an operator within the budgets for the first binding."""
+    spec, limits = state.spec, state.spec.limits
+    if len(state.weights) < limits.min_weights or not state.is_complete:
+        return False
+    if not spec.bindings:
+        return True
+    operator, binding = state.operator(), spec.binding_maps[0]
+    budgets: tuple[tuple[int | None, Callable[[dict[str, int]], int]], ...] = (
+        (limits.max_params, operator.params),
+        (limits.max_flops, operator.flops),
+        (limits.max_memory, operator.memory),
+    )
+    if any(most is not None and count(binding) > most for most, count in budgets):
+        return False
+    return limits.min_flops is None or operator.flops(binding) >= limits.min_flops

@@ -1,0 +1,312 @@
+"""A stored search: what was drawn, in a small JSON file from which it can be drawn again and compared.
+
+A record holds the Sampler's fields, the seed, the version, the names of the rules, and a digest of 128 bits for every
+operator in the order of drawing, with the first few in full. It is data alone: replaying draws with this program's own
+rules, and an operator in a record passes the checks that every operator file does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from syno_lab import __version__
+from syno_lab.errors import FormatError, SpecError, SynoError
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Limits, Spec
+from syno_lab.synthesis.rules import RULES, Rule
+from syno_lab.synthesis.sampler import Sampler
+
+FORMAT = "syno-lab-search"
+VERSION = 1
+MAX_BYTES = 1 << 26
+WHOLE = 20  # operators kept in full, so that a difference can be shown
+_DIGEST_BYTES = 16
+
+Report = Callable[[str, float, str], None]
+
+
+class Record(msgspec.Struct, forbid_unknown_fields=True):
+    """A record of version 1.
+
+    Attributes:
+        format: ``syno-lab-search``.
+        version: of the format.
+        syno_lab: the version of the program that drew.
+        spec: the Sampler's fields, as in a file for ``syno-lab sample --spec``.
+        seed: of the sampler.
+        rules: the names of the rules that were asked, in order.
+        count: operators drawn and recorded.
+        exhausted: whether there were no more.
+        digests: :func:`digest` of each, in the order of drawing.
+        operators: the first of them in full, as operator files.
+    """
+
+    format: str
+    version: int
+    syno_lab: str
+    spec: dict[str, Any]
+    seed: int
+    rules: list[str]
+    count: int
+    exhausted: bool
+    digests: list[str]
+    operators: list[dict[str, Any]] = []
+
+
+class _Header(msgspec.Struct):
+    format: str = ""
+    version: int | None = None
+
+
+# The Sampler's fields with their types; every limit by its name in Limits.
+_FIELDS = msgspec.defstruct(
+    "SamplerFields",
+    [
+        ("input_shape", str),
+        ("output_shape", str),
+        ("primary_specs", list[str]),
+        ("coefficient_specs", list[str], msgspec.field(default_factory=list)),
+        ("mappings", list[dict[str, int]], msgspec.field(default_factory=list)),
+        ("fixed_io_pairs", list[tuple[int, int]], msgspec.field(default_factory=list)),
+        ("unordered", list[str], msgspec.field(default_factory=list)),
+        ("weight_limits", Literal["free", "strict"], "free"),
+        *((item.name, int | None | msgspec.UnsetType, msgspec.UNSET) for item in fields(Limits)),
+    ],
+    forbid_unknown_fields=True,
+)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What drawing again gave.
+
+    Attributes:
+        compared: operators that were drawn again and are the same, from the first on.
+        difference: the first difference, in one line; None where all are the same.
+        notes: what was not as it was for the record: another version, other rules.
+    """
+
+    compared: int
+    difference: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether the same operators were drawn in the same order."""
+        return self.difference is None
+
+
+def digest(operator: Operator) -> str:
+    """32 hexadecimal digits that equal pGraphs share (up to the names of reductions and the order of steps)."""
+    return hashlib.blake2b(repr(operator.key).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def spec_fields(spec: Spec) -> dict[str, Any]:
+    """``spec`` as the Sampler's arguments, those at their defaults left out; :func:`parse_fields` reads them back."""
+    primary, defaults = set(spec.symbols.primary), Limits()
+    found: dict[str, Any] = {
+        "input_shape": "[" + ", ".join(map(str, spec.input_shape)) + "]",
+        "output_shape": "[" + ", ".join(map(str, spec.output_shape)) + "]",
+        "primary_specs": [str(v) for v in spec.variables if v.name in primary],
+        "coefficient_specs": [str(v) for v in spec.variables if v.name not in primary],
+        "mappings": [dict(binding) for binding in spec.bindings],
+        "fixed_io_pairs": [list(pair) for pair in spec.fixed_io_pairs],
+        "unordered": list(spec.unordered),
+        "weight_limits": spec.weight_limits,
+    }
+    for item in fields(Limits):
+        number = getattr(spec.limits, item.name)
+        if number != getattr(defaults, item.name):
+            found[item.name] = number
+    return found
+
+
+def parse_fields(given: dict[str, Any]) -> Spec:
+    """The spec of a record's fields.
+
+    Raises:
+        FormatError: for fields of other names or types.
+        SpecError: for a spec that is malformed or contradictory.
+    """
+    try:
+        record = msgspec.convert(given, type=_FIELDS)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"spec: expected the Sampler's fields: {error}") from None
+    return Spec.parse(
+        **{name: value for name, value in msgspec.structs.asdict(record).items() if value is not msgspec.UNSET}
+    )
+
+
+def record_search(
+    spec: Spec,
+    seed: int,
+    operators: Iterable[Operator],
+    *,
+    exhausted: bool = False,
+    rules: Sequence[Rule] = RULES,
+) -> Record:
+    """The record of ``operators``, which a :class:`Sampler` with these arguments drew first and in this order."""
+    digests: list[str] = []
+    whole: list[dict[str, Any]] = []
+    for operator in operators:
+        digests.append(digest(operator))
+        if len(whole) < WHOLE:
+            whole.append(msgspec.json.decode(operator.to_json()))
+    return Record(
+        FORMAT,
+        VERSION,
+        __version__,
+        spec_fields(spec),
+        seed,
+        [rule.name for rule in rules],
+        len(digests),
+        exhausted,
+        digests,
+        whole,
+    )
+
+
+def to_text(record: Record) -> str:
+    """The text of a record's file."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=1).decode() + "\n"
+
+
+def from_text(text: str | bytes) -> Record:
+    """Read a record's file.
+
+    Raises:
+        FormatError: one line: what was expected, what was found and where.
+    """
+    if len(text) > MAX_BYTES:
+        raise FormatError(f"search record: expected at most {MAX_BYTES} bytes, found {len(text)}")
+    try:
+        header = msgspec.json.decode(text, type=_Header)
+        if header.format != FORMAT:
+            raise FormatError(f"search record: expected format {FORMAT!r}, found {header.format!r}")
+        if header.version != VERSION:
+            raise FormatError(
+                f"search record: expected version {VERSION}, found {header.version}; "
+                "replay it with the Syno Lab that wrote it"
+            )
+        record = msgspec.json.decode(text, type=Record)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise FormatError(f"search record: expected JSON of {FORMAT} version {VERSION}: {error}") from None
+    if record.count != len(record.digests):
+        raise FormatError(f"search record: expected {record.count} digests, as count says, found {len(record.digests)}")
+    if len(record.operators) > record.count:
+        raise FormatError(
+            f"search record: expected at most {record.count} operators, as count says, found {len(record.operators)}"
+        )
+    for place, name in enumerate(record.digests):
+        if len(name) != 2 * _DIGEST_BYTES or not set(name) <= set("0123456789abcdef"):
+            raise FormatError(
+                f"search record: digests: expected {2 * _DIGEST_BYTES} hexadecimal digits at {place}, "
+                f"found {name[:40]!r}"
+            )
+    return record
+
+
+def read(path: Path) -> Record:
+    """The record in a file.
+
+    Raises:
+        FormatError: when it cannot be read or is not a record.
+    """
+    try:
+        with path.open("rb") as file:
+            return from_text(file.read(MAX_BYTES + 1))
+    except OSError as error:
+        raise FormatError(f"{path}: expected a readable file, found: {error.strerror or error}") from None
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+
+
+def replay(
+    record: Record,
+    *,
+    rules: Sequence[Rule] = RULES,
+    report: Report | None = None,
+) -> Replay:
+    """Draw again what ``record`` says was drawn, and compare one by one.
+
+    ``rules`` are those at hand. When the record names others, those of its names that are here are asked and the notes
+    say what differs; it is tried all the same.
+
+    Raises:
+        FormatError: when the record's spec is not one.
+    """
+    try:
+        spec = parse_fields(record.spec)
+    except SpecError as error:
+        raise FormatError(f"search record: spec: {error}") from None
+    except FormatError as error:
+        raise FormatError(f"search record: {error}") from None
+    chosen, notes = _same_rules(record, rules)
+    if record.syno_lab != __version__:
+        notes.insert(0, f"the record is of Syno Lab {_shown(record.syno_lab)}, this is {__version__}")
+    sampler = Sampler.from_spec(spec, seed=record.seed, rules=chosen)
+    compared, difference = _compare(record, _drawn(sampler), report)
+    return Replay(compared, difference, tuple(notes))
+
+
+def _drawn(sampler: Sampler) -> Iterator[Operator]:
+    """What the sampler draws; nothing where it says that there is nothing."""
+    try:
+        yield from sampler.samples()
+    except SpecError:
+        return
+
+
+def _compare(record: Record, drawn: Iterator[Operator], report: Report | None) -> tuple[int, str | None]:
+    """How many are the same from the first on, and the first difference."""
+    for place, wanted in enumerate(record.digests):
+        operator = next(drawn, None)
+        if operator is None:
+            return place, f"operator {place}: expected {_wanted(record, place)}, and there are no more to draw"
+        found = digest(operator)
+        if found != wanted:
+            return place, f"operator {place}: expected {_wanted(record, place)}, drew {found}: {operator}"
+        if report is not None:
+            report("replay", (place + 1) / record.count, f"{place + 1} of {record.count} operators")
+    if record.exhausted and next(drawn, None) is not None:
+        return record.count, f"expected no more than {record.count} operators, drew another"
+    return record.count, None
+
+
+def _same_rules(record: Record, rules: Sequence[Rule]) -> tuple[tuple[Rule, ...], list[str]]:
+    """The rules to ask for ``record`` out of those at hand, and what is to be said about them."""
+    here = {rule.name: rule for rule in rules}
+    if record.rules == list(here):
+        return tuple(rules), []
+    lacking = [name for name in record.rules if name not in here]
+    unasked = [name for name in here if name not in record.rules]
+    notes = []
+    if lacking:
+        notes.append(f"the record asked rules that are not here: {', '.join(map(_shown, lacking))}")
+    if unasked:
+        notes.append(f"the record did not ask, and neither does the replay: {', '.join(unasked)}")
+    if not notes:
+        notes.append("the record asked the same rules in another order")
+    return tuple(here[name] for name in record.rules if name in here), notes
+
+
+def _wanted(record: Record, place: int) -> str:
+    """What the record has at ``place``: its digest, and the operator where the record holds it in full."""
+    name = record.digests[place]
+    if place < len(record.operators):
+        try:
+            return f"{name}: {Operator.from_json(msgspec.json.encode(record.operators[place]).decode())}"
+        except SynoError:
+            return f"{name} (the operator in the record cannot be read)"
+    return name
+
+
+def _shown(text: str) -> str:
+    """Text from a file, fit for one line of a terminal."""
+    return text[:60] if text.isprintable() else repr(text[:60])
