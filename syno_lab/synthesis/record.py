@@ -108,8 +108,11 @@ def digest(operator: Operator) -> str:
 
 
 def spec_fields(spec: Spec) -> dict[str, Any]:
-    """``spec`` as the Sampler's arguments, those at their defaults left out; :func:`parse_fields` reads them back."""
-    primary, defaults = set(spec.symbols.primary), Limits()
+    """``spec`` as the Sampler's arguments; :func:`parse_fields` reads them back.
+
+    Every limit is written down, so that a record does not depend on the defaults of another version.
+    """
+    primary = set(spec.symbols.primary)
     found: dict[str, Any] = {
         "input_shape": "[" + ", ".join(map(str, spec.input_shape)) + "]",
         "output_shape": "[" + ", ".join(map(str, spec.output_shape)) + "]",
@@ -120,10 +123,8 @@ def spec_fields(spec: Spec) -> dict[str, Any]:
         "unordered": list(spec.unordered),
         "weight_limits": spec.weight_limits,
     }
-    for item in fields(Limits):
-        number = getattr(spec.limits, item.name)
-        if number != getattr(defaults, item.name):
-            found[item.name] = number
+    limits = {item.name: getattr(spec.limits, item.name) for item in fields(Limits)}
+    found.update((name, number) for name, number in limits.items() if number is not None)
     return found
 
 
