@@ -5,212 +5,154 @@ fingerprint is that of the multiset of terms up to renaming the elements of each
 global factor, and the inner order of input axes the spec calls unordered. A weight whose element is fixed by another
 weight's element in every term is merged into it, because their product is one trainable number.
 
-Elements that may be renamed are told apart by colour refinement over the terms (Weisfeiler and Leman's algorithm):
-elements start alike and take, round after round, the multiset of the terms they occur in as their new colour. Equal
-families of functions have equal fingerprints; the converse can fail by a tie of the refinement or on a small binding.
-No random numbers and no floating point are used, so fingerprints are the same on every machine.
+The terms are never listed together. Iterators fall into independent parts (:mod:`syno_lab.ir.fingerprint_parts`), and
+the numbers of an operator are products of those of its parts (:mod:`syno_lab.ir.fingerprint_table`, with the proof).
+These are remembered, as few different parts make many operators. What is read off:
+
+- a weight absorbs another when it does so in every part;
+- each weight's number says which terms meet in its elements; the order of weights is forgotten by sorting;
+- where different terms have equal positions (a reduction that only weights see) colour refinement takes over
+  (Weisfeiler and Leman's algorithm), with the weights in the order of their numbers, the least of all orders on a tie.
+
+Equal families of functions have equal fingerprints; the converse can fail by a tie of the refinement or on a small
+binding. No random numbers and no floating point are used, so fingerprints are the same on every machine.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
-from typing import Any
+from collections.abc import Iterable
+from hashlib import blake2b
+from itertools import permutations, product
+from math import factorial, prod
 
-import numpy as np
-
-from syno_lab.errors import SynoError
-from syno_lab.ir.coordinate import Coordinate
+from syno_lab.errors import SpecError
+from syno_lab.ir.fingerprint_binding import enlarged, fingerprint_binding, fitting_binding, usual_items
+from syno_lab.ir.fingerprint_parts import parts, sizes_under
+from syno_lab.ir.fingerprint_table import MODULUS, Facts, facts, refined
+from syno_lab.ir.fingerprint_whole import MAX_TERMS, Terms, terms, whole_fingerprint
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
 
-MAX_TERMS = 1 << 25  # a quarter of a gigabyte for each array of indices
-_ROUNDS = 6
-# Odd 64-bit constants of the splitmix64 generator (Steele, Lea and Flood 2014) and two more, for two hash lanes.
-_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-_LANES = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
+__all__ = [
+    "MAX_TERMS",
+    "Terms",
+    "distinct_key",
+    "fingerprint",
+    "fingerprint_binding",
+    "fitting_binding",
+    "terms",
+    "whole_fingerprint",
+]
 
-Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Terms:
-    """All terms of an operator: row ``t`` adds ``X[x[t]] * prod_k W_k[weights[k][t]]`` to ``Y[y[t]]``, ``count`` times.
-
-    Indices are flat, row-major. ``x_axes`` holds the input's shape.
-    """
-
-    y: Array
-    x: Array
-    weights: tuple[Array, ...]
-    count: Array
-    x_shape: tuple[int, ...]
-
-
-def terms(operator: Operator, binding: Binding) -> Terms:
-    """Every non-zero term of ``operator`` under ``binding``, equal ones counted together, absorbed weights merged.
-
-    Raises:
-        SynoError: when the binding is too large to list the terms.
-    """
-    loops = (*operator.output, *operator.reductions)
-    shape = tuple(c.size.at(binding) for c in loops)
-    total = prod(shape)
-    if total > MAX_TERMS:
-        raise SynoError(f"fingerprint: expected at most {MAX_TERMS} terms, found {total}; use a smaller binding")
-    grids: dict[Coordinate, Array] = dict(zip(loops, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
-    valid: Array = np.ones((1,) * len(shape), dtype=bool)
-    for step in operator.steps:
-        if step.primitive in ("REDUCE", "SHARE"):
-            continue
-        primitive = PRIMITIVES[step.primitive]
-        results = operator.state.results(step)
-        args = tuple(grids[c] for c in step.operands)
-        sizes = tuple(c.size.at(binding) for c in step.operands)
-        parameter = None if step.parameter is None else step.parameter.at(binding)
-        for result, index in zip(results, primitive.index(args, sizes, parameter), strict=True):
-            if primitive.clips:
-                valid = valid & (index >= 0) & (index < result.size.at(binding))
-            grids[result] = index
-
-    keep = np.broadcast_to(valid, shape)
-
-    def flat(coordinates: tuple[Coordinate, ...]) -> Array:
-        index: Array = np.zeros((1,) * len(shape), dtype=np.int64)
-        for coordinate in coordinates:
-            index = index * coordinate.size.at(binding) + grids[coordinate]
-        return np.broadcast_to(index, shape)[keep]
-
-    columns = [flat(operator.output), flat(operator.inputs), *(flat(w.coordinates) for w in operator.weights)]
-    columns[2:] = _merge_absorbed(columns[2:])
-    unique, count = _count_rows(columns)
-    return Terms(unique[0], unique[1], tuple(unique[2:]), count, tuple(c.size.at(binding) for c in operator.inputs))
-
-
-def _merge_absorbed(weights: list[Array]) -> list[Array]:
-    """Drop each weight whose element is a function of another's in every term."""
-    kept = list(weights)
-    again = True
-    while again:
-        again = False
-        for i, big in enumerate(kept):
-            for j, small in enumerate(kept):
-                if i != j and _determines(big, small):
-                    del kept[j]
-                    again = True
-                    break
-            if again:
-                break
-    return kept
-
-
-def _determines(big: Array, small: Array) -> bool:
-    if not len(big):
-        return True
-    value = np.zeros(int(big.max()) + 1, dtype=np.int64)
-    value[big] = small  # any one of the terms; if small is a function of big they all agree
-    return bool((value[big] == small).all())
-
-
-def _count_rows(columns: list[Array]) -> tuple[list[Array], Array]:
-    """Distinct rows of the table of ``columns`` with their counts."""
-    if not len(columns[0]):
-        return columns, np.zeros(0, dtype=np.int64)
-    order = np.lexsort(columns[::-1])
-    ordered = [column[order] for column in columns]
-    fresh = np.ones(len(order), dtype=bool)
-    fresh[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in ordered])
-    starts = np.flatnonzero(fresh)
-    return [column[starts] for column in ordered], np.diff(np.append(starts, len(order)))
+_MOST_ORDERS = 720  # of weights that their numbers do not tell apart
 
 
 def fingerprint(operator: Operator, binding: Binding) -> str:
     """The fingerprint of ``operator`` under ``binding``: 32 hexadecimal digits.
 
     Raises:
-        SynoError: when the binding is too large; a binding with small, pairwise different sizes tells enough.
+        SpecError: where a size is no positive integer under the binding.
+        SynoError: when a part has more than ``MAX_TERMS`` terms; a binding with small, pairwise different sizes tells
+            enough.
     """
-    table = terms(operator, binding)
-    spec = operator.spec
-    free = [axis for axis, size in enumerate(spec.input_shape) if str(size) in spec.unordered]
-    return "".join(f"{_refine(table, free, lane):016x}" for lane in _LANES)
-
-
-def fitting_binding(operator: Operator) -> dict[str, int]:
-    """The spec's small binding, with primaries enlarged until every size of the operator is an integer."""
-    spec = operator.spec
-    binding = dict(spec.small_binding)
-    sizes = {c.size for c in (*operator.output, *operator.reductions)}
-    for step in operator.steps:
-        sizes.update(c.size for c in step.operands + step.given)
-        if step.primitive not in ("REDUCE", "SHARE"):
-            sizes.update(result.size for result in operator.state.results(step))
-    for size in sorted(sizes, key=lambda s: s.exponents):
-        powers = dict(zip(spec.symbols.names, size.exponents, strict=True))
-        primary = next((n for n in spec.symbols.primary if powers[n] > 0), None)
-        for name in spec.symbols.coefficient:
-            if primary is not None and powers[name] < 0 and not size.is_integral(binding):
-                binding[primary] *= binding[name]
-    return binding
+    return _fingerprint(operator, tuple(binding.items()))
 
 
 def distinct_key(operator: Operator) -> tuple[tuple[tuple[str, int], ...], str]:
-    """What tells operators of one spec apart: the small binding that fits, and the fingerprint on it.
+    """What tells operators of one spec apart: the binding of :func:`fitting_binding`, and the fingerprint on it.
 
     Raises:
         SynoError: where that binding has too many terms.
     """
-    binding = fitting_binding(operator)
-    return tuple(binding.items()), fingerprint(operator, binding)
+    usual = usual_items(operator.spec)
+    try:
+        return usual, _fingerprint(operator, usual)
+    except SpecError:
+        binding = tuple(enlarged(operator).items())
+        return binding, _fingerprint(operator, binding)
 
 
-def _refine(table: Terms, free: list[int], lane: int) -> int:
-    """One 64-bit lane of the hash."""
-    factor = int(np.gcd.reduce(table.count)) if len(table.count) else 1
-    count = (table.count // max(factor, 1)).astype(np.uint64)
-    axes = np.unravel_index(table.x, table.x_shape) if table.x_shape else ()
-    pinned = np.zeros(len(table.x), dtype=np.uint64)
-    for axis, index in enumerate(axes):
-        if axis not in free:
-            pinned = _mix(pinned * np.uint64(3) + index.astype(np.uint64) + np.uint64(1), lane)
-    base = _mix(pinned + _mix(table.y.astype(np.uint64) + np.uint64(7), lane) * np.uint64(5) + count, lane)
+def _fingerprint(operator: Operator, binding: tuple[tuple[str, int], ...]) -> str:
+    sizes = sizes_under(binding)
+    spec = operator.spec
+    free: tuple[int, ...] = ()
+    if spec.unordered:
+        free = tuple(axis for axis, size in enumerate(spec.input_shape) if str(size) in spec.unordered)
+    found = [(key, slots, facts(key)) for key, slots in parts(operator, sizes, free)]
+    head = (
+        tuple(sizes[size] for size in spec.output_shape),
+        tuple(sizes[size] for size in spec.input_shape),
+        free,
+    )
+    if any(fact.is_empty for _, _, fact in found):
+        return _digest((head, "zero"))
+    weights = len(operator.weights)
+    seen = [(slots, fact) for _, slots, fact in found]
+    kept = _unabsorbed(seen, weights)
+    if not kept and not free:  # no two terms can share anything
+        return _digest((head, _product(fact.apart for _, fact in seen)))
+    number = {member: _pairs(seen, member) for member in (*kept, *range(weights, weights + len(free)))}
+    ranked = sorted(kept, key=number.__getitem__)
+    told = (head, tuple(number[w] for w in ranked), tuple(number[weights + i] for i in range(len(free))))
+    if all(fact.is_visible for _, _, fact in found):
+        return _digest(told)
 
-    # What may be renamed: the elements of each weight, and the positions along each unordered axis.
-    members = [*table.weights, *(axes[axis] for axis in free)]
-    kinds = [np.uint64(1)] * len(table.weights) + [np.uint64(11 + axis) for axis in free]
-    colours = [
-        np.full(int(m.max()) + 1 if len(m) else 0, kind, np.uint64) for m, kind in zip(members, kinds, strict=True)
-    ]
-    distinct = -1
-    term = base
-    for _ in range(_ROUNDS):
-        term = base
-        mixed = [_mix(colour, lane) for colour in colours]
-        total = np.zeros(len(base), dtype=np.uint64)
-        for colour, member in zip(mixed, members, strict=True):
-            total = total + colour[member]
-        term = _mix(base + _mix(total, lane), lane)
-        now = 0
-        for i, member in enumerate(members):
-            gathered = np.zeros(len(colours[i]), dtype=np.uint64)
-            np.add.at(gathered, member, _mix(term ^ mixed[i][member], lane))
-            colours[i] = _mix(colours[i] * np.uint64(31) + gathered, lane)
-            now += len(np.unique(colours[i]))
-        if now == distinct:
-            break
-        distinct = now
-    head = 0
-    for number in (*table.x_shape, len(table.weights), len(term)):
-        head = (head * 1_000_003 + number) % (1 << 64)
-    whole = np.array([head], dtype=np.uint64) + np.add.reduce(term, dtype=np.uint64, keepdims=True)
-    return int(_mix(whole, lane)[0])
+    def colours(order: tuple[int, ...]) -> int:
+        names = dict(zip((*order, *range(weights, weights + len(free))), range(len(order) + len(free)), strict=True))
+        return _product(
+            refined(
+                key,
+                tuple(names.get(member, -1) for member in slots),
+                tuple(name for member, name in names.items() if member not in slots),
+            )
+            for key, slots, _ in found
+        )
+
+    ties: dict[int, list[int]] = {}
+    for weight in ranked:
+        ties.setdefault(number[weight], []).append(weight)
+    if prod(factorial(len(tie)) for tie in ties.values()) > _MOST_ORDERS:
+        return _digest(told)  # seven weights alike: less is told, nothing wrong
+    orders = product(*(permutations(tie) for tie in ties.values()))
+    return _digest((*told, min(colours(tuple(w for tie in order for w in tie)) for order in orders)))
 
 
-def _mix(value: Array, lane: int) -> Array:
-    """A bijection of 64-bit words that scatters them (the finaliser of splitmix64), different for each lane."""
-    with np.errstate(over="ignore"):
-        value = (value + np.uint64(lane)).astype(np.uint64)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(_MIX[0])
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(_MIX[1])
-        return value ^ (value >> np.uint64(31))
+def _unabsorbed(seen: list[tuple[tuple[int, ...], Facts]], weights: int) -> list[int]:
+    """The weights that are left when each whose element another's fixes in every part is merged into that other."""
+    if weights < 2:
+        return list(range(weights))
+    finer = [(1 << weights) - 1] * weights  # what each weight fixes in all parts so far
+    for slots, fact in seen:
+        single = (1 << weights) - 1  # the weights with one element in this part
+        for i, member in enumerate(slots):
+            if not fact.single >> i & 1:
+                single &= ~(1 << member)
+        for weight in range(weights):
+            mask = single
+            if weight in slots:
+                local = fact.finer[slots.index(weight)]
+                for i, member in enumerate(slots):
+                    if local >> i & 1:
+                        mask |= 1 << member
+            finer[weight] &= mask
+    kept = list(range(weights))
+    for small in range(weights):
+        if any(big != small and finer[big] >> small & 1 for big in kept):
+            kept.remove(small)
+    return kept
+
+
+def _pairs(seen: list[tuple[tuple[int, ...], Facts]], member: int) -> int:
+    """The number that says which terms meet in the elements of ``member``."""
+    return _product(fact.pairs[slots.index(member)] if member in slots else fact.apart for slots, fact in seen)
+
+
+def _product(numbers: Iterable[int]) -> int:
+    result = 1
+    for number in numbers:
+        result = result * number % MODULUS
+    return result
+
+
+def _digest(facts_told: object) -> str:
+    return blake2b(repr(facts_told).encode(), digest_size=16).hexdigest()

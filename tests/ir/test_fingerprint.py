@@ -143,8 +143,14 @@ def test_terms_are_the_non_zero_terms_of_a_convolution() -> None:
 
 
 def test_too_large_a_binding_is_refused() -> None:
+    full_size = {"N": 64, "C_in": 512, "C_out": 512, "H": 56, "W": 56, "k": 3}
     with pytest.raises(SynoError, match="use a smaller binding"):
-        conv().fingerprint({"N": 64, "C_in": 512, "C_out": 512, "H": 56, "W": 56, "k": 3})
+        terms(conv(), full_size)
+    assert len(conv().fingerprint(full_size)) == 32  # never listed as a whole
+    build = Build("[H*W]", "[H, W]", ["H", "W"])
+    mixed = build.finish(build.split(*build.output))
+    with pytest.raises(SynoError, match="use a smaller binding"):
+        mixed.fingerprint({"H": 8192, "W": 8192})
 
 
 def test_distinct_key_enlarges_the_binding_where_it_must() -> None:

@@ -1,0 +1,150 @@
+"""On which sizes operators of one spec are compared: one binding for all, enlarged only where an operator needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import count, product
+from math import lcm, prod
+
+from syno_lab.errors import SpecError
+from syno_lab.ir.fingerprint_parts import parts, sizes_under
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.size import Size
+from syno_lab.ir.spec import Binding, Spec
+
+_SMALL = 5  # coefficients up to this keep their values
+_MOST_BLOCK = 16  # the largest common block of a primary that is provided for
+_MOST_POWER = 4
+
+
+@lru_cache(maxsize=256)
+def usual_items(spec: Spec) -> tuple[tuple[str, int], ...]:
+    """:func:`fingerprint_binding` as items."""
+    return tuple(_bind(spec, _small_coefficients(spec)).items())
+
+
+def fingerprint_binding(spec: Spec) -> dict[str, int]:
+    """The binding on which operators of ``spec`` are told apart; it fits nearly all of them.
+
+    Coefficients up to 5 keep their values, larger ones become the least even or odd number from 4 on that no other has
+    and that the coefficients which divided them still divide. A primary is a block, of what coefficients may divide it
+    by under the spec's bindings, times a prime from 7 on, another one for each primary, so that no two sizes that
+    matter are equal by chance. Fixed axes (the batch) have 1.
+    """
+    return dict(usual_items(spec))
+
+
+def fitting_binding(operator: Operator) -> dict[str, int]:
+    """:func:`fingerprint_binding`, changed where a size of ``operator`` would not be an integer.
+
+    Then primaries are multiplied by the coefficients that should divide them, and where that does not help the
+    coefficients have their own values. This depends on how the operator is written, so a repeat of an operator that
+    fits as it is can be missed; in the conv spec no operator needs it but those that divide a product of two primaries
+    by more coefficients than divide each of them.
+    """
+    usual = usual_items(operator.spec)
+    try:
+        parts(operator, sizes_under(usual), ())
+    except SpecError:
+        return enlarged(operator)
+    return dict(usual)
+
+
+def enlarged(operator: Operator) -> dict[str, int]:
+    """The binding of :func:`fitting_binding` for an operator that the usual one does not fit."""
+    spec = operator.spec
+    binding = fingerprint_binding(spec)
+    if not _enlarge(operator, binding):
+        binding = _bind(spec, _own_coefficients(spec))
+        _enlarge(operator, binding)
+    return binding
+
+
+def _enlarge(operator: Operator, binding: dict[str, int]) -> bool:
+    """Multiply primaries until every size is an integer; False where that is out of their power."""
+    symbols = operator.spec.symbols
+    for size in sorted(_sizes(operator), key=lambda s: s.exponents):
+        powers = dict(zip(symbols.names, size.exponents, strict=True))
+        primary = next((name for name in symbols.primary if powers[name] > 0), None)
+        for name in symbols.coefficient:
+            for _ in range(-powers[name]):
+                if primary is not None and not size.is_integral(binding):
+                    binding[primary] *= binding[name]
+        if not size.is_integral(binding):
+            return False
+    return True
+
+
+def _sizes(operator: Operator) -> set[Size]:
+    sizes = {c.size for c in (*operator.output, *operator.inputs, *operator.reductions)}
+    for step in operator.steps:
+        sizes.update(c.size for c in step.operands + step.given)
+        if step.primitive not in ("REDUCE", "SHARE"):
+            sizes.update(result.size for result in operator.state.results(step))
+    return sizes
+
+
+def _own_coefficients(spec: Spec) -> dict[str, int]:
+    bound = spec.binding_maps[0] if spec.bindings else {}
+    return {name: bound.get(name, spec.defaults.get(name, 2)) for name in spec.symbols.coefficient}
+
+
+def _small_coefficients(spec: Spec) -> dict[str, int]:
+    own = _own_coefficients(spec)
+    small: dict[str, int] = {}
+    for name in sorted(own, key=lambda n: (own[n], n)):
+        number = own[name]
+        if number > _SMALL:
+            same = next((small[other] for other in small if own[other] == number), None)
+            block = lcm(*(small[other] for other in small if own[other] > 1 and number % own[other] == 0))
+            taken = {value for other, value in small.items()} | {value for value in own.values() if value <= _SMALL}
+            number = same or next(n for n in count(4) if n % 2 == number % 2 and n % block == 0 and n not in taken)
+            number = min(number, own[name])
+        small[name] = number
+    return {name: small[name] for name in spec.symbols.coefficient}
+
+
+def _bind(spec: Spec, coefficients: Binding) -> dict[str, int]:
+    fixed = {name for i, _ in spec.fixed_io_pairs for name in _variables(spec.input_shape[i])}
+    binding: dict[str, int] = {}
+    primes = _primes(max([_SMALL, *(n for n in coefficients.values() if n % 2)]))
+    for name in spec.symbols.primary:
+        binding[name] = 1 if name in fixed else _block(spec, name, coefficients) * next(primes)
+    return {**binding, **coefficients}
+
+
+def _block(spec: Spec, primary: str, coefficients: Binding) -> int:
+    """What ``primary`` must be divisible by for the sizes that are legal under every binding of the spec.
+
+    Where there is none, each coefficient is provided for once.
+    """
+    names = [name for name in coefficients if spec.occurrence_limits[name] != 0]
+    if not spec.bindings:
+        return lcm(*(coefficients[name] for name in names))
+    for degree in (_MOST_POWER, 2, 1):
+        block = 1
+        for powers in product(*(range(min(degree, _limit(spec, name)) + 1) for name in names)):
+            below = dict(zip(names, powers, strict=True))
+            if sum(powers) <= degree and all(
+                bound[primary] % prod(bound[n] ** p for n, p in below.items()) == 0 for bound in spec.binding_maps
+            ):
+                block = lcm(block, prod(coefficients[n] ** p for n, p in below.items()))
+        if block <= _MOST_BLOCK:
+            break
+    return block
+
+
+def _limit(spec: Spec, coefficient: str) -> int:
+    limit = spec.occurrence_limits[coefficient]
+    return _MOST_POWER if limit is None else limit
+
+
+def _variables(size: Size) -> list[str]:
+    return [name for name, power in zip(size.symbols.names, size.exponents, strict=True) if power]
+
+
+def _primes(above: int) -> Iterator[int]:
+    for number in count(above + 1):
+        if all(number % divisor for divisor in range(2, number)):
+            yield number

@@ -1,0 +1,228 @@
+"""An operator under a binding as a product of independent parts, each written down as a small key.
+
+Iterators are connected where an input axis, a coordinate of a weight or an UNFOLD's bound mixes them. The terms of the
+operator are then all combinations of the parts' terms, and two terms meet in one element of a weight exactly when they
+do so in every part.
+
+Only what holds for every value is simplified here, in order to have smaller parts and equal keys for more operators: a
+SPLIT that undoes a MERGE and the reverse; a weight indexed by ``B*i + j`` is one indexed by ``i`` and ``j``, and one
+indexed by ``(i+1) % N`` is one indexed by ``i``, because its elements may be renamed. The fingerprint does not depend
+on it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from syno_lab.ir.coordinate import REDUCE, Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.size import Size
+
+# A tree is (mask of its iterators, operation, ...): what follows is said beside each operation.
+ITERATOR = 0  # number, size
+SHIFT = 1  # tree, size
+SPLIT = 2  # block, offset, size of offset
+DIV = 3  # tree, block
+MOD = 4  # tree, block
+UNFOLD = 5  # main, window, window // 2, size of main
+STRIDE = 6  # tree, stride
+Tree = Any  # a nested tuple; an expression is the same without masks, and an iterator is then its number
+Expression = Any
+
+INPUT, MEMBER, BOUND = 0, 1, 2
+
+
+class PartKey(NamedTuple):
+    """A part without the names of the operator's reductions and weights; it does not depend on the binding's names.
+
+    Attributes:
+        iterators: for each iterator the output axis it is, or -1 for a reduction, and its size.
+        inputs: (input axis, expression) for each input axis in the part.
+        members: for each weight or unordered input axis in the part, the expressions that index it.
+        bounds: expressions that lead nowhere but hold an UNFOLD, whose bounds count.
+    """
+
+    iterators: tuple[tuple[int, int], ...]
+    inputs: tuple[tuple[int, Expression], ...]
+    members: tuple[tuple[Expression, ...], ...]
+    bounds: tuple[Expression, ...]
+
+
+class Sizes(dict[Size, int]):
+    """The values of sizes under one binding, each computed once.
+
+    Raises:
+        SpecError: on looking up a size that is no positive integer under the binding.
+    """
+
+    def __init__(self, binding: tuple[tuple[str, int], ...]) -> None:
+        super().__init__()
+        self.binding = dict(binding)
+
+    def __missing__(self, size: Size) -> int:
+        self[size] = number = size.at(self.binding)
+        return number
+
+
+@lru_cache(maxsize=256)
+def sizes_under(binding: tuple[tuple[str, int], ...]) -> Sizes:
+    """The sizes under ``binding``, given as items."""
+    return Sizes(binding)
+
+
+def parts(operator: Operator, sizes: Sizes, free: tuple[int, ...]) -> list[tuple[PartKey, tuple[int, ...]]]:
+    """The parts of ``operator``: each its key and which members it has.
+
+    Members are numbered: the weights in order, then the input axes ``free``, whose positions may be renamed. Reductions
+    that reach nothing are left out, as they only add a global factor.
+
+    Raises:
+        SpecError: where a size is no positive integer under the binding.
+    """
+    outputs = operator.output
+    items: list[tuple[int, int, Tree]] = []
+    weights = operator.weights
+    for axis, coordinate in enumerate(operator.inputs):
+        tree = _tree(coordinate, len(outputs), sizes)
+        if axis in free:
+            items += [(MEMBER, len(weights) + free.index(axis), t) for t in _renamed([tree])]
+        else:
+            items.append((INPUT, axis, tree))
+    for number, weight in enumerate(weights):
+        trees = [_tree(c, len(outputs), sizes) for c in weight.coordinates]
+        items += [(MEMBER, number, tree) for tree in _renamed(trees)]
+        # Renaming never drops an UNFOLD: it only takes SPLITs, SHIFTs and undone MERGEs off the top.
+    for coordinate in operator.expanded:
+        items += [(BOUND, 0, tree) for tree in _bounds(_tree(coordinate, len(outputs), sizes))]
+
+    groups: list[tuple[int, list[tuple[int, int, Tree]]]] = []
+    for item in items:
+        mask = item[2][0]
+        members = [item]
+        apart = []
+        for group in groups:
+            if group[0] & mask:
+                mask |= group[0]
+                members = group[1] + members
+            else:
+                apart.append(group)
+        apart.append((mask, members))
+        groups = apart
+
+    reached = 0
+    found = []
+    for mask, members in groups:
+        reached |= mask
+        found.append(_key(members, len(outputs)))
+    for axis, coordinate in enumerate(outputs):
+        if not reached >> axis & 1:
+            found.append((PartKey(((axis, sizes[coordinate.size]),), (), (), ()), ()))
+    return found
+
+
+def _tree(coordinate: Coordinate, outputs: int, sizes: Sizes) -> Tree:
+    node = coordinate.node
+    primitive = node.primitive
+    operands = node.operands
+    if not operands:
+        number = node.tag + outputs if primitive == REDUCE else node.tag
+        return (1 << number, ITERATOR, number, sizes[coordinate.size])
+    if primitive == "MERGE":
+        assert node.parameter is not None
+        block = sizes[node.parameter]
+        inner = operands[0].node
+        if inner.primitive == "SPLIT" and sizes[inner.operands[1].size] == block:
+            return _tree(inner.operands[coordinate.index], outputs, sizes)
+        sizes[coordinate.size]  # must be an integer
+        child = _tree(operands[0], outputs, sizes)
+        return (child[0], MOD if coordinate.index else DIV, child, block)
+    if primitive == "SPLIT":
+        high, low = operands
+        if (
+            high.node.primitive == "MERGE"
+            and high.index == 0
+            and low.index == 1
+            and (high.node is low.node or high.node == low.node)
+        ):
+            return _tree(high.node.operands[0], outputs, sizes)
+        above, below = _tree(high, outputs, sizes), _tree(low, outputs, sizes)
+        return (above[0] | below[0], SPLIT, above, below, sizes[low.size])
+    if primitive == "UNFOLD":
+        main, window = (_tree(c, outputs, sizes) for c in operands)
+        return (main[0] | window[0], UNFOLD, main, window, sizes[operands[1].size] // 2, sizes[coordinate.size])
+    child = _tree(operands[0], outputs, sizes)
+    if primitive == "SHIFT":
+        return (child[0], SHIFT, child, sizes[coordinate.size])
+    assert primitive == "STRIDE"
+    assert node.parameter is not None
+    return (child[0], STRIDE, child, sizes[node.parameter])
+
+
+def _renamed(trees: list[Tree]) -> list[Tree]:
+    """Simpler trees that tell the same elements of a weight apart."""
+    found: list[Tree] = []
+    stack = trees[::-1]
+    while stack:
+        tree = stack.pop()
+        operation = tree[1]
+        if operation == SPLIT:
+            stack += (tree[3], tree[2])
+        elif operation in (SHIFT, STRIDE):
+            stack.append(tree[2])
+        elif operation in (DIV, MOD):
+            other = (tree[0], DIV + MOD - operation, *tree[2:])
+            if other in found:
+                found.remove(other)
+                stack.append(tree[2])
+            else:
+                found.append(tree)
+        else:
+            found.append(tree)
+    return found
+
+
+def _bounds(tree: Tree) -> list[Tree]:
+    """The largest trees below ``tree`` with an UNFOLD on top."""
+    operation = tree[1]
+    if operation == UNFOLD:
+        return [tree]
+    if operation == ITERATOR:
+        return []
+    return _bounds(tree[2]) + _bounds(tree[3]) if operation == SPLIT else _bounds(tree[2])
+
+
+def _key(items: list[tuple[int, int, Tree]], outputs: int) -> tuple[PartKey, tuple[int, ...]]:
+    numbers: dict[int, int] = {}
+    iterators: list[tuple[int, int]] = []
+
+    def expression(tree: Tree) -> Expression:
+        operation = tree[1]
+        if operation == ITERATOR:
+            number = numbers.get(tree[2])
+            if number is None:
+                numbers[tree[2]] = number = len(iterators)
+                iterators.append((tree[2] if tree[2] < outputs else -1, tree[3]))
+            return number
+        if operation in (SPLIT, UNFOLD):
+            return (operation, expression(tree[2]), expression(tree[3]), *tree[4:])
+        return (operation, expression(tree[2]), tree[3])
+
+    inputs = []
+    bounds = []
+    members: dict[int, list[Expression]] = {}
+    for kind, which, tree in sorted(items, key=_place) if len(items) > 1 else items:
+        if kind == INPUT:
+            inputs.append((which, expression(tree)))
+        elif kind == BOUND:
+            bounds.append(expression(tree))
+        else:
+            members.setdefault(which, []).append(expression(tree))
+    return (
+        PartKey(tuple(iterators), tuple(inputs), tuple(map(tuple, members.values())), tuple(bounds)),
+        tuple(members),
+    )
+
+
+def _place(item: tuple[int, int, Tree]) -> tuple[int, int]:
+    return item[0], item[1]

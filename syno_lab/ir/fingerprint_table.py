@@ -1,0 +1,321 @@
+"""Numbers read off the terms of one part, such that those of a product of parts are the products of theirs.
+
+A part has terms, each with a position on some output and input axes (positions have names) and an element of each
+*member*: a weight, or an unordered input axis (elements have none). All numbers are residues modulo :data:`MODULUS`,
+made of
+
+- a fixed residue for each position on each axis; a term has the product of those of its axes;
+- sums over terms, and over the terms that meet in one element of one member;
+- powers, and products over the members.
+
+Each of these commutes with products: the terms of two independent parts are all pairs, a pair's position is a pair of
+positions, and two pairs meet in an element when both halves do, so a sum over pairs is the product of the sums. Hence
+every number of an operator is the product of those of its parts *however finely it was taken apart*, and equal families
+of terms get equal numbers though one operator's syntax connects what another's leaves apart.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from syno_lab.errors import SynoError
+from syno_lab.ir.fingerprint_parts import DIV, MOD, SHIFT, SPLIT, STRIDE, UNFOLD, Expression, PartKey
+from syno_lab.ir.fingerprint_whole import MAX_TERMS
+
+Array = np.ndarray[Any, Any]
+
+# The five largest primes below 2^31, so that a product of two residues fits 64 bits.
+_PRIMES = (2147483647, 2147483629, 2147483587, 2147483579, 2147483563)
+MODULUS = prod(_PRIMES)  # 155 bits
+_CHINESE = [MODULUS // p * pow(MODULUS // p, -1, p) for p in _PRIMES]
+# One power for each member tells members apart; none divides p - 1, so that no power joins two residues.
+_POWERS = (13, 17, 19, 23, 29, 37, 41, 43, 47, 53)
+_COUNT_POWER = 17
+ROUNDS = 4
+_AT_ONCE = 1 << 18  # terms up to which all primes are worked at in one array
+_MEMO = 1 << 14  # parts remembered, about 2 KiB each
+# Odd 64-bit constants of the splitmix64 generator (Steele, Lea and Flood 2014).
+_GAMMA, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_INPUT_AXES = 1 << 10  # where the numbers of input axes begin among all axes
+
+
+class Facts(NamedTuple):
+    """What is known of a part.
+
+    Attributes:
+        is_empty: whether it has no terms.
+        is_visible: whether no two terms have the same position.
+        finer: for each member a mask of the members whose element is fixed by its element in every term.
+        single: a mask of the members with one element.
+        apart: the number of pairs of terms, as a number that tells which pairs; also for a member not in the part.
+        pairs: for each member the same of the pairs that meet in it.
+    """
+
+    is_empty: bool
+    is_visible: bool
+    finer: tuple[int, ...]
+    single: int
+    apart: int
+    pairs: tuple[int, ...]
+
+
+class _Table(NamedTuple):
+    """The distinct terms of a part: axes as (axis, positions), dense elements of each member, counts over their gcd."""
+
+    axes: list[tuple[int, Array]]
+    members: list[Array]
+    counts: Array
+
+
+@lru_cache(maxsize=_MEMO)
+def facts(key: PartKey) -> Facts:
+    """List the terms of a part and read off what needs no names of members.
+
+    For a weight ``W``: the sum over pairs of terms that meet in one element of ``W`` of the product of the first term's
+    residue and the second's. As a polynomial in the residues of positions it says which pairs these are, and by the
+    pairs of a term with itself how often each term occurs. Where terms have different positions that is all there is.
+
+    Raises:
+        SynoError: when the part is too large to list.
+    """
+    table = _table(key)
+    total = len(table.counts)
+    if not total:
+        return Facts(True, True, (), 0, 0, ())
+    elements = [int(member.max()) + 1 for member in table.members]
+    finer = tuple(
+        sum(1 << j for j, small in enumerate(table.members) if _determines(big, elements[i], small))
+        for i, big in enumerate(table.members)
+    )
+    single = sum(1 << i for i, number in enumerate(elements) if number == 1)
+    _, positions = _joint([positions for _, positions in table.axes], total)
+    groups = [_Grouped(member) for member in table.members]
+    apart: list[int] = []
+    pairs: list[list[int]] = [[] for _ in groups]
+    for lanes in _lanes(total):
+        p = lanes.primes
+        times = _power(table.counts.astype(np.uint64)[None, :] % p, _COUNT_POWER, p)
+        first = times * _residues(table.axes, 0, lanes, total) % p
+        second = times * _residues(table.axes, 1, lanes, total) % p
+        apart += _total(_total_array(first, p) * _total_array(second, p) % p, p)
+        for group, out in zip(groups, pairs, strict=True):
+            out += _total(group.sums(first, p) * group.sums(second, p) % p, p)
+    return Facts(False, positions == total, finer, single, _chinese(apart), tuple(map(_chinese, pairs)))
+
+
+@lru_cache(maxsize=_MEMO)
+def refined(key: PartKey, names: tuple[int, ...], absent: tuple[int, ...]) -> int:
+    """A number that also tells terms of equal positions apart, by rounds of colour refinement.
+
+    In each round an element of a member gets the sum of its terms' residues, and a term the product of its position's
+    residue and of its elements' numbers, each to the power that its member's name stands for.
+
+    Args:
+        key: the part.
+        names: a name for each member of the part, or -1 for one to leave out (a weight that is absorbed).
+        absent: the names of the members that the part has nothing of.
+    """
+    table = _table(key)
+    total = len(table.counts)
+    groups = [(_Grouped(m), _exponent(name)) for m, name in zip(table.members, names, strict=True) if name >= 0]
+    exponent = sum(map(_exponent, absent))
+    found: list[int] = []
+    for lanes in _lanes(total):
+        p = lanes.primes
+        times = _power(table.counts.astype(np.uint64)[None, :] % p, _COUNT_POWER, p)
+        colour = times * _residues(table.axes, 2, lanes, total) % p
+        for level in range(3, 3 + ROUNDS):
+            after = times * _residues(table.axes, level, lanes, total) % p
+            if absent:
+                after = after * _power(_total_array(colour, p), exponent, p) % p
+            for group, power in groups:
+                after = after * _power(group.sums(colour, p), power, p)[:, group.member] % p
+            colour = after
+        found += _total(colour, p)
+    return _chinese(found)
+
+
+def forget() -> None:
+    """Empty the memory of parts, for measurements from a cold start."""
+    for memory in (facts, refined, _table, _positions):
+        memory.cache_clear()
+
+
+# -- the terms -------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def _table(key: PartKey) -> _Table:
+    shape = tuple(size for _, size in key.iterators)
+    total = prod(shape)
+    if total > MAX_TERMS:
+        raise SynoError(f"fingerprint: expected at most {MAX_TERMS} terms, found {total}; use a smaller binding")
+    grids = np.ogrid[tuple(slice(size) for size in shape)]
+    valid: Array = np.ones((1,) * len(shape), dtype=bool)
+
+    def index(expression: Expression) -> Array:
+        nonlocal valid
+        if isinstance(expression, int):
+            return grids[expression]
+        operation, tree, *rest = expression
+        value = index(tree)
+        if operation == SHIFT:
+            return (value + 1) % rest[0]
+        if operation == SPLIT:
+            return value * rest[1] + index(rest[0])
+        if operation == DIV:
+            return value // rest[0]
+        if operation == MOD:
+            return value % rest[0]
+        if operation == STRIDE:
+            return value * rest[0]
+        assert operation == UNFOLD
+        value = value + index(rest[0]) - rest[1]
+        valid = valid & (value >= 0) & (value < rest[2])
+        return value
+
+    axes = [(axis, grids[i]) for i, (axis, _) in enumerate(key.iterators) if axis >= 0]
+    axes += [(_INPUT_AXES + axis, index(expression)) for axis, expression in key.inputs]
+    members = [[index(expression) for expression in member] for member in key.members]
+    for expression in key.bounds:
+        index(expression)
+
+    keep = np.broadcast_to(valid, shape)
+    whole = bool(valid.all())
+    terms = total if whole else int(keep.sum())
+
+    def column(grid: Array) -> Array:
+        spread = np.broadcast_to(grid, shape)
+        return spread.reshape(-1) if whole else spread[keep]
+
+    if not terms:
+        return _Table([], [], np.zeros(0, dtype=np.int64))
+    positions = [(axis, column(grid)) for axis, grid in axes]
+    elements = [_joint([column(grid) for grid in member], terms)[0] for member in members]
+    ids, distinct = _joint([*(c for _, c in positions), *elements], terms)
+    if distinct < terms:
+        count = np.bincount(ids, minlength=distinct)
+        some = np.empty(distinct, dtype=np.int64)
+        some[ids] = np.arange(terms)
+        count //= gcd(*count.tolist()) if distinct < _AT_ONCE else int(np.gcd.reduce(count))
+        return _Table([(axis, c[some]) for axis, c in positions], [e[some] for e in elements], count)
+    return _Table(positions, elements, np.ones(terms, dtype=np.int64))
+
+
+def _joint(columns: list[Array], rows: int) -> tuple[Array, int]:
+    """Dense numbers of the distinct rows of a table, and how many there are."""
+    if not columns:
+        return np.zeros(rows, dtype=np.int64), 1
+    key = columns[0]
+    bound = int(key.max()) + 1
+    for column in columns[1:]:
+        size = int(column.max()) + 1
+        if bound * size >= 1 << 62:
+            distinct, key = np.unique(key, return_inverse=True)
+            bound = len(distinct)
+        key = key * size + column
+        bound *= size
+    if bound <= 4 * rows + 64:
+        used = np.zeros(bound, dtype=np.int64)
+        used[key] = 1
+        number = used.cumsum()
+        return number[key] - 1, int(number[-1])
+    distinct, key = np.unique(key, return_inverse=True)
+    return key, len(distinct)
+
+
+def _determines(big: Array, elements: int, small: Array) -> bool:
+    value = np.zeros(elements, dtype=np.int64)
+    value[big] = small  # of any one of the element's terms; if big determines small they all agree
+    return bool((value[big] == small).all())
+
+
+# -- residues --------------------------------------------------------------------------------------------------------
+
+
+class _Lanes(NamedTuple):
+    """Primes worked at together: a column of them, and their numbers."""
+
+    primes: Array
+    rows: slice
+
+
+def _lanes(total: int) -> list[_Lanes]:
+    column = np.array(_PRIMES, dtype=np.uint64)[:, None]
+    if total <= _AT_ONCE:
+        return [_Lanes(column, slice(None))]
+    return [_Lanes(column[i : i + 1], slice(i, i + 1)) for i in range(len(_PRIMES))]
+
+
+class _Grouped:
+    """Terms sorted by their element of one member."""
+
+    def __init__(self, member: Array) -> None:
+        self.member = member
+        elements = int(member.max()) + 1
+        self.is_single = elements == 1
+        self.is_identity = elements == len(member)
+        self.order = np.argsort(member, kind="stable")
+        self.starts = np.searchsorted(member[self.order], np.arange(elements))
+
+    def sums(self, residues: Array, primes: Array) -> Array:
+        """The sum of the residues of each element's terms."""
+        sorted_residues = residues[:, self.order]
+        if self.is_identity:
+            return sorted_residues
+        return np.add.reduceat(sorted_residues, self.starts, axis=1) % primes
+
+
+def _residues(axes: list[tuple[int, Array]], level: int, lanes: _Lanes, total: int) -> Array:
+    found: Array = np.ones((len(lanes.primes), total), dtype=np.uint64)
+    for axis, positions in axes:
+        found = found * _positions(axis, level, int(positions.max()) + 1)[lanes.rows][:, positions] % lanes.primes
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _positions(axis: int, level: int, size: int) -> Array:
+    """Fixed residues other than 0 for the positions along an axis, a row for each prime."""
+    with np.errstate(over="ignore"):
+        start = np.arange(len(_PRIMES), dtype=np.uint64)[:, None] + np.uint64(8 * (level + 16 * axis) + 1)
+        word = _mix(_mix(start) + np.arange(size, dtype=np.uint64)[None, :] * np.uint64(_GAMMA))
+    return word % (np.array(_PRIMES, dtype=np.uint64)[:, None] - np.uint64(1)) + np.uint64(1)
+
+
+def _mix(value: Array) -> Array:
+    """A bijection of 64-bit words that scatters them: the finaliser of splitmix64."""
+    value = value * np.uint64(_GAMMA)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(_MIX[0])
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(_MIX[1])
+    return value ^ (value >> np.uint64(31))
+
+
+def _exponent(name: int) -> int:
+    return _POWERS[name] if name < len(_POWERS) else 59 + 2 * (name - len(_POWERS))
+
+
+def _power(base: Array, exponent: int, primes: Array) -> Array:
+    result = base
+    for bit in bin(exponent)[3:]:
+        result = result * result % primes
+        if bit == "1":
+            result = result * base % primes
+    return result
+
+
+def _total_array(residues: Array, primes: Array) -> Array:
+    found: Array = residues.sum(axis=1, keepdims=True, dtype=np.uint64) % primes
+    return found
+
+
+def _total(residues: Array, primes: Array) -> list[int]:
+    found: list[int] = _total_array(residues, primes)[:, 0].tolist()
+    return found
+
+
+def _chinese(residues: list[int]) -> int:
+    return sum(r * c for r, c in zip(residues, _CHINESE, strict=True)) % MODULUS
