@@ -17,8 +17,9 @@ from syno_lab.codegen.text import expressions
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.candidates import Candidate
+from syno_lab.synthesis.candidates import Candidate, Verdict
 
+COUNTED = 1 << 14  # points at which a page compares the sides of an approximate rule; about a millisecond
 SHOWN = 40  # of one primitive, canonical and pruned each; contractions can be many hundreds
 ORDER = ("REDUCE", "SHARE", "UNFOLD", "SPLIT", "MERGE", "SHIFT", "STRIDE", "EXPAND")
 
@@ -32,10 +33,11 @@ class Item:
         text: the step in words.
         distance: the shape distance that it leads to; None where the input is then out of reach.
         reaches: whether the steps left then suffice for that distance.
-        reason: why a rule prunes it, in one sentence; empty for a canonical step.
+        reason: why a rule prunes it, with the share of the elements that differ where the rule is approximate; empty
+            for a canonical step.
         rule: the name of that rule.
-        before: the expression as proposed.
-        after: the canonical expression for the same function.
+        before: the expression as proposed, over wildcards ``#0``, ``#1``, ...
+        after: the canonical expression for the same function, with what the wildcards stand for.
         operands: the names of its coordinates; for a CONTRACTION the shared ones.
         given: the names of the coordinates given to a weight.
     """
@@ -134,10 +136,28 @@ def _item(
         describe_step(state, candidate.step, names),
         far,
         far is not None and far <= steps_left(state) - 1,
-        verdict.reason or "",
+        _reason(state, verdict),
         verdict.rule or "",
         verdict.before or "",
-        verdict.after or "",
+        _after(verdict, names),
         [ids[c] for c in candidate.operands],
         [ids[c] for c in candidate.given],
     )
+
+
+def _reason(state: State, verdict: Verdict) -> str:
+    """The rule's sentence, and how much differs where that is counted at once."""
+    reason, rewrite = verdict.reason or "", verdict.rewrite
+    for binding in state.spec.binding_maps[:1]:
+        if rewrite is not None and rewrite.points(binding) <= COUNTED and verdict.differing is not None:
+            reason += f" Here {verdict.differing:.1%} of the elements differ."
+    return reason
+
+
+def _after(verdict: Verdict, names: dict[Coordinate, str]) -> str:
+    """The canonical expression, and what the wildcards of both stand for."""
+    rewrite = verdict.rewrite
+    if rewrite is None or not rewrite.bottoms:
+        return verdict.after or ""
+    wildcards = ", ".join(f"#{number} = {names[c]}" for number, c in enumerate(rewrite.bottoms))
+    return f"{verdict.after} with {wildcards}"

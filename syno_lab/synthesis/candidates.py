@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.size import Size
@@ -12,12 +14,25 @@ from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.space import proposals
 
+if TYPE_CHECKING:
+    from syno_lab.synthesis.rewrites_parts import Rewrite
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a step is canonical, and if not, the rule that rejects it."""
+    """Whether a step is canonical, and if not, the rule that rejects it and what it rewrites.
+
+    Explanations are made when they are asked for, so that search does not pay for them.
+
+    Attributes:
+        rejected_by: the rule; None for a canonical step.
+        state: the state that the step was proposed in.
+        step: the step.
+    """
 
     rejected_by: Rule | None = None
+    state: State | None = field(default=None, compare=False, repr=False)
+    step: Step | None = field(default=None, compare=False, repr=False)
 
     @property
     def canonical(self) -> bool:
@@ -34,15 +49,51 @@ class Verdict:
         """Why, in one sentence."""
         return self.rejected_by.reason if self.rejected_by else None
 
+    @cached_property
+    def rewrite(self) -> Rewrite | None:
+        """What the rule rewrites here, over wildcards; None for a canonical step and where a rule has no formula.
+
+        ``rewrite.sympy()`` gives both sides as sympy expressions, ``rewrite.bottoms`` what the wildcards stand for.
+        """
+        from syno_lab.synthesis.rewrites import rewrite
+
+        if self.rejected_by is None or self.state is None or self.step is None:
+            return None
+        return rewrite(self.rejected_by.name, self.state, self.step)
+
     @property
     def before(self) -> str | None:
-        """The expression as proposed."""
+        """The expression as proposed, over wildcards ``#0``, ``#1``, ...; else the rule's own words."""
+        if self.rewrite is not None:
+            return self.rewrite.texts()[0]
         return self.rejected_by.before if self.rejected_by else None
 
     @property
     def after(self) -> str | None:
-        """The canonical expression for the same function."""
+        """The canonical expression for the same function, as in :attr:`before`."""
+        if self.rewrite is not None:
+            return self.rewrite.texts()[1]
         return self.rejected_by.after if self.rejected_by else None
+
+    @property
+    def latex(self) -> str | None:
+        """Both expressions as LaTeX for display mathematics; None where there is no :attr:`rewrite`."""
+        return None if self.rewrite is None else self.rewrite.latex()
+
+    @cached_property
+    def differing(self) -> float | None:
+        """For an approximate rule the share of the elements on which the two sides differ, under the first binding.
+
+        None for other rules (the sides of an exact one are equal), without a :attr:`rewrite` and without a binding.
+
+        Raises:
+            SynoError: when there are too many elements to compare; ``rewrite.differing`` takes a smaller binding.
+        """
+        if self.rejected_by is None or self.rejected_by.kind != "approximate" or self.rewrite is None:
+            return None
+        assert self.state is not None
+        bindings = self.state.spec.binding_maps
+        return self.rewrite.differing(bindings[0]) if bindings else None
 
 
 @dataclass(frozen=True)
@@ -77,7 +128,7 @@ class Candidate:
 def candidates(state: State, rules: tuple[Rule, ...] = RULES) -> list[Candidate]:
     """Every legal next step within the budgets, with its verdict and distance."""
     return [
-        Candidate(step, Verdict(rejecting_rule(state, step, rules)), distance(state.apply(step)))
+        Candidate(step, Verdict(rejecting_rule(state, step, rules), state, step), distance(state.apply(step)))
         for step in proposals(state)
     ]
 

@@ -158,7 +158,7 @@ def test_candidates_say_why() -> None:
     assert not verdict.canonical
     assert verdict.reason is not None
     assert "parenthesis" in verdict.reason
-    assert verdict.before == "[(C*i + j) / (B*C), (C*i + j) % (B*C)]"
+    assert verdict.before == "[(H*#0 + #1)//s, (H*#0 + #1) % s]"
     assert all(c.distance is None or c.distance >= 0 for c in candidates(state))
 
 

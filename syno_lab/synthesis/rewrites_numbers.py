@@ -1,0 +1,139 @@
+"""At how many points the two sides of a rewrite read different elements, by evaluating both at all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from syno_lab.errors import SynoError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.spec import Binding
+
+if TYPE_CHECKING:
+    from syno_lab.synthesis.rewrites_parts import Side
+
+MAX_POINTS = 1 << 22  # of one side, about a second
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Reads:
+    """One row for each point: the wildcards' values (flat), what is read of X and of each weight.
+
+    Minus one stands for out of bounds. All is counted ``times`` times.
+    """
+
+    bottom: Array
+    x: Array
+    weights: tuple[Array, ...]
+    times: int
+
+
+def reads(side: Side, binding: Binding) -> Reads:
+    """What one side reads at every point, reductions innermost.
+
+    Raises:
+        SynoError: when there are more than ``MAX_POINTS`` points.
+    """
+    total = side.points(binding)
+    if total > MAX_POINTS:
+        raise SynoError(f"rewrite: expected at most {MAX_POINTS} points, found {total}; use a smaller binding")
+    loops = (*side.state.output, *side.state.reductions)
+    shape = tuple(c.size.at(binding) for c in loops)
+    grids: dict[Coordinate, Array] = dict(zip(loops, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
+    valid: Array = np.ones(shape, dtype=bool)
+    for coordinate in (*side.tops, *side.state.expanded, *(c for w in side.state.weights for c in w.coordinates)):
+        valid = valid & _evaluate(coordinate, grids, binding)
+
+    def flat(coordinates: Sequence[Coordinate]) -> Array:
+        index: Array = np.zeros((1,) * len(shape), dtype=np.int64)
+        for coordinate in coordinates:
+            index = index * coordinate.size.at(binding) + grids[coordinate]
+        return np.broadcast_to(index, shape).ravel()
+
+    def read(coordinates: Sequence[Coordinate]) -> Array:
+        return np.where(valid.ravel(), flat(coordinates), -1)
+
+    weights = tuple(read(w.coordinates) for w in side.state.weights)
+    return Reads(flat(side.state.output), read(side.tops), weights, side.factor.at(binding))
+
+
+def difference(before: Side, after: Side, binding: Binding) -> float:
+    """The share of the points at which two sides read different elements; see :meth:`Rewrite.differing`.
+
+    Raises:
+        SynoError: when there are more than ``MAX_POINTS`` points.
+    """
+    one, other = reads(before, binding), reads(after, binding)
+    if not (one.weights or other.weights):
+        return _uncommon(one, other)
+    left, right = _absorb(one.weights), _absorb(other.weights)
+    if len(left) != len(right) or len(one.x) != len(other.x) or one.times != other.times:
+        return 1.0  # not of one kind, so there is nothing to compare point by point
+    same = (one.x == other.x) & (one.bottom == other.bottom)
+    return min(1.0 - float((same & _agree(left, order)).mean()) for order in permutations(right))
+
+
+def points(coordinates: Sequence[Coordinate], binding: Binding) -> int:
+    """How many values coordinates take together."""
+    return prod(c.size.at(binding) for c in coordinates)
+
+
+def _evaluate(coordinate: Coordinate, grids: dict[Coordinate, Array], binding: Binding) -> Array:
+    """Fill in ``grids[coordinate]``; where no UNFOLD in it is out of bounds."""
+    if coordinate.is_leaf:
+        return np.array(True)
+    node = coordinate.node
+    valid = np.array(True)
+    for operand in node.operands:
+        valid = valid & _evaluate(operand, grids, binding)
+    primitive = PRIMITIVES[node.primitive]
+    sizes = tuple(c.size.at(binding) for c in node.operands)
+    parameter = None if node.parameter is None else node.parameter.at(binding)
+    index: Array = primitive.index(tuple(grids[c] for c in node.operands), sizes, parameter)[coordinate.index]
+    grids[coordinate] = index
+    return valid & (index >= 0) & (index < coordinate.size.at(binding)) if primitive.clips else valid
+
+
+def _uncommon(before: Reads, after: Reads) -> float:
+    """The share of the terms of one side that the other has not, for each value of the wildcards a multiset."""
+    rows = np.concatenate([np.stack([r.bottom, r.x], axis=1) for r in (before, after)])
+    unique, member = np.unique(rows, axis=0, return_inverse=True)
+    first, second = np.split(member.ravel(), [len(before.x)])
+    left = np.bincount(first, minlength=len(unique)) * before.times
+    right = np.bincount(second, minlength=len(unique)) * after.times
+    inside = unique[:, 1] >= 0
+    if (left[inside] * right[inside].sum() == right[inside] * left[inside].sum()).all():
+        return 0.0  # equal, or a multiple: one factor for the whole operator makes no difference
+    return 1.0 - float(np.minimum(left, right).sum() / max(left.sum(), right.sum()))
+
+
+def _absorb(weights: Sequence[Array]) -> list[Array]:
+    """Without each weight whose element another's element determines: their product is one trainable number."""
+    kept = list(weights)
+    for small in weights:
+        others = [w for w in kept if w is not small]
+        if any(np.unique(np.stack([w, small]), axis=1).shape[1] == len(np.unique(w)) for w in others):
+            kept = others
+    return kept
+
+
+def _agree(left: Sequence[Array], right: Sequence[Array]) -> Array:
+    """The points at which renaming the elements of each weight one to one, as most points want it, makes them equal."""
+    agree: Array = np.ones(1, dtype=bool)
+    for one, other in zip(left, right, strict=True):
+        pairs, member, count = np.unique(np.stack([one, other]), axis=1, return_inverse=True, return_counts=True)
+        order = np.argsort(-count, kind="stable")
+        chosen = np.ones(len(order), dtype=bool)
+        for side in pairs:
+            first = np.zeros(len(order), dtype=bool)
+            first[order[np.unique(side[order], return_index=True)[1]]] = True
+            chosen &= first
+        agree = agree & chosen[member.ravel()]
+    return agree

@@ -1,0 +1,280 @@
+"""What a rewrite is made of: two small parts of a pGraph over the same bottom coordinates (Syno, section 6).
+
+The paper marks the bottom coordinates of a subgraph as wildcards ``#0``, ``#1``, ... and rewrites the expressions on
+top of it. Coordinates, weights' dimensions and input axes that take no part are left out. ``X`` is whatever stands
+above, ``W`` a weight, and ``1[c]`` a tensor of ones: what EXPAND drops. All read zero out of bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from syno_lab.ir.coordinate import Coordinate, Node, output_coordinate, reduce_coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.size import Size
+from syno_lab.ir.spec import Binding, Spec
+from syno_lab.ir.state import State, Step, Weight
+from syno_lab.synthesis.expressions import Expression, expression, iterators, name, size, size_latex
+from syno_lab.synthesis.rewrites_numbers import difference, points
+
+if TYPE_CHECKING:
+    import sympy
+
+
+class Part:
+    """A part of a pGraph that grows upwards from wildcards, the output axes of a state of its own.
+
+    No step is checked against Table 1: a rewrite is an equation, and must be readable where it is not legal.
+    """
+
+    def __init__(self, spec: Spec, sizes: Sequence[Size]) -> None:
+        self._spec = Spec(spec.symbols, (), tuple(sizes), spec.variables, bindings=spec.bindings)
+        self.bottoms = tuple(output_coordinate(number, item) for number, item in enumerate(sizes))
+        self._reductions: list[Coordinate] = []
+        self._weights: list[Weight] = []
+        self._expanded: list[Coordinate] = []
+        self._steps: list[Step] = []
+        self._views: dict[Node, tuple[Coordinate, ...]] = {}
+
+    def reduce(self, size: Size) -> Coordinate:
+        """A new reduction, ``r0`` the first."""
+        self._reductions.append(reduce_coordinate(len(self._reductions), size))
+        self._steps.append(Step("REDUCE", (), size))
+        return self._reductions[-1]
+
+    def view(self, primitive: str, *operands: Coordinate, parameter: Size | None = None) -> tuple[Coordinate, ...]:
+        """The results of a view of ``operands``; asked again it is the same view."""
+        node = Node(primitive, operands, parameter)
+        if node not in self._views:
+            self._steps.append(Step(primitive, operands, parameter))
+            sizes = PRIMITIVES[primitive].result_sizes(tuple(c.size for c in operands), parameter)
+            self._views[node] = tuple(Coordinate(node, index, item) for index, item in enumerate(sizes))
+        return self._views[node]
+
+    def rebuild(self, coordinate: Coordinate, over: Mapping[Coordinate, Coordinate]) -> Coordinate:
+        """A coordinate of another state built here, over those of its bottom coordinates that ``over`` translates.
+
+        Raises:
+            KeyError: for an iterator that ``over`` does not translate.
+        """
+        if coordinate in over or coordinate.is_leaf:
+            return over[coordinate]
+        node = coordinate.node
+        operands = tuple(self.rebuild(c, over) for c in node.operands)
+        return self.view(node.primitive, *operands, parameter=node.parameter)[coordinate.index]
+
+    def share(self, shared: Sequence[Coordinate], given: Sequence[Coordinate] = ()) -> None:
+        """A new weight."""
+        self._weights.append(Weight(tuple(shared), tuple(given)))
+        self._steps.append(Step("SHARE", tuple(shared), given=tuple(given)))
+
+    def expand(self, *coordinates: Coordinate) -> None:
+        """Drop coordinates."""
+        self._expanded += coordinates
+        self._steps += [Step("EXPAND", (c,)) for c in coordinates]
+
+    def side(self, *tops: Coordinate, factor: Size | None = None) -> Side:
+        """What stands here now, with ``tops`` as the axes of what is above."""
+        state = State(
+            replace(self._spec, input_shape=tuple(c.size for c in tops)),
+            tops,
+            tuple(self._reductions),
+            tuple(self._weights),
+            tuple(self._expanded),
+            tuple(self._steps),
+        )
+        return Side(state, tops, factor or self._spec.symbols.one)
+
+
+def parts(state: State, bottoms: Sequence[Coordinate]) -> tuple[Part, Part]:
+    """Both sides over wildcards for ``bottoms``, with nothing on them yet."""
+    sizes = [c.size for c in bottoms]
+    return Part(state.spec, sizes), Part(state.spec, sizes)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side: ``factor * sum over reductions of X[tops] * W[...] * 1[...]``.
+
+    Attributes:
+        state: the part of the pGraph; its output axes are the wildcards.
+        tops: the coordinates that index what stands above, in the same order on both sides.
+        factor: a number of times.
+    """
+
+    state: State
+    tops: tuple[Coordinate, ...]
+    factor: Size
+
+    @cached_property
+    def names(self) -> dict[Coordinate, Expression]:
+        """``#0`` for the first wildcard, ``r0`` for the first reduction."""
+        return iterators(self.state) | {c: name(f"#{number}") for number, c in enumerate(self.state.output)}
+
+    @property
+    def coordinates(self) -> tuple[Expression, ...]:
+        """The expressions of ``tops`` over wildcards and reductions."""
+        return self._over(self.tops)
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        """The sizes of ``tops``."""
+        return tuple(c.size for c in self.tops)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is coordinates and nothing else."""
+        return self.factor.is_one and not (self.state.weights or self.state.reductions or self.state.expanded)
+
+    @property
+    def operator(self) -> Operator:
+        """As an operator from what stands above to the wildcards; ``factor`` is left out."""
+        return Operator(self.state, self.tops)
+
+    def _over(self, coordinates: Sequence[Coordinate]) -> tuple[Expression, ...]:
+        return tuple(expression(c, self.names) for c in coordinates)
+
+    def factors(self) -> list[tuple[str, tuple[Expression, ...]]]:
+        """The tensors that are multiplied, each with what indexes it."""
+        weights = self.state.weights
+        numbers = [""] if len(weights) == 1 else [str(i + 1) for i in range(len(weights))]
+        return [
+            ("X", self.coordinates),
+            *((f"W{number}", self._over(w.coordinates)) for number, w in zip(numbers, weights, strict=True)),
+            *(("1", self._over([c])) for c in self.state.expanded),
+        ]
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def text(self, plain: bool) -> str:
+        """As text: a list of coordinates where ``plain``, else a sum of products."""
+        if plain:
+            return _listed(self.coordinates)
+        parts = [] if self.factor.is_one else [size(self.factor).as_factor()[0]]
+        body = "*".join(parts + [tensor + _listed(index) for tensor, index in self.factors()])
+        sums = ", ".join(f"{self.names[r]} < {r.size.code}" for r in self.state.reductions)
+        return f"sum[{sums}] {body}" if sums else body
+
+    def latex(self, plain: bool) -> str:
+        """As LaTeX, like :meth:`text`."""
+        if plain:
+            return _listed_latex(self.coordinates)
+        tensors = [
+            (r"\mathbf{1}" if tensor == "1" else tensor if len(tensor) == 1 else f"{tensor[0]}_{{{tensor[1:]}}}")
+            + _listed_latex(index)
+            for tensor, index in self.factors()
+        ]
+        factor = [] if self.factor.is_one else [size(self.factor).as_factor()[1]]
+        sums = [rf"\sum_{{{self.names[r].latex} < {size_latex(r.size)}}}" for r in self.state.reductions]
+        return " ".join([*sums, r" \, ".join(factor + tensors)])
+
+    def sympy(self, plain: bool) -> sympy.Basic:
+        """As sympy: a ``Tuple`` of coordinates where ``plain``, else a ``Sum`` over ``Indexed`` tensors."""
+        import sympy
+
+        if plain:
+            return sympy.Tuple(*(c.sympy() for c in self.coordinates))
+        tensors = [
+            # sympy has no tensor without indices: a scalar is a symbol.
+            sympy.IndexedBase(tensor)[tuple(c.sympy() for c in index)] if index else sympy.Symbol(tensor)
+            for tensor, index in self.factors()
+        ]
+        body = sympy.Mul(self.factor.to_sympy(), *tensors)
+        limits = [(self.names[r].sympy(), 0, r.size.to_sympy() - 1) for r in self.state.reductions]
+        return sympy.Sum(body, *limits) if limits else body
+
+    def steps_text(self) -> str:
+        """The steps in order: ``SHIFT(#0), REDUCE(k)``; a CONTRACTION as ``SHARE(shared; given)``."""
+        return ", ".join(self._step(step, str, lambda s: s.code) for step in self.state.steps)
+
+    def steps_latex(self) -> str:
+        """The steps in order, as LaTeX."""
+        found = (self._step(step, lambda e: e.latex, size_latex) for step in self.state.steps)
+        return r",\; ".join(rf"\mathrm{{{step.partition('(')[0]}}}({step.partition('(')[2]}" for step in found)
+
+    def _step(self, step: Step, show: Callable[[Expression], str], measure: Callable[[Size], str]) -> str:
+        inside = [show(e) for e in self._over(step.operands)]
+        if step.parameter is not None:
+            inside.append(measure(step.parameter))
+        given = ", ".join(show(e) for e in self._over(step.given))
+        return f"{step.primitive}({', '.join(inside)}{'; ' * bool(given)}{given})"
+
+    # -- numbers -----------------------------------------------------------------------------------------------------
+
+    def points(self, binding: Binding) -> int:
+        """How many values wildcards and reductions take together."""
+        return points((*self.state.output, *self.state.reductions), binding)
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A proposed step and its canonical form, for one state.
+
+    Attributes:
+        bottoms: the state's coordinates that the wildcards ``#0``, ``#1``, ... stand for.
+        before: what the step would make.
+        after: what to write instead.
+        summed: the state's reductions that the reductions of ``before`` stand for, where the state has them.
+        note: what the formulas alone do not say.
+        in_steps: whether both sides are one formula and differ in the order of their steps alone.
+    """
+
+    bottoms: tuple[Coordinate, ...]
+    before: Side
+    after: Side
+    summed: tuple[Coordinate, ...] = ()
+    note: str = ""
+    in_steps: bool = field(default=False, kw_only=True)
+
+    @property
+    def _plain(self) -> bool:
+        return self.before.is_plain and self.after.is_plain
+
+    def texts(self) -> tuple[str, str]:
+        """Both sides as text."""
+        if self.in_steps:
+            return self.before.steps_text(), self.after.steps_text()
+        return self.before.text(self._plain), self.after.text(self._plain)
+
+    def text(self) -> str:
+        """``before -> after``, what the wildcards stand for by size, and the note."""
+        before, after = self.texts()
+        domains = ", ".join(f"#{i} < {c.size.code}" for i, c in enumerate(self.before.state.output))
+        return f"{before} -> {after}" + (f" for {domains}" if domains else "") + (f"; {self.note}" if self.note else "")
+
+    def latex(self) -> str:
+        """Both sides with an arrow, for display mathematics."""
+        sides = [s.steps_latex() if self.in_steps else s.latex(self._plain) for s in (self.before, self.after)]
+        return r" \;\rightarrow\; ".join(sides)
+
+    def sympy(self) -> tuple[sympy.Basic, sympy.Basic]:
+        """Both sides as sympy, unevaluated."""
+        return self.before.sympy(self._plain), self.after.sympy(self._plain)
+
+    def points(self, binding: Binding) -> int:
+        """How many points :meth:`differing` goes through, on the larger side."""
+        return max(self.before.points(binding), self.after.points(binding))
+
+    def differing(self, binding: Binding) -> float:
+        """The share of the points (values of wildcards and reductions) at which both sides read different elements.
+
+        Out of bounds on both sides is no difference. Weights may have their elements renamed, one to one, and a weight
+        that another determines is one with it. Sums are compared as what they add up, whatever the order, and one
+        factor for all is no difference.
+
+        Raises:
+            SynoError: when there are too many of them.
+        """
+        return difference(self.before, self.after, binding)
+
+
+def _listed(found: Sequence[Expression]) -> str:
+    return "[" + ", ".join(map(str, found)) + "]"
+
+
+def _listed_latex(found: Sequence[Expression]) -> str:
+    return r"\left[" + (r",\; ".join(e.latex for e in found) or r"\,") + r"\right]"

@@ -1,0 +1,288 @@
+"""The rewrites of rules about contractions, sums and dropped coordinates: whole functions on both sides.
+
+Syno, section 6, "Contractions" and "Between views and contractions", and appendix A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from syno_lab.ir.coordinate import Coordinate, Node
+from syno_lab.ir.size import product
+from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.rewrites_parts import Part, Rewrite, parts
+from syno_lab.synthesis.rewrites_views import expand_of_view, shifts
+from syno_lab.synthesis.rules import is_raw_reduction, sharers
+
+
+def play(part: Part, step: Step) -> tuple[Coordinate, ...]:
+    """Apply ``step`` to the wildcards, which stand for its operands and then its given coordinates; what is left."""
+    shared = part.bottoms[: len(step.operands)]
+    if step.primitive == "SHARE":
+        part.share(shared, part.bottoms[len(step.operands) :])
+        return shared
+    if step.primitive == "EXPAND":
+        part.expand(*shared)
+        return ()
+    return part.view(step.primitive, *shared, parameter=step.parameter)
+
+
+def reduce_first(state: State, step: Step) -> Rewrite | None:
+    """A REDUCE and the last step before it that is none, in both orders."""
+    assert step.parameter is not None
+    last = next(s for s in reversed(state.steps) if s.primitive != "REDUCE")
+    bottoms = last.operands + last.given
+    before, after = parts(state, bottoms)
+    left = before.side(*play(before, last), before.reduce(step.parameter))
+    new = after.reduce(step.parameter)
+    return Rewrite(bottoms, left, after.side(*play(after, last), new), in_steps=True)
+
+
+def view_of_reduction(state: State, step: Step) -> Rewrite | None:
+    """A sum over the results of a view, each summed over by itself."""
+    before, after = parts(state, ())
+    tops = before.view(step.primitive, *(before.reduce(c.size) for c in step.operands), parameter=step.parameter)
+    right = after.side(*(after.reduce(c.size) for c in tops))
+    return Rewrite((), before.side(*tops), right, summed=step.operands)
+
+
+def shift_above_reduction(state: State, step: Step) -> Rewrite | None:
+    """A SHIFT across blocks whose number is summed, and one inside the blocks."""
+    digits, first = [], step.operands[0]
+    while not first.is_leaf:
+        first, offset = first.node.operands
+        digits.append(offset)
+    bottoms = tuple(reversed(digits))
+    before, after = parts(state, bottoms)
+    top = before.reduce(first.size)
+    for offset in before.bottoms:
+        (top,) = before.view("SPLIT", top, offset)
+    rest = after.bottoms[0]
+    for offset in after.bottoms[1:]:
+        (rest,) = after.view("SPLIT", rest, offset)
+    right = after.side(*after.view("SPLIT", after.reduce(first.size), shifts(after, rest, 1)))
+    return Rewrite(bottoms, before.side(shifts(before, top, 1)), right, summed=(first,))
+
+
+def view_above_share(state: State, step: Step) -> Rewrite | None:
+    """The weights' elements told by the view's operands, or by its results."""
+    before, after = parts(state, step.operands)
+    number = len(sharers(state, step.operands[0]))
+    for _ in range(number):
+        before.share(before.bottoms)
+    left = before.side(*before.view(step.primitive, *before.bottoms, parameter=step.parameter))
+    tops = after.view(step.primitive, *after.bottoms, parameter=step.parameter)
+    for _ in range(number):
+        after.share(tops)
+    return Rewrite(step.operands, left, after.side(*tops))
+
+
+def expand_of_reduction(state: State, step: Step) -> Rewrite | None:
+    """A sum over what is dropped is a multiple; what a weight holds is given to it instead."""
+    (dropped,) = step.operands
+    if sharers(state, dropped):
+        return expand_of_shared(state, step)
+    leaves = list(dropped.leaves())
+    elsewhere = {leaf for c in _alive(state) if c != dropped for leaf in c.leaves()}
+    if len(set(leaves)) < len(leaves) or elsewhere & set(leaves):
+        if dropped.node.primitive == "UNFOLD":
+            return None  # how many of the windows are inside depends on what the weights are indexed by
+        return _expand_of_digit(state, dropped) if dropped.node.primitive == "MERGE" else expand_of_view(state, step)
+    before, after = parts(state, ())
+    before.expand(before.rebuild(dropped, {leaf: before.reduce(leaf.size) for leaf in leaves}))
+    if any(node.primitive == "UNFOLD" for node in _nodes(dropped)):
+        # How many of the windows are inside is a number that no size tells.
+        return Rewrite((), before.side(), after.side(), summed=tuple(leaves), note="up to a constant factor")
+    factor = product((leaf.size for leaf in leaves), state.spec.symbols)
+    return Rewrite((), before.side(), after.side(factor=factor), summed=tuple(leaves))
+
+
+def _alive(state: State) -> Iterator[Coordinate]:
+    """Every coordinate that something is indexed by."""
+    yield from state.data
+    yield from state.expanded
+    for weight in state.weights:
+        yield from weight.coordinates
+
+
+def _nodes(coordinate: Coordinate) -> Iterator[Node]:
+    """The primitives that a coordinate is made by."""
+    yield coordinate.node
+    for operand in coordinate.node.operands:
+        yield from _nodes(operand)
+
+
+def _expand_of_digit(state: State, dropped: Coordinate) -> Rewrite | None:
+    """One digit of a MERGE is dropped; the other stays, or has gone the same way before."""
+    node = dropped.node
+    (whole,) = node.operands
+    other = 1 - dropped.index
+    if any(c.node == node for c in state.expanded):
+        return expand_of_view(state, Step("EXPAND", (dropped,)))
+    if is_raw_reduction(state, whole):
+        before, after = parts(state, ())
+        digits = before.view("MERGE", before.reduce(whole.size), parameter=node.parameter)
+        before.expand(digits[dropped.index])
+        right = after.side(after.reduce(digits[other].size), factor=dropped.size)
+        return Rewrite((), before.side(digits[other]), right, summed=(whole,))
+    number = len(sharers(state, whole))
+    if not number:
+        return None  # the rule speaks of what lies deeper than one view
+    before, after = parts(state, (whole,))
+    for _ in range(number):
+        before.share(before.bottoms)
+    digits = before.view("MERGE", *before.bottoms, parameter=node.parameter)
+    before.expand(digits[dropped.index])
+    left = before.side(digits[other])
+    digits = after.view("MERGE", *after.bottoms, parameter=node.parameter)
+    for _ in range(number - 1):
+        after.share(digits)
+    after.share((digits[other],), (digits[dropped.index],))
+    return Rewrite((whole,), left, after.side(digits[other]))
+
+
+def expand_of_shared(state: State, step: Step) -> Rewrite | None:
+    """Shared with weights and then dropped, or given to the last of them."""
+    before, after = parts(state, step.operands)
+    number = len(sharers(state, step.operands[0]))
+    for part in (before, after):
+        for _ in range(number - 1):
+            part.share(part.bottoms)
+    before.share(before.bottoms)
+    before.expand(*before.bottoms)
+    after.share((), after.bottoms)
+    return Rewrite(step.operands, before.side(), after.side())
+
+
+def expand_of_unfold(state: State, step: Step) -> Rewrite | None:
+    """A dropped window reads zero out of bounds; its two coordinates dropped do not."""
+    return expand_of_view(state, step)
+
+
+def give_view(state: State, step: Step) -> Rewrite | None:
+    """A weight that is indexed by a view's results, or by its operands; with the weights that share those results."""
+    node = next((c.node for c in step.given if _is_whole(state, step, c)), None)
+    if node is None:
+        return None
+    views = [c for c in step.given if c.node == node]
+    others = [c for c in step.given if c.node != node]
+    bottoms = (*step.operands, *others, *node.operands)
+    before, after = parts(state, bottoms)
+    shared, rest = len(step.operands), len(step.operands) + len(others)
+    over = dict(zip(bottoms, before.bottoms, strict=True))
+    results = [before.rebuild(c, over) for c in views]
+    for _ in sharers(state, views[0]):
+        before.share(results)
+        after.share(after.bottoms[rest:])
+    before.share(before.bottoms[:shared], (*before.bottoms[shared:rest], *results))
+    after.share(after.bottoms[:shared], after.bottoms[shared:])
+    return Rewrite(bottoms, before.side(*before.bottoms[:shared]), after.side(*after.bottoms[:shared]))
+
+
+def _is_whole(state: State, step: Step, coordinate: Coordinate) -> bool:
+    """Whether all results of a 1-to-1 view are given, and shared by the same weights."""
+    node = coordinate.node
+    if node.primitive in ("SPLIT", "SHIFT"):
+        return True
+    digits = [c for c in step.given if c.node == node]
+    return node.primitive == "MERGE" and len(digits) == 2 and len({sharers(state, c) for c in digits}) == 1
+
+
+def absorbed_weight(state: State, step: Step) -> Rewrite | None:
+    """Two weights, the coordinates of one among the other's, or their product in one."""
+    new = step.operands + step.given
+    old = next(w for w in state.weights if set(new) <= set(w.coordinates) or set(w.coordinates) <= set(new))
+    bottoms = tuple(dict.fromkeys(old.coordinates + new))
+    given = set(old.given) | set(step.given)
+    before, after = parts(state, bottoms)
+    over = dict(zip(bottoms, before.bottoms, strict=True))
+    before.share([over[c] for c in old.shared], [over[c] for c in old.given])
+    before.share([over[c] for c in step.operands], [over[c] for c in step.given])
+    tops = [over[c] for c in bottoms if c not in given]
+    after.share(tops, [over[c] for c in bottoms if c in given])
+    return Rewrite(bottoms, before.side(*tops), after.side(*tops))
+
+
+def absorbed_through_views(state: State, step: Step) -> Rewrite | None:
+    """Two weights, the element of one fixed by the other's through views, or their product in one."""
+    new = step.operands + step.given
+    for old in state.weights:
+        for kept, absorbed in ((old.coordinates, new), (new, old.coordinates)):
+            if determines(kept, absorbed):
+                leaves = tuple(dict.fromkeys(leaf for c in (*old.coordinates, *new) for leaf in c.leaves()))
+                before, after = parts(state, leaves)
+                over = dict(zip(leaves, before.bottoms, strict=True))
+                for coordinates in (old.coordinates, new):
+                    before.share([before.rebuild(c, over) for c in coordinates])
+                left = before.side(*(before.rebuild(c, over) for c in step.operands))
+                after.share([after.rebuild(c, over) for c in kept])
+                return Rewrite(leaves, left, after.side(*(after.rebuild(c, over) for c in step.operands)))
+    return None
+
+
+def determines(known: Iterable[Coordinate], wanted: Iterable[Coordinate]) -> bool:
+    """Whether the values of ``known`` leave no choice for those of ``wanted``, by the primitives between them."""
+    known, wanted = set(known), set(wanted)
+    nodes = {node for c in known | wanted for node in _nodes(c)}
+    results = {node: {c for c in known | wanted | set(_inside(known | wanted)) if c.node == node} for node in nodes}
+    while True:
+        before = len(known)
+        for node in nodes:
+            operands = set(node.operands)
+            if operands and operands <= known:
+                known |= results[node]
+            elif _undone(node, results[node] & known, known):
+                known |= operands
+        if len(known) == before:
+            return wanted <= known
+
+
+def _undone(node: Node, values: set[Coordinate], known: set[Coordinate]) -> bool:
+    """Whether these results of a view, and the operands known, tell its operands."""
+    if node.primitive == "MERGE":
+        return len(values) == 2
+    if node.primitive == "UNFOLD":
+        return bool(values) and bool(known & set(node.operands))
+    return bool(values) and bool(node.operands)
+
+
+def _inside(coordinates: Iterable[Coordinate]) -> Iterator[Coordinate]:
+    for coordinate in coordinates:
+        yield from coordinate.node.operands
+        yield from _inside(coordinate.node.operands)
+
+
+def contraction_order(state: State, step: Step) -> Rewrite | None:
+    """A contraction and an earlier one that it does not depend on, in both orders."""
+    new = step.operands + step.given
+    made_from = set(_inside(new))
+    # Weights that may swap stand in order, so it is the last one that comes too early.
+    old = next((w for w in reversed(state.weights) if not made_from & set(w.coordinates)), None)
+    if old is None:
+        return None
+    bottoms = tuple(dict.fromkeys(old.coordinates + new))
+    given = set(old.given) | set(step.given)
+    before, after = parts(state, bottoms)
+    over = dict(zip(bottoms, before.bottoms, strict=True))
+
+    def contract(part: Part, shared: Iterable[Coordinate], gives: Iterable[Coordinate]) -> None:
+        part.share([over[c] for c in shared], [over[c] for c in gives])
+
+    contract(before, old.shared, old.given)
+    contract(before, step.operands, step.given)
+    # Whoever comes last is given what both have.
+    contract(
+        after, [c for c in new if c in step.operands or c in old.shared], [c for c in step.given if c not in old.shared]
+    )
+    contract(after, [c for c in old.shared if c not in step.given], [c for c in old.coordinates if c in given])
+    tops = [over[c] for c in bottoms if c not in given]
+    return Rewrite(bottoms, before.side(*tops), after.side(*tops), in_steps=True)
+
+
+def unfold_of_reductions(state: State, step: Step) -> Rewrite | None:
+    """A sum over windows is a multiple of the sum, but for what the windows at the border leave out."""
+    main, window = (c.size for c in step.operands)
+    before, after = parts(state, ())
+    tops = before.view("UNFOLD", before.reduce(main), before.reduce(window))
+    right = after.side(after.reduce(main), factor=window)
+    return Rewrite((), before.side(*tops), right, summed=step.operands)
