@@ -1,0 +1,117 @@
+"""What the benchmarks share: one core, ``syno-lab sample`` as a child process, where and when results were made."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+GRACE_S = 600.0  # for the fingerprints after the clock has stopped
+
+
+def use_one_core(core: int | None = None) -> int | None:
+    """Keep this process and its children on one core, the last one that it may use unless told; None: not possible."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    allowed = sorted(os.sched_getaffinity(0))
+    chosen = allowed[-1] if core is None else core
+    if chosen not in allowed:
+        sys.exit(f"--core: expected one of {', '.join(map(str, allowed))}, found {chosen}")
+    os.sched_setaffinity(0, {chosen})
+    os.environ["OMP_NUM_THREADS"] = "1"
+    return chosen
+
+
+def sample(**options: object) -> dict[str, Any]:
+    """The JSON of ``syno-lab sample`` with these options, from a cold start; operators left out.
+
+    Where the command fails, ``{"error": its one line}``: a row that cannot be run does not end the others.
+    """
+    words = [sys.executable, "-m", "syno_lab.cli", "sample", "--json", "-"]
+    for name, value in options.items():
+        if value is False:
+            words.append(f"--no-{name.replace('_', '-')}")
+        elif value is not None and value is not True:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    limit = float(str(options.get("seconds") or 0)) * 2 + GRACE_S
+    start = time.monotonic()
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=limit, check=False)
+    except subprocess.TimeoutExpired:
+        return {"error": f"not done after {limit:.0f} seconds"}
+    if done.returncode:
+        return {"error": (done.stderr.strip().splitlines() or ["no message"])[-1]}
+    found: dict[str, Any] = json.loads(done.stdout)
+    del found["operators"]
+    return found | {"wall_seconds": time.monotonic() - start}
+
+
+def about(command: str, core: int | None) -> dict[str, Any]:
+    """Machine, date, versions and command of a run."""
+    return {
+        "command": command,
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {'one used' if core is not None else 'not bound to one'}",
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "commit": _commit(),
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE)
+        if match:
+            return match[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    """The commit that was measured, with a + where files differ from it."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--exclude", "*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() or None
+
+
+def save(name: str, result: dict[str, Any]) -> None:
+    """Print a result and write it to ``benchmarks/results``."""
+    text = json.dumps(result, indent=1)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def say(text: str) -> None:
+    """Progress on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def parser(about_it: str) -> argparse.ArgumentParser:
+    """Options that all scripts have."""
+    made = argparse.ArgumentParser(description=about_it.partition("\n\n")[0])
+    made.add_argument("--core", type=int, help="the core to run on (the last one that may be used)")
+    made.add_argument("--seed", type=int, default=1)
+    return made
+
+
+def typed() -> str:
+    """The command as it was typed, without the folder of the interpreter."""
+    return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])

@@ -1,0 +1,164 @@
+"""Put the results into ``benchmarks/README.md``, between its markers: ``python benchmarks/render.py``.
+
+``--check`` writes nothing and fails when the README is not that of the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from common import RESULTS
+
+README = Path(__file__).parent / "README.md"
+
+# Distinct operators a CPU-second: the authors' C++ engine and a Python prototype, both measured on two cores, and what
+# we want. From the design notes of the project, section 7.
+PEERS = {
+    "conv-strict-7": ("–", "643 (fingerprints not paid)", None),
+    "conv-strict-8": ("2.5 (249 in all)", "885 (fingerprints not paid)", 3000),
+    "conv-strict-9": ("0.01 cold, 1.6 once its tree is expanded", "363 to 1,237", 2000),
+    "conv-strict-12": ("0.01 or none in minutes", "22 plain, 102 to 173 with resampling", 500),
+    "conv-free-7": ("22 (2,559 in all)", "–", 3000),
+    "conv-free-8": ("6.6", "–", 2000),
+    "conv-free-9": ("0.06", "155", 1000),
+    "conv-free-12": ("0.03", "–", 300),
+    "readme-8": ("0.5", "155 to 2,513", 2000),
+}
+
+
+def load(name: str) -> dict[str, Any] | None:
+    """A result, or None where there is none yet."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A figure for people: thousands with commas, else so many significant digits."""
+    if value is None:
+        return "–"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def footer(abouts: list[dict[str, Any]]) -> str:
+    """Which machine, when, and by which command, each said once."""
+    said = []
+    for item in abouts:
+        line = (
+            f"`{item['command']}`, {item['date']}, commit {item['commit']}, {item['machine']}, Python {item['python']}"
+        )
+        if line not in said:
+            said.append(line)
+    return "\n".join(f"- {line}" for line in said)
+
+
+def synthesis() -> str:
+    """The table of rates."""
+    result = load("synthesis") or {}
+    rows = []
+    for row, (authors, prototype, wanted) in PEERS.items():
+        found = result.get(row)
+        name = row.replace("-", " ").replace("readme 8", "README spec 8")
+        goal = "–" if wanted is None else f"{wanted:,}"
+        if found is None:
+            ours = ["not run"] + [""] * 5
+        elif "error" in found:
+            ours = [found["error"].replace("|", "\\|")] + [""] * 5
+        else:
+            share = found["repeat_share"]
+            ours = [
+                f"**{number(found['distinct_per_cpu_second'])}**",
+                f"{found['distinct']:,}" + (" (all)" if found["exhausted"] else ""),
+                number(found["cpu_seconds"]),
+                "–" if share is None else f"{100 * share:.2f} % of {found['fingerprinted']:,}",
+                f"{found['peak_memory_bytes'] / 2**20:.0f} MiB",
+                number(found["fingerprint_cpu_seconds"]),
+            ]
+        rows.append([name, *ours, goal, authors, prototype])
+    header = ["spec, limits, at most", "distinct a CPU-second", "drawn", "CPU-seconds", "repeats", "peak memory"]
+    header += ["fingerprints, CPU-seconds", "wanted", "authors' engine", "prototype"]
+    return table(header, rows) + "\n\n" + (footer([found["about"] for found in result.values()]) or "Not run yet.")
+
+
+def growth() -> str:
+    """The table beside the plot."""
+    result = load("growth")
+    if result is None:
+        return "Not run yet."
+    by_size: dict[int, dict[str, dict[str, Any]]] = {}
+    for row in result["rows"]:
+        by_size.setdefault(row["max_primitives"], {})[row["weight_limits"]] = row
+
+    def cells(row: dict[str, Any] | None) -> list[str]:
+        if row is None:
+            return ["–"] * 3
+        if "error" in row:
+            return [row["error"].replace("|", "\\|"), "–", "–"]
+        drawn = f"{row['distinct']:,}" + (" (all)" if row["exhausted"] else "")
+        return [drawn, number(row["one_more_ms"]), f"{row['peak_memory_bytes'] / 2**20:.0f}"]
+
+    rows = [[str(size), *cells(found.get("strict")), *cells(found.get("free"))] for size, found in by_size.items()]
+    header = ["at most"]
+    header += [f"{limits}: {what}" for limits in ("strict", "free") for what in ("drawn", "ms for one more", "MiB")]
+    plot = "![Time for one more operator and peak memory by size](results/growth.svg)"
+    return f"{plot}\n\n{table(header, rows)}\n\n{footer([result['about']])}"
+
+
+def step() -> str:
+    """Times of one step by depth."""
+    result = load("step")
+    if result is None:
+        return "Not run yet."
+    rows = []
+    for strict, free in zip(result["strict"]["depths"], result["free"]["depths"], strict=True):
+        cells = [f"{number(f['median_ms'])} / {number(f['p95_ms'])} ({f['states']})" for f in (strict, free)]
+        rows.append([str(strict["depth"]), *cells])
+    whole = [result[limits]["all"] for limits in ("strict", "free")]
+    rows.append(["**all**", *(f"**{number(f['median_ms'])} / {number(f['p95_ms'])}** ({f['states']})" for f in whole)])
+    header = ["depth", "strict: median / 95th percentile, ms (states)", "free"]
+    return f"{table(header, rows)}\n\n{footer([result['about']])}"
+
+
+def rendered(text: str) -> str:
+    """``text`` with every marked part made anew.
+
+    Raises:
+        SystemExit: when a marker is missing.
+    """
+    for name, make in {"synthesis": synthesis, "growth": growth, "step": step}.items():
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+        if len(pattern.findall(text)) != 1:
+            sys.exit(f"{README.name}: expected {begin} and {end} once each")
+        part = f"{begin}\n{make()}\n{end}"
+        text = pattern.sub(lambda _, part=part: part, text)
+    return text
+
+
+def main() -> None:
+    """Write, or check."""
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    arguments.add_argument("--check", action="store_true", help="write nothing; fail when the README is out of date")
+    chosen = arguments.parse_args()
+    before = README.read_text(encoding="utf-8")
+    after = rendered(before)
+    if chosen.check and before != after:
+        sys.exit("benchmarks/README.md is not that of benchmarks/results: run python benchmarks/render.py")
+    if not chosen.check:
+        README.write_text(after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
