@@ -216,6 +216,10 @@ def absorbed_through_views(state: State, step: Step) -> Rewrite | None:
                     before.share([before.rebuild(c, over) for c in coordinates])
                 left = before.side(*(before.rebuild(c, over) for c in step.operands))
                 after.share([after.rebuild(c, over) for c in kept])
+                # The bounds of an UNFOLD that only the absorbed weight was indexed by stay.
+                seen = {*kept, *step.operands, *_inside((*kept, *step.operands))}
+                bounds = [c for c in absorbed if c not in seen and any(n.primitive == "UNFOLD" for n in _nodes(c))]
+                after.expand(*(after.rebuild(c, over) for c in bounds))
                 return Rewrite(leaves, left, after.side(*(after.rebuild(c, over) for c in step.operands)))
     return None
 
