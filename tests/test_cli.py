@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -22,7 +21,7 @@ import pytest
 
 from syno_lab import operators
 from syno_lab.cli import app, main
-from syno_lab.commands import ablate, lab, operands, output, sample, specs
+from syno_lab.commands import lab, operands, output, sample, specs
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.evaluate import doctor
 from syno_lab.ir.operator import Operator
@@ -247,109 +246,6 @@ def test_sample_prints_a_line_for_each_operator(tiny: str, capsys: pytest.Captur
     for line in lines[:2]:
         assert re.fullmatch(r"\[H\] -> \[H\] with .*; [\d,]+ FLOPs; [\d,]+ parameters; [0-9a-f]{32}", line)
     assert lines[2].startswith("2 operators in ")
-
-
-def test_sample_keeps_the_first_ones_and_counts_the_rest(tiny: str) -> None:
-    spec, _ = specs.load_spec(tiny, max_primitives=3)
-    said: list[str] = []
-    drawn = sample.draw(spec, 3, None, 1.0, lambda stage, done, message: said.append(message), keep=4)
-    assert len(drawn.operators) == 4 < drawn.distinct
-    assert drawn.operators == sample.draw(spec, 3, 4, None, lambda *args: None).operators
-    assert len(said) <= 12, "a message takes longer than an operator: at most every tenth of a second"
-    assert [moment.distinct for moment in drawn.course] == sorted(moment.distinct for moment in drawn.course)
-    assert drawn.course[-1].distinct == drawn.distinct
-
-
-def test_the_course_of_a_long_run_is_thinned_out_evenly() -> None:
-    course = sample._Course()
-    for tick in range(6001):
-        course.add(sample.Moment(tick / 10, tick / 10, tick, 0))
-    seconds = [moment.seconds for moment in course.moments]
-    assert 20 <= len(seconds) <= 64
-    assert seconds[-1] > 570
-    gaps = [after - before for before, after in itertools.pairwise(seconds)]
-    assert max(gaps) <= 2.5 * min(gaps)
-
-
-def test_fingerprints_are_taken_of_the_first_operators(
-    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["sample", "--spec", tiny, "--count", "8", "--seed", "1", "--json", "-"]
-    every = json.loads(answered(capsys, *arguments))
-    assert every["fingerprinted"] == every["distinct"] == 8
-    names = [entry["fingerprint"] for entry in every["operators"]]
-    out = tmp_path / "out.json"
-    sample.command(spec=tiny, count=8, seed=1, fingerprints_of=5, json=str(out))  # the command line asks for 5,000
-    some = json.loads(out.read_text())
-    assert some["fingerprinted"] == 5
-    assert [entry["fingerprint"] for entry in some["operators"]] == [*names[:5], None, None, None]
-    assert some["repeat_share"] == 1 - len(set(names[:5])) / 5
-
-
-# -- replay ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_saved_search_replays(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "run.json"
-    drawn = json.loads(
-        answered(capsys, "sample", "--spec", tiny, "--count", "5", "--seed", "2", "--save", str(path), "--json", "-")
-    )
-    stored = json.loads(path.read_text())
-    assert stored["operators"] == [entry["operator"] for entry in drawn["operators"]]
-    result = json.loads(answered(capsys, "replay", str(path), "--json", "-"))
-    assert result["same"]
-    assert result["count"] == result["compared"] == 5
-    assert answered(capsys, "replay", str(path)) == "the same 5 operators, seed 2\n"
-
-    stored |= {"seed": 3, "syno_lab": "0.0.1", "rules": ["nothing", *stored["rules"]]}
-    path.write_text(json.dumps(stored))
-    assert main(["replay", str(path)]) == 1
-    captured = capsys.readouterr()
-    assert re.fullmatch(r"different after \d of 5: operator \d: expected [0-9a-f]{32}: .*, drew .*\n", captured.out)
-    assert "note: the record is of Syno Lab 0.0.1, this is 0.1.0" in captured.err
-    assert "note: the record asked rules that are not here: nothing" in captured.err
-
-
-# -- ablate ------------------------------------------------------------------------------------------------------------
-
-
-def test_canonical_rates_stand_beside_the_paper_s(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["ablate", "canonical", "--spec", tiny, "--max-primitives", "2..3", "--trials", "30", "--seed", "1"]
-    result = json.loads(answered(capsys, *arguments, "--json", "-"))
-    assert [(row["size"], row["pgraphs"], row["paper"]) for row in result["rows"]] == [(2, 30, 1.0), (3, 30, 0.1818)]
-    for row in result["rows"]:
-        assert row["share"] == row["canonical"] / 30
-        assert row["low"] <= row["share"] <= row["high"]
-    assert (result["paper"]["canonical"], result["paper"]["pgraphs"]) == (86, 6452)
-    assert sum(result["rejected_by"].values()) >= result["all"]["pgraphs"] - result["all"]["canonical"]
-    again = json.loads(answered(capsys, *arguments, "--json", "-"))
-    assert [row["canonical"] for row in again["rows"]] == [row["canonical"] for row in result["rows"]]
-    header, *rows, summary = answered(capsys, *arguments, "--complete").splitlines()
-    assert header.split()[:4] == ["size", "pgraphs", "canonical", "share"]
-    assert len(rows) == 2
-    assert "complete operators" in summary
-
-
-def test_trials_with_and_without_distance(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["ablate", "distance", "--spec", tiny, "--max-primitives", "3", "--trials", "40", "--seed", "1"]
-    result = json.loads(answered(capsys, *arguments, "--json", "-"))
-    assert [row["distance"] for row in result["rows"]] == ["with", "without"]
-    assert [row["paper"]["trials"] for row in result["rows"]] == [5_000_000, 500_000_000]
-    assert result["rows"][0]["valid"] > result["rows"][1]["valid"]
-    assert "trials for one operator with the distance" in answered(capsys, *arguments)
-
-
-@pytest.mark.parametrize(
-    ("text", "sizes"), [("8", [2, 3, 4, 5, 6, 7, 8]), ("3..5", [3, 4, 5]), ("1", [1]), ("4..4", [4])]
-)
-def test_sizes_are_parsed(text: str, sizes: list[int]) -> None:
-    assert ablate.parse_sizes(text) == sizes
-
-
-@pytest.mark.parametrize("text", ["", "0", "5..3", "a", "2..", "2...4", "-3", "2..4..6", "999"])
-def test_sizes_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(SynoError, match="--max-primitives: expected a size such as 8"):
-        ablate.parse_sizes(text)
 
 
 def test_repeats_are_counted_by_fingerprint() -> None:
