@@ -164,7 +164,7 @@ def canonical_rates(
     first_rejections: Counter[str] = Counter()
     of_space = tuple(rule for rule in rules if rule.kind == "space")
     limits = {size: replace(spec, limits=replace(spec.limits, max_primitives=size)) for size in wanted}
-    done = 0
+    done, stopped = 0, False
     for done in range(1, trials + 1):
         for most in wanted if complete else wanted[-1:]:
             before = time.perf_counter()
@@ -183,10 +183,13 @@ def canonical_rates(
                 if complete:
                     _name(tally, state)
                 before = time.perf_counter()
+            if should_stop is not None and should_stop():
+                stopped = True
+                break
         if report is not None:
             found = ", ".join(f"{size}: {t.canonical}/{t.pgraphs}" for size, t in tallies.items())
             report("ablate", done / trials, f"canonical by size {found}")
-        if should_stop is not None and should_stop():
+        if stopped:
             break
     rows = tuple(
         SizeRow(
