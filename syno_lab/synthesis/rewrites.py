@@ -31,6 +31,7 @@ REWRITES: dict[str, Rewriter] = {
     "merge-above-unfold": views.merge_above_unfold,
     "merge-of-low-digit": views.merge_of_low_digit,
     "reduce-first": sums.reduce_first,
+    "share-above-shift": sums.share_above_shift,
     "shift-above-reduction": sums.shift_above_reduction,
     "shift-above-rejoined": views.shift_above_rejoined,
     "shifts-of-a-block": views.shifts_of_a_block,

@@ -6,12 +6,14 @@ Syno, section 6, "Contractions" and "Between views and contractions", and append
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import permutations
 
 from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.size import product
 from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.digits import are_adjacent, digit
 from syno_lab.synthesis.rewrites_parts import Part, Rewrite, parts
-from syno_lab.synthesis.rewrites_views import expand_of_view, shifts
+from syno_lab.synthesis.rewrites_views import below_shifts, expand_of_view, joined_digit, shifts
 from syno_lab.synthesis.rules import is_raw_reduction, sharers
 
 
@@ -161,31 +163,58 @@ def expand_of_unfold(state: State, step: Step) -> Rewrite | None:
 
 def give_view(state: State, step: Step) -> Rewrite | None:
     """A weight that is indexed by a view's results, or by its operands; with the weights that share those results."""
-    node = next((c.node for c in step.given if _is_whole(state, step, c)), None)
-    if node is None:
+    for coordinate in step.given:
+        if coordinate.node.primitive in ("SPLIT", "SHIFT"):
+            return _give_below(state, step, (coordinate,), coordinate.node.operands)
+    for high, low in permutations(step.given, 2):
+        if are_adjacent(high, low) and sharers(state, high) == sharers(state, low):
+            return _give_below(state, step, (high, low), (digit(high).root,))
+    return None
+
+
+def _give_below(
+    state: State, step: Step, views: tuple[Coordinate, ...], below: tuple[Coordinate, ...]
+) -> Rewrite | None:
+    """``views`` given, or what they are made of: the operands ``below`` or, for two digits, a digit of the root."""
+    others = tuple(c for c in step.given if c not in views)
+    bottoms = (*step.operands, *others, *below)
+    if len(set(bottoms)) < len(bottoms):
         return None
-    views = [c for c in step.given if c.node == node]
-    others = [c for c in step.given if c.node != node]
-    bottoms = (*step.operands, *others, *node.operands)
     before, after = parts(state, bottoms)
     shared, rest = len(step.operands), len(step.operands) + len(others)
     over = dict(zip(bottoms, before.bottoms, strict=True))
     results = [before.rebuild(c, over) for c in views]
+    instead = after.bottoms[rest:] if len(views) == 1 else (joined_digit(after, after.bottoms[rest], *views),)
     for _ in sharers(state, views[0]):
         before.share(results)
-        after.share(after.bottoms[rest:])
+        after.share(instead)
     before.share(before.bottoms[:shared], (*before.bottoms[shared:rest], *results))
-    after.share(after.bottoms[:shared], after.bottoms[shared:])
+    after.share(after.bottoms[:shared], (*after.bottoms[shared:rest], *instead))
     return Rewrite(bottoms, before.side(*before.bottoms[:shared]), after.side(*after.bottoms[:shared]))
 
 
-def _is_whole(state: State, step: Step, coordinate: Coordinate) -> bool:
-    """Whether all results of a 1-to-1 view are given, and shared by the same weights."""
-    node = coordinate.node
-    if node.primitive in ("SPLIT", "SHIFT"):
-        return True
-    digits = [c for c in step.given if c.node == node]
-    return node.primitive == "MERGE" and len(digits) == 2 and len({sharers(state, c) for c in digits}) == 1
+def share_above_shift(state: State, step: Step) -> Rewrite | None:
+    """The low digit of a SHIFTed SPLIT shared, or the SPLIT's offset."""
+    for coordinate in step.operands:
+        node = coordinate.node
+        if node.primitive != "MERGE" or coordinate.index == 0:
+            continue
+        joined, count = below_shifts(node.operands[0])
+        if not count or joined.node.primitive != "SPLIT" or joined.node.operands[1].size != coordinate.size:
+            continue
+        given = step.given
+        others = tuple(c for c in step.operands if c != coordinate)
+        bottoms = (*joined.node.operands, *others, *given)
+        before, after = parts(state, bottoms)
+        over = dict(zip(bottoms, before.bottoms, strict=True))
+        low = before.rebuild(coordinate, over)
+        gives = before.bottoms[len(bottoms) - len(given) :]
+        rest = before.bottoms[2 : len(bottoms) - len(given)]
+        before.share((low, *rest), gives)
+        left = before.side(low, *rest)
+        after.share((after.bottoms[1], *rest), gives)  # wildcards are the same on both sides
+        return Rewrite(bottoms, left, after.side(after.rebuild(coordinate, over), *rest))
+    return None
 
 
 def absorbed_weight(state: State, step: Step) -> Rewrite | None:

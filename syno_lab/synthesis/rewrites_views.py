@@ -64,16 +64,16 @@ def split_undoes_merge(state: State, step: Step) -> Rewrite | None:
     before, after = parts(state, bottoms)
     over = dict(zip(bottoms, before.bottoms, strict=True))
     left = before.side(*before.view("SPLIT", *(before.rebuild(c, over) for c in step.operands)))
-    joined = _joined(after, high, low)
+    joined = joined_digit(after, after.bottoms[0], high, low)
     for block in reversed(after.bottoms[1:]):
         (joined,) = after.view("SPLIT", block, joined)
     return Rewrite(bottoms, left, after.side(joined))
 
 
-def _joined(part: Part, high: Coordinate, low: Coordinate) -> Coordinate:
-    """The digit of ``#0`` that two neighbouring digits are together."""
+def joined_digit(part: Part, root: Coordinate, high: Coordinate, low: Coordinate) -> Coordinate:
+    """The digit of ``root``, a coordinate of ``part``, that two neighbouring digits of another state are together."""
     above, below = digit(high), digit(low)
-    (joined,) = part.bottoms[:1]
+    joined = root
     if not below.low.is_one:
         joined, _ = part.view("MERGE", joined, parameter=below.low)
     if above.high != above.root.size:
@@ -89,7 +89,9 @@ def dilated_window(state: State, step: Step) -> Rewrite | None:
     over = dict(zip(bottoms, before.bottoms, strict=True))
     left = before.side(*before.view("SPLIT", *(before.rebuild(c, over) for c in step.operands)))
     strided = after.view("STRIDE", after.bottoms[1], parameter=low.size)
-    return Rewrite(bottoms, left, after.side(*after.view("UNFOLD", _joined(after, high, low), *strided)))
+    return Rewrite(
+        bottoms, left, after.side(*after.view("UNFOLD", joined_digit(after, after.bottoms[0], high, low), *strided))
+    )
 
 
 def shift_above_rejoined(state: State, step: Step) -> Rewrite | None:
@@ -104,7 +106,9 @@ def shift_above_rejoined(state: State, step: Step) -> Rewrite | None:
         before.share(tops[1:])
     top = shifts(before, tops[0], count)
     left = before.side(*before.view("SHIFT", *before.view("SPLIT", top, tops[1])))
-    block, offset = after.view("MERGE", *after.view("SHIFT", _joined(after, high, low)), parameter=low.size)
+    block, offset = after.view(
+        "MERGE", *after.view("SHIFT", joined_digit(after, after.bottoms[0], high, low)), parameter=low.size
+    )
     for _ in range(number):
         after.share([offset])
     return Rewrite((root,), left, after.side(*after.view("SPLIT", shifts(after, block, count), offset)))
