@@ -1,7 +1,7 @@
 """What a fingerprint costs on operators of the conv spec (DESIGN, section 7), as JSON on standard output.
 
 ``python benchmarks/fingerprint.py [--count 2000] [--seed 0]``: first calls in the order of drawing, from an
-empty memory; the same calls again; and, on a few, the whole table of terms as the peer. Nothing here is asserted by a test.
+empty memory; the same calls again; and, on a few, the whole table of terms as the peer. No test asserts any of it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import count, product
 from math import lcm, prod
@@ -29,8 +28,8 @@ def fingerprint_binding(spec: Spec) -> dict[str, int]:
 
     Coefficients up to 5 keep their values, larger ones become the least even or odd number from 4 on that no other has
     and that the coefficients which divided them still divide. A primary is a block, of what coefficients may divide it
-    by under the spec's bindings, times a prime from 7 on, another one for each primary, so that no two sizes that
-    matter are equal by chance. Fixed axes (the batch) have 1.
+    by under the spec's bindings, times a number from 6 on, another one for each primary and a prime where reductions
+    may have its size, so that no two sizes that matter are equal by chance. Fixed axes (the batch) have 1.
     """
     return dict(usual_items(spec))
 
@@ -107,10 +106,22 @@ def _small_coefficients(spec: Spec) -> dict[str, int]:
 
 def _bind(spec: Spec, coefficients: Binding) -> dict[str, int]:
     fixed = {name for i, _ in spec.fixed_io_pairs for name in _variables(spec.input_shape[i])}
+    taken = set(coefficients.values())
     binding: dict[str, int] = {}
-    primes = _primes(max([_SMALL, *(n for n in coefficients.values() if n % 2)]))
-    for name in spec.symbols.primary:
-        binding[name] = 1 if name in fixed else _block(spec, name, coefficients) * next(primes)
+    reducible = [name for name in spec.symbols.primary if spec.occurrence_limits[name] != 0]
+    for name in sorted(spec.symbols.primary, key=lambda n: n not in reducible):
+        if name in fixed:
+            binding[name] = 1
+            continue
+        block = _block(spec, name, coefficients)
+        factor = next(
+            n
+            for n in count(_SMALL + 1)
+            if not {n, n * block} & taken and (name not in reducible or all(n % d for d in range(2, n)))
+        )
+        taken |= {factor, factor * block}
+        binding[name] = factor * block
+    binding = {name: binding[name] for name in spec.symbols.primary}
     return {**binding, **coefficients}
 
 
@@ -142,9 +153,3 @@ def _limit(spec: Spec, coefficient: str) -> int:
 
 def _variables(size: Size) -> list[str]:
     return [name for name, power in zip(size.symbols.names, size.exponents, strict=True) if power]
-
-
-def _primes(above: int) -> Iterator[int]:
-    for number in count(above + 1):
-        if all(number % divisor for divisor in range(2, number)):
-            yield number

@@ -17,7 +17,7 @@ of terms get equal numbers though one operator's syntax connects what another's 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import gcd, prod
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ _CHINESE = [MODULUS // p * pow(MODULUS // p, -1, p) for p in _PRIMES]
 _POWERS = (13, 17, 19, 23, 29, 37, 41, 43, 47, 53)
 _COUNT_POWER = 17
 ROUNDS = 4
-_AT_ONCE = 1 << 18  # terms up to which all primes are worked at in one array
+_AT_ONCE = 1 << 10  # terms up to which all primes are worked at in one array
 _MEMO = 1 << 14  # parts remembered, about 2 KiB each
 # Odd 64-bit constants of the splitmix64 generator (Steele, Lea and Flood 2014).
 _GAMMA, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -98,12 +98,12 @@ def facts(key: PartKey) -> Facts:
     pairs: list[list[int]] = [[] for _ in groups]
     for lanes in _lanes(total):
         p = lanes.primes
-        times = _power(table.counts.astype(np.uint64)[None, :] % p, _COUNT_POWER, p)
-        first = times * _residues(table.axes, 0, lanes, total) % p
-        second = times * _residues(table.axes, 1, lanes, total) % p
-        apart += _total(_total_array(first, p) * _total_array(second, p) % p, p)
+        times = _times(table.counts, p)
+        first = _mod(times * _residues(table.axes, 0, lanes, total), p)
+        second = _mod(times * _residues(table.axes, 1, lanes, total), p)
+        apart += _total(_mod(_total_array(first, p) * _total_array(second, p), p), p)
         for group, out in zip(groups, pairs, strict=True):
-            out += _total(group.sums(first, p) * group.sums(second, p) % p, p)
+            out += _total(_mod(group.sums(first, p) * group.sums(second, p), p), p)
     return Facts(False, positions == total, finer, single, _chinese(apart), tuple(map(_chinese, pairs)))
 
 
@@ -126,14 +126,14 @@ def refined(key: PartKey, names: tuple[int, ...], absent: tuple[int, ...]) -> in
     found: list[int] = []
     for lanes in _lanes(total):
         p = lanes.primes
-        times = _power(table.counts.astype(np.uint64)[None, :] % p, _COUNT_POWER, p)
-        colour = times * _residues(table.axes, 2, lanes, total) % p
+        times = _times(table.counts, p)
+        colour = _mod(times * _residues(table.axes, 2, lanes, total), p)
         for level in range(3, 3 + ROUNDS):
-            after = times * _residues(table.axes, level, lanes, total) % p
+            after = _mod(times * _residues(table.axes, level, lanes, total), p)
             if absent:
-                after = after * _power(_total_array(colour, p), exponent, p) % p
+                after = _mod(after * _power(_total_array(colour, p), exponent, p), p)
             for group, power in groups:
-                after = after * _power(group.sums(colour, p), power, p)[:, group.member] % p
+                after = _mod(after * _power(group.sums(colour, p), power, p)[:, group.member], p)
             colour = after
         found += _total(colour, p)
     return _chinese(found)
@@ -201,7 +201,7 @@ def _table(key: PartKey) -> _Table:
         count = np.bincount(ids, minlength=distinct)
         some = np.empty(distinct, dtype=np.int64)
         some[ids] = np.arange(terms)
-        count //= gcd(*count.tolist()) if distinct < _AT_ONCE else int(np.gcd.reduce(count))
+        count //= int(np.gcd.reduce(count))
         return _Table([(axis, c[some]) for axis, c in positions], [e[some] for e in elements], count)
     return _Table(positions, elements, np.ones(terms, dtype=np.int64))
 
@@ -238,9 +238,9 @@ def _determines(big: Array, elements: int, small: Array) -> bool:
 
 
 class _Lanes(NamedTuple):
-    """Primes worked at together: a column of them, and their numbers."""
+    """Primes worked at together: a column of them, or one as a number; and which they are."""
 
-    primes: Array
+    primes: Any
     rows: slice
 
 
@@ -248,7 +248,14 @@ def _lanes(total: int) -> list[_Lanes]:
     column = np.array(_PRIMES, dtype=np.uint64)[:, None]
     if total <= _AT_ONCE:
         return [_Lanes(column, slice(None))]
-    return [_Lanes(column[i : i + 1], slice(i, i + 1)) for i in range(len(_PRIMES))]
+    return [_Lanes(np.uint64(p), slice(i, i + 1)) for i, p in enumerate(_PRIMES)]
+
+
+def _mod(values: Array, primes: Any) -> Array:
+    if isinstance(primes, np.uint64):
+        return values - values // primes * primes  # NumPy divides by one number several times faster than it takes %
+    found: Array = values % primes
+    return found
 
 
 class _Grouped:
@@ -262,19 +269,25 @@ class _Grouped:
         self.order = np.argsort(member, kind="stable")
         self.starts = np.searchsorted(member[self.order], np.arange(elements))
 
-    def sums(self, residues: Array, primes: Array) -> Array:
+    def sums(self, residues: Array, primes: Any) -> Array:
         """The sum of the residues of each element's terms."""
         sorted_residues = residues[:, self.order]
         if self.is_identity:
             return sorted_residues
-        return np.add.reduceat(sorted_residues, self.starts, axis=1) % primes
+        return _mod(np.add.reduceat(sorted_residues, self.starts, axis=1), primes)
 
 
 def _residues(axes: list[tuple[int, Array]], level: int, lanes: _Lanes, total: int) -> Array:
-    found: Array = np.ones((len(lanes.primes), total), dtype=np.uint64)
+    found: Array | None = None
     for axis, positions in axes:
-        found = found * _positions(axis, level, int(positions.max()) + 1)[lanes.rows][:, positions] % lanes.primes
-    return found
+        residues = _positions(axis, level, int(positions.max()) + 1)[lanes.rows][:, positions]
+        found = residues if found is None else _mod(found * residues, lanes.primes)
+    return np.ones((1, total), dtype=np.uint64) if found is None else found
+
+
+def _times(counts: Array, primes: Any) -> Array:
+    """What the count of each term multiplies its residue with."""
+    return _power(_mod(counts.astype(np.uint64)[None, :], primes), _COUNT_POWER, primes)
 
 
 @lru_cache(maxsize=1024)
@@ -298,21 +311,20 @@ def _exponent(name: int) -> int:
     return _POWERS[name] if name < len(_POWERS) else 59 + 2 * (name - len(_POWERS))
 
 
-def _power(base: Array, exponent: int, primes: Array) -> Array:
+def _power(base: Array, exponent: int, primes: Any) -> Array:
     result = base
     for bit in bin(exponent)[3:]:
-        result = result * result % primes
+        result = _mod(result * result, primes)
         if bit == "1":
-            result = result * base % primes
+            result = _mod(result * base, primes)
     return result
 
 
-def _total_array(residues: Array, primes: Array) -> Array:
-    found: Array = residues.sum(axis=1, keepdims=True, dtype=np.uint64) % primes
-    return found
+def _total_array(residues: Array, primes: Any) -> Array:
+    return _mod(residues.sum(axis=1, keepdims=True, dtype=np.uint64), primes)
 
 
-def _total(residues: Array, primes: Array) -> list[int]:
+def _total(residues: Array, primes: Any) -> list[int]:
     found: list[int] = _total_array(residues, primes)[:, 0].tolist()
     return found
 

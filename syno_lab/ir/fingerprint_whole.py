@@ -82,7 +82,9 @@ def terms(operator: Operator, binding: Binding) -> Terms:
 
 
 def _merge_absorbed(weights: list[Array]) -> list[Array]:
-    """Drop each weight whose element is a function of another's in every term."""
+    """Drop each weight whose element is a function of another's in every term, and all where there is no term."""
+    if weights and not len(weights[0]):
+        return []
     kept = list(weights)
     again = True
     while again:
@@ -99,8 +101,6 @@ def _merge_absorbed(weights: list[Array]) -> list[Array]:
 
 
 def _determines(big: Array, small: Array) -> bool:
-    if not len(big):
-        return True
     value = np.zeros(int(big.max()) + 1, dtype=np.int64)
     value[big] = small  # any one of the terms; if small is a function of big they all agree
     return bool((value[big] == small).all())
