@@ -103,6 +103,15 @@ class State:
         """The output iterators that take part in nothing."""
         return frozenset(output_coordinate(out, self.spec.output_shape[out]) for out in self.spec.fixed_outputs)
 
+    @cached_property
+    def sharing(self) -> dict[Coordinate, frozenset[int]]:
+        """The weights, by number, that each coordinate is SHAREd with; coordinates without any are left out."""
+        found: dict[Coordinate, frozenset[int]] = {}
+        for number, weight in enumerate(self.weights):
+            for coordinate in weight.shared:
+                found[coordinate] = found.get(coordinate, frozenset()) | {number}
+        return found
+
     def results(self, step: Step) -> tuple[Coordinate, ...]:
         """The coordinates that ``step`` adds: a reduction's iterator or a view's results."""
         if step.primitive == "REDUCE":

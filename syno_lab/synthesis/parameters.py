@@ -35,3 +35,18 @@ def reduce_sizes(spec: Spec) -> tuple[Size, ...]:
     below = [s for s in coefficient_products(spec) if max(s.exponents, default=0) <= 0]
     sizes = [s for s in small if not s.is_one] + [p * s for p in primaries for s in below]
     return tuple(size for size in sizes if spec.is_legal(size))
+
+
+@lru_cache(maxsize=1 << 14)
+def merge_sides(spec: Spec, size: Size) -> tuple[Size, ...]:
+    """What one side of a MERGE of ``size`` may be: at most two coefficients, or these times a primary it has."""
+    sides = [s for s in coefficient_products(spec) if not s.is_one]
+    return (
+        *sides,
+        *(
+            spec.symbols.size(name) * s
+            for name, power in zip(spec.symbols.primary, size.primary_exponents, strict=True)
+            if power
+            for s in coefficient_products(spec)
+        ),
+    )

@@ -2,7 +2,8 @@
 
 Each rule is a row: a name, what it rewrites, a one-sentence reason, the paper's section, and a match on a state and a
 proposed step. *Exact* rules drop a step only where another way gives the very same function; *approximate* rules where
-it gives nearly the same; *space* rows are restrictions of choice, neither. A new rule is one row in :data:`RULES`.
+it gives nearly the same; *space* rows are restrictions of choice, neither. A new rule is one row in :data:`RULES`, or
+in a notebook one more row in the ``rules`` of a sampler.
 """
 
 from __future__ import annotations
@@ -12,18 +13,38 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from syno_lab.ir.coordinate import Coordinate
-from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.digits import are_adjacent
+from syno_lab.synthesis import matches
+from syno_lab.synthesis.matches import TOLERANCE, is_raw_reduction, merge_above_unfold_difference, sharers
 
-TOLERANCE = 1 / 8  # an approximate rule applies where at most this share of the elements differs
+__all__ = [
+    "RULES",
+    "TOLERANCE",
+    "Rule",
+    "is_raw_reduction",
+    "merge_above_unfold_difference",
+    "rejecting_rule",
+    "sharers",
+]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One row: ``before -> after`` because of ``reason``."""
+    """One row: ``before -> after`` because of ``reason``.
+
+    Attributes:
+        name: what messages call it.
+        before: the expression that it rejects.
+        after: the canonical expression.
+        reason: why, in one sentence.
+        section: where the paper says so.
+        kind: ``exact``, ``approximate``, or ``space`` for a restriction of choice.
+        match: whether it rejects a step on a state.
+        primitives: the primitives it is asked for; empty for all.
+        is_deep: whether ``match`` looks at more than :mod:`syno_lab.synthesis.features` lists. Such a rule is asked for
+            every operator that search has found, others once for all states that look alike. A row of your own is deep
+            unless you say otherwise.
+    """
 
     name: str
     before: str
@@ -32,351 +53,375 @@ class Rule:
     section: str
     kind: Literal["exact", "approximate", "space"]
     match: Callable[[State, Step], bool]
+    primitives: tuple[str, ...] = ()
+    is_deep: bool = True
 
 
-# -- what rules ask of a state ---------------------------------------------------------------------------------------
-
-
-def sharers(state: State, coordinate: Coordinate) -> frozenset[int]:
-    """The weights a coordinate is SHAREd with."""
-    return frozenset(i for i, weight in enumerate(state.weights) if coordinate in weight.shared)
-
-
-def is_raw_reduction(state: State, coordinate: Coordinate) -> bool:
-    """Whether it is a reduction's iterator that no weight shares."""
-    return coordinate.is_reduction and not sharers(state, coordinate)
-
-
-def _operand_from(step: Step, primitive: str, position: int = 0) -> bool:
-    return step.operands[position].node.primitive == primitive
-
-
-# -- the matches -----------------------------------------------------------------------------------------------------
-
-
-def _reduce_late(state: State, step: Step) -> bool:
-    return step.primitive == "REDUCE" and any(s.primitive != "REDUCE" for s in state.steps)
-
-
-def _view_of_raw_reduction(state: State, step: Step) -> bool:
-    if step.primitive not in ("MERGE", "SHIFT", "SPLIT"):
-        return False
-    return all(is_raw_reduction(state, c) for c in step.operands)
-
-
-def _view_of_shared(state: State, step: Step) -> bool:
-    if not PRIMITIVES[step.primitive].is_one_to_one:
-        return False
-    shared = {sharers(state, c) for c in step.operands}
-    return len(shared) == 1 and bool(next(iter(shared)))
-
-
-def _merge_above_split(state: State, step: Step) -> bool:
-    if step.primitive != "MERGE" or not _operand_from(step, "SPLIT"):
-        return False
-    assert step.parameter is not None
-    offset = step.operands[0].node.operands[1].size
-    ratio = step.parameter / offset
-    return ratio.is_one or state.spec.is_legal(ratio) or state.spec.is_legal(offset / step.parameter)
-
-
-def _merge_of_low_digit(state: State, step: Step) -> bool:
-    return step.primitive == "MERGE" and _operand_from(step, "MERGE") and step.operands[0].index == 1
-
-
-def _split_undoes_merge(state: State, step: Step) -> bool:
-    if step.primitive != "SPLIT" or not are_adjacent(*step.operands):
-        return False
-    return sharers(state, step.operands[0]) == sharers(state, step.operands[1])
-
-
-def _expand_of_reduction(state: State, step: Step) -> bool:
-    return step.primitive == "EXPAND" and all(leaf.is_reduction for leaf in step.operands[0].leaves())
-
-
-def _expand_of_view(state: State, step: Step) -> bool:
-    if step.primitive != "EXPAND":
-        return False
-    node = step.operands[0].node
-    if node.primitive in ("SPLIT", "SHIFT", "STRIDE"):
-        return True
-    siblings = [c for c in state.expanded if c.node == node]
-    return node.primitive == "MERGE" and bool(siblings)
-
-
-def _expand_of_unfold(state: State, step: Step) -> bool:
-    return step.primitive == "EXPAND" and _operand_from(step, "UNFOLD")
-
-
-def _expand_of_shared(state: State, step: Step) -> bool:
-    return step.primitive == "EXPAND" and bool(sharers(state, step.operands[0]))
-
-
-def _unfold_of_two_reductions(state: State, step: Step) -> bool:
-    return step.primitive == "UNFOLD" and all(is_raw_reduction(state, c) for c in step.operands)
-
-
-def _unfold_above_shift(state: State, step: Step) -> bool:
-    return step.primitive == "UNFOLD" and _operand_from(step, "SHIFT")
-
-
-def _merge_above_unfold(state: State, step: Step) -> bool:
-    if step.primitive != "MERGE" or not _operand_from(step, "UNFOLD"):
-        return False
-    return merge_above_unfold_difference(state.spec, step) <= TOLERANCE
-
-
-def _reduction_in_one_weight(state: State, step: Step) -> bool:
-    """A reduction leaves the data, and of the weights left after absorption only one has it."""
-    if step.primitive == "EXPAND":
-        leaving, new = step.operands, set()
-    else:
-        leaving, new = step.given, set(step.operands + step.given)
-    if step.primitive not in ("EXPAND", "SHARE"):
-        return False
-    for coordinate in leaving:
-        if coordinate.is_reduction:
-            holders = sum(not set(state.weights[i].coordinates) <= new for i in sharers(state, coordinate))
-            if holders + (step.primitive == "SHARE") == 1:
-                return True
-    return False
-
-
-def _give_view(state: State, step: Step) -> bool:
-    if step.primitive != "SHARE":
-        return False
-    for coordinate in step.given:
-        node = coordinate.node
-        if node.primitive in ("SPLIT", "SHIFT") and not sharers(state, coordinate):
-            return True
-        if node.primitive == "MERGE" and coordinate.index == 0:
-            low = Coordinate(node, 1, node.parameter) if node.parameter is not None else None
-            if low in step.given and sharers(state, coordinate) == sharers(state, low):
-                return True
-    return False
-
-
-def _absorbed_weight(state: State, step: Step) -> bool:
-    if step.primitive != "SHARE":
-        return False
-    new = set(step.operands + step.given)
-    return any(new <= set(w.coordinates) or set(w.coordinates) <= new for w in state.weights)
-
-
-def _share_strided_or_fixed(state: State, step: Step) -> bool:
-    return step.primitive == "STRIDE" and step.operands[0].is_output
-
-
-def _window_too_large(state: State, step: Step) -> bool:
-    if step.primitive != "UNFOLD":
-        return False
-    main, window = step.operands[0].size, step.operands[1].size
-    if window.has_primary:
-        return True
-    if not main.has_primary and main == window:
-        return True
-    return any(window.at(b) >= main.at(b) for b in state.spec.binding_maps)
-
-
-def _stride_main(state: State, step: Step) -> bool:
-    return step.primitive == "UNFOLD" and _operand_from(step, "STRIDE")
-
-
-def merge_above_unfold_difference(spec: Spec, step: Step) -> float:
-    """The share of (i, j) where MERGE above UNFOLD and UNFOLD of the low digit read different elements."""
-    if not spec.binding_maps:
-        return 1.0
-    main, window = (c.size for c in step.operands[0].node.operands)
-    assert step.parameter is not None
-    binding = spec.binding_maps[0]
-    return _block_crossings(main.at(binding), window.at(binding), step.parameter.at(binding))
-
-
-@lru_cache(maxsize=4096)
-def _block_crossings(main: int, window: int, block: int) -> float:
-    """Positions inside a block repeat, so one block stands for all: crossing windows read another block or nothing."""
-    crossing = sum(not 0 <= i + j - window // 2 < block for i in range(block) for j in range(window))
-    return crossing / (block * window)
+def _row(
+    name: str,
+    before: str,
+    after: str,
+    reason: str,
+    section: str,
+    kind: Literal["exact", "approximate", "space"],
+    match: Callable[[State, Step], bool],
+    *primitives: str,
+    is_deep: bool = False,
+) -> Rule:
+    return Rule(name, before, after, reason, section, kind, match, primitives, is_deep)
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(
+    _row(
         "reduce-first",
         "REDUCE after other steps",
         "REDUCE before them",
         "REDUCEs commute with everything before them, so they come first.",
         "appendix A",
         "exact",
-        _reduce_late,
+        matches.reduce_late,
+        "REDUCE",
     ),
-    Rule(
+    _row(
         "view-of-reduction",
         "sum_r X[r/B, r%B]",
         "sum_a sum_b X[a, b]",
         "A reshape or roll of reductions that no weight shares only renames what is summed.",
         "6, between views and contractions",
         "exact",
-        _view_of_raw_reduction,
+        matches.view_of_raw_reduction,
+        "MERGE",
+        "SHIFT",
+        "SPLIT",
     ),
-    Rule(
+    _row(
         "view-above-share",
         "X[i/B, i%B] * W[i]",
         "X[a, b] * W[a, b] with [a, b] = [i/B, i%B]",
         "Weights can be reshaped offline, so 1-to-1 views stand below contractions.",
         "6, between views and contractions, Figure 3(b)",
         "exact",
-        _view_of_shared,
+        matches.view_of_shared,
+        "MERGE",
+        "SHIFT",
+        "SPLIT",
     ),
-    Rule(
+    _row(
         "merge-above-split",
         "[(C*i + j) / (B*C), (C*i + j) % (B*C)]",
         "[i/B, C*(i%B) + j]",
         "The block sizes divide one another, so a parenthesis can be removed: MERGE goes below SPLIT.",
         "6, between two views, Figure 3(a)",
         "exact",
-        _merge_above_split,
+        matches.merge_above_split,
+        "MERGE",
     ),
-    Rule(
+    _row(
+        "blocks-as-numbers",
+        "[(D*i + j) / B, (D*i + j) % B]",
+        "[i/b, D*(i%b) + j] with b = B/D as numbers",
+        "The block sizes divide one another under every binding, so each binding has a simpler form of its own.",
+        "6, between two views, Figure 3(a)",
+        "space",
+        matches.blocks_as_numbers,
+        "MERGE",
+    ),
+    _row(
         "merge-of-low-digit",
         "[i/B, (i%B)/C, (i%B)%C]",
         "[(i/C)/(B/C), (i/C)%(B/C), i%C]",
         "Three digits come from merging the high one again, never the low one.",
         "6, between two views",
         "exact",
-        _merge_of_low_digit,
+        matches.merge_of_low_digit,
+        "MERGE",
     ),
-    Rule(
+    _row(
+        "split-of-split",
+        "B*C*i + (C*j + k)",
+        "C*(B*i + j) + k",
+        "A parenthesis is removed: blocks of blocks are put together from the left.",
+        "6, between two views",
+        "exact",
+        matches.split_of_split,
+        "SPLIT",
+    ),
+    _row(
         "split-undoes-merge",
         "B*(i/B) + i%B",
         "i",
         "Joining two neighbouring digits undoes the MERGE, or is another MERGE, unless exactly one is shared.",
         "6, between two views",
         "exact",
-        _split_undoes_merge,
+        matches.split_undoes_merge,
+        "SPLIT",
     ),
-    Rule(
+    _row(
+        "dilated-window",
+        "B*(i/B + j - K/2) + i%B",
+        "i + B*j - B*K/2",
+        "An even window along the high digit is a STRIDEd window along the whole.",
+        "6, between two views",
+        "exact",
+        matches.dilated_window,
+        "SPLIT",
+    ),
+    _row(
+        "shift-by-a-block",
+        "B*((i/B + 1) % (N/B)) + i%B",
+        "(i + B) % N",
+        "Rolling the high digit rolls the whole by a block; where that is small, SHIFTs say so with fewer steps.",
+        "6, between two views",
+        "space",
+        matches.shift_by_a_block,
+        "SPLIT",
+    ),
+    _row(
+        "shift-above-reduction",
+        "sum_r X[(B*r + i + 1) % (B*N)]",
+        "sum_r X[B*r + (i + 1) % B]",
+        "The carry of the SHIFT only renames the blocks that are summed.",
+        "6, between views and contractions",
+        "exact",
+        matches.shift_above_reduction,
+        "SHIFT",
+    ),
+    _row(
+        "shift-above-rejoined",
+        "(B*(i/B) + i%B + 1) % N",
+        "B*(j/B) + j%B with j = (i + 1) % N",
+        "Two neighbouring digits that are put together again are the whole, which is SHIFTed before the MERGE.",
+        "6, between two views",
+        "exact",
+        matches.shift_above_rejoined,
+        "SHIFT",
+    ),
+    _row(
+        "shifts-of-a-block",
+        "(B*i + j + B) % (B*N)",
+        "B*((i + 1) % N) + j",
+        "As many SHIFTs as a block has elements are one SHIFT of the block's number.",
+        "6, between two views",
+        "exact",
+        matches.shifts_of_a_block,
+        "SHIFT",
+    ),
+    _row(
         "reduction-in-one-weight",
         "sum_r W[r]",
         "W[]",
         "A reduction in one weight alone sums weight elements, which is again a weight by algebra.",
         "6, contractions",
         "space",
-        _reduction_in_one_weight,
+        matches.reduction_in_one_weight,
+        "SHARE",
+        "EXPAND",
     ),
-    Rule(
+    _row(
+        "two-inner-reductions",
+        "sum_r sum_q W1[r, q] * W2[r, q]",
+        "sum_p W1[p] * W2[p]",
+        "Two reductions that live in the same weights alone are one, of the size of both.",
+        "6, contractions",
+        "space",
+        matches.two_inner_reductions,
+        "SHARE",
+    ),
+    _row(
+        "share-above-shift",
+        "W[(B*i + j + 1) % B]",
+        "W[j]",
+        "The low digit of a SHIFTed SPLIT only renames the elements of a weight: share the SPLIT's offset.",
+        "6, between views and contractions",
+        "exact",
+        matches.share_above_shift,
+        "SHARE",
+        is_deep=True,
+    ),
+    _row(
         "expand-of-reduction",
         "sum_r X[]",
         "N * X[]",
         "EXPAND of a REDUCE only changes a multiplier of the result.",
         "6, between views and contractions",
         "exact",
-        _expand_of_reduction,
+        matches.expand_of_reduction,
+        "EXPAND",
     ),
-    Rule(
+    _row(
         "expand-of-view",
         "EXPAND of SPLIT, SHIFT, STRIDE or of both digits of a MERGE",
         "EXPAND of the coordinates below",
         "A dropped coordinate needs no view before it is dropped.",
         "6, between two views",
         "exact",
-        _expand_of_view,
+        matches.expand_of_view,
+        "EXPAND",
     ),
-    Rule(
+    _row(
         "give-view",
         "W[B*i + j]",
         "W[i, j]",
         "Weights need no views: give the coordinates below instead.",
         "6, contractions",
         "exact",
-        _give_view,
+        matches.give_view,
+        "SHARE",
     ),
-    Rule(
+    _row(
         "expand-of-shared",
         "SHARE and then EXPAND",
         "give it to the weight",
         "A coordinate of the weight that the data drop is given to the weight.",
         "6, contractions",
         "exact",
-        _expand_of_shared,
+        matches.expand_of_shared,
+        "EXPAND",
     ),
-    Rule(
+    _row(
         "absorbed-weight",
         "W1[i] * W2[i, j]",
         "W2[i, j]",
         "A weight whose coordinates all lie in another's can be multiplied into it offline.",
         "6, contractions",
         "exact",
-        _absorbed_weight,
+        matches.absorbed_weight,
+        "SHARE",
     ),
-    Rule(
+    _row(
+        "absorbed-through-views",
+        "W1[i, j] * W2[B*i + j]",
+        "W1[i, j]",
+        "A weight whose element another's element fixes can be multiplied into it offline.",
+        "6, contractions",
+        "exact",
+        matches.absorbed_through_views,
+        "SHARE",
+        is_deep=True,
+    ),
+    _row(
+        "contraction-order",
+        "W2[j] * W1[i]",
+        "W1[i] * W2[j]",
+        "Contractions that do not depend on one another are taken in one order.",
+        "6, contractions",
+        "exact",
+        matches.contraction_order,
+        "SHARE",
+        is_deep=True,
+    ),
+    _row(
+        "window-and-offset",
+        "B*i + k + j - B/2 from SPLIT(i, k) and window j",
+        "the same from SPLIT(i, j) and window k",
+        "A SPLIT's offset and a window of the same size are added and may swap: the lesser one is the offset.",
+        "6, between two views",
+        "exact",
+        matches.window_and_offset,
+        "UNFOLD",
+    ),
+    _row(
         "unfold-of-reductions",
         "sum_i sum_j X[i + j - K/2]",
         "K * sum_i X[i]",
         "At most one coordinate of an UNFOLD may be REDUCEd; with both it is a multiple except at the border.",
         "6, between views and contractions",
         "approximate",
-        _unfold_of_two_reductions,
+        matches.unfold_of_two_reductions,
+        "UNFOLD",
     ),
-    Rule(
+    _row(
         "unfold-above-shift",
         "(i + 1) % N + j - K/2",
         "(i + j - K/2 + 1) % N",
         "UNFOLD and SHIFT commute except at the border, so SHIFT stands above.",
         "6, between two views",
         "approximate",
-        _unfold_above_shift,
+        matches.unfold_above_shift,
+        "UNFOLD",
     ),
-    Rule(
+    _row(
+        "unfold-windows",
+        "(i + k - L/2) + j - K/2",
+        "(i + j - K/2) + k - L/2",
+        "Two windows along one coordinate commute except at the border: the lesser comes first.",
+        "6, between two views",
+        "approximate",
+        matches.unfold_windows,
+        "UNFOLD",
+    ),
+    _row(
         "merge-above-unfold",
         "[(i + j - K/2) / B, (i + j - K/2) % B]",
         "[i/B, i%B + j - K/2]",
         "The block is much larger than the window, so both agree at almost every point.",
         "6, between two views, Figure 3(c)",
         "approximate",
-        _merge_above_unfold,
+        matches.merge_above_unfold,
+        "MERGE",
     ),
-    Rule(
+    _row(
+        "merge-above-shift-above-split",
+        "[((B*i + j + 1) % (B*N)) / B, (B*i + j + 1) % B]",
+        "[i, (j + 1) % B]",
+        "Only the last element of a block is carried to the next, so the SHIFT may stand below.",
+        "6, between two views",
+        "approximate",
+        matches.merge_above_shift_above_split,
+        "MERGE",
+    ),
+    _row(
         "expand-of-unfold",
         "EXPAND of i + j - K/2",
         "EXPAND of i and of j",
         "A dropped window is a multiple except at the border.",
         "6, between two views",
         "approximate",
-        _expand_of_unfold,
+        matches.expand_of_unfold,
+        "EXPAND",
     ),
-    Rule(
+    _row(
         "window-size",
         "UNFOLD with a window of a primary size or as large as the main coordinate",
         "a smaller window",
         "In the space windows are made of coefficients and smaller than what they slide along.",
         "5.3",
         "space",
-        _window_too_large,
+        matches.window_too_large,
+        "UNFOLD",
     ),
-    Rule(
+    _row(
         "stride-window",
         "STRIDE as an UNFOLD's main coordinate",
         "STRIDE as its window",
         "In the space STRIDE stands directly under an UNFOLD's window.",
         "5.2 and appendix A",
         "space",
-        _stride_main,
+        matches.stride_main,
+        "UNFOLD",
     ),
-    Rule(
+    _row(
         "stride-of-output",
         "STRIDE of an output coordinate",
         "STRIDE of a window",
         "In the space only windows are strided.",
         "5.2 and appendix A",
         "space",
-        _share_strided_or_fixed,
+        matches.stride_of_output,
+        "STRIDE",
     ),
 )
 
 
 def rejecting_rule(state: State, step: Step, rules: tuple[Rule, ...] = RULES) -> Rule | None:
     """The first rule that rejects ``step`` on ``state``, or None where the step is canonical."""
-    for rule in rules:
+    for rule in rules_for(step.primitive, rules):
         if rule.match(state, step):
             return rule
     return None
+
+
+@lru_cache(maxsize=256)
+def rules_for(primitive: str, rules: tuple[Rule, ...] = RULES) -> tuple[Rule, ...]:
+    """The rows of a table that are asked for one primitive."""
+    return tuple(rule for rule in rules if not rule.primitives or primitive in rule.primitives)

@@ -14,7 +14,7 @@ from itertools import combinations, product
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.parameters import coefficient_products, reduce_sizes
+from syno_lab.synthesis.parameters import coefficient_products, merge_sides, reduce_sizes
 
 _DRAWS = 48  # random contractions tried before all are listed
 
@@ -78,7 +78,7 @@ def occurrences(state: State) -> tuple[int, ...]:
     """How often each variable occurs: absolute exponents in REDUCEs, STRIDEs and the cheaper side of MERGEs."""
     total = [0] * len(state.spec.symbols.names)
     for step in state.steps:
-        for i, number in enumerate(_cost(step)):
+        for i, number in enumerate(step_cost(step)):
             total[i] += number
     if state.spec.weight_limits == "strict":
         for weight in state.weights:
@@ -87,7 +87,8 @@ def occurrences(state: State) -> tuple[int, ...]:
     return tuple(total)
 
 
-def _cost(step: Step) -> tuple[int, ...]:
+def step_cost(step: Step) -> tuple[int, ...]:
+    """The occurrences that a step's parameter costs, for each variable; empty for none."""
     if step.parameter is None:
         return ()
     sides = [step.parameter]
@@ -100,7 +101,7 @@ def _cost(step: Step) -> tuple[int, ...]:
 def _within_limits(state: State, step: Step) -> bool:
     spec = state.spec
     spent = occurrences(state)
-    more = list(_cost(step)) or [0] * len(spent)
+    more = list(step_cost(step)) or [0] * len(spent)
     if spec.weight_limits == "strict" and step.primitive == "SHARE":
         for coordinate in step.operands + step.given:
             more = [a + abs(b) for a, b in zip(more, coordinate.size.exponents, strict=True)]
@@ -129,14 +130,7 @@ def _merges(state: State) -> Iterator[Step]:
     spec = state.spec
     for coordinate in _unstrided(state):
         seen = set()
-        sides = [s for s in coefficient_products(spec) if not s.is_one]
-        sides += [
-            spec.symbols.size(name) * s
-            for name, power in zip(spec.symbols.primary, coordinate.size.primary_exponents, strict=True)
-            if power
-            for s in coefficient_products(spec)
-        ]
-        for _side, block in ((s, b) for s in sides for b in (s, coordinate.size / s)):
+        for block in (b for s in merge_sides(spec, coordinate.size) for b in (s, coordinate.size / s)):
             if block in seen or block.is_one or block == coordinate.size:
                 continue
             seen.add(block)

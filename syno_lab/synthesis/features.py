@@ -1,0 +1,99 @@
+"""What canonicalization rules see of a coordinate on top of a state, and nothing more.
+
+Two states whose coordinates have the same features have the same canonical futures, so search keeps one node for both.
+Features are tuples of small numbers, and the root of which a coordinate is a digit is told apart from them: what
+matters is only which other coordinates are digits of the same one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.state import State
+from syno_lab.synthesis.digits import Digit, digit
+from syno_lab.synthesis.matches import (
+    are_adjacent,
+    below_shifts,
+    first_digit,
+    is_raw_reduction,
+    last_digit,
+    sharers,
+    standing,
+)
+
+Exponents = tuple[int, ...]
+
+
+class Feature(NamedTuple):
+    """One coordinate as rules see it; see :mod:`syno_lab.synthesis.matches` for who asks for what."""
+
+    size: Exponents
+    primitive: str
+    index: int
+    leaf: int  # 0 a view, 1 a reduction, 2 an output (outputs differ by their axis)
+    axis: int
+    sharers: tuple[int, ...]
+    only_reductions: bool
+    is_sibling_gone: bool
+    below: tuple[object, ...]
+    standing: tuple[object, ...] | None
+
+
+def feature(state: State, coordinate: Coordinate) -> Feature:
+    """The feature of a coordinate on top of ``state``."""
+    node = coordinate.node
+    size = coordinate.size
+    leaf = 1 if coordinate.is_reduction else 2 if coordinate.is_output else 0
+    below: tuple[object, ...] = ()
+    if node.primitive == "SPLIT":
+        high, low = node.operands
+        under, count = below_shifts(high)
+        below = (
+            low.size.exponents,
+            standing(state, low) if not low.size.has_primary else None,
+            is_raw_reduction(state, first_digit(state, coordinate)),
+            are_adjacent(under, low),
+            tuple(sorted(sharers(state, under))),
+            tuple(sorted(sharers(state, low))),
+            count,
+        )
+    elif node.primitive == "SHIFT":
+        under, count = below_shifts(coordinate)
+        block = under.node.operands[1].size.exponents if under.node.primitive == "SPLIT" else None
+        below = (under.node.primitive, count, block)
+    elif node.primitive == "UNFOLD":
+        main, window = node.operands
+        below = (
+            main.size.exponents,
+            tuple(sorted(sharers(state, main))),
+            window.node.primitive,
+            standing(state, window),
+        )
+    return Feature(
+        size.exponents,
+        node.primitive,
+        coordinate.index,
+        leaf,
+        node.tag if leaf == 2 else -1,
+        tuple(sorted(sharers(state, coordinate))),
+        leaf == 1 or (leaf == 0 and all(c.is_reduction for c in coordinate.leaves())),
+        node.primitive == "MERGE" and any(c.node == node for c in state.expanded),
+        below,
+        standing(state, coordinate) if leaf == 0 and not size.has_primary else None,
+    )
+
+
+def digit_below(state: State, coordinate: Coordinate) -> Digit | None:
+    """The digit that a rule may join with a neighbour: the coordinate itself, or what its views end in; None for none.
+
+    That is the last block of SPLITs, what SHIFTs roll, and what a window slides along.
+    """
+    primitive = coordinate.node.primitive
+    if primitive == "SPLIT":
+        coordinate = last_digit(state, coordinate)
+    elif primitive == "SHIFT":
+        coordinate = below_shifts(coordinate)[0]
+    elif primitive == "UNFOLD":
+        coordinate = coordinate.node.operands[0]
+    return digit(coordinate) if coordinate.node.primitive == "MERGE" else None

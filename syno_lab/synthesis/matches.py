@@ -1,0 +1,467 @@
+"""What canonicalization rules match: the top of a state and a proposed step (Syno, section 6).
+
+Each match is a function of a state and a step; the table that gives it a name and a reason is in
+:mod:`syno_lab.synthesis.rules`. A match may look at a coordinate's own primitive, at the coordinates right below it,
+at its digits and at the weights that share it; :mod:`syno_lab.synthesis.features` lists just that, so that search can
+take two states for one where no rule tells them apart. The two matches that look deeper, at a whole weight, say so.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.size import Size
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.digits import are_adjacent, digit
+from syno_lab.synthesis.parameters import coefficient_products, merge_sides, reduce_sizes
+
+TOLERANCE = 1 / 8  # an approximate rule applies where at most this share of the elements differs
+_NOBODY: frozenset[int] = frozenset()
+
+# -- what rules ask of a state ---------------------------------------------------------------------------------------
+
+
+def sharers(state: State, coordinate: Coordinate) -> frozenset[int]:
+    """The weights a coordinate is SHAREd with."""
+    return state.sharing.get(coordinate, _NOBODY)
+
+
+def is_raw_reduction(state: State, coordinate: Coordinate) -> bool:
+    """Whether it is a reduction's iterator that no weight shares."""
+    return coordinate.is_reduction and coordinate not in state.sharing
+
+
+def first_digit(state: State, coordinate: Coordinate) -> Coordinate:
+    """The leading one of the blocks that SPLITs no weight shares have put together."""
+    while coordinate.node.primitive == "SPLIT" and coordinate not in state.sharing:
+        coordinate = coordinate.node.operands[0]
+    return coordinate
+
+
+def last_digit(state: State, coordinate: Coordinate) -> Coordinate:
+    """The last one of the blocks that SPLITs no weight shares have put together."""
+    while coordinate.node.primitive == "SPLIT" and coordinate not in state.sharing:
+        coordinate = coordinate.node.operands[1]
+    return coordinate
+
+
+def below_shifts(coordinate: Coordinate) -> tuple[Coordinate, int]:
+    """The coordinate under the SHIFTs right below this one, and how many they are."""
+    count = 0
+    while coordinate.node.primitive == "SHIFT":
+        coordinate, count = coordinate.node.operands[0], count + 1
+    return coordinate, count
+
+
+def _operand_from(step: Step, primitive: str, position: int = 0) -> bool:
+    return step.operands[position].node.primitive == primitive
+
+
+def smallest(spec: Spec, size: Size) -> int:
+    """The least value of a size under the spec's bindings; a large number where there is none."""
+    return min((size.at(binding) for binding in spec.binding_maps), default=1 << 30)
+
+
+def standing(state: State, coordinate: Coordinate) -> tuple[object, ...]:
+    """An order of coordinates that the names of reductions do not change: how it is built, and who shares it."""
+    return (len(sharers(state, coordinate)), built(coordinate))
+
+
+@lru_cache(maxsize=1 << 16)
+def built(coordinate: Coordinate) -> tuple[object, ...]:
+    """How a coordinate is built, reductions of one size alike: comparable among coordinates of one spec."""
+    node = coordinate.node
+    tag = -1 if coordinate.is_reduction else node.tag
+    parameter = () if node.parameter is None else node.parameter.exponents
+    return (
+        coordinate.size.exponents,
+        node.primitive,
+        coordinate.index,
+        tag,
+        parameter,
+        tuple(built(c) for c in node.operands),
+    )
+
+
+# -- REDUCE ----------------------------------------------------------------------------------------------------------
+
+
+def reduce_late(state: State, step: Step) -> bool:
+    """REDUCE after any other step."""
+    return any(s.primitive != "REDUCE" for s in state.steps)
+
+
+# -- views of reductions and of shared coordinates -------------------------------------------------------------------
+
+
+def view_of_raw_reduction(state: State, step: Step) -> bool:
+    """MERGE, SHIFT or SPLIT of reductions alone, where the REDUCEs that replace it are in the space."""
+    if not all(is_raw_reduction(state, c) for c in step.operands):
+        return False
+    sizes = reduce_sizes(state.spec)
+    if step.primitive == "SPLIT":
+        return step.operands[0].size * step.operands[1].size in sizes
+    if step.primitive == "MERGE":
+        assert step.parameter is not None
+        two = (step.parameter, step.operands[0].size / step.parameter)
+        return len(state.reductions) < state.spec.limits.max_reduces and all(size in sizes for size in two)
+    return True
+
+
+def view_of_shared(state: State, step: Step) -> bool:
+    """A 1-to-1 view of coordinates that one weight shares, all of them."""
+    common = sharers(state, step.operands[0])
+    for c in step.operands[1:]:
+        common = common & sharers(state, c)
+    return bool(common)
+
+
+# -- MERGE -----------------------------------------------------------------------------------------------------------
+
+
+def merge_above_split(state: State, step: Step) -> bool:
+    """The block of the MERGE and the block of the SPLIT divide one another."""
+    if not _operand_from(step, "SPLIT"):
+        return False
+    assert step.parameter is not None
+    offset = step.operands[0].node.operands[1].size
+    ratio = step.parameter / offset
+    return ratio.is_one or state.spec.is_legal(ratio) or state.spec.is_legal(offset / step.parameter)
+
+
+def blocks_as_numbers(state: State, step: Step) -> bool:
+    """The blocks of MERGE and SPLIT divide one another as numbers under every binding, though not in symbols."""
+    if not _operand_from(step, "SPLIT") or not state.spec.binding_maps:
+        return False
+    assert step.parameter is not None
+    offset, block = step.operands[0].node.operands[1].size, step.parameter
+    pairs = [(offset.at(binding), block.at(binding)) for binding in state.spec.binding_maps]
+    return all(not a % b or not b % a for a, b in pairs)
+
+
+def merge_of_low_digit(state: State, step: Step) -> bool:
+    """MERGE of a remainder."""
+    return _operand_from(step, "MERGE") and step.operands[0].index == 1
+
+
+def merge_above_unfold(state: State, step: Step) -> bool:
+    """MERGE above UNFOLD, in blocks much larger than the window (Figure 3(c))."""
+    return _operand_from(step, "UNFOLD") and merge_above_unfold_difference(state.spec, step) <= TOLERANCE
+
+
+def merge_above_unfold_difference(spec: Spec, step: Step) -> float:
+    """The share of (i, j) where MERGE above UNFOLD and UNFOLD of the low digit read different elements."""
+    if not spec.binding_maps:
+        return 1.0
+    main, window = (c.size for c in step.operands[0].node.operands)
+    assert step.parameter is not None
+    binding = spec.binding_maps[0]
+    return _block_crossings(main.at(binding), window.at(binding), step.parameter.at(binding))
+
+
+@lru_cache(maxsize=4096)
+def _block_crossings(main: int, window: int, block: int) -> float:
+    """Positions inside a block repeat, so one block stands for all: crossing windows read another block or nothing."""
+    crossing = sum(not 0 <= i + j - window // 2 < block for i in range(block) for j in range(window))
+    return crossing / (block * window)
+
+
+def merge_above_shift_above_split(state: State, step: Step) -> bool:
+    """MERGE above SHIFTs above a SPLIT of the same block, which only the last element of a block crosses."""
+    below, count = below_shifts(step.operands[0])
+    if not count or below.node.primitive != "SPLIT" or below.node.operands[1].size != step.parameter:
+        return False
+    return count / smallest(state.spec, below.node.operands[1].size) <= TOLERANCE
+
+
+# -- SPLIT -----------------------------------------------------------------------------------------------------------
+
+
+def split_of_split(state: State, step: Step) -> bool:
+    """SPLIT whose offset is a SPLIT."""
+    return _operand_from(step, "SPLIT", 1) and step.operands[1] not in state.sharing
+
+
+def split_undoes_merge(state: State, step: Step) -> bool:
+    """SPLIT that puts two neighbouring digits together again."""
+    high, low = last_digit(state, step.operands[0]), step.operands[1]
+    return are_adjacent(high, low) and sharers(state, high) == sharers(state, low)
+
+
+def dilated_window(state: State, step: Step) -> bool:
+    """SPLIT of an UNFOLD of the high digit and the low digit, which an UNFOLD with a STRIDEd window gives as well."""
+    if not _operand_from(step, "UNFOLD"):
+        return False
+    (main, window), low = step.operands[0].node.operands, step.operands[1]
+    if not are_adjacent(main, low) or sharers(state, main) or sharers(state, low) or sharers(state, step.operands[0]):
+        return False
+    spec = state.spec
+    is_even = bool(spec.binding_maps) and all(window.size.at(b) % 2 == 0 for b in spec.binding_maps)
+    return (
+        is_even
+        and window.node.primitive not in ("STRIDE", "UNFOLD")
+        and low.size in coefficient_products(spec)
+        and min(low.size.exponents) >= 0
+        and spec.limits.max_strides > 0
+        and not any(s.primitive == "STRIDE" for s in state.steps)
+    )
+
+
+def shift_by_a_block(state: State, step: Step) -> bool:
+    """SHIFTs of a high digit that is put back on its low digit, where as many SHIFTs of the whole do the same."""
+    below, count = below_shifts(step.operands[0])
+    low = step.operands[1]
+    if not count or not are_adjacent(below, low) or sharers(state, low):
+        return False
+    return count * smallest(state.spec, low.size) <= state.spec.limits.max_shifts
+
+
+# -- SHIFT -----------------------------------------------------------------------------------------------------------
+
+
+def shift_above_reduction(state: State, step: Step) -> bool:
+    """SHIFT above a SPLIT whose blocks are counted by a reduction: the carry only renames what is summed."""
+    return _operand_from(step, "SPLIT") and is_raw_reduction(state, first_digit(state, step.operands[0]))
+
+
+def shift_above_rejoined(state: State, step: Step) -> bool:
+    """SHIFT above a SPLIT of two neighbouring digits of which only the low one is shared, or the high one shifted."""
+    if not _operand_from(step, "SPLIT"):
+        return False
+    high, low = step.operands[0].node.operands
+    below, count = below_shifts(high)
+    if not are_adjacent(below, low) or sharers(state, below):
+        return False
+    return bool(sharers(state, low)) or count > 0
+
+
+def shifts_of_a_block(state: State, step: Step) -> bool:
+    """As many SHIFTs above a SPLIT as its block has elements, which one SHIFT of the block's number is."""
+    below, count = below_shifts(step.operands[0])
+    return below.node.primitive == "SPLIT" and smallest(state.spec, below.node.operands[1].size) == count + 1
+
+
+# -- EXPAND ----------------------------------------------------------------------------------------------------------
+
+
+def expand_of_reduction(state: State, step: Step) -> bool:
+    """EXPAND of what is made of reductions alone."""
+    return all(leaf.is_reduction for leaf in step.operands[0].leaves())
+
+
+def expand_of_view(state: State, step: Step) -> bool:
+    """EXPAND of a 1-to-1 view, whose coordinates below can be dropped instead."""
+    node = step.operands[0].node
+    if node.primitive in ("SPLIT", "SHIFT", "STRIDE"):
+        return True
+    return node.primitive == "MERGE" and any(c.node == node for c in state.expanded)
+
+
+def expand_of_unfold(state: State, step: Step) -> bool:
+    """EXPAND above UNFOLD."""
+    return _operand_from(step, "UNFOLD")
+
+
+def expand_of_shared(state: State, step: Step) -> bool:
+    """EXPAND of a coordinate that a weight shares."""
+    return bool(sharers(state, step.operands[0]))
+
+
+# -- UNFOLD ----------------------------------------------------------------------------------------------------------
+
+
+def unfold_of_two_reductions(state: State, step: Step) -> bool:
+    """UNFOLD of two reductions."""
+    return all(is_raw_reduction(state, c) for c in step.operands)
+
+
+def unfold_above_shift(state: State, step: Step) -> bool:
+    """UNFOLD along a SHIFTed coordinate."""
+    return _operand_from(step, "SHIFT")
+
+
+def window_and_offset(state: State, step: Step) -> bool:
+    """UNFOLD above a SPLIT whose offset is as large as the window: they may swap, and the lesser one is the offset."""
+    main, window = step.operands
+    if main.node.primitive != "SPLIT" or main in state.sharing:
+        return False
+    blocks, offset = main.node.operands
+    if offset.size != window.size or window.node.primitive == "STRIDE":
+        return False
+    if are_adjacent(last_digit(state, blocks), window) and sharers(state, blocks) == sharers(state, window):
+        return True  # the swapped SPLIT undoes a MERGE
+    return standing(state, window) < standing(state, offset)
+
+
+def unfold_windows(state: State, step: Step) -> bool:
+    """Two UNFOLDs along one coordinate: the window that is less comes first."""
+    main, window = step.operands
+    if main.node.primitive != "UNFOLD" or main in state.sharing:
+        return False
+    return standing(state, window) < standing(state, main.node.operands[1])
+
+
+def window_too_large(state: State, step: Step) -> bool:
+    """A window with a primary variable, or as large as what it slides along."""
+    main, window = step.operands[0].size, step.operands[1].size
+    if window.has_primary:
+        return True
+    if not main.has_primary and main == window:
+        return True
+    return any(window.at(b) >= main.at(b) for b in state.spec.binding_maps)
+
+
+def stride_main(state: State, step: Step) -> bool:
+    """A STRIDEd coordinate that a window slides along."""
+    return _operand_from(step, "STRIDE")
+
+
+def stride_of_output(state: State, step: Step) -> bool:
+    """STRIDE of an output coordinate."""
+    return step.operands[0].is_output
+
+
+# -- contractions ----------------------------------------------------------------------------------------------------
+
+
+def reduction_in_one_weight(state: State, step: Step) -> bool:
+    """A reduction leaves the data, and of the weights left after absorption only one has it."""
+    if step.primitive == "EXPAND":
+        leaving, new = step.operands, set()
+    else:
+        leaving, new = step.given, set(step.operands + step.given)
+    for coordinate in leaving:
+        if coordinate.is_reduction:
+            holders = sum(not set(state.weights[i].coordinates) <= new for i in sharers(state, coordinate))
+            if holders + (step.primitive == "SHARE") == 1:
+                return True
+    return False
+
+
+def two_inner_reductions(state: State, step: Step) -> bool:
+    """Two reductions that live in the same weights alone: the contraction would give away the second of them."""
+    number = len(state.weights)
+    inner = [sharers(state, c) | {number} for c in step.given if c.is_reduction]
+    if not inner:
+        return False
+    given = {c for weight in state.weights for c in weight.given if c.is_reduction}
+    inner += [frozenset(i for i, weight in enumerate(state.weights) if c in weight.coordinates) for c in given]
+    return len(set(inner)) < len(inner)
+
+
+def share_above_shift(state: State, step: Step) -> bool:
+    """SHARE of the low digit above SHIFTs above a SPLIT of that block, whose offset can be shared instead.
+
+    Looks deeper than the top of the state.
+    """
+    for coordinate in step.operands:
+        node = coordinate.node
+        if node.primitive != "MERGE" or coordinate.index == 0:
+            continue
+        below, count = below_shifts(node.operands[0])
+        if count and below.node.primitive == "SPLIT" and below.node.operands[1].size == coordinate.size:
+            others = tuple(c for c in step.operands + step.given if c != coordinate)
+            if commute((below, *below.node.operands), others):
+                return True
+    return False
+
+
+def give_view(state: State, step: Step) -> bool:
+    """A view given to a weight, whose coordinates below can be given instead; or two neighbouring digits."""
+    if any(c.node.primitive in ("SPLIT", "SHIFT") for c in step.given):
+        return True
+    digits = [c for c in step.given if c.node.primitive == "MERGE"]
+    return any(
+        are_adjacent(high, low) and sharers(state, high) == sharers(state, low) and is_one_digit(state.spec, high, low)
+        for high in digits
+        for low in digits
+    )
+
+
+def is_one_digit(spec: Spec, high: Coordinate, low: Coordinate) -> bool:
+    """Whether MERGEs that the space has give the two neighbouring digits as one."""
+    one, other = digit(high), digit(low)
+    whole = one.root.size
+    sides = set(merge_sides(spec, whole))
+    return all(
+        boundary.is_one or boundary == whole or boundary in sides or whole / boundary in sides
+        for boundary in (other.low, one.high)
+    )
+
+
+def absorbed_weight(state: State, step: Step) -> bool:
+    """A new weight whose coordinates all lie in an old one, or the other way round."""
+    new = set(step.operands + step.given)
+    return any(new <= set(w.coordinates) or set(w.coordinates) <= new for w in state.weights)
+
+
+def absorbed_through_views(state: State, step: Step) -> bool:
+    """A new weight whose coordinates an old one's fix, through the views between them, or the other way round.
+
+    Looks deeper than the top of the state.
+    """
+    new = step.operands + step.given
+    return any(_fixes(new, w.coordinates) or _fixes(w.coordinates, new) for w in state.weights)
+
+
+def _fixes(known: tuple[Coordinate, ...], wanted: tuple[Coordinate, ...]) -> bool:
+    """Whether the values of ``known`` leave no choice for those of ``wanted``."""
+    universe: set[Coordinate] = set()
+    stack = [*known, *wanted]
+    while stack:
+        top = stack.pop()
+        if top not in universe:
+            universe.add(top)
+            stack.extend(top.node.operands)
+    fixed = set(known)
+    size = -1
+    while size != len(fixed):
+        size = len(fixed)
+        for c in universe:
+            operands = c.node.operands
+            if not operands:
+                continue
+            if all(o in fixed for o in operands):
+                fixed.add(c)
+            elif c in fixed:
+                if (
+                    c.node.primitive in ("SPLIT", "SHIFT", "STRIDE")
+                    or (c.node.primitive == "UNFOLD" and any(o in fixed for o in operands))
+                    or (c.node.primitive == "MERGE" and sum(d in fixed for d in universe if d.node == c.node) == 2)
+                ):
+                    fixed.update(operands)
+    return all(c in fixed for c in wanted)
+
+
+def contraction_order(state: State, step: Step) -> bool:
+    """A contraction that could as well come before an earlier one, and is less.
+
+    Looks deeper than the top of the state.
+    """
+    new = step.operands + step.given
+    for weight in state.weights:
+        both = set(weight.coordinates)
+        if not commute(weight.coordinates, new):
+            continue
+        # The other order must leave both weights a coordinate to share.
+        if not any(c not in step.given for c in weight.shared):
+            continue
+        one = sorted(built(c) for c in weight.coordinates)
+        other = sorted(built(c) for c in new)
+        if other < one and both != set(new):
+            return True
+    return False
+
+
+def commute(earlier: tuple[Coordinate, ...], later: tuple[Coordinate, ...]) -> bool:
+    """Whether no coordinate of the later contraction is made from one of the earlier."""
+    first = set(earlier)
+    stack = [operand for c in later for operand in c.node.operands]
+    while stack:
+        top = stack.pop()
+        if top in first:
+            return False
+        stack.extend(top.node.operands)
+    return True
