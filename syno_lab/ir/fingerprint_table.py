@@ -17,6 +17,7 @@ of terms get equal numbers though one operator's syntax connects what another's 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import combinations
 from math import prod
 from typing import Any, NamedTuple
 
@@ -32,7 +33,8 @@ Array = np.ndarray[Any, Any]
 _PRIMES = (2147483647, 2147483629, 2147483587, 2147483579, 2147483563)
 MODULUS = prod(_PRIMES)  # 155 bits
 _CHINESE = [MODULUS // p * pow(MODULUS // p, -1, p) for p in _PRIMES]
-# One power for each member tells members apart; none divides p - 1, so that no power joins two residues.
+# One power for each member, or two together, tells members apart. The first ten have no common factor with any p - 1,
+# so that they join no two residues.
 _POWERS = (13, 17, 19, 23, 29, 37, 41, 43, 47, 53)
 _COUNT_POWER = 17
 ROUNDS = 4
@@ -112,7 +114,8 @@ def refined(key: PartKey, names: tuple[int, ...], absent: tuple[int, ...]) -> in
     """A number that also tells terms of equal positions apart, by rounds of colour refinement.
 
     In each round an element of a member gets the sum of its terms' residues, and a term the product of its position's
-    residue and of its elements' numbers, each to the power that its member's name stands for.
+    residue and of its elements' numbers, each to the power that its member's name stands for. Two elements of two
+    members together count as an element besides, without which a ring of six weights would look like two of three.
 
     Args:
         key: the part.
@@ -121,8 +124,17 @@ def refined(key: PartKey, names: tuple[int, ...], absent: tuple[int, ...]) -> in
     """
     table = _table(key)
     total = len(table.counts)
-    groups = [(_Grouped(m), _exponent(name)) for m, name in zip(table.members, names, strict=True) if name >= 0]
-    exponent = sum(map(_exponent, absent))
+    named = sorted((name, member) for member, name in enumerate(names) if name >= 0)
+    groups = [
+        (_Grouped(_joint([table.members[i], table.members[j]], total)[0]), _pair(a, b))
+        for (a, i), (b, j) in combinations(named, 2)
+    ]
+    exponent = sum(map(_exponent, absent)) + sum(_pair(*pair) for pair in combinations(sorted(absent), 2))
+    # With a member that the part has nothing of, two terms meet in both where they meet in the other.
+    groups += [
+        (_Grouped(table.members[i]), _exponent(name) + sum(_pair(*sorted((name, other))) for other in absent))
+        for name, i in named
+    ]
     found: list[int] = []
     for lanes in _lanes(total):
         p = lanes.primes
@@ -309,6 +321,11 @@ def _mix(value: Array) -> Array:
 
 def _exponent(name: int) -> int:
     return _POWERS[name] if name < len(_POWERS) else 59 + 2 * (name - len(_POWERS))
+
+
+def _pair(one: int, two: int) -> int:
+    """The power for two members together, the first name below the second."""
+    return _exponent(len(_POWERS) + two * (two - 1) // 2 + one)
 
 
 def _power(base: Array, exponent: int, primes: Any) -> Array:
