@@ -23,7 +23,13 @@ from conv_operators import conv_operators
 
 from syno_lab.commands.specs import load_spec
 from syno_lab.errors import SynoError
-from syno_lab.ir.fingerprint import distinct_key, fingerprint, fingerprint_binding, whole_fingerprint
+from syno_lab.ir.fingerprint import (
+    confirming_binding,
+    distinct_key,
+    fingerprint,
+    fingerprint_binding,
+    whole_fingerprint,
+)
 from syno_lab.ir.fingerprint_parts import parts, sizes_under
 from syno_lab.ir.fingerprint_table import facts, forget, refined
 from syno_lab.ir.operator import Operator
@@ -31,7 +37,7 @@ from syno_lab.ir.operator import Operator
 BINDINGS = {
     "small": {"N": 1, "C_in": 8, "C_out": 12, "H": 16, "W": 20, "k_1": 3, "k_2": 5, "s": 2, "g": 4},
     "DESIGN": {"N": 1, "C_in": 12, "C_out": 20, "H": 14, "W": 22, "k_1": 3, "k_2": 5, "s": 2, "g": 2},
-    "the spec's own": {"N": 1, "C_in": 64, "C_out": 64, "H": 32, "W": 32, "k_1": 3, "k_2": 5, "s": 2, "g": 16},
+    "the conv spec's own": {"N": 1, "C_in": 64, "C_out": 64, "H": 32, "W": 32, "k_1": 3, "k_2": 5, "s": 2, "g": 16},
 }
 WHOLE = {"N": 1, "C_in": 4, "C_out": 8, "H": 12, "W": 16, "k_1": 3, "k_2": 5, "s": 2, "g": 4}
 
@@ -94,7 +100,7 @@ def main() -> None:
         "distinct_key": cold_and_warm(distinct_key, operators),
         "reading_the_parts": summary(times_ms(lambda o: parts(o, sizes_under(tuple(usual.items())), ()), operators)),
     }
-    for name, binding in BINDINGS.items():
+    for name, binding in (*BINDINGS.items(), ("confirming", confirming_binding(spec))):
         fit = [o for o in operators if _fits(o, binding)]
         told = cold_and_warm(lambda o, b=binding: fingerprint(o, b), fit)  # type: ignore[misc]
         names = {fingerprint(o, binding) for o in fit}

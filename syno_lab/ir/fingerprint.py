@@ -26,7 +26,13 @@ from itertools import permutations, product
 from math import factorial, prod
 
 from syno_lab.errors import SpecError
-from syno_lab.ir.fingerprint_binding import enlarged, fingerprint_binding, fitting_binding, usual_items
+from syno_lab.ir.fingerprint_binding import (
+    confirming_binding,
+    enlarged,
+    fingerprint_binding,
+    fitting_binding,
+    usual_items,
+)
 from syno_lab.ir.fingerprint_parts import parts, sizes_under
 from syno_lab.ir.fingerprint_table import MODULUS, Facts, facts, refined
 from syno_lab.ir.fingerprint_whole import MAX_TERMS, Terms, terms, whole_fingerprint
@@ -36,6 +42,7 @@ from syno_lab.ir.spec import Binding
 __all__ = [
     "MAX_TERMS",
     "Terms",
+    "confirming_binding",
     "distinct_key",
     "fingerprint",
     "fingerprint_binding",

@@ -34,6 +34,15 @@ def fingerprint_binding(spec: Spec) -> dict[str, int]:
     return dict(usual_items(spec))
 
 
+def confirming_binding(spec: Spec) -> dict[str, int]:
+    """A larger binding on which to confirm that two operators of ``spec`` are one function (DESIGN, section 3).
+
+    Coefficients have their own values, so that a digit of 16 is not taken for one of 4, which a window of 15 covers
+    and four SHIFTs leave as it is. It costs several times what the usual one does: use it on repeats alone.
+    """
+    return _bind(spec, _own_coefficients(spec))
+
+
 def fitting_binding(operator: Operator) -> dict[str, int]:
     """:func:`fingerprint_binding`, changed where a size of ``operator`` would not be an integer.
 

@@ -11,6 +11,7 @@ from syno_lab.commands.specs import load_spec
 from syno_lab.errors import SpecError
 from syno_lab.ir.build import Build
 from syno_lab.ir.fingerprint import (
+    confirming_binding,
     distinct_key,
     fingerprint,
     fingerprint_binding,
@@ -22,6 +23,7 @@ from syno_lab.ir.fingerprint_parts import DIV, MOD, SHIFT, SPLIT, STRIDE, UNFOLD
 from syno_lab.ir.fingerprint_table import MODULUS, Facts, facts, refined
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State, Step
 from syno_lab.operators import conv2d, operator_1
 
 SMALL = {"N": 1, "C_in": 4, "C_out": 6, "H": 5, "W": 7, "k_1": 3}
@@ -278,6 +280,26 @@ def test_large_coefficients_keep_parity_and_divisors() -> None:
     assert binding["d"] == binding["e"]  # as they are equal in the spec
     assert len({binding[n] for n in "sabcd"}) == 5
     assert binding["d"] % binding["a"] == 0 == binding["a"] % 2
+
+
+def test_a_repeat_by_chance_is_found_on_the_confirming_binding() -> None:
+    """Four SHIFTs of a digit of g are none where g is 4, as it is on the usual binding."""
+    spec, _ = load_spec("conv")
+
+    def shifted(times: int) -> Operator:
+        state = State.root(spec).apply(Step("REDUCE", (), spec.symbols.size("C_in")))
+        channel = state.data[-1]
+        state = state.apply(Step("SHARE", (channel,), given=(state.data[1],)))
+        state = state.apply(Step("MERGE", (state.data[1],), spec.symbols.size("g")))
+        high, low = state.data[-2:]
+        for _ in range(times):
+            state = state.apply(Step("SHIFT", (low,)))
+            low = state.data[-1]
+        return state.apply(Step("SPLIT", (high, low))).operator()
+
+    assert distinct_key(shifted(4)) == distinct_key(shifted(0)) != distinct_key(shifted(1))
+    larger = confirming_binding(spec)
+    assert fingerprint(shifted(4), larger) != fingerprint(shifted(0), larger) == fingerprint(shifted(16), larger)
 
 
 def test_an_operator_that_needs_more_gets_a_larger_binding() -> None:
