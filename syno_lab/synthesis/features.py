@@ -17,6 +17,7 @@ from syno_lab.synthesis.matches import (
     below_shifts,
     first_digit,
     is_raw_reduction,
+    is_shared_beside_others,
     last_digit,
     sharers,
     standing,
@@ -36,6 +37,7 @@ class Feature(NamedTuple):
     sharers: tuple[int, ...]
     only_reductions: bool
     is_sibling_gone: bool
+    is_beside_others: bool
     below: tuple[object, ...]
     standing: tuple[object, ...] | None
 
@@ -79,6 +81,7 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
         tuple(sorted(sharers(state, coordinate))),
         leaf == 1 or (leaf == 0 and all(c.is_reduction for c in coordinate.leaves())),
         node.primitive == "MERGE" and any(c.node == node for c in state.expanded),
+        is_shared_beside_others(state, coordinate),
         below,
         standing(state, coordinate) if leaf == 0 and not size.has_primary else None,
     )

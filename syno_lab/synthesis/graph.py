@@ -5,7 +5,7 @@ of views with contractions between them. A stage is a *sweep*: its coordinates w
 or is the operand of a view whose other operand has passed already, and results go to the front. A view therefore stands
 in the earliest stage that has its operands, at the moment the last of them is looked at, and nowhere else. After a
 contraction only the coordinates that it shares wait anew. Reductions of one size that nothing tells apart are kept in
-order by what is done with them: those that take part in a view before those that pass.
+order by what is done with them: those that begin a view before those that pass.
 
 Two states that rules cannot tell apart (:mod:`syno_lab.synthesis.features`) are one node, with one state to stand for
 both; an edge says which coordinates it uses by their places, so it can be replayed on either.
@@ -13,6 +13,7 @@ both; an edge says which coordinates it uses by their places, so it can be repla
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
@@ -25,25 +26,28 @@ from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.digits import Digit
 from syno_lab.synthesis.features import digit_below, feature
 from syno_lab.synthesis.parameters import coefficient_products, merge_sides, reduce_sizes
-from syno_lab.synthesis.reach import NEVER, Reach, pack
+from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, NEVER, STRIDED, WAITING, Reach, pack
 from syno_lab.synthesis.rules import RULES, Rule, rules_for
 from syno_lab.synthesis.space import step_cost
 
-REDUCING, VIEWING, BETWEEN, CONTRACTED = range(4)
+__all__ = ["NEVER", "Edge", "Graph", "SearchNode"]
+
 _LIMITED = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE")
-_PASSES = "pass"
+_WHICH = {primitive: which for which, primitive in enumerate(_LIMITED)}
+_STAYS = ~WAITING  # the flag that a coordinate loses when it passes
 
 
 class Edge(NamedTuple):
-    """One move: a step, or a coordinate that passes.
+    """One move: a step, the REDUCEs at the root, or the end of an operator that is complete.
 
     Attributes:
-        cost: steps it takes: 0 for a move that is none, else 1; at the root as many as there are REDUCEs.
+        cost: how many steps it takes.
         primitive: of the step; empty where there is none.
         operands: places of the operands among the node's coordinates.
         given: places of the coordinates given to a new weight.
-        parameter: of the step.
+        parameter: of the step; at the root the sizes of all REDUCEs.
         order: where the target's coordinates come from: places of the node's, and behind these the step's results.
+            At the end of an operator: the coordinate of each input axis that takes part.
         target: the node it leads to; None where the operator is complete.
         need: steps that are needed from there at least.
     """
@@ -71,9 +75,10 @@ class SearchNode:
         "edges_left",
         "features",
         "fresh",
+        "is_contracted",
+        "items",
         "packed",
         "passed",
-        "phase",
         "places",
         "roots",
         "spent",
@@ -81,18 +86,19 @@ class SearchNode:
         "used",
     )
 
-    def __init__(self, phase: int, state: State, places: tuple[Coordinate, ...], passed: int) -> None:
-        self.phase = phase
+    def __init__(self, state: State, places: tuple[Coordinate, ...], passed: int) -> None:
         self.state = state
         self.places = places
         self.passed = passed
+        self.is_contracted = False  # whether a contraction was the last step
         self.features: tuple[int, ...] = ()
         self.packed: tuple[int, ...] = ()
+        self.items: tuple[int, ...] = ()
         self.roots: tuple[Digit | None, ...] = ()
-        self.fresh: tuple[bool, ...] = ()
+        self.fresh: tuple[bool, ...] = ()  # which are new since the last contraction; empty where none may follow
         self.used: tuple[int, ...] = (0,) * len(_LIMITED)
         self.spent: tuple[int, ...] = ()
-        self.bound: Any = None
+        self.bound: tuple[int, Any, tuple[int, ...]] | None = None
         self.edges: list[Edge] = []
         self.edges_left = -1
         self.counts: dict[int, int] = {}
@@ -111,20 +117,27 @@ class Graph:
         self._most_expands = 99 if spec.limits.max_expands is None else spec.limits.max_expands
         shallow = {p: tuple(r for r in rules_for(p, rules) if not r.is_deep) for p in PRIMITIVES}
         self._matches = {p: tuple(r.match for r in found) for p, found in shallow.items()}
-        self.deep = {p: tuple(r for r in rules_for(p, rules) if r.is_deep) for p in PRIMITIVES}
+        self._is_strict = spec.weight_limits == "strict"
+        self._limit_of = tuple(spec.occurrence_limits.values())
         self._features: dict[Any, int] = {}
+        self._is_reduction: list[bool] = []
+        self._flags: list[int] = []
         self._packs: dict[Size, int] = {}
         self._nodes: dict[Any, SearchNode] = {}
-        self._strict = spec.weight_limits == "strict"
-        self._limit_of = tuple(spec.occurrence_limits.values())
+        self._blocks: dict[Size, list[tuple[Size, int, tuple[int, ...]]]] = {}
+        self._strides = [
+            (size, self._pack(size))
+            for size in coefficient_products(spec)
+            if not size.is_one and min(size.exponents) >= 0
+        ]
         root = State.root(spec)
-        self._fixed = tuple(c for c in root.data if c in root.fixed)
-        self._is_reduction: dict[int, bool] = {}
-        self._merge_blocks: dict[Size, list[tuple[Size, tuple[int, ...]]]] = {}
+        self.fixed = tuple(c for c in root.data if c in root.fixed)
         free = tuple(c for c in root.data if c not in root.fixed)
-        self.root = SearchNode(REDUCING, root, free, 0)
+        self.root = SearchNode(root, free, 0)
         self.root.packed = tuple(self._pack(c.size) for c in free)
         self.root.spent = (0,) * len(spec.symbols.names)
+        taken = {inp for inp, _ in spec.fixed_io_pairs}
+        self._axes = [pack(size) for axis, size in enumerate(spec.input_shape) if axis not in taken]
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -134,7 +147,7 @@ class Graph:
     def edges(self, node: SearchNode, left: int) -> list[Edge]:
         """The moves from ``node`` after which the input may still be reached in ``left`` steps, in a fixed order."""
         if node.edges_left < left:
-            maker = (self._from_root, self._views, self._contractions, self._after_contraction)[node.phase]
+            maker = self._from_root if node is self.root else self._from
             node.edges = list(maker(node, left))
             node.edges_left = left
         if node.edges_left == left:
@@ -145,7 +158,7 @@ class Graph:
         """Every multiset of REDUCEs, as one edge each."""
         sizes = reduce_sizes(self.spec)
         packs = [self._pack(size) for size in sizes]
-        costs = [self._cost(Step("REDUCE", (), size)) for size in sizes]
+        costs = [step_cost(Step("REDUCE", (), size)) for size in sizes]
         most = min(self.limits.max_reduces, left)
 
         def choose(start: int, chosen: tuple[int, ...], spent: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
@@ -157,293 +170,283 @@ class Graph:
                         yield from choose(i, (*chosen, i), more)
 
         for chosen, spent in choose(0, (), node.spent):
-            shape = tuple(sorted((*node.packed, *(packs[i] for i in chosen))))
-            need = self.reach.steps(shape, 0, self.most_weights, self._most_expands)
+            items = [p << FLAG_BITS | WAITING | EXPANDABLE | GIVABLE for p in node.packed]
+            items += [packs[i] << FLAG_BITS | WAITING for i in chosen]
+            need = self._steps(sorted(items), 0, node.used, spent)
             if len(chosen) + need > left:
                 continue
             added = tuple(reduce_coordinate(number, sizes[i]) for number, i in enumerate(chosen))
             steps = tuple(Step("REDUCE", (), sizes[i]) for i in chosen)
-            state = State(self.spec, self._fixed + node.places + added, added, (), (), steps)
             places = node.places + added
+            # Reductions wait behind the outputs, those of one size side by side.
             order = tuple(sorted(range(len(places)), key=lambda i: (i < len(node.places), -i)))
-            target = self._child(VIEWING, state, tuple(places[i] for i in order), 0, node.used, spent, None)
-            target = self._interned(target)
-            yield Edge(
-                len(chosen), "REDUCE", (), (), tuple(sizes[i] for i in chosen), order, target, need
-            )
+            state = State(self.spec, self.fixed + places, added, (), (), steps)
+            target = SearchNode(state, tuple(places[i] for i in order), 0)
+            target.used, target.spent = node.used, spent
+            self._look(target)
+            parameter = tuple(sizes[i] for i in chosen)
+            yield Edge(len(chosen), "REDUCE", (), (), parameter, order, self._interned(target), need)
 
-    def _views(self, node: SearchNode, left: int) -> Iterator[Edge]:
-        """What the foremost waiting coordinate may do: pass, or take part in a view."""
-        active = len(node.places) - 1
-        bound = node.bound
-        mine = node.features[active]
-        is_reduction = self._is_reduction[mine]
-        alike = sum(f == mine for f in node.features[node.passed : active]) if is_reduction else 0
-        if not (bound and bound[0] == mine and bound[1] == _PASSES) and left:
-            yield from self._views_of(node, active, left, alike)
-        yield from self._pass(node, active, left, (mine, _PASSES) if alike else None)
-
-    def _pass(self, node: SearchNode, active: int, left: int, bound: Any) -> Iterator[Edge]:
-        mine = node.features[active]
-        place = node.passed
-        while place and node.features[place - 1] > mine:
-            place -= 1
-        order = (*range(place), active, *range(place, active))
-        if bound is None and node.bound and node.bound[0] in node.features[node.passed : active]:
-            bound = self._carried(node.bound, order)
-        phase = VIEWING if node.passed + 1 < len(node.places) else BETWEEN
-        target = SearchNode(phase, node.state, tuple(node.places[i] for i in order), node.passed + 1)
-        target.features = tuple(node.features[i] for i in order)
-        target.packed = tuple(node.packed[i] for i in order)
-        target.roots = tuple(node.roots[i] for i in order)
-        target.fresh = tuple(node.fresh[i] for i in order) if node.fresh else ()
-        target.used, target.spent, target.bound = node.used, node.spent, bound
-        need = self._need(target)
-        if need > left or (phase == BETWEEN and not self._may_go_on(target, left)):
-            return
-        yield Edge(0, "", (), (), None, order, self._interned(target), need)
-
-    def _may_go_on(self, node: SearchNode, left: int) -> bool:
-        """Whether a stage may end here: the operator is complete, or a contraction is still to come."""
+    def _from(self, node: SearchNode, left: int) -> Iterator[Edge]:
+        """What the waiting coordinates may do, each after those in front of it have passed; then what ends a stage."""
+        number = len(node.places)
+        items = list(node.items)
+        passed_reductions = set()
+        passed = list(range(node.passed))
+        for active in range(number - 1, node.passed - 1, -1):
+            mine = node.features[active]
+            if left:
+                is_reduction = self._is_reduction[mine]
+                if not (is_reduction and mine in passed_reductions):
+                    alike = is_reduction and mine in node.features[node.passed : active]
+                    stage = _Stage(node, active, passed, items, alike)
+                    yield from self._views(stage, left)
+                if is_reduction:
+                    passed_reductions.add(mine)
+            items[active] &= _STAYS
+            keys = [node.features[i] for i in passed]
+            passed.insert(bisect_right(keys, mine), active)
+            is_over = active == node.passed
+            if self._steps(sorted(items), len(node.state.weights), node.used, node.spent, is_over) > left:
+                return
+        yield from self._ends(node, tuple(range(number)), (), "", (), None, 0)
         if left and len(node.state.weights) < self.most_weights:
-            return True
-        return tuple(sorted(node.packed)) == self.reach.want
+            yield from self._shares(node, passed, left)
 
-    def _views_of(self, node: SearchNode, active: int, left: int, alike: int) -> Iterator[Edge]:
+    def _ends(
+        self,
+        node: SearchNode,
+        places: tuple[int, ...],
+        added: tuple[int, ...],
+        primitive: str,
+        operands: tuple[int, ...],
+        parameter: Any,
+        cost: int,
+        given: tuple[int, ...] = (),
+        weights: int | None = None,
+    ) -> Iterator[Edge]:
+        """The operators that are complete with the coordinates at ``places`` and results of sizes ``added``.
+
+        One for each way to match them with the input's axes (section 7.1: transposition).
+        """
+        axes = self._axes
+        count = len(places) + len(added)
+        if count != len(axes):
+            return
+        if (len(node.state.weights) if weights is None else weights) < self.limits.min_weights:
+            return
+        number = len(node.packed)
+        have = [(node.packed[i], i) for i in places] + [(p, number + i) for i, p in enumerate(added)]
+
+        def fill(axis: int, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            if axis == count:
+                yield taken
+                return
+            tried = set()
+            for size, place in have:
+                if size != axes[axis] or place in taken:
+                    continue
+                if place < number and self._is_reduction[node.features[place]]:
+                    if node.features[place] in tried:
+                        continue
+                    tried.add(node.features[place])
+                if place < number and node.items[place] & STRIDED:
+                    return
+                yield from fill(axis + 1, (*taken, place))
+
+        for order in fill(0, ()):
+            yield Edge(cost, primitive, operands, given, parameter, order, None, 0)
+
+    # -- views -------------------------------------------------------------------------------------------------------
+
+    def _views(self, stage: _Stage, left: int) -> Iterator[Edge]:
+        node, active = stage.node, stage.active
         c = node.places[active]
-        primitive = c.node.primitive
-        if primitive != "STRIDE":
-            yield from self._merges(node, active, left)
-            yield from self._unary(node, active, left, "SHIFT")
-        yield from self._unary(node, active, left, "EXPAND")
-        if primitive != "STRIDE" and not c.is_output and not c.size.has_primary:
-            for size in coefficient_products(self.spec):
-                if not size.is_one and min(size.exponents) >= 0:
-                    yield from self._view(node, left, "STRIDE", (active,), size, alike)
-        for partner in range(node.passed):
-            yield from self._view(node, left, "SPLIT", (active, partner), None, alike)
-            yield from self._view(node, left, "SPLIT", (partner, active), None, alike)
-            yield from self._view(node, left, "UNFOLD", (active, partner), None, alike)
-            yield from self._view(node, left, "UNFOLD", (partner, active), None, alike)
+        item = stage.items[active]
+        packed = node.packed[active]
+        yield from self._view(stage, left, "EXPAND", (active,), None, ())
+        if not item & STRIDED:
+            yield from self._view(stage, left, "SHIFT", (active,), None, (packed,))
+            for block, block_packed, cost in self._merge_blocks(c):
+                if self._add(node.spent, cost) is not None:
+                    yield from self._view(
+                        stage, left, "MERGE", (active,), block, (packed - block_packed, block_packed)
+                    )
+            if self._most[5] != 0 and not c.is_output and not c.size.has_primary:
+                for size, size_packed in self._strides:
+                    yield from self._view(stage, left, "STRIDE", (active,), size, (packed + size_packed,))
+        is_window = not c.size.has_primary
+        for partner in stage.passed:
+            other = node.packed[partner]
+            if not (item | stage.items[partner]) & STRIDED:
+                yield from self._view(stage, left, "SPLIT", (active, partner), None, (packed + other,))
+                yield from self._view(stage, left, "SPLIT", (partner, active), None, (packed + other,))
+            if not node.places[partner].size.has_primary:
+                yield from self._view(stage, left, "UNFOLD", (active, partner), None, (packed,))
+            if is_window:
+                yield from self._view(stage, left, "UNFOLD", (partner, active), None, (other,))
 
-    def _unary(self, node: SearchNode, active: int, left: int, primitive: str) -> Iterator[Edge]:
-        yield from self._view(node, left, primitive, (active,), None, 0)
-
-    def _merges(self, node: SearchNode, active: int, left: int) -> Iterator[Edge]:
-        size = node.places[active].size
-        blocks = self._merge_blocks.get(size)
+    def _merge_blocks(self, c: Coordinate) -> list[tuple[Size, int, tuple[int, ...]]]:
+        """The blocks that a coordinate of this size may be MERGEd into, with what they cost."""
+        blocks = self._blocks.get(c.size)
         if blocks is None:
-            spec = self.spec
+            spec, size = self.spec, c.size
             blocks, seen = [], set()
             for block in (b for side in merge_sides(spec, size) for b in (side, size / side)):
-                if block in seen or block.is_one or block == size:
-                    continue
-                seen.add(block)
-                if spec.is_legal(block) and spec.is_legal(size / block):
-                    blocks.append((block, self._cost(Step("MERGE", (node.places[active],), block))))
-            self._merge_blocks[size] = blocks
-        for block, cost in blocks:
-            if self._add(node.spent, cost) is not None:
-                yield from self._view(node, left, "MERGE", (active,), block, 0)
+                if block not in seen and not block.is_one and block != size:
+                    seen.add(block)
+                    if spec.is_legal(block) and spec.is_legal(size / block):
+                        blocks.append((block, self._pack(block), step_cost(Step("MERGE", (c,), block))))
+            self._blocks[c.size] = blocks
+        return blocks
 
     def _view(
         self,
-        node: SearchNode,
+        stage: _Stage,
         left: int,
         primitive: str,
         operands: tuple[int, ...],
         parameter: Size | None,
-        alike: int,
+        added: tuple[int, ...],
     ) -> Iterator[Edge]:
-        """The edge of one view, where the budgets, Table 1, the rules and the distance have nothing against it."""
-        which = _LIMITED.index(primitive)
+        """The edges of one view, where the distance, the budgets, Table 1 and the rules have nothing against it."""
+        node = stage.node
+        which = _WHICH[primitive]
         most = self._most[which]
-        if most is not None and node.used[which] >= most:
+        used = node.used
+        if most is not None and used[which] >= most:
             return
-        spec = self.spec
-        packed = node.packed
-        # The shape comes first: most moves lead too far away.
-        if primitive == "UNFOLD":
-            if node.places[operands[1]].size.has_primary:
-                return
-            added: tuple[int, ...] = (packed[operands[0]],)
-        elif primitive == "SPLIT":
-            added = (packed[operands[0]] + packed[operands[1]],)
-        elif primitive == "MERGE":
-            assert parameter is not None
-            block = self._pack(parameter)
-            added = (packed[operands[0]] - block, block)
-        elif primitive == "EXPAND":
-            added = ()
-        elif primitive == "STRIDE":
-            assert parameter is not None
-            added = (packed[operands[0]] + self._pack(parameter),)
-        else:
-            added = (packed[operands[0]],)
-        kept = [i for i in range(len(packed)) if i not in operands]
-        shape = tuple(sorted([*(packed[i] for i in kept), *added]))
-        used = (*node.used[:which], node.used[which] + 1, *node.used[which + 1 :])
+        # The distance comes first: most moves lead too far away.
+        items = list(stage.sorted_items)
+        for place in operands:
+            items.remove(stage.items[place])
+        flag = WAITING | STRIDED if primitive == "STRIDE" else WAITING | GIVABLE
+        if primitive == "MERGE":
+            flag |= EXPANDABLE
+        for size in added:
+            insort(items, size << FLAG_BITS | flag)
+        used = (*used[:which], used[which] + 1, *used[which + 1 :])
         state = node.state
-        strided = sum(node.places[i].node.primitive == "STRIDE" for i in kept) + (primitive == "STRIDE")
-        contractions = self.most_weights - len(state.weights)
-        need = self.reach.steps(shape, strided, contractions, self._most_expands - used[3])
-        lacking = self.limits.min_weights - len(state.weights)
-        need = max(need, lacking)
-        if need > left - 1:
+        is_over = not added and stage.is_last
+        need = self._steps(items, len(state.weights), used, node.spent, is_over)
+        if need >= left:
             return
-        coordinates = tuple(node.places[i] for i in operands)
-        if "STRIDE" in (c.node.primitive for c in coordinates) and primitive not in ("UNFOLD", "EXPAND"):
-            return
-        step = Step(primitive, coordinates, parameter)
+        step = Step(primitive, tuple([node.places[i] for i in operands]), parameter)
         spent = node.spent
         if parameter is not None:
-            found = self._add(spent, self._cost(step))
+            found = self._add(spent, step_cost(step))
             if found is None:
                 return
             spent = found
-        if primitive == "SPLIT" and not spec.is_legal(coordinates[0].size * coordinates[1].size):
+        if not self._is_legal(primitive, added):
             return
-        if primitive == "STRIDE" and not spec.is_legal(coordinates[0].size * parameter):  # type: ignore[operator]
-            return
-        bound = None
-        if alike:
-            label = self._label(node, step.primitive, operands, parameter)
-            if not self._keeps_order(node, label, operands):
+        bound: tuple[int, Any, tuple[int, ...]] | None = None
+        if stage.alike or node.bound is not None:
+            label = self._label(stage, primitive, operands, parameter)
+            if not self._keeps_order(stage, label, operands):
                 return
-            bound = (node.features[operands[0] if len(operands) == 1 else max(operands)], label)
-        if any(match(state, step) for match in self._matches[primitive]):
+            if stage.alike:
+                bound = (node.features[stage.active], label, ())
+        for match in self._matches[primitive]:
+            if match(state, step):
+                return
+        passed = [i for i in stage.passed if i not in operands]
+        waiting = range(node.passed, stage.active)
+        if left == 1:
+            yield from self._ends(node, (*passed, *waiting), added, primitive, operands, parameter, 1)
             return
-        sizes = PRIMITIVES[primitive].result_sizes(tuple(c.size for c in coordinates), parameter)
-        made = Node(primitive, coordinates, parameter)
-        results = tuple(Coordinate(made, i, size) for i, size in enumerate(sizes))
+        sizes = PRIMITIVES[primitive].result_sizes(tuple(c.size for c in step.operands), parameter)
+        made = Node(primitive, step.operands, parameter)
+        results = tuple([Coordinate(made, i, size) for i, size in enumerate(sizes)])
         number = len(node.places)
-        front = tuple(number + i for i in reversed(range(len(results))))
-        passed = [i for i in kept if i < node.passed]
-        waiting = [i for i in kept if i >= node.passed]
-        order = (*passed, *waiting, *front)
+        order = (*passed, *waiting, *(number + i for i in reversed(range(len(results)))))
         pool = node.places + results
-        places = tuple(pool[i] for i in order)
+        places = tuple([pool[i] for i in order])
         after = State(
-            spec,
-            self._fixed + places,
+            self.spec,
+            self.fixed + places,
             state.reductions,
             state.weights,
-            state.expanded if results else state.expanded + coordinates,
+            state.expanded if results else state.expanded + step.operands,
             (*state.steps, step),
         )
+        target = SearchNode(after, places, len(passed))
+        target.used, target.spent = used, spent
         if bound is not None:
-            old = tuple(i for i in range(len(passed)))
-            bound = (*bound, old)
-        elif node.bound and node.bound[0] in (node.features[i] for i in waiting):
-            bound = self._carried(node.bound, order)
-        phase = VIEWING if len(places) > len(passed) else BETWEEN
-        target = self._child(phase, after, places, len(passed), used, spent, node, order)
-        target.bound = bound
-        if phase == BETWEEN and not self._may_go_on(target, left - 1):
-            return
+            target.bound = (bound[0], bound[1], tuple(range(len(passed))))
+        elif node.bound is not None and any(node.features[i] == node.bound[0] for i in waiting):
+            old = node.bound[2]
+            target.bound = (*node.bound[:2], tuple([place for place, i in enumerate(order) if i in old]))
+        self._look(target, node, order)
         yield Edge(1, primitive, operands, (), parameter, order, self._interned(target), need)
 
-    def _label(self, node: SearchNode, primitive: str, operands: tuple[int, ...], parameter: Any) -> tuple[Any, ...]:
-        if len(operands) == 1:
-            return (primitive, 0, 0, parameter.exponents)
-        active = len(node.places) - 1
-        role = operands.index(active)
-        return (primitive, role, node.features[operands[1 - role]], ())
+    def _is_legal(self, primitive: str, added: tuple[int, ...]) -> bool:
+        return primitive not in ("SPLIT", "STRIDE") or self.reach.is_legal(added[0])
 
-    def _keeps_order(self, node: SearchNode, label: tuple[Any, ...], operands: tuple[int, ...]) -> bool:
+    def _label(self, stage: _Stage, primitive: str, operands: tuple[int, ...], parameter: Any) -> tuple[Any, ...]:
+        if len(operands) == 1:
+            return (primitive, 0, 0, () if parameter is None else parameter.exponents)
+        role = operands.index(stage.active)
+        return (primitive, role, stage.node.features[operands[1 - role]], ())
+
+    def _keeps_order(self, stage: _Stage, label: tuple[Any, ...], operands: tuple[int, ...]) -> bool:
         """Whether a reduction may do this after what the one before it, which looks alike, has done."""
-        bound = node.bound
-        if not bound or bound[0] != node.features[-1] or bound[1] == _PASSES:
+        bound = stage.node.bound
+        if bound is None or bound[0] != stage.node.features[stage.active]:
             return True
-        partner = [i for i in operands if i != len(node.places) - 1]
+        partner = [i for i in operands if i != stage.active]
         is_old = not partner or partner[0] in bound[2]
         return not is_old or label >= bound[1]
 
-    @staticmethod
-    def _carried(bound: Any, order: tuple[int, ...]) -> Any:
-        if bound[1] == _PASSES:
-            return bound
-        return (bound[0], bound[1], tuple(place for place, source in enumerate(order) if source in bound[2]))
-
     # -- contractions ------------------------------------------------------------------------------------------------
 
-    def _contractions(self, node: SearchNode, left: int) -> Iterator[Edge]:
-        """After a stage: the operator if it is complete, and every contraction that takes something new."""
-        state = node.state
-        if tuple(sorted(node.packed)) == self.reach.want and len(state.weights) >= self.limits.min_weights:
-            for order in self._arrangements(node):
-                yield Edge(0, "", (), (), None, order, None, 0)
-        if left and len(state.weights) < self.most_weights:
-            yield from self._shares(node, left)
+    def _shares(self, node: SearchNode, passed: list[int], left: int) -> Iterator[Edge]:
+        """Every contraction at the end of a stage; reductions that look alike are taken by their number.
 
-    def _after_contraction(self, node: SearchNode, left: int) -> Iterator[Edge]:
-        """Right after a contraction: another one that does not depend on it, or the next stage."""
-        order = tuple(range(len(node.places)))
-        target = self._copy(node, VIEWING)
-        yield Edge(0, "", (), (), None, order, self._interned(target), self._need(target))
-        if left and len(node.state.weights) < self.most_weights:
-            yield from self._shares(node, left)
-
-    def _shares(self, node: SearchNode, left: int) -> Iterator[Edge]:
-        """Every contraction; reductions that look alike are taken by their number."""
+        It takes something new since the last contraction; or it follows that at once, and is not less.
+        """
         state = node.state
         groups: list[list[int]] = []
-        for place, c in enumerate(node.places):
-            if c.node.primitive == "STRIDE":
-                continue
+        alike: dict[int, list[int]] = {}
+        for place in passed:
             mine = node.features[place]
-            if groups and self._is_reduction[mine] and node.features[groups[-1][0]] == mine:
-                groups[-1].append(place)
-            else:
+            if node.items[place] & STRIDED:
+                continue
+            if not self._is_reduction[mine]:
                 groups.append([place])
-        groups = self._joined(node, groups)
-        is_new_needed = bool(node.fresh) and node.phase == BETWEEN
-        contractions = self.most_weights - len(state.weights) - 1
-        expands = self._most_expands - node.used[3]
-        strided = sum(c.node.primitive == "STRIDE" for c in node.places)
-        lacking = self.limits.min_weights - len(state.weights) - 1
-        before = None
-        if node.phase == CONTRACTED:
+            elif mine in alike:
+                alike[mine].append(place)
+            else:
+                groups.append(alike.setdefault(mine, [place]))
+        weights = len(state.weights) + 1
+        is_new_needed = weights > 1 and not node.is_contracted
+        before: tuple[list[Any], tuple[Coordinate, ...]] | None = None
+        if node.is_contracted:
             last = state.weights[-1]
             before = (sorted(c.size.exponents for c in last.coordinates), last.shared)
         for gifts in product(*(range(len(group) + 1) for group in groups)):
-            given = tuple(place for group, count in zip(groups, gifts, strict=True) for place in group[:count])
-            gone = set(given)
-            shape = tuple(sorted(p for i, p in enumerate(node.packed) if i not in gone))
-            need = max(self.reach.steps(shape, strided, contractions, expands), lacking)
-            if need > left - 1:
+            given = tuple([place for group, count in zip(groups, gifts, strict=True) for place in group[:count]])
+            # Which of the rest are shared, and so wait anew, is not chosen yet.
+            items = sorted(_after_share(item) for i, item in enumerate(node.items) if i not in given)
+            need = self._steps(items, weights, node.used, node.spent)
+            if need >= left:
                 continue
-            spent = node.spent
-            if self._strict:
-                found = self._taken(spent, node, given)
-                if found is None:
-                    continue
-                spent = found
+            spent = self._taken(node.spent, node, given)
+            if spent is None:
+                continue
             rest = [group[count:] for group, count in zip(groups, gifts, strict=True)]
             for counts in product(*(range(len(group) + 1) for group in rest)):
-                shared = tuple(place for group, count in zip(rest, counts, strict=True) for place in group[:count])
+                shared = tuple([place for group, count in zip(rest, counts, strict=True) for place in group[:count]])
                 if not shared:
                     continue
                 if is_new_needed and not any(node.fresh[i] for i in (*given, *shared)):
                     continue
-                yield from self._share(node, shared, given, spent, need, before)
-
-    def _joined(self, node: SearchNode, groups: list[list[int]]) -> list[list[int]]:
-        """Groups of reductions that look alike, wherever they stand."""
-        found: dict[int, list[int]] = {}
-        result = []
-        for group in groups:
-            mine = node.features[group[0]]
-            if not self._is_reduction[mine]:
-                result.append(group)
-            elif mine in found:
-                found[mine] += group
-            else:
-                found[mine] = group
-                result.append(group)
-        return result
+                yield from self._share(node, passed, shared, given, spent, left, before)
 
     def _taken(self, spent: tuple[int, ...], node: SearchNode, places: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Occurrences after a weight has taken these; only ``strict`` limits count them."""
+        if not self._is_strict:
+            return spent
         for place in places:
             found = self._add(spent, tuple(map(abs, node.places[place].size.exponents)))
             if found is None:
@@ -454,186 +457,162 @@ class Graph:
     def _share(
         self,
         node: SearchNode,
+        passed: list[int],
         shared: tuple[int, ...],
         given: tuple[int, ...],
         spent: tuple[int, ...],
-        need: int,
-        before: Any,
+        left: int,
+        before: tuple[list[Any], tuple[Coordinate, ...]] | None,
     ) -> Iterator[Edge]:
         state = node.state
-        if self._strict:
-            found = self._taken(spent, node, shared)
-            if found is None:
-                return
-            spent = found
-        operands = tuple(node.places[i] for i in shared)
-        gifts = tuple(node.places[i] for i in given)
+        after_spent = self._taken(spent, node, shared)
+        if after_spent is None:
+            return
+        operands = tuple([node.places[i] for i in shared])
+        gifts = tuple([node.places[i] for i in given])
         if before is not None:
             sizes = sorted(c.size.exponents for c in operands + gifts)
             if sizes < before[0] and any(c not in gifts for c in before[1]):
                 return
-        step = Step("SHARE", operands, given=gifts)
-        if any(match(state, step) for match in self._matches["SHARE"]):
-            return
-        weights = (*state.weights, Weight(operands, gifts))
-        touched = set(shared)
-        if node.phase == CONTRACTED:
-            touched.update(range(node.passed, len(node.places)))
-        gone = set(given)
-        untouched = [i for i in range(len(node.places)) if i not in touched and i not in gone]
-        rest = [i for i in range(len(node.places)) if i in touched and i not in gone]
-        pool = node.places
-        order = (*untouched, *rest)
-        places = tuple(pool[i] for i in order)
-        after = State(
-            self.spec, self._fixed + places, state.reductions, weights, state.expanded, (*state.steps, step)
-        )
-        phase = CONTRACTED if len(weights) < self.most_weights else VIEWING
-        target = self._child(phase, after, places, len(untouched), node.used, spent, None)
-        # Both parts in the order of their features, so that nodes that look alike are one.
-        key = target.features
-        first = sorted(range(len(untouched)), key=lambda i: key[i])
-        second = sorted(range(len(untouched), len(order)), key=lambda i: (self._is_reduction[key[i]], key[i]))
-        again = (*first, *reversed(second))
-        order = tuple(order[i] for i in again)
-        target.places = tuple(target.places[i] for i in again)
-        target.features = tuple(target.features[i] for i in again)
-        target.packed = tuple(target.packed[i] for i in again)
-        target.roots = tuple(target.roots[i] for i in again)
-        if len(weights) < self.most_weights:
-            target.fresh = (False,) * len(places)
-        yield Edge(1, "SHARE", shared, given, None, order, self._interned(target), need)
-
-    def _arrangements(self, node: SearchNode) -> Iterator[tuple[int, ...]]:
-        """The ways to match the coordinates with the input axes that take part: places, one for each axis."""
-        fixed = {inp for inp, _ in self.spec.fixed_io_pairs}
-        axes = [pack(s) for axis, s in enumerate(self.spec.input_shape) if axis not in fixed]
-        count = len(axes)
-
-        def fill(axis: int, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-            if axis == count:
-                yield taken
+        step = Step("SHARE", operands, None, gifts)
+        for match in self._matches["SHARE"]:
+            if match(state, step):
                 return
-            tried = set()
-            for place in range(count):
-                mine = node.features[place]
-                if place in taken or node.packed[place] != axes[axis]:
-                    continue
-                if self._is_reduction[mine]:
-                    if mine in tried:
-                        continue
-                    tried.add(mine)
-                yield from fill(axis + 1, (*taken, place))
-
-        yield from fill(0, ())
+        weights = len(state.weights) + 1
+        if left == 1:
+            stay = tuple([i for i in passed if i not in given])
+            yield from self._ends(node, stay, (), "SHARE", shared, None, 1, given, weights)
+            return
+        touched = set(shared)
+        if node.is_contracted:
+            touched.update(range(node.passed, len(node.places)))
+        untouched = [i for i in passed if i not in touched and i not in given]
+        # Those that wait anew: reductions behind the others, those that look alike side by side.
+        waiting = [i for i in passed if i in touched and i not in given]
+        waiting.sort(key=lambda i: (not self._is_reduction[node.features[i]], node.features[i], i in shared))
+        order = (*untouched, *waiting)
+        places = tuple([node.places[i] for i in order])
+        after = State(
+            self.spec,
+            self.fixed + places,
+            state.reductions,
+            (*state.weights, Weight(operands, gifts)),
+            state.expanded,
+            (*state.steps, step),
+        )
+        target = SearchNode(after, places, len(untouched))
+        target.used, target.spent = node.used, after_spent
+        self._look(target)
+        if weights < self.most_weights:
+            target.is_contracted = True
+            target.fresh = (False,) * len(places)
+        need = self._steps(sorted(target.items), weights, node.used, after_spent)
+        if need < left:
+            yield Edge(1, "SHARE", shared, given, None, order, self._interned(target), need)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def _copy(self, node: SearchNode, phase: int) -> SearchNode:
-        target = SearchNode(phase, node.state, node.places, node.passed)
-        target.features, target.packed, target.roots = node.features, node.packed, node.roots
-        target.fresh, target.used, target.spent, target.bound = node.fresh, node.used, node.spent, node.bound
-        return target
-
-    def _child(
-        self,
-        phase: int,
-        state: State,
-        places: tuple[Coordinate, ...],
-        passed: int,
-        used: tuple[int, ...],
-        spent: tuple[int, ...],
-        parent: SearchNode | None,
-        order: tuple[int, ...] = (),
-    ) -> SearchNode:
-        """A node for ``state``; of its ``parent`` by a view it keeps what the view has not changed."""
-        target = SearchNode(phase, state, places, passed)
-        target.used, target.spent = used, spent
-        if parent is None or len(state.expanded) != len(parent.state.expanded):
-            target.features = tuple(self._feature(state, c) for c in places)
-            target.roots = tuple(digit_below(state, c) for c in places)
-            target.packed = tuple(self._pack(c.size) for c in places)
-            if parent is not None and parent.fresh:
-                target.fresh = tuple(parent.fresh[i] for i in order)
-            return target
-        number = len(parent.places)
-        target.features = tuple(
-            parent.features[i] if i < number else self._feature(state, c) for i, c in zip(order, places, strict=True)
+    def _look(self, target: SearchNode, parent: SearchNode | None = None, order: tuple[int, ...] = ()) -> None:
+        """Fill in what rules see of a node; of its ``parent`` by a view it keeps what the view has not changed."""
+        state, places = target.state, target.places
+        number = 0
+        if parent is not None:
+            if len(state.expanded) == len(parent.state.expanded):
+                number = len(parent.places)
+            if parent.fresh:
+                new = len(parent.places)
+                target.fresh = tuple([i >= new or parent.fresh[i] for i in order])
+        features, packs, roots = [], [], []
+        for place, c in enumerate(places):
+            source = order[place] if number else 0
+            if source < number:
+                assert parent is not None
+                features.append(parent.features[source])
+                packs.append(parent.packed[source])
+                roots.append(parent.roots[source])
+            else:
+                features.append(self._feature(state, c))
+                packs.append(self._pack(c.size))
+                roots.append(digit_below(state, c))
+        target.features, target.packed, target.roots = tuple(features), tuple(packs), tuple(roots)
+        flags, passed = self._flags, target.passed
+        target.items = tuple(
+            [
+                packed << FLAG_BITS | (flags[mine] if place >= passed else flags[mine] & _STAYS)
+                for place, (packed, mine) in enumerate(zip(packs, features, strict=True))
+            ]
         )
-        target.roots = tuple(
-            parent.roots[i] if i < number else digit_below(state, c) for i, c in zip(order, places, strict=True)
-        )
-        target.packed = tuple(
-            parent.packed[i] if i < number else self._pack(c.size) for i, c in zip(order, places, strict=True)
-        )
-        if parent.fresh:
-            target.fresh = tuple(parent.fresh[i] if i < number else True for i in order)
-        return target
 
     def _interned(self, node: SearchNode) -> SearchNode:
+        """The node that looks like this one."""
         roots: tuple[Any, ...] = ()
-        if any(node.roots):
-            holders: dict[Coordinate, list[int]] = {}
-            for place, found in enumerate(node.roots):
-                if found is not None:
-                    holders.setdefault(found.root, []).append(place)
+        holders: dict[Coordinate, list[int]] = {}
+        for place, found in enumerate(node.roots):
+            if found is not None:
+                holders.setdefault(found.root, []).append(place)
+        if holders:
             roots = tuple(
-                (tuple(places), tuple(self._linked(node, i) for i in places))
-                for places in holders.values()
-                if len(places) > 1
+                [
+                    (tuple(places), tuple([_boundaries(node.roots[i]) for i in places]))
+                    for places in holders.values()
+                    if len(places) > 1
+                ]
             )
         state = node.state
-        on_top = set(node.places)
-        whole = tuple(all(c in on_top for c in weight.coordinates) for weight in state.weights)
+        whole: tuple[bool, ...] = ()
         last: Any = None
-        if node.phase == CONTRACTED:
-            weight = state.weights[-1]
-            last = tuple(sorted(self._features_of_weight(weight)))
+        if state.weights and len(state.weights) < self.most_weights:
+            on_top = set(node.places)
+            whole = tuple([all(c in on_top for c in weight.coordinates) for weight in state.weights])
+            if node.is_contracted:
+                last = tuple(sorted(c.size.exponents for c in state.weights[-1].coordinates))
         key = (
-            node.phase,
             node.passed,
             node.features,
             roots,
             node.used,
             node.spent,
+            len(state.weights),
             node.fresh,
             node.bound,
             whole,
             last,
             len(state.reductions) < self.limits.max_reduces,
         )
-        found_node = self._nodes.get(key)
-        if found_node is None:
-            self._nodes[key] = found_node = node
-        return found_node
-
-    def _linked(self, node: SearchNode, place: int) -> tuple[Any, ...]:
-        found = node.roots[place]
-        assert found is not None
-        return (found.low.exponents, found.high.exponents, found.root.size.exponents)
-
-    def _features_of_weight(self, weight: Weight) -> Iterator[tuple[Any, ...]]:
-        for c in weight.coordinates:
-            yield c.size.exponents
+        return self._nodes.setdefault(key, node)
 
     def _feature(self, state: State, coordinate: Coordinate) -> int:
         found = feature(state, coordinate)
         number = self._features.get(found)
         if number is None:
             number = self._features[found] = len(self._features)
-            self._is_reduction[number] = found.leaf == 1
+            self._is_reduction.append(found.leaf == 1)
+            flags = WAITING
+            if found.primitive == "STRIDE":
+                flags |= STRIDED
+            elif found.leaf != 1 or found.sharers:
+                flags |= GIVABLE
+            is_view = found.primitive not in ("OUTPUT", "MERGE", "REDUCE") or found.is_sibling_gone
+            is_bare = found.leaf == 1 and not found.sharers
+            if not (is_view or is_bare or found.is_beside_others):
+                flags |= EXPANDABLE
+            self._flags.append(flags)
         return number
 
-    def _need(self, node: SearchNode) -> int:
-        state = node.state
-        strided = sum(c.node.primitive == "STRIDE" for c in node.places)
+    def _steps(
+        self,
+        items: list[int],
+        weights: int,
+        used: tuple[int, ...],
+        spent: tuple[int, ...],
+        must_contract: bool = False,
+    ) -> int:
+        """At least so many steps to an operator, from these (sorted) items."""
+        left = self.most_weights - weights
         steps = self.reach.steps(
-            tuple(sorted(node.packed)),
-            strided,
-            self.most_weights - len(state.weights),
-            self._most_expands - node.used[3],
+            tuple(items), left, self._most_expands - used[3], spent if self._is_strict else (), must_contract
         )
-        return max(steps, self.limits.min_weights - len(state.weights))
+        return max(steps, self.limits.min_weights - weights)
 
     def _pack(self, size: Size) -> int:
         packed = self._packs.get(size)
@@ -641,18 +620,37 @@ class Graph:
             packed = self._packs[size] = pack(size)
         return packed
 
-    def _cost(self, step: Step) -> tuple[int, ...]:
-        return step_cost(step)
-
     def _add(self, spent: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...] | None:
         """What is spent after ``more``; None where a limit of occurrences is exceeded."""
         if not more:
             return spent
-        total = tuple(a + b for a, b in zip(spent, more, strict=True))
+        total = tuple([a + b for a, b in zip(spent, more, strict=True)])
         for number, limit in zip(total, self._limit_of, strict=True):
             if limit is not None and number > limit:
                 return None
         return total
 
 
-__all__ = ["NEVER", "Edge", "Graph", "SearchNode"]
+class _Stage:
+    """A coordinate at the front, those that have passed before it, and all of them as the distance sees them."""
+
+    __slots__ = ("active", "alike", "is_last", "items", "node", "passed", "sorted_items")
+
+    def __init__(self, node: SearchNode, active: int, passed: list[int], items: list[int], alike: bool) -> None:
+        self.node = node
+        self.active = active
+        self.passed = tuple(passed)
+        self.items = items
+        self.sorted_items = sorted(items)
+        self.alike = alike
+        self.is_last = active == node.passed
+
+
+def _after_share(item: int) -> int:
+    """An item of which is not known yet whether the contraction shares it."""
+    return item if item & STRIDED else item | GIVABLE | WAITING | EXPANDABLE
+
+
+def _boundaries(digit: Digit | None) -> tuple[Any, ...]:
+    assert digit is not None
+    return (digit.low.exponents, digit.high.exponents, digit.root.size.exponents)

@@ -8,6 +8,7 @@ take two states for one where no rule tells them apart. The two matches that loo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from syno_lab.ir.coordinate import Coordinate
@@ -240,15 +241,18 @@ def shift_above_rejoined(state: State, step: Step) -> bool:
 def shifts_of_a_block(state: State, step: Step) -> bool:
     """As many SHIFTs above a SPLIT as its block has elements, which one SHIFT of the block's number is."""
     below, count = below_shifts(step.operands[0])
-    return below.node.primitive == "SPLIT" and smallest(state.spec, below.node.operands[1].size) == count + 1
+    if below.node.primitive != "SPLIT" or not state.spec.binding_maps:
+        return False
+    block = below.node.operands[1].size
+    return all(block.at(binding) == count + 1 for binding in state.spec.binding_maps)
 
 
 # -- EXPAND ----------------------------------------------------------------------------------------------------------
 
 
 def expand_of_reduction(state: State, step: Step) -> bool:
-    """EXPAND of what is made of reductions alone."""
-    return all(leaf.is_reduction for leaf in step.operands[0].leaves())
+    """EXPAND of a reduction that no weight shares."""
+    return is_raw_reduction(state, step.operands[0])
 
 
 def expand_of_view(state: State, step: Step) -> bool:
@@ -265,21 +269,69 @@ def expand_of_unfold(state: State, step: Step) -> bool:
 
 
 def expand_of_shared(state: State, step: Step) -> bool:
-    """EXPAND of a coordinate that a weight shares."""
-    return bool(sharers(state, step.operands[0]))
+    """EXPAND of a coordinate that a weight shares beside others, so that it can be given to the weight."""
+    return is_shared_beside_others(state, step.operands[0])
+
+
+def is_shared_beside_others(state: State, coordinate: Coordinate) -> bool:
+    """Whether a weight shares this coordinate and another one."""
+    return any(len(state.weights[number].shared) > 1 for number in sharers(state, coordinate))
 
 
 # -- UNFOLD ----------------------------------------------------------------------------------------------------------
 
 
 def unfold_of_two_reductions(state: State, step: Step) -> bool:
-    """UNFOLD of two reductions."""
-    return all(is_raw_reduction(state, c) for c in step.operands)
+    """UNFOLD of two reductions, of which little is out of bounds."""
+    if not all(is_raw_reduction(state, c) for c in step.operands):
+        return False
+    return _share(state.spec, _out_of_bounds, *(c.size for c in step.operands)) <= TOLERANCE
 
 
 def unfold_above_shift(state: State, step: Step) -> bool:
-    """UNFOLD along a SHIFTed coordinate."""
-    return _operand_from(step, "SHIFT")
+    """UNFOLD along a SHIFTed coordinate, where few positions wrap."""
+    if not _operand_from(step, "SHIFT"):
+        return False
+    return _share(state.spec, _wrapping, *(c.size for c in step.operands)) <= TOLERANCE
+
+
+def _share(spec: Spec, of: Callable[..., float], *sizes: Size) -> float:
+    """The largest share of elements under the spec's bindings; 0 where there is none (sizes are large then)."""
+    return max((of(*(size.at(binding) for size in sizes)) for binding in spec.binding_maps), default=0.0)
+
+
+@lru_cache(maxsize=4096)
+def _out_of_bounds(main: int, window: int) -> float:
+    """The share of the positions of a window along ``main`` that are out of bounds."""
+    few, half = min(main, 2 * window), window // 2  # only positions near the border differ
+    return sum(max(0, half - i) + max(0, i - half - few + window) for i in range(few)) / (main * window)
+
+
+@lru_cache(maxsize=4096)
+def _wrapping(main: int, window: int) -> float:
+    """The share of positions at which UNFOLD above SHIFT and SHIFT above UNFOLD read different elements."""
+    few, half = min(main, 2 * window + 2), window // 2  # only positions near the border differ
+    differ = 0
+    for i in range(few):
+        for j in range(window):
+            above, below = (i + 1) % few + j - half, i + j - half
+            one = above if 0 <= above < few else None
+            other = (below + 1) % few if 0 <= below < few else None
+            differ += one != other
+    return differ / (main * window)
+
+
+@lru_cache(maxsize=4096)
+def _clipped_between(main: int, first: int, second: int) -> float:
+    """The share of positions of two windows, one after the other, that are in bounds in one order alone."""
+    few = min(main, 2 * (first + second))  # only positions near the border differ
+    differ = 0
+    for i in range(few):
+        for j in range(first):
+            for k in range(second):
+                one, other = i + j - first // 2, i + k - second // 2
+                differ += (0 <= one < few) != (0 <= other < few) and 0 <= one + k - second // 2 < few
+    return differ / (main * first * second)
 
 
 def window_and_offset(state: State, step: Step) -> bool:
@@ -300,7 +352,10 @@ def unfold_windows(state: State, step: Step) -> bool:
     main, window = step.operands
     if main.node.primitive != "UNFOLD" or main in state.sharing:
         return False
-    return standing(state, window) < standing(state, main.node.operands[1])
+    below, first = main.node.operands
+    if standing(state, window) >= standing(state, first):
+        return False
+    return _share(state.spec, _clipped_between, below.size, first.size, window.size) <= TOLERANCE
 
 
 def window_too_large(state: State, step: Step) -> bool:

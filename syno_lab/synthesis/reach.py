@@ -8,12 +8,15 @@ packed into one integer, eight bits an exponent, so that a product is one additi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 
 NEVER = 1 << 20
+WAITING, EXPANDABLE, GIVABLE, STRIDED = 1, 2, 4, 8  # flags of an item
+FLAG_BITS = 4
 Shape = tuple[int, ...]
 
 
@@ -33,43 +36,50 @@ class Reach:
         fixed = {inp for inp, _ in spec.fixed_io_pairs}
         self.want = tuple(sorted(pack(size) for axis, size in enumerate(spec.input_shape) if axis not in fixed))
         self._partitions: dict[Shape, tuple[tuple[Shape, ...], ...]] = {}
-        self._known: dict[tuple[Shape, int, int, int], int] = {}
+        self._known: dict[tuple[Shape, int, int, Shape, bool], int] = {}
         self._legal: dict[int, bool] = {}
-        self._kinds: dict[int, int] = {}
+        self._kinds: dict[tuple[int, Shape, int], tuple[bool, bool]] = {}
         limits = spec.limits
-        self._has_expand_limit = limits.max_expands is not None
         self._no_unfolds = limits.max_unfolds == 0
 
-    def steps(self, shape: Shape, strided: int, contractions: int, expands: int) -> int:
-        """At least so many steps from data of this (sorted) shape to the input; ``NEVER`` where there is no way.
+    def steps(
+        self, items: Shape, contractions: int, expands: int, spent: Shape = (), must_contract: bool = False
+    ) -> int:
+        """At least so many steps from these data to the input; ``NEVER`` where there is no way.
 
         Args:
-            shape: packed sizes of the data coordinates, those that take part in nothing left out, sorted.
-            strided: how many of them are STRIDEs' results.
+            items: the data coordinates that take part, sorted: packed size, and in the lowest bits whether a view may
+                still begin with it (``WAITING``), whether it may be EXPANDed, whether one CONTRACTION may take it (not
+                a reduction that no weight shares: it would be in that weight alone), and whether it is ``STRIDED``.
             contractions: CONTRACTIONs left.
             expands: EXPANDs left.
+            spent: occurrences so far, where they bind the dimensions of weights.
+            must_contract: whether nothing but a CONTRACTION can come next.
         """
-        if shape == self.want:
-            return 0 if not strided else 2
-        key = (shape, strided, contractions > 0, expands)
+        key = (items, contractions, expands, spent, must_contract)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._search(shape, strided, contractions > 0, expands)
+            known = self._known[key] = self._search(items, contractions, expands, spent, must_contract)
         return known
 
-    def _search(self, shape: Shape, strided: int, contractions: bool, expands: int) -> int:
-        have = list(shape)
+    def _search(self, items: Shape, contractions: int, expands: int, spent: Shape, must_contract: bool) -> int:
+        have = list(items)
         want = []
         for size in self.want:
-            if size in have:
-                have.remove(size)
+            # The coordinate with the fewest ways to go otherwise: items are sorted by size, then by flags.
+            low = bisect_left(have, size << FLAG_BITS)
+            if low < len(have) and have[low] >> FLAG_BITS == size and not have[low] & STRIDED:
+                del have[low]
             else:
                 want.append(size)
+        if not have and not want:
+            return 0
+        if not contractions and not any(item & WAITING for item in items):
+            return NEVER  # nothing can begin any more
         self._best = NEVER
-        self._flags = (strided, contractions, expands)
+        self._flags = (contractions, expands, spent, must_contract)
         for partition in self._all_partitions(tuple(want)):
-            others = sum(len(group) - 1 for group in partition)
-            self._assign(have, partition, [], others)
+            self._assign(have, partition, [], sum(len(group) - 1 for group in partition))
         return self._best
 
     def _assign(self, rest: list[int], want: Sequence[Shape], pieces: list[int], cost: int) -> None:
@@ -84,8 +94,8 @@ class Reach:
                 return
             for chosen in _subsets(len(rest), count):
                 sizes = tuple(rest[i] for i in chosen)
-                ratio = sum(sizes) - wanted
-                if sizes in tried or (ratio and not self._is_legal(ratio)):
+                ratio = sum(size >> FLAG_BITS for size in sizes) - wanted
+                if (ratio and not self.is_legal(ratio)) or sizes in tried or any(s & STRIDED for s in sizes):
                     continue
                 tried.add(sizes)
                 left = [size for i, size in enumerate(rest) if i not in chosen]
@@ -94,44 +104,70 @@ class Reach:
                     self._assign(left, want[1:], [*pieces, ratio] if ratio else pieces, more)
 
     def _close(self, rest: list[int], pieces: list[int], cost: int) -> None:
-        """Everything left is eliminated whole."""
-        strided, contractions, expands = self._flags
-        kinds = [self._kind(piece) for piece in (*rest, *pieces)]
-        dropped = kinds.count(2)  # by EXPAND alone
-        windows = kinds.count(1)  # by UNFOLD or EXPAND alone
-        given = kinds.count(0)  # by any, a CONTRACTION may take all at once
-        giving = kinds.count(3)  # by CONTRACTION or EXPAND, not as a window
-        if dropped > expands:
-            return
-        if not contractions:
-            if dropped + giving > expands:
-                return
-            steps = dropped + giving + windows + given
-        else:
-            steps = dropped + windows + (given + giving > 0)
-        if self._no_unfolds and not contractions and steps > expands:
-            return
-        needed = -(-strided // 2)
-        if needed > len(kinds):
-            return
-        self._best = min(self._best, cost + max(steps, needed))
+        """Everything left is eliminated whole, by as few 1-to-many primitives as can be."""
+        contractions, expands, spent, must_contract = self._flags
+        dropped = single = contracted = 0
+        is_asleep = is_bare = is_helped = False
+        for item in rest:
+            if item & STRIDED:
+                single += 1
+                continue
+            size = item >> FLAG_BITS
+            is_given, is_window = self._kind(size, spent, 1)
+            if is_given and contractions and item & GIVABLE:
+                contracted = max(contracted, 1)
+            elif is_given and contractions > 1 and self._kind(size, spent, 2)[0]:
+                is_bare = True  # shared first and given next, or given as the main coordinate of a window
+            elif is_window and not self._no_unfolds:
+                single += 1
+            elif is_given and contractions and not item & GIVABLE:
+                is_helped = True  # given as the main coordinate of a window
+            elif item & EXPANDABLE and (item & WAITING or contractions):
+                dropped += 1
+                is_asleep = is_asleep or not item & WAITING  # shared alone, it waits anew
+            else:
+                # Not as it is: a view of it first, which nothing but another coordinate may begin.
+                cost += 2 if must_contract else 1
+                if contractions and is_given:
+                    contracted = max(contracted, 1)
+                else:
+                    dropped += 1
+        if is_helped and not single:
+            cost += 1
+        if is_bare and not single:
+            contracted = 2
+        elif is_asleep or is_bare or is_helped:
+            contracted = max(contracted, 1)
+        for piece in pieces:
+            is_given, is_window = self._kind(piece, spent, 1)
+            if is_given and contractions:
+                contracted = max(contracted, 1)
+            elif is_window and not self._no_unfolds:
+                single += 1
+            else:
+                dropped += 1
+        if dropped <= expands:
+            # What a weight may take can also go one by one.
+            self._best = min(self._best, cost + dropped + single + max(contracted, must_contract))
 
-    def _kind(self, piece: int) -> int:
-        """Which primitives can eliminate a piece: 0 all, 1 not a weight, 2 EXPAND alone, 3 not a window."""
-        kind = self._kinds.get(piece)
+    def _kind(self, piece: int, spent: Shape, times: int) -> tuple[bool, bool]:
+        """Whether ``times`` weights may have a piece of this size, and whether it may be a window."""
+        key = (piece, spent, times)
+        kind = self._kinds.get(key)
         if kind is None:
             exponents = self._unpack(piece)
             primaries = len(self.spec.symbols.primary)
-            is_window = not any(exponents[:primaries])
-            is_given = self.spec.weight_limits == "free" or all(
-                limit is None or abs(power) <= limit
-                for power, limit in zip(exponents, self.spec.occurrence_limits.values(), strict=True)
+            is_given = not spent or all(
+                limit is None or already + times * abs(power) <= limit
+                for power, limit, already in zip(
+                    exponents, self.spec.occurrence_limits.values(), spent, strict=True
+                )
             )
-            kind = (0 if is_given else 1) if is_window else (3 if is_given else 2)
-            self._kinds[piece] = kind
+            kind = self._kinds[key] = (is_given, not any(exponents[:primaries]))
         return kind
 
-    def _is_legal(self, packed: int) -> bool:
+    def is_legal(self, packed: int) -> bool:
+        """Whether a coordinate may have this packed size."""
         legal = self._legal.get(packed)
         if legal is None:
             size = Size(self.spec.symbols, self._unpack(packed))
