@@ -26,7 +26,7 @@ from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.digits import Digit
 from syno_lab.synthesis.features import digit_below, feature
 from syno_lab.synthesis.parameters import coefficient_products, merge_sides, reduce_sizes
-from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, NEVER, STRIDED, WAITING, Reach, pack
+from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, NEVER, STRIDED, WAITING, Reach, pack
 from syno_lab.synthesis.rules import RULES, Rule, rules_for
 from syno_lab.synthesis.space import step_cost
 
@@ -137,6 +137,7 @@ class Graph:
         self.root.packed = tuple(self._pack(c.size) for c in free)
         self.root.spent = (0,) * len(spec.symbols.names)
         taken = {inp for inp, _ in spec.fixed_io_pairs}
+        self._total = sum(self.reach.want)
         self._axes = [pack(size) for axis, size in enumerate(spec.input_shape) if axis not in taken]
 
     def __len__(self) -> int:
@@ -170,9 +171,9 @@ class Graph:
                         yield from choose(i, (*chosen, i), more)
 
         for chosen, spent in choose(0, (), node.spent):
-            items = [p << FLAG_BITS | WAITING | EXPANDABLE | GIVABLE for p in node.packed]
-            items += [packs[i] << FLAG_BITS | WAITING for i in chosen]
-            need = self._steps(sorted(items), 0, node.used, spent)
+            items = [p << FLAG_BITS | WAITING | MERGEABLE | EXPANDABLE | GIVABLE for p in node.packed]
+            items += [packs[i] << FLAG_BITS | WAITING | MERGEABLE for i in chosen]
+            need = self._steps(sorted(items), left - len(chosen), 0, node.used, spent)
             if len(chosen) + need > left:
                 continue
             added = tuple(reduce_coordinate(number, sizes[i]) for number, i in enumerate(chosen))
@@ -207,7 +208,7 @@ class Graph:
             keys = [node.features[i] for i in passed]
             passed.insert(bisect_right(keys, mine), active)
             is_over = active == node.passed
-            if self._steps(sorted(items), len(node.state.weights), node.used, node.spent, is_over) > left:
+            if self._steps(sorted(items), left, len(node.state.weights), node.used, node.spent, is_over) > left:
                 return
         yield from self._ends(node, tuple(range(number)), (), "", (), None, 0)
         if left and len(node.state.weights) < self.most_weights:
@@ -264,23 +265,33 @@ class Graph:
         c = node.places[active]
         item = stage.items[active]
         packed = node.packed[active]
-        yield from self._view(stage, left, "EXPAND", (active,), None, ())
-        if not item & STRIDED:
+        # The last step leaves the input's number of axes and of elements.
+        more = sum(node.packed) - self._total
+        axes = len(node.packed) - len(self._axes)
+        is_taking_apart, is_joining = left > 1 or (not more and axes == -1), left > 1 or (not more and axes == 1)
+        if left > 1 or more == packed:
+            yield from self._view(stage, left, "EXPAND", (active,), None, ())
+        if not item & STRIDED and left == 1 and not more and not axes:
             yield from self._view(stage, left, "SHIFT", (active,), None, (packed,))
+        if not item & STRIDED and left > 1:
+            yield from self._view(stage, left, "SHIFT", (active,), None, (packed,))
+            if self._most[5] != 0 and not c.is_output and not c.size.has_primary:
+                for size, size_packed in self._strides:
+                    yield from self._view(stage, left, "STRIDE", (active,), size, (packed + size_packed,))
+        if not item & STRIDED and is_taking_apart:
             for block, block_packed, cost in self._merge_blocks(c):
                 if self._add(node.spent, cost) is not None:
                     yield from self._view(
                         stage, left, "MERGE", (active,), block, (packed - block_packed, block_packed)
                     )
-            if self._most[5] != 0 and not c.is_output and not c.size.has_primary:
-                for size, size_packed in self._strides:
-                    yield from self._view(stage, left, "STRIDE", (active,), size, (packed + size_packed,))
         is_window = not c.size.has_primary
         for partner in stage.passed:
             other = node.packed[partner]
-            if not (item | stage.items[partner]) & STRIDED:
+            if is_joining and not (item | stage.items[partner]) & STRIDED:
                 yield from self._view(stage, left, "SPLIT", (active, partner), None, (packed + other,))
                 yield from self._view(stage, left, "SPLIT", (partner, active), None, (packed + other,))
+            if left == 1 and more not in (packed, other):
+                continue
             if not node.places[partner].size.has_primary:
                 yield from self._view(stage, left, "UNFOLD", (active, partner), None, (packed,))
             if is_window:
@@ -320,7 +331,7 @@ class Graph:
         items = list(stage.sorted_items)
         for place in operands:
             items.remove(stage.items[place])
-        flag = WAITING | STRIDED if primitive == "STRIDE" else WAITING | GIVABLE
+        flag = WAITING | (STRIDED if primitive == "STRIDE" else MERGEABLE | GIVABLE)
         if primitive == "MERGE":
             flag |= EXPANDABLE
         for size in added:
@@ -328,7 +339,7 @@ class Graph:
         used = (*used[:which], used[which] + 1, *used[which + 1 :])
         state = node.state
         is_over = not added and stage.is_last
-        need = self._steps(items, len(state.weights), used, node.spent, is_over)
+        need = self._steps(items, left - 1, len(state.weights), used, node.spent, is_over)
         if need >= left:
             return
         step = Step(primitive, tuple([node.places[i] for i in operands]), parameter)
@@ -428,7 +439,7 @@ class Graph:
             given = tuple([place for group, count in zip(groups, gifts, strict=True) for place in group[:count]])
             # Which of the rest are shared, and so wait anew, is not chosen yet.
             items = sorted(_after_share(item) for i, item in enumerate(node.items) if i not in given)
-            need = self._steps(items, weights, node.used, node.spent)
+            need = self._steps(items, left - 1, weights, node.used, node.spent)
             if need >= left:
                 continue
             spent = self._taken(node.spent, node, given)
@@ -506,7 +517,7 @@ class Graph:
         if weights < self.most_weights:
             target.is_contracted = True
             target.fresh = (False,) * len(places)
-        need = self._steps(sorted(target.items), weights, node.used, after_spent)
+        need = self._steps(sorted(target.items), left - 1, weights, node.used, after_spent)
         if need < left:
             yield Edge(1, "SHARE", shared, given, None, order, self._interned(target), need)
 
@@ -596,21 +607,32 @@ class Graph:
             is_bare = found.leaf == 1 and not found.sharers
             if not (is_view or is_bare or found.is_beside_others):
                 flags |= EXPANDABLE
+            if found.primitive != "STRIDE" and self._is_mergeable(state, coordinate):
+                flags |= MERGEABLE
             self._flags.append(flags)
         return number
+
+    def _is_mergeable(self, state: State, coordinate: Coordinate) -> bool:
+        """Whether rules let any MERGE stand above a coordinate."""
+        for block, _, _ in self._merge_blocks(coordinate):
+            step = Step("MERGE", (coordinate,), block)
+            if not any(match(state, step) for match in self._matches["MERGE"]):
+                return True
+        return False
 
     def _steps(
         self,
         items: list[int],
+        limit: int,
         weights: int,
         used: tuple[int, ...],
         spent: tuple[int, ...],
         must_contract: bool = False,
     ) -> int:
-        """At least so many steps to an operator, from these (sorted) items."""
+        """At least so many steps to an operator, from these (sorted) items; above ``limit`` any number above it."""
         left = self.most_weights - weights
         steps = self.reach.steps(
-            tuple(items), left, self._most_expands - used[3], spent if self._is_strict else (), must_contract
+            tuple(items), limit, left, self._most_expands - used[3], spent if self._is_strict else (), must_contract
         )
         return max(steps, self.limits.min_weights - weights)
 
@@ -648,7 +670,7 @@ class _Stage:
 
 def _after_share(item: int) -> int:
     """An item of which is not known yet whether the contraction shares it."""
-    return item if item & STRIDED else item | GIVABLE | WAITING | EXPANDABLE
+    return item if item & STRIDED else item | GIVABLE | WAITING | EXPANDABLE | MERGEABLE
 
 
 def _boundaries(digit: Digit | None) -> tuple[Any, ...]:

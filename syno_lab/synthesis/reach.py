@@ -15,8 +15,9 @@ from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 
 NEVER = 1 << 20
-WAITING, EXPANDABLE, GIVABLE, STRIDED = 1, 2, 4, 8  # flags of an item
-FLAG_BITS = 4
+WAITING, MERGEABLE, EXPANDABLE, GIVABLE, STRIDED = 1, 2, 4, 8, 16  # flags of an item
+FLAG_BITS = 5
+_MERGES = MERGEABLE | WAITING
 Shape = tuple[int, ...]
 
 
@@ -38,19 +39,21 @@ class Reach:
         self._partitions: dict[Shape, tuple[tuple[Shape, ...], ...]] = {}
         self._known: dict[tuple[Shape, int, int, Shape, bool], int] = {}
         self._legal: dict[int, bool] = {}
+        self._values: dict[int, int] = {}
         self._kinds: dict[tuple[int, Shape, int], tuple[bool, bool]] = {}
         limits = spec.limits
         self._no_unfolds = limits.max_unfolds == 0
 
     def steps(
-        self, items: Shape, contractions: int, expands: int, spent: Shape = (), must_contract: bool = False
+        self, items: Shape, limit: int, contractions: int, expands: int, spent: Shape = (), must_contract: bool = False
     ) -> int:
-        """At least so many steps from these data to the input; ``NEVER`` where there is no way.
+        """At least so many steps from these data to the input; any number above ``limit`` where that is not enough.
 
         Args:
             items: the data coordinates that take part, sorted: packed size, and in the lowest bits whether a view may
-                still begin with it (``WAITING``), whether it may be EXPANDed, whether one CONTRACTION may take it (not
+                still begin with it (``WAITING``), whether rules let it be MERGEd or EXPANDed, whether one CONTRACTION may take it (not
                 a reduction that no weight shares: it would be in that weight alone), and whether it is ``STRIDED``.
+            limit: larger bounds are not told apart, which saves most of the work.
             contractions: CONTRACTIONs left.
             expands: EXPANDs left.
             spent: occurrences so far, where they bind the dimensions of weights.
@@ -58,11 +61,19 @@ class Reach:
         """
         key = (items, contractions, expands, spent, must_contract)
         known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._search(items, contractions, expands, spent, must_contract)
-        return known
+        # What is known is exact where it is positive, and minus a bound that the truth exceeds otherwise.
+        if known is not None:
+            if known >= 0:
+                return known
+            if -known > limit:
+                return -known
+        found = self._search(items, limit, contractions, expands, spent, must_contract)
+        self._known[key] = found if found <= limit else -(limit + 1)
+        return found
 
-    def _search(self, items: Shape, contractions: int, expands: int, spent: Shape, must_contract: bool) -> int:
+    def _search(
+        self, items: Shape, limit: int, contractions: int, expands: int, spent: Shape, must_contract: bool
+    ) -> int:
         have = list(items)
         want = []
         for size in self.want:
@@ -74,12 +85,16 @@ class Reach:
                 want.append(size)
         if not have and not want:
             return 0
+        if limit <= 0 or (limit == 1 and want and (len(have) + len(want) != 3 or must_contract)):
+            return limit + 1  # one step joins two coordinates, or takes one apart, or eliminates some
         if not contractions and not any(item & WAITING for item in items):
             return NEVER  # nothing can begin any more
-        self._best = NEVER
+        self._best = limit + 1
         self._flags = (contractions, expands, spent, must_contract)
+        self._largest = max([self._value(item >> FLAG_BITS) for item in items if not item & STRIDED], default=0)
+        self._has_window = any(item & STRIDED or self._kind(item >> FLAG_BITS, (), 1)[1] for item in have)
         for partition in self._all_partitions(tuple(want)):
-            self._assign(have, partition, [], sum(len(group) - 1 for group in partition))
+            self._assign(have, partition, [], sum([len(group) - 1 for group in partition]))
         return self._best
 
     def _assign(self, rest: list[int], want: Sequence[Shape], pieces: list[int], cost: int) -> None:
@@ -93,14 +108,16 @@ class Reach:
             if cost + count - 1 >= self._best:
                 return
             for chosen in _subsets(len(rest), count):
-                sizes = tuple(rest[i] for i in chosen)
-                ratio = sum(size >> FLAG_BITS for size in sizes) - wanted
-                if (ratio and not self.is_legal(ratio)) or sizes in tried or any(s & STRIDED for s in sizes):
+                sizes = tuple([rest[i] for i in chosen])
+                ratio = sum([size >> FLAG_BITS for size in sizes]) - wanted
+                more = cost + count - 1 + (ratio != 0)
+                if count == 1 and (ratio or len(want[0]) > 1) and sizes[0] & _MERGES != _MERGES and not self._has_window:
+                    more += 1 if sizes[0] & WAITING else 2  # another view first, or another coordinate to begin it
+                if more >= self._best or (ratio and not self.is_legal(ratio)) or sizes in tried:
                     continue
                 tried.add(sizes)
-                left = [size for i, size in enumerate(rest) if i not in chosen]
-                more = cost + count - 1 + (ratio != 0)
-                if more < self._best:
+                if not any([size & STRIDED for size in sizes]):
+                    left = [size for i, size in enumerate(rest) if i not in chosen]
                     self._assign(left, want[1:], [*pieces, ratio] if ratio else pieces, more)
 
     def _close(self, rest: list[int], pieces: list[int], cost: int) -> None:
@@ -108,11 +125,13 @@ class Reach:
         contractions, expands, spent, must_contract = self._flags
         dropped = single = contracted = 0
         is_asleep = is_bare = is_helped = False
+        is_large = is_apart = is_joined = False
         for item in rest:
+            size = item >> FLAG_BITS
             if item & STRIDED:
                 single += 1
+                is_large = is_large or 0 < self._largest <= self._value(size)
                 continue
-            size = item >> FLAG_BITS
             is_given, is_window = self._kind(size, spent, 1)
             if is_given and contractions and item & GIVABLE:
                 contracted = max(contracted, 1)
@@ -120,24 +139,34 @@ class Reach:
                 is_bare = True  # shared first and given next, or given as the main coordinate of a window
             elif is_window and not self._no_unfolds:
                 single += 1
+                has_other_way = item & EXPANDABLE or (is_given and contractions)
+                is_large = is_large or (0 < self._largest <= self._value(size) and not has_other_way)
             elif is_given and contractions and not item & GIVABLE:
                 is_helped = True  # given as the main coordinate of a window
-            elif item & EXPANDABLE and (item & WAITING or contractions):
+            elif item & EXPANDABLE and (item & WAITING or (contractions and is_given)):
                 dropped += 1
                 is_asleep = is_asleep or not item & WAITING  # shared alone, it waits anew
             else:
-                # Not as it is: a view of it first, which nothing but another coordinate may begin.
-                cost += 2 if must_contract else 1
+                # Not as it is: a view of it first, which nothing but another coordinate may begin if it has passed.
+                cost += 1
                 if contractions and is_given:
                     contracted = max(contracted, 1)
                 else:
-                    dropped += 1
+                    dropped += 1  # a digit of it, and the other digit goes as well
+                    is_apart = True
+                    is_joined = is_joined or not item & WAITING
+        if is_large:
+            cost += 2  # SPLIT to something larger than the window, and apart again
+        if is_joined and not single and not is_bare:
+            cost += 1
         if is_helped and not single:
             cost += 1
-        if is_bare and not single:
+        if is_bare and not single and not is_joined:
             contracted = 2
         elif is_asleep or is_bare or is_helped:
             contracted = max(contracted, 1)
+        if is_apart and not contracted:
+            single += 1
         for piece in pieces:
             is_given, is_window = self._kind(piece, spent, 1)
             if is_given and contractions:
@@ -165,6 +194,15 @@ class Reach:
             )
             kind = self._kinds[key] = (is_given, not any(exponents[:primaries]))
         return kind
+
+    def _value(self, packed: int) -> int:
+        """The value of a size under the first binding; 0, larger than no window, where there is none."""
+        value = self._values.get(packed)
+        if value is None:
+            size = Size(self.spec.symbols, self._unpack(packed))
+            maps = self.spec.binding_maps
+            value = self._values[packed] = size.at(maps[0]) if maps and size.is_integral(maps[0]) else 0
+        return value
 
     def is_legal(self, packed: int) -> bool:
         """Whether a coordinate may have this packed size."""
