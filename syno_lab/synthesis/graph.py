@@ -14,7 +14,8 @@ both; an edge says which coordinates it uses by their places, so it can be repla
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, 
 from syno_lab.synthesis.rules import RULES, Rule, rules_for
 from syno_lab.synthesis.space import step_cost
 
-__all__ = ["NEVER", "Edge", "Graph", "SearchNode"]
+__all__ = ["NEVER", "Edge", "Graph", "Move", "SearchNode"]
 
 _LIMITED = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE")
 _WHICH = {primitive: which for which, primitive in enumerate(_LIMITED)}
@@ -62,6 +63,31 @@ class Edge(NamedTuple):
     need: int
 
 
+class Move:
+    """A step that may be taken from a node: the distance and the budgets have nothing against it, rules may have.
+
+    Attributes:
+        cost: how many steps it takes.
+        need: steps that are needed afterwards at least.
+        width: how many edges it may turn out to be, as far as is known without looking.
+    """
+
+    __slots__ = ("_edges", "_make", "cost", "need", "width")
+
+    def __init__(self, cost: int, need: int, make: Callable[[], Iterator[Edge]], width: int = 1) -> None:
+        self.cost = cost
+        self.need = need
+        self.width = width
+        self._make = make
+        self._edges: tuple[Edge, ...] | None = None
+
+    def edges(self) -> tuple[Edge, ...]:
+        """What it leads to: one edge mostly, none where a rule rejects it."""
+        if self._edges is None:
+            self._edges = tuple(self._make())
+        return self._edges
+
+
 class SearchNode:
     """A node of the graph; ``state`` is one of the states that look like this.
 
@@ -71,16 +97,18 @@ class SearchNode:
     __slots__ = (
         "bound",
         "counts",
-        "edges",
-        "edges_left",
+        "dead",
         "features",
         "fresh",
+        "gift",
         "is_contracted",
         "items",
+        "moves",
         "packed",
         "passed",
         "places",
         "roots",
+        "shortest",
         "spent",
         "state",
         "used",
@@ -99,13 +127,18 @@ class SearchNode:
         self.used: tuple[int, ...] = (0,) * len(_LIMITED)
         self.spent: tuple[int, ...] = ()
         self.bound: tuple[int, Any, tuple[int, ...]] | None = None
-        self.edges: list[Edge] = []
-        self.edges_left = -1
+        self.moves: dict[int, list[Move]] = {}
+        self.gift: Gift | None = None  # where a contraction has been begun: what it gives away
         self.counts: dict[int, int] = {}
+        self.shortest: int | None = None  # the fewest steps to an operator, once they are known
+        self.dead = -1  # no operator is so few steps away
 
 
 class Graph:
     """The search space of one spec under one table of rules."""
+
+    #: Steps to spare from which on the distance of a move is guessed.
+    SPARE = 3
 
     def __init__(self, spec: Spec, rules: tuple[Rule, ...] = RULES) -> None:
         self.spec = spec
@@ -117,6 +150,7 @@ class Graph:
         self._most_expands = 99 if spec.limits.max_expands is None else spec.limits.max_expands
         shallow = {p: tuple(r for r in rules_for(p, rules) if not r.is_deep) for p in PRIMITIVES}
         self._matches = {p: tuple(r.match for r in found) for p, found in shallow.items()}
+        self._given = tuple(r.match for r in shallow["SHARE"] if r.is_of_given)
         self._is_strict = spec.weight_limits == "strict"
         self._limit_of = tuple(spec.occurrence_limits.values())
         self._features: dict[Any, int] = {}
@@ -143,20 +177,35 @@ class Graph:
     def __len__(self) -> int:
         return len(self._nodes)
 
+    def forget(self) -> None:
+        """Drop all nodes but the root, to bound memory; they are made anew where they are met again."""
+        self._nodes.clear()
+        self.root.moves.clear()
+        self.root.counts.clear()
+        self.reach.forget()
+
     # -- edges -------------------------------------------------------------------------------------------------------
 
-    def edges(self, node: SearchNode, left: int) -> list[Edge]:
+    def moves(self, node: SearchNode, left: int) -> list[Move]:
         """The moves from ``node`` after which the input may still be reached in ``left`` steps, in a fixed order."""
-        if node.edges_left < left:
-            maker = self._from_root if node is self.root else self._from
-            node.edges = list(maker(node, left))
-            node.edges_left = left
-        if node.edges_left == left:
-            return node.edges
-        return [edge for edge in node.edges if edge.cost + edge.need <= left]
+        found = node.moves.get(left)
+        if found is None:
+            if node is self.root:
+                found = list(self._from_root(node, left))
+            elif node.gift is not None:
+                found = list(self._sharings(node, node.gift, left))
+            else:
+                found = list(self._from(node, left))
+            node.moves[left] = found
+        return found
 
-    def _from_root(self, node: SearchNode, left: int) -> Iterator[Edge]:
-        """Every multiset of REDUCEs, as one edge each."""
+    def edges(self, node: SearchNode, left: int) -> Iterator[Edge]:
+        """The edges of all moves from ``node``."""
+        for move in self.moves(node, left):
+            yield from move.edges()
+
+    def _from_root(self, node: SearchNode, left: int) -> Iterator[Move]:
+        """Every multiset of REDUCEs, as one move each."""
         sizes = reduce_sizes(self.spec)
         packs = [self._pack(size) for size in sizes]
         costs = [step_cost(Step("REDUCE", (), size)) for size in sizes]
@@ -176,22 +225,30 @@ class Graph:
             need = self._steps(sorted(items), left - len(chosen), 0, node.used, spent)
             if len(chosen) + need > left:
                 continue
-            added = tuple(reduce_coordinate(number, sizes[i]) for number, i in enumerate(chosen))
-            steps = tuple(Step("REDUCE", (), sizes[i]) for i in chosen)
-            places = node.places + added
-            # Reductions wait behind the outputs, those of one size side by side.
-            order = tuple(sorted(range(len(places)), key=lambda i: (i < len(node.places), -i)))
-            state = State(self.spec, self.fixed + places, added, (), (), steps)
-            target = SearchNode(state, tuple(places[i] for i in order), 0)
-            target.used, target.spent = node.used, spent
-            self._look(target)
-            parameter = tuple(sizes[i] for i in chosen)
-            yield Edge(len(chosen), "REDUCE", (), (), parameter, order, self._interned(target), need)
+            parameter = tuple([sizes[i] for i in chosen])
+            yield Move(len(chosen), need, partial(self._reduce, node, parameter, spent, need))
 
-    def _from(self, node: SearchNode, left: int) -> Iterator[Edge]:
+    def _reduce(self, node: SearchNode, sizes: tuple[Size, ...], spent: tuple[int, ...], need: int) -> Iterator[Edge]:
+        added = tuple([reduce_coordinate(number, size) for number, size in enumerate(sizes)])
+        steps = tuple([Step("REDUCE", (), size) for size in sizes])
+        places = node.places + added
+        # Reductions wait behind the outputs, those of one size side by side.
+        order = tuple(sorted(range(len(places)), key=lambda i: (i < len(node.places), -i)))
+        state = State(self.spec, self.fixed + places, added, (), (), steps)
+        target = SearchNode(state, tuple([places[i] for i in order]), 0)
+        target.used, target.spent = node.used, spent
+        self._look(target)
+        yield Edge(len(sizes), "REDUCE", (), (), sizes, order, self._interned(target), need)
+
+    def _from(self, node: SearchNode, left: int) -> Iterator[Move]:
         """What the waiting coordinates may do, each after those in front of it have passed; then what ends a stage."""
         number = len(node.places)
         items = list(node.items)
+        weights = len(node.state.weights)
+        near = self._steps(sorted(items), left, weights, node.used, node.spent)
+        if near > left:
+            return
+        is_far = left - near >= self.SPARE
         passed_reductions = set()
         passed = list(range(node.passed))
         for active in range(number - 1, node.passed - 1, -1):
@@ -200,7 +257,7 @@ class Graph:
                 is_reduction = self._is_reduction[mine]
                 if not (is_reduction and mine in passed_reductions):
                     alike = is_reduction and mine in node.features[node.passed : active]
-                    stage = _Stage(node, active, passed, items, alike)
+                    stage = _Stage(node, active, passed, items, alike, near if is_far else -1)
                     yield from self._views(stage, left)
                 if is_reduction:
                     passed_reductions.add(mine)
@@ -208,11 +265,12 @@ class Graph:
             keys = [node.features[i] for i in passed]
             passed.insert(bisect_right(keys, mine), active)
             is_over = active == node.passed
-            if self._steps(sorted(items), left, len(node.state.weights), node.used, node.spent, is_over) > left:
+            if not is_far and self._steps(sorted(items), left, weights, node.used, node.spent, is_over) > left:
                 return
-        yield from self._ends(node, tuple(range(number)), (), "", (), None, 0)
-        if left and len(node.state.weights) < self.most_weights:
-            yield from self._shares(node, passed, left)
+        if number == len(self._axes) and tuple(sorted(node.packed)) == self.reach.want:
+            yield Move(0, 0, partial(self._ends, node, tuple(range(number)), (), "", (), None, 0))
+        if left and weights < self.most_weights:
+            yield from self._gifts(node, passed, left, near if is_far else -1)
 
     def _ends(
         self,
@@ -260,7 +318,7 @@ class Graph:
 
     # -- views -------------------------------------------------------------------------------------------------------
 
-    def _views(self, stage: _Stage, left: int) -> Iterator[Edge]:
+    def _views(self, stage: _Stage, left: int) -> Iterator[Move]:
         node, active = stage.node, stage.active
         c = node.places[active]
         item = stage.items[active]
@@ -319,29 +377,51 @@ class Graph:
         operands: tuple[int, ...],
         parameter: Size | None,
         added: tuple[int, ...],
-    ) -> Iterator[Edge]:
-        """The edges of one view, where the distance, the budgets, Table 1 and the rules have nothing against it."""
+    ) -> Iterator[Move]:
+        """The move of one view, where the distance and the budgets have nothing against it."""
         node = stage.node
         which = _WHICH[primitive]
         most = self._most[which]
         used = node.used
         if most is not None and used[which] >= most:
             return
-        # The distance comes first: most moves lead too far away.
-        items = list(stage.sorted_items)
-        for place in operands:
-            items.remove(stage.items[place])
-        flag = WAITING | (STRIDED if primitive == "STRIDE" else MERGEABLE | GIVABLE)
-        if primitive == "MERGE":
-            flag |= EXPANDABLE
-        for size in added:
-            insort(items, size << FLAG_BITS | flag)
         used = (*used[:which], used[which] + 1, *used[which + 1 :])
-        state = node.state
-        is_over = not added and stage.is_last
-        need = self._steps(items, left - 1, len(state.weights), used, node.spent, is_over)
-        if need >= left:
+        if stage.near >= 0:
+            # Far from the limit anything goes; the distance is a guess then, and asked when the move is taken.
+            need = max(0, stage.near + self._further(node, operands, added))
+        else:
+            # The distance comes first: most moves lead too far away.
+            items = list(stage.sorted_items)
+            for place in operands:
+                items.remove(stage.items[place])
+            flag = WAITING | (STRIDED if primitive == "STRIDE" else MERGEABLE | GIVABLE)
+            if primitive == "MERGE":
+                flag |= EXPANDABLE
+            for size in added:
+                insort(items, size << FLAG_BITS | flag)
+            is_over = not added and stage.is_last
+            need = self._steps(items, left - 1, len(node.state.weights), used, node.spent, is_over)
+            if need >= left:
+                return
+        if not self._is_legal(primitive, added):
             return
+        make = partial(self._viewed, stage, left, primitive, operands, parameter, added, used, need)
+        yield Move(1, need, make)
+
+    def _viewed(
+        self,
+        stage: _Stage,
+        left: int,
+        primitive: str,
+        operands: tuple[int, ...],
+        parameter: Size | None,
+        added: tuple[int, ...],
+        used: tuple[int, ...],
+        need: int,
+    ) -> Iterator[Edge]:
+        """The edges of one view, where Table 1 and the rules have nothing against it."""
+        node = stage.node
+        state = node.state
         step = Step(primitive, tuple([node.places[i] for i in operands]), parameter)
         spent = node.spent
         if parameter is not None:
@@ -349,8 +429,6 @@ class Graph:
             if found is None:
                 return
             spent = found
-        if not self._is_legal(primitive, added):
-            return
         bound: tuple[int, Any, tuple[int, ...]] | None = None
         if stage.alike or node.bound is not None:
             label = self._label(stage, primitive, operands, parameter)
@@ -389,7 +467,18 @@ class Graph:
             old = node.bound[2]
             target.bound = (*node.bound[:2], tuple([place for place, i in enumerate(order) if i in old]))
         self._look(target, node, order)
+        if stage.near >= 0:
+            need = self._steps(sorted(target.items), left - 1, len(state.weights), used, spent)
+            if need >= left:
+                return
         yield Edge(1, primitive, operands, (), parameter, order, self._interned(target), need)
+
+    def _further(self, node: SearchNode, operands: tuple[int, ...], added: tuple[int, ...]) -> int:
+        """A guess of how much further a view leads away: it undoes or makes coordinates that the input has."""
+        want = self.reach.want
+        change = len(added) - len(operands)
+        change += 2 * sum([node.packed[i] in want for i in operands]) - 2 * sum([size in want for size in added])
+        return max(-1, min(2, change))
 
     def _is_legal(self, primitive: str, added: tuple[int, ...]) -> bool:
         return primitive not in ("SPLIT", "STRIDE") or self.reach.is_legal(added[0])
@@ -411,12 +500,8 @@ class Graph:
 
     # -- contractions ------------------------------------------------------------------------------------------------
 
-    def _shares(self, node: SearchNode, passed: list[int], left: int) -> Iterator[Edge]:
-        """Every contraction at the end of a stage; reductions that look alike are taken by their number.
-
-        It takes something new since the last contraction; or it follows that at once, and is not less.
-        """
-        state = node.state
+    def _gifts(self, node: SearchNode, passed: list[int], left: int, near: int) -> Iterator[Move]:
+        """Every contraction at the end of a stage, begun: what it gives away. Reductions alike go by their number."""
         groups: list[list[int]] = []
         alike: dict[int, list[int]] = {}
         for place in passed:
@@ -429,30 +514,76 @@ class Graph:
                 alike[mine].append(place)
             else:
                 groups.append(alike.setdefault(mine, [place]))
-        weights = len(state.weights) + 1
-        is_new_needed = weights > 1 and not node.is_contracted
+        weights = len(node.state.weights) + 1
+        total = sum(node.packed) - self._total
+        extra = list(node.packed)
+        if left == 1:  # then just what the input lacks is given
+            for size in self.reach.want:
+                if size not in extra:
+                    return
+                extra.remove(size)
+        most = [len(group) if node.packed[group[0]] in extra else 0 for group in groups]
+        for gifts in product(*(range(number + 1) for number in most)):
+            given = tuple([place for group, number in zip(groups, gifts, strict=True) for place in group[:number]])
+            if left == 1 and len(given) != len(extra):
+                continue
+            # Enough elements must stay for the input.
+            rest_of_total = total - sum([node.packed[i] for i in given])
+            if rest_of_total and not self.reach.is_legal(rest_of_total):
+                continue
+            if near >= 0:
+                need = max(0, near - len(given))
+            else:
+                # Which of the rest are shared, and so wait anew, is not chosen yet.
+                items = sorted([_after_share(item) for i, item in enumerate(node.items) if i not in given])
+                need = self._steps(items, left - 1, weights, node.used, node.spent)
+                if need >= left:
+                    continue
+            spent = self._taken(node.spent, node, given)
+            if spent is None:
+                continue
+            if given:
+                step = Step("SHARE", (), None, tuple([node.places[i] for i in given]))
+                if any([match(node.state, step) for match in self._given]):
+                    continue
+            rest = [group[number:] for group, number in zip(groups, gifts, strict=True)]
+            width = 1
+            for group in rest:
+                width *= len(group) + 1
+            if width > 1:
+                gift = Gift(node, tuple(passed), given, [group for group in rest if group], spent)
+                yield Move(0, need + 1, partial(self._give, gift), width - 1)
+
+    def _give(self, gift: Gift) -> Iterator[Edge]:
+        """A contraction begun, as a node of its own."""
+        node = gift.node
+        target = SearchNode(node.state, node.places, node.passed)
+        target.features, target.packed, target.items, target.roots = (
+            node.features,
+            node.packed,
+            node.items,
+            node.roots,
+        )
+        target.gift = gift
+        yield Edge(0, "", (), gift.given, None, tuple(range(len(node.places))), target, 1)
+
+    def _sharings(self, begun: SearchNode, gift: Gift, left: int) -> Iterator[Move]:
+        """What the contraction that has been begun shares.
+
+        It takes something new since the last contraction; or it follows that at once, and is not less.
+        """
+        node = gift.node
+        state = node.state
+        is_new_needed = bool(state.weights) and not node.is_contracted
         before: tuple[list[Any], tuple[Coordinate, ...]] | None = None
         if node.is_contracted:
             last = state.weights[-1]
             before = (sorted(c.size.exponents for c in last.coordinates), last.shared)
-        for gifts in product(*(range(len(group) + 1) for group in groups)):
-            given = tuple([place for group, count in zip(groups, gifts, strict=True) for place in group[:count]])
-            # Which of the rest are shared, and so wait anew, is not chosen yet.
-            items = sorted(_after_share(item) for i, item in enumerate(node.items) if i not in given)
-            need = self._steps(items, left - 1, weights, node.used, node.spent)
-            if need >= left:
-                continue
-            spent = self._taken(node.spent, node, given)
-            if spent is None:
-                continue
-            rest = [group[count:] for group, count in zip(groups, gifts, strict=True)]
-            for counts in product(*(range(len(group) + 1) for group in rest)):
-                shared = tuple([place for group, count in zip(rest, counts, strict=True) for place in group[:count]])
-                if not shared:
-                    continue
-                if is_new_needed and not any(node.fresh[i] for i in (*given, *shared)):
-                    continue
-                yield from self._share(node, passed, shared, given, spent, left, before)
+        has_new = is_new_needed and any(node.fresh[i] for i in gift.given)
+        for counts in product(*(range(len(group) + 1) for group in gift.rest)):
+            shared = tuple([i for group, number in zip(gift.rest, counts, strict=True) for i in group[:number]])
+            if shared and (not is_new_needed or has_new or any(node.fresh[i] for i in shared)):
+                yield Move(1, 0, partial(self._share, gift, shared, left, before))
 
     def _taken(self, spent: tuple[int, ...], node: SearchNode, places: tuple[int, ...]) -> tuple[int, ...] | None:
         """Occurrences after a weight has taken these; only ``strict`` limits count them."""
@@ -467,14 +598,12 @@ class Graph:
 
     def _share(
         self,
-        node: SearchNode,
-        passed: list[int],
+        gift: Gift,
         shared: tuple[int, ...],
-        given: tuple[int, ...],
-        spent: tuple[int, ...],
         left: int,
         before: tuple[list[Any], tuple[Coordinate, ...]] | None,
     ) -> Iterator[Edge]:
+        node, passed, given, spent = gift.node, gift.passed, gift.given, gift.spent
         state = node.state
         after_spent = self._taken(spent, node, shared)
         if after_spent is None:
@@ -653,12 +782,25 @@ class Graph:
         return total
 
 
+class Gift(NamedTuple):
+    """A contraction that has been begun: who has passed, what is given away, who else may be shared."""
+
+    node: SearchNode
+    passed: tuple[int, ...]
+    given: tuple[int, ...]
+    rest: list[list[int]]
+    spent: tuple[int, ...]
+
+
 class _Stage:
     """A coordinate at the front, those that have passed before it, and all of them as the distance sees them."""
 
-    __slots__ = ("active", "alike", "is_last", "items", "node", "passed", "sorted_items")
+    __slots__ = ("active", "alike", "is_last", "items", "near", "node", "passed", "sorted_items")
 
-    def __init__(self, node: SearchNode, active: int, passed: list[int], items: list[int], alike: bool) -> None:
+    def __init__(
+        self, node: SearchNode, active: int, passed: list[int], items: list[int], alike: bool, near: int
+    ) -> None:
+        self.near = near  # the node's distance where it is far below the limit, else -1
         self.node = node
         self.active = active
         self.passed = tuple(passed)

@@ -20,6 +20,7 @@ from syno_lab.synthesis.parameters import coefficient_products, merge_sides, red
 
 TOLERANCE = 1 / 8  # an approximate rule applies where at most this share of the elements differs
 _NOBODY: frozenset[int] = frozenset()
+_MOST_POSITIONS = 1 << 20  # of two windows; with more, they are not small beside what they slide along
 
 # -- what rules ask of a state ---------------------------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ def merge_above_unfold_difference(spec: Spec, step: Step) -> float:
 @lru_cache(maxsize=4096)
 def _block_crossings(main: int, window: int, block: int) -> float:
     """Positions inside a block repeat, so one block stands for all: crossing windows read another block or nothing."""
-    crossing = sum(not 0 <= i + j - window // 2 < block for i in range(block) for j in range(window))
+    crossing = sum(min(block, abs(j - window // 2)) for j in range(window))
     return crossing / (block * window)
 
 
@@ -303,35 +304,33 @@ def _share(spec: Spec, of: Callable[..., float], *sizes: Size) -> float:
 @lru_cache(maxsize=4096)
 def _out_of_bounds(main: int, window: int) -> float:
     """The share of the positions of a window along ``main`` that are out of bounds."""
-    few, half = min(main, 2 * window), window // 2  # only positions near the border differ
-    return sum(max(0, half - i) + max(0, i - half - few + window) for i in range(few)) / (main * window)
+    left = window // 2
+    right = window - 1 - left
+    return min(1.0, (left * (left + 1) + right * (right + 1)) / (2 * main * window))
 
 
 @lru_cache(maxsize=4096)
 def _wrapping(main: int, window: int) -> float:
-    """The share of positions at which UNFOLD above SHIFT and SHIFT above UNFOLD read different elements."""
-    few, half = min(main, 2 * window + 2), window // 2  # only positions near the border differ
-    differ = 0
-    for i in range(few):
-        for j in range(window):
-            above, below = (i + 1) % few + j - half, i + j - half
-            one = above if 0 <= above < few else None
-            other = (below + 1) % few if 0 <= below < few else None
-            differ += one != other
-    return differ / (main * window)
+    """The share of positions at which UNFOLD above SHIFT and SHIFT above UNFOLD read different elements.
+
+    At the last position all of the window but its middle, and as many again that the borders cut off on one side alone.
+    """
+    return min(1.0, 2 * (window - 1) / (main * window))
 
 
 @lru_cache(maxsize=4096)
 def _clipped_between(main: int, first: int, second: int) -> float:
     """The share of positions of two windows, one after the other, that are in bounds in one order alone."""
+    import numpy as np
+
     few = min(main, 2 * (first + second))  # only positions near the border differ
-    differ = 0
-    for i in range(few):
-        for j in range(first):
-            for k in range(second):
-                one, other = i + j - first // 2, i + k - second // 2
-                differ += (0 <= one < few) != (0 <= other < few) and 0 <= one + k - second // 2 < few
-    return differ / (main * first * second)
+    if few * first * second > _MOST_POSITIONS:
+        return 1.0
+    i, j, k = np.ogrid[:few, :first, :second]
+    one, other = i + j - first // 2, i + k - second // 2
+    end = one + k - second // 2
+    differ = (((one >= 0) & (one < few)) != ((other >= 0) & (other < few))) & (end >= 0) & (end < few)
+    return int(differ.sum()) / (main * first * second)
 
 
 def window_and_offset(state: State, step: Step) -> bool:

@@ -91,7 +91,8 @@ class Reach:
             return NEVER  # nothing can begin any more
         self._best = limit + 1
         self._flags = (contractions, expands, spent, must_contract)
-        self._largest = max([self._value(item >> FLAG_BITS) for item in items if not item & STRIDED], default=0)
+        sizes = [item >> FLAG_BITS for item in items if not item & STRIDED]
+        self._largest = max([self._value(size) for size in (*sizes, *want)], default=0)
         self._has_window = any(item & STRIDED or self._kind(item >> FLAG_BITS, (), 1)[1] for item in have)
         for partition in self._all_partitions(tuple(want)):
             self._assign(have, partition, [], sum([len(group) - 1 for group in partition]))
@@ -194,6 +195,13 @@ class Reach:
             )
             kind = self._kinds[key] = (is_given, not any(exponents[:primaries]))
         return kind
+
+    def forget(self) -> None:
+        """Drop what is known, to bound memory."""
+        self._known.clear()
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def _value(self, packed: int) -> int:
         """The value of a size under the first binding; 0, larger than no window, where there is none."""

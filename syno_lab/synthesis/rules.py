@@ -55,6 +55,7 @@ class Rule:
     match: Callable[[State, Step], bool]
     primitives: tuple[str, ...] = ()
     is_deep: bool = True
+    is_of_given: bool = False
 
 
 def _row(
@@ -67,8 +68,9 @@ def _row(
     match: Callable[[State, Step], bool],
     *primitives: str,
     is_deep: bool = False,
+    is_of_given: bool = False,
 ) -> Rule:
-    return Rule(name, before, after, reason, section, kind, match, primitives, is_deep)
+    return Rule(name, before, after, reason, section, kind, match, primitives, is_deep, is_of_given)
 
 
 RULES: tuple[Rule, ...] = (
@@ -216,6 +218,7 @@ RULES: tuple[Rule, ...] = (
         matches.reduction_in_one_weight,
         "SHARE",
         "EXPAND",
+        is_of_given=True,
     ),
     _row(
         "two-inner-reductions",
@@ -226,6 +229,7 @@ RULES: tuple[Rule, ...] = (
         "space",
         matches.two_inner_reductions,
         "SHARE",
+        is_of_given=True,
     ),
     _row(
         "share-above-shift",
@@ -267,6 +271,7 @@ RULES: tuple[Rule, ...] = (
         "exact",
         matches.give_view,
         "SHARE",
+        is_of_given=True,
     ),
     _row(
         "expand-of-shared",
@@ -309,6 +314,16 @@ RULES: tuple[Rule, ...] = (
         matches.contraction_order,
         "SHARE",
         is_deep=True,
+    ),
+    _row(
+        "window-size",
+        "UNFOLD with a window of a primary size or as large as the main coordinate",
+        "a smaller window",
+        "In the space windows are made of coefficients and smaller than what they slide along.",
+        "5.3",
+        "space",
+        matches.window_too_large,
+        "UNFOLD",
     ),
     _row(
         "window-and-offset",
@@ -379,16 +394,6 @@ RULES: tuple[Rule, ...] = (
         "space",
         matches.expand_of_unfold,
         "EXPAND",
-    ),
-    _row(
-        "window-size",
-        "UNFOLD with a window of a primary size or as large as the main coordinate",
-        "a smaller window",
-        "In the space windows are made of coefficients and smaller than what they slide along.",
-        "5.3",
-        "space",
-        matches.window_too_large,
-        "UNFOLD",
     ),
     _row(
         "stride-window",

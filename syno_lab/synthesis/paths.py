@@ -1,0 +1,268 @@
+"""Operators as paths through the search graph: counted, replayed, enumerated and drawn.
+
+A path is the list of edges from the root to the end of an operator; there is one for each pGraph. Rules that look
+deeper than a node shows (:attr:`syno_lab.synthesis.rules.Rule.is_deep`) and the budgets that only a whole operator has
+are asked when a path is replayed, so a path may turn out to be none.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import lru_cache
+from math import prod
+
+from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.size import Size
+from syno_lab.ir.state import State, Step, Weight
+from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
+from syno_lab.synthesis.rules import rules_for
+from syno_lab.synthesis.space import sums_no_weights
+
+Path = tuple[Edge, ...]
+
+
+class TooManyError(Exception):
+    """Counting has met more nodes than it may."""
+
+
+def count(graph: Graph, node: SearchNode, left: int, most_nodes: int | None = None) -> int:
+    """How many paths lead from ``node`` to the end of an operator in at most ``left`` steps.
+
+    Raises:
+        TooManyError: when the graph has more than ``most_nodes`` nodes before they are counted.
+    """
+    known = node.counts.get(left)
+    if known is None:
+        if most_nodes is not None and len(graph) > most_nodes:
+            raise TooManyError
+        known = 0
+        for edge in graph.edges(node, left):
+            known += 1 if edge.target is None else count(graph, edge.target, left - edge.cost, most_nodes)
+        node.counts[left] = known
+    return known
+
+
+def is_alive(graph: Graph, node: SearchNode, left: int, need: int = 0) -> bool:
+    """Whether any path leads from ``node`` to the end of an operator in at most ``left`` steps.
+
+    Few steps are tried first, for where they are enough there is little to look at.
+    """
+    if node.shortest is not None and node.shortest <= left:
+        return True
+    for limit in range(max(need, node.dead + 1), left + 1):
+        if node.counts.get(limit, 1) and _ends_within(graph, node, limit):
+            node.shortest = limit
+            return True
+        node.dead = limit
+    return False
+
+
+def _ends_within(graph: Graph, node: SearchNode, limit: int) -> bool:
+    moves = sorted(graph.moves(node, limit), key=_distance)
+    return any(
+        edge.target is None or is_alive(graph, edge.target, limit - edge.cost, edge.need)
+        for move in moves
+        for edge in move.edges()
+    )
+
+
+def _distance(move: Move) -> int:
+    return move.need
+
+
+def nth(graph: Graph, node: SearchNode, left: int, rank: int) -> Path:
+    """The path number ``rank`` of those that :func:`count` counts."""
+    path = []
+    while True:
+        for edge in graph.edges(node, left):
+            number = 1 if edge.target is None else count(graph, edge.target, left - edge.cost)
+            if rank < number:
+                break
+            rank -= number
+        path.append(edge)
+        if edge.target is None:
+            return tuple(path)
+        node, left = edge.target, left - edge.cost
+
+
+def exactly(graph: Graph, node: SearchNode, length: int) -> Iterator[Path]:
+    """Every path from ``node`` of exactly ``length`` steps."""
+    for edge in graph.edges(node, length):
+        if edge.target is None:
+            if edge.cost == length:
+                yield (edge,)
+        elif is_alive(graph, edge.target, length - edge.cost, edge.need):
+            for path in exactly(graph, edge.target, length - edge.cost):
+                yield (edge, *path)
+
+
+class Builder:
+    """Replays paths of one graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        spec = graph.spec
+        self.spec = spec
+        self._root = graph.root.places
+        self._fixed = graph.fixed
+        self._pinned = {inp: graph.root.state.output[out] for inp, out in spec.fixed_io_pairs}
+        self._deep = {p: tuple(r for r in rules_for(p, graph.rules) if r.is_deep) for p in PRIMITIVES}
+        # Rules of the table look deeper only at a contraction that follows another; one of a user may anywhere.
+        self._is_deep_anywhere = any(found for p, found in self._deep.items() if p != "SHARE")
+        maps = spec.binding_maps
+        self._binding = maps[0] if maps else None
+        limits = spec.limits
+        self._has_costs = any(
+            limit is not None
+            for limit in (limits.max_flops, limits.min_flops, limits.max_params, limits.max_memory)
+        )
+        self._outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
+
+    def operator(self, path: Path) -> Operator | None:
+        """The operator at the end of ``path``; None where a deep rule or a budget rejects it."""
+        places: tuple[Coordinate, ...] = self._root
+        reductions: tuple[Coordinate, ...] = ()
+        weights: list[Weight] = []
+        expanded: list[Coordinate] = []
+        steps: list[Step] = []
+        for edge in path:
+            primitive = edge.primitive
+            results: tuple[Coordinate, ...] = ()
+            if primitive == "REDUCE":
+                results = tuple([reduce_coordinate(number, size) for number, size in enumerate(edge.parameter)])
+                reductions = results
+                steps += [Step("REDUCE", (), size) for size in edge.parameter]
+            elif primitive:
+                operands = tuple([places[i] for i in edge.operands])
+                given = tuple([places[i] for i in edge.given])
+                step = Step(primitive, operands, edge.parameter, given)
+                deep = self._deep[primitive]
+                if deep and (weights or self._is_deep_anywhere or primitive != "SHARE"):
+                    data = self._fixed + places
+                    state = State(
+                        self.spec, data, reductions, tuple(weights), tuple(expanded), tuple(steps)
+                    )
+                    if any(rule.match(state, step) for rule in deep):
+                        return None
+                if primitive == "SHARE":
+                    weights.append(Weight(operands, given))
+                elif primitive == "EXPAND":
+                    expanded += operands
+                else:
+                    made = Node(primitive, operands, edge.parameter)
+                    sizes = _result_sizes(primitive, tuple([c.size for c in operands]), edge.parameter)
+                    results = tuple([Coordinate(made, i, size) for i, size in enumerate(sizes)])
+                steps.append(step)
+            pool = places + results
+            places = tuple([pool[i] for i in edge.order])
+        state = State(self.spec, self._fixed + places, reductions, tuple(weights), tuple(expanded), tuple(steps))
+        inputs = list(places)
+        for axis in sorted(self._pinned):
+            inputs.insert(axis, self._pinned[axis])
+        operator = Operator(state, tuple(inputs))
+        return operator if sums_no_weights(state) and self.fits(operator) else None
+
+    def fits(self, operator: Operator) -> bool:
+        """Whether FLOPs, parameters and memory are within the budgets, under the first binding."""
+        binding = self._binding
+        if binding is None or not self._has_costs:
+            return True
+        limits = self.spec.limits
+        if limits.max_params is not None and operator.params(binding) > limits.max_params:
+            return False
+        if limits.max_flops is not None or limits.min_flops is not None:
+            # Without any plan an operator takes at most so many, and with the best one no more.
+            most = self._outputs * (1 + max(1, len(operator.weights)))
+            for reduction in operator.reductions:
+                most *= reduction.size.at(binding)
+            if limits.min_flops is not None and most < limits.min_flops:
+                return False
+            if limits.min_flops is not None or (limits.max_flops is not None and most > limits.max_flops):
+                flops = operator.flops(binding)
+                if limits.max_flops is not None and flops > limits.max_flops:
+                    return False
+                if limits.min_flops is not None and flops < limits.min_flops:
+                    return False
+        return limits.max_memory is None or operator.memory(binding) <= limits.max_memory
+
+
+@lru_cache(maxsize=1 << 14)
+def _result_sizes(primitive: str, operands: tuple[Size, ...], parameter: Size | None) -> tuple[Size, ...]:
+    return tuple(PRIMITIVES[primitive].result_sizes(operands, parameter))
+
+
+class Walker:
+    """Draws paths at random, without counting them: it only asks whether a path can still end.
+
+    A walk takes one move after the other, in proportion to a guess of how many paths lie behind each: ``GROWTH`` to
+    the power of the steps that there are to spare. In its last steps it branches, for that is where most of its work
+    could be used again; the paths of one walk therefore have their beginnings in common.
+    """
+
+    #: How many times more operators there are, as a guess, for each step to spare.
+    GROWTH = 8.0
+    #: Into how many branches a walk parts with so many steps left.
+    BRANCHES = (1, 6, 3, 2)
+    #: Nodes that are kept before all are forgotten: a bound of memory, some hundred megabytes.
+    MOST_NODES = 50_000
+    MOST_BOUNDS = 2_000_000
+
+    def __init__(self, graph: Graph, most: int, rng: random.Random) -> None:
+        self.graph = graph
+        self.most = most
+        self.rng = rng
+        self.walks = 0
+        self._powers = [self.GROWTH**spare for spare in range(most + 1)]
+
+    def walk(self, *, branches: bool = True) -> list[Path]:
+        """The paths of one walk, at least one, all different; none where no operator exists."""
+        self.walks += 1
+        if len(self.graph) > self.MOST_NODES or len(self.graph.reach) > self.MOST_BOUNDS:
+            self.graph.forget()
+        if not is_alive(self.graph, self.graph.root, self.most):
+            return []
+        found: list[Path] = []
+        self._go(self.graph.root, self.most, (), found, branches)
+        return found
+
+    def _go(self, node: SearchNode, left: int, taken: Path, found: list[Path], branches: bool) -> None:
+        moves = list(self.graph.moves(node, left))
+        weights = [move.width * self._powers[max(0, left - move.cost - move.need)] for move in moves]
+        several = branches and node.gift is None and left < len(self.BRANCHES)
+        wanted = self.BRANCHES[left] if several else 1
+        if branches and node.gift is not None and left == 1:
+            wanted = self.BRANCHES[1]
+        while moves and wanted:
+            at = self._pick(weights)
+            move = moves[at]
+            edges = [
+                edge
+                for edge in move.edges()
+                if edge.target is None or is_alive(self.graph, edge.target, left - edge.cost, edge.need)
+            ]
+            moves[at], weights[at] = moves[-1], weights[-1]
+            moves.pop()
+            weights.pop()
+            if edges:
+                wanted -= 1
+                edge = edges[0] if len(edges) == 1 else self.rng.choice(edges)
+                if edge.target is None:
+                    found.append((*taken, edge))
+                else:
+                    self._go(edge.target, left - edge.cost, (*taken, edge), found, branches)
+
+    def _pick(self, weights: list[float]) -> int:
+        point = self.rng.random() * sum(weights)
+        for at, weight in enumerate(weights):
+            point -= weight
+            if point < 0:
+                return at
+        return len(weights) - 1
+
+
+def name(path: Path) -> int:
+    """A number of 64 bits that tells paths of one graph apart, within one process."""
+    return hash(tuple([(e.primitive, e.operands, e.given, e.parameter, e.order) for e in path]))
