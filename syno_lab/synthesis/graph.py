@@ -70,11 +70,20 @@ class Move:
         cost: how many steps it takes.
         need: steps that are needed afterwards at least.
         width: how many edges it may turn out to be, as far as is known without looking.
+        sizes: of REDUCEs; else empty.
     """
 
-    __slots__ = ("_edges", "_make", "cost", "need", "width")
+    __slots__ = ("_edges", "_make", "cost", "need", "sizes", "width")
 
-    def __init__(self, cost: int, need: int, make: Callable[[], Iterator[Edge]], width: int = 1) -> None:
+    def __init__(
+        self,
+        cost: int,
+        need: int,
+        make: Callable[[], Iterator[Edge]],
+        width: int = 1,
+        sizes: tuple[Size, ...] = (),
+    ) -> None:
+        self.sizes = sizes
         self.cost = cost
         self.need = need
         self.width = width
@@ -226,7 +235,7 @@ class Graph:
             if len(chosen) + need > left:
                 continue
             parameter = tuple([sizes[i] for i in chosen])
-            yield Move(len(chosen), need, partial(self._reduce, node, parameter, spent, need))
+            yield Move(len(chosen), need, partial(self._reduce, node, parameter, spent, need), 1, parameter)
 
     def _reduce(self, node: SearchNode, sizes: tuple[Size, ...], spent: tuple[int, ...], need: int) -> Iterator[Edge]:
         added = tuple([reduce_coordinate(number, size) for number, size in enumerate(sizes)])
@@ -343,7 +352,13 @@ class Graph:
                         stage, left, "MERGE", (active,), block, (packed - block_packed, block_packed)
                     )
         is_window = not c.size.has_primary
+        tried = set()
         for partner in stage.passed:
+            look = node.features[partner]
+            if self._is_reduction[look]:  # of those that look alike any one will do
+                if look in tried:
+                    continue
+                tried.add(look)
             other = node.packed[partner]
             if is_joining and not (item | stage.items[partner]) & STRIDED:
                 yield from self._view(stage, left, "SPLIT", (active, partner), None, (packed + other,))

@@ -39,10 +39,30 @@ def count(graph: Graph, node: SearchNode, left: int, most_nodes: int | None = No
         if most_nodes is not None and len(graph) > most_nodes:
             raise TooManyError
         known = 0
-        for edge in graph.edges(node, left):
-            known += 1 if edge.target is None else count(graph, edge.target, left - edge.cost, most_nodes)
+        for move in graph.moves(node, left):
+            for edge in move.edges():
+                known += 1 if edge.target is None else count(graph, edge.target, left - edge.cost, most_nodes)
         node.counts[left] = known
     return known
+
+
+def take(graph: Graph, node: SearchNode, left: int, ranks: list[int], before: Path = ()) -> Iterator[Path]:
+    """The paths with these (sorted) numbers among those that :func:`count` counts, each behind ``before``."""
+    at = first = 0
+    for edge in graph.edges(node, left):
+        if at == len(ranks):
+            return
+        number = 1 if edge.target is None else count(graph, edge.target, left - edge.cost)
+        start = at
+        while at < len(ranks) and ranks[at] < first + number:
+            at += 1
+        if at > start:
+            if edge.target is None:
+                yield (*before, edge)
+            else:
+                below = [rank - first for rank in ranks[start:at]]
+                yield from take(graph, edge.target, left - edge.cost, below, (*before, edge))
+        first += number
 
 
 def is_alive(graph: Graph, node: SearchNode, left: int, need: int = 0) -> bool:
@@ -71,21 +91,6 @@ def _ends_within(graph: Graph, node: SearchNode, limit: int) -> bool:
 
 def _distance(move: Move) -> int:
     return move.need
-
-
-def nth(graph: Graph, node: SearchNode, left: int, rank: int) -> Path:
-    """The path number ``rank`` of those that :func:`count` counts."""
-    path = []
-    while True:
-        for edge in graph.edges(node, left):
-            number = 1 if edge.target is None else count(graph, edge.target, left - edge.cost)
-            if rank < number:
-                break
-            rank -= number
-        path.append(edge)
-        if edge.target is None:
-            return tuple(path)
-        node, left = edge.target, left - edge.cost
 
 
 def exactly(graph: Graph, node: SearchNode, length: int) -> Iterator[Path]:
@@ -195,72 +200,84 @@ def _result_sizes(primitive: str, operands: tuple[Size, ...], parameter: Size | 
 
 
 class Walker:
-    """Draws paths at random, without counting them: it only asks whether a path can still end.
+    """Draws paths from spaces that are too large to be counted.
 
-    A walk takes one move after the other, in proportion to a guess of how many paths lie behind each: ``GROWTH`` to
-    the power of the steps that there are to spare. In its last steps it branches, for that is where most of its work
-    could be used again; the paths of one walk therefore have their beginnings in common.
+    A walk goes down from the root, one move after the other, until few enough steps are left that what lies ahead can
+    be counted; of the paths that lie there it takes a handful, all equally likely. A place where none lies is left
+    again before anything is drawn. On the way down moves are preferred that do not lead away from the input, and
+    REDUCEs that do not exceed the budget of FLOPs by themselves. So paths of one walk begin alike, and paths in small
+    places are likelier than in large ones.
     """
 
-    #: How many times more operators there are, as a guess, for each step to spare.
-    GROWTH = 8.0
-    #: Into how many branches a walk parts with so many steps left.
-    BRANCHES = (1, 6, 3, 2)
-    #: Nodes that are kept before all are forgotten: a bound of memory, some hundred megabytes.
+    #: Nodes that counting what lies ahead of one place may add.
+    NODES_A_PLACE = 1_500
+    #: Paths that are taken from one place.
+    PATHS_A_PLACE = 250
+    #: How much likelier a move is that leads a step nearer to the input.
+    PULL = 4.0
+    #: Nodes, and known distances, that are kept before all are forgotten: a bound of memory, some hundred megabytes.
     MOST_NODES = 50_000
-    MOST_BOUNDS = 2_000_000
+    MOST_BOUNDS = 1_500_000
 
     def __init__(self, graph: Graph, most: int, rng: random.Random) -> None:
         self.graph = graph
         self.most = most
         self.rng = rng
         self.walks = 0
-        self._powers = [self.GROWTH**spare for spare in range(most + 1)]
+        self._counted = 3.0  # steps whose paths are counted: learned, so that a place costs about NODES_A_PLACE
+        maps, limits = graph.spec.binding_maps, graph.spec.limits
+        self._binding = maps[0] if maps else None
+        self._most_flops = limits.max_flops
+        outputs = prod(size.at(maps[0]) for size in graph.spec.output_shape) if maps else 0
+        self._spare_flops = (limits.max_flops or 0) / max(1, 2 * outputs)
 
-    def walk(self, *, branches: bool = True) -> list[Path]:
-        """The paths of one walk, at least one, all different; none where no operator exists."""
+    def walk(self, wanted: int | None = None) -> list[Path]:
+        """Paths of one walk, all different, at most ``wanted``; none only where no operator exists."""
         self.walks += 1
         if len(self.graph) > self.MOST_NODES or len(self.graph.reach) > self.MOST_BOUNDS:
             self.graph.forget()
-        if not is_alive(self.graph, self.graph.root, self.most):
-            return []
-        found: list[Path] = []
-        self._go(self.graph.root, self.most, (), found, branches)
-        return found
+        wanted = self.PATHS_A_PLACE if wanted is None else wanted
+        return self._below(self.graph.root, self.most, (), wanted)
 
-    def _go(self, node: SearchNode, left: int, taken: Path, found: list[Path], branches: bool) -> None:
-        moves = list(self.graph.moves(node, left))
-        weights = [move.width * self._powers[max(0, left - move.cost - move.need)] for move in moves]
-        several = branches and node.gift is None and left < len(self.BRANCHES)
-        wanted = self.BRANCHES[left] if several else 1
-        if branches and node.gift is not None and left == 1:
-            wanted = self.BRANCHES[1]
-        while moves and wanted:
-            at = self._pick(weights)
-            move = moves[at]
-            edges = [
-                edge
-                for edge in move.edges()
-                if edge.target is None or is_alive(self.graph, edge.target, left - edge.cost, edge.need)
-            ]
+    def _below(self, node: SearchNode, left: int, taken: Path, wanted: int) -> list[Path]:
+        graph, rng = self.graph, self.rng
+        if left <= self._counted and taken:
+            before = len(graph)
+            try:
+                total = count(graph, node, left, before + self.NODES_A_PLACE)
+            except TooManyError:
+                self._counted = max(1.0, self._counted - 0.25)
+            else:
+                if total:
+                    if len(graph) - before < self.NODES_A_PLACE / 4 and total < wanted:
+                        self._counted = min(self._counted + 0.02, self.most)
+                    ranks = range(total) if total <= wanted else sorted(rng.sample(range(total), wanted))
+                    return list(take(graph, node, left, list(ranks), taken))
+                return []
+        moves = list(graph.moves(node, left))
+        weights = [self._weight(move, taken) for move in moves]
+        while moves:
+            (at,) = rng.choices(range(len(moves)), weights)
+            edges = list(moves[at].edges())
+            rng.shuffle(edges)
+            for edge in edges:
+                if edge.target is None:
+                    return [(*taken, edge)]
+                found = self._below(edge.target, left - edge.cost, (*taken, edge), wanted)
+                if found:
+                    return found
             moves[at], weights[at] = moves[-1], weights[-1]
             moves.pop()
             weights.pop()
-            if edges:
-                wanted -= 1
-                edge = edges[0] if len(edges) == 1 else self.rng.choice(edges)
-                if edge.target is None:
-                    found.append((*taken, edge))
-                else:
-                    self._go(edge.target, left - edge.cost, (*taken, edge), found, branches)
+        return []
 
-    def _pick(self, weights: list[float]) -> int:
-        point = self.rng.random() * sum(weights)
-        for at, weight in enumerate(weights):
-            point -= weight
-            if point < 0:
-                return at
-        return len(weights) - 1
+    def _weight(self, move: Move, taken: Path) -> float:
+        weight = move.width * self.PULL ** -min(move.need, 9)
+        if not taken and self._most_flops is not None and self._binding is not None:
+            naive = prod(size.at(self._binding) for size in move.sizes)
+            if naive > self._spare_flops:
+                weight *= (self._spare_flops / naive) ** 2
+        return weight
 
 
 def name(path: Path) -> int:

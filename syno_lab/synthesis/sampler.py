@@ -1,13 +1,17 @@
-"""The sampler: random walks from the output to the input, guided by shape distance (Syno, section 7.1).
+"""The sampler: canonical operators drawn at random, enumerated and counted (Syno, section 7.1).
 
-A walk takes canonical steps only, and only those after which the input is still within reach of the steps that are
-left; what turned out to be a dead end is remembered and not entered again.
+It works on the search graph (:mod:`syno_lab.synthesis.graph`), in which every canonical pGraph is one path. Where the
+graph is small its paths are counted, and draws are uniform; where it is not, walks look for places that can be counted
+(:class:`syno_lab.synthesis.paths.Walker`).
 """
 
 from __future__ import annotations
 
+import gc
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,22 +19,22 @@ from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec, WeightLimits
 from syno_lab.ir.state import State
-from syno_lab.synthesis.candidates import canonical_successors
 from syno_lab.synthesis.distance import distance
-from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
-from syno_lab.synthesis.space import kinds, shuffled, sums_no_weights
+from syno_lab.synthesis.graph import Graph
+from syno_lab.synthesis.paths import Builder, Path, TooManyError, Walker, count, exactly, is_alive, name, take
+from syno_lab.synthesis.rules import RULES, Rule
 
 if TYPE_CHECKING:
     from torch import nn
 
     from syno_lab.models.placeholder import KernelPack
 
-MAX_FAILED_WALKS = 20_000
-_STOP_EARLY = 0.5  # chance to stop at a complete state that could still grow
-_REMEMBERED = 200_000  # dead ends kept; beyond it the memory is emptied
-
-# A kind of primitive is drawn first, then a step of the kind: there are far more contractions than anything else.
-_KIND_WEIGHTS = {"REDUCE": 8.0, "SHARE": 4.0, "UNFOLD": 4.0, "SPLIT": 1.0, "MERGE": 1.0, "SHIFT": 0.5, "STRIDE": 0.5}
+#: Nodes up to which a space is counted before it is sampled: about a second.
+COUNTABLE_NODES = 4_000
+#: Paths in a row that deep rules or budgets reject before sampling gives up.
+MAX_REJECTED = 20_000
+_POOL = 1_000  # paths of several walks that are mixed before they are given out
+_RECENT = 2_000  # draws whose share of repeats tells that a space is nearly exhausted
 
 
 class Sampler:
@@ -99,78 +103,146 @@ class Sampler:
         self.seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
         self.trials = 0
         self._random = random.Random(self.seed)  # noqa: S311 - for sampling, not for secrets
-        self._dead: dict[State, int] = {}
+        self._graph = Graph(spec, rules)
+        self._builder = Builder(self._graph)
+        self._walker = Walker(self._graph, spec.limits.max_primitives, self._random)
+        self._total: int | None = None
+        self._is_countable: bool | None = None
 
     def root(self) -> State:
         """The output coordinates alone."""
         return State.root(self.spec)
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether :meth:`sample` draws every operator with the same chance: the space is small enough to be counted."""
+        if self._is_countable is None:
+            try:
+                with _without_gc():
+                    self._total = count(self._graph, self._graph.root, self._most, COUNTABLE_NODES)
+            except TooManyError:
+                self._is_countable = False
+            else:
+                self._is_countable = True
+        return self._is_countable
+
+    @property
+    def _most(self) -> int:
+        return self.spec.limits.max_primitives
+
     def sample(self, *, should_stop: Callable[[], bool] | None = None) -> Operator:
         """One random canonical operator within all budgets. Repeated calls can give the same operator again.
 
-        The draw is not uniform: it prefers short operators and rare kinds of steps.
+        Where :attr:`is_uniform`, each operator that :meth:`enumerate` gives is equally likely. Elsewhere operators in
+        sparse parts of the space are likelier than others; ``benchmarks/README.md`` says by how much.
 
         Raises:
-            SpecError: when the input cannot be reached at all, or was not in ``MAX_FAILED_WALKS`` walks.
+            SpecError: when no operator exists, at once and with the reason where the input is out of reach.
         """
-        root = self.root()
-        if distance(root) is None:
-            raise SpecError(self._unreachable())
-        failed = 0
-        while failed < MAX_FAILED_WALKS:
+        self._check_reachable()
+        for _ in range(MAX_REJECTED):
             if should_stop is not None and should_stop():
                 raise SynoError("sampling was stopped before an operator was found")
-            operator = self._walk(root)
-            if operator is not None and self._fits(operator):
+            self.trials += 1
+            if self.is_uniform:
+                if not self._total:
+                    raise SpecError(self._nothing_found())
+                rank = self._random.randrange(self._total)
+                (path,) = take(self._graph, self._graph.root, self._most, [rank])
+            else:
+                with _without_gc():
+                    paths = self._walker.walk(1)
+                if not paths:
+                    raise SpecError(self._nothing_found())
+                (path,) = paths
+            operator = self._builder.operator(path)
+            if operator is not None:
                 return operator
-            if self._dead.get(root, -1) >= self.spec.limits.max_primitives:
-                break
-            failed += 1
-        raise SpecError(
-            f"no operator found from {_shape(self.spec.output_shape)} to {_shape(self.spec.input_shape)} with at most "
-            f"{self.spec.limits.max_primitives} primitives and these budgets; raise max_primitives or a budget"
-        )
+        raise SpecError(self._nothing_found())
 
     def samples(self, *, should_stop: Callable[[], bool] | None = None) -> Iterator[Operator]:
-        """Random canonical operators, each pGraph once, for as long as new ones turn up."""
-        seen: set[Operator] = set()
-        repeats = 0
-        while repeats < MAX_FAILED_WALKS:
-            try:
-                operator = self.sample(should_stop=should_stop)
-            except SynoError:
-                if seen:
+        """Random canonical operators, each pGraph once, until there are no more.
+
+        Raises:
+            SpecError: when no operator exists, at once and with the reason where the input is out of reach.
+        """
+        self._check_reachable()
+        rejected = given = 0
+        for path in self._paths(should_stop):
+            operator = self._builder.operator(path)
+            if operator is not None:
+                given += 1
+                yield operator
+            else:
+                rejected += 1
+                if not given and rejected >= MAX_REJECTED:
+                    break
+        if not given:
+            if should_stop is not None and should_stop():
+                raise SynoError("sampling was stopped before an operator was found")
+            raise SpecError(self._nothing_found())
+
+    def _paths(self, should_stop: Callable[[], bool] | None) -> Iterator[Path]:
+        """Every path of the graph once, in random order."""
+        graph, most = self._graph, self._most
+        seen: set[int] = set()
+        if not self.is_uniform:
+            pool: list[Path] = []
+            recent: deque[bool] = deque(maxlen=_RECENT)
+            while len(recent) < _RECENT or sum(recent) < _RECENT / 2:
+                if should_stop is not None and should_stop():
                     return
-                raise
-            if operator in seen:
-                repeats += 1
-                continue
-            repeats = 0
-            seen.add(operator)
-            yield operator
+                self.trials += 1
+                with _without_gc():
+                    paths = self._walker.walk()
+                if not paths:
+                    return
+                for path in paths:
+                    key = name(path)
+                    recent.append(key in seen)
+                    if key not in seen:
+                        seen.add(key)
+                        pool.append(path)
+                self._random.shuffle(pool)
+                while len(pool) > _POOL or (pool and self._walker.walks < 4):
+                    yield pool.pop()
+            yield from pool
+        # Most of it is known by now: the rest in order of a shuffled list of numbers, in handfuls.
+        with _without_gc():
+            total = count(graph, graph.root, most)
+        order = list(range(total))
+        self._random.shuffle(order)
+        for start in range(0, total, _POOL):
+            if should_stop is not None and should_stop():
+                return
+            paths = list(take(graph, graph.root, most, sorted(order[start : start + _POOL])))
+            self._random.shuffle(paths)
+            self.trials += len(paths)
+            yield from (path for path in paths if not seen or name(path) not in seen)
 
     def enumerate(self, max_primitives: int | None = None) -> Iterator[Operator]:
-        """Every canonical operator of at most ``max_primitives`` steps, each pGraph once, smaller first."""
-        most = self.spec.limits.max_primitives if max_primitives is None else max_primitives
-        limits = replace(self.spec.limits, max_primitives=most)
-        level = [State.root(replace(self.spec, limits=limits))]
-        if distance(level[0]) is None:
-            raise SpecError(self._unreachable())
-        seen: set[State] = set(level)
-        for taken in range(most + 1):
-            following = []
-            for state in level:
-                if self._is_wanted(state):
-                    for match in state.matches():
-                        operator = Operator(state, match)
-                        if self._fits(operator):
-                            yield operator
-                for _, after in canonical_successors(state, self.rules):
-                    needed = distance(after)
-                    if needed is not None and needed <= most - taken - 1 and after not in seen:
-                        seen.add(after)
-                        following.append(after)
-            level = following
+        """Every canonical operator of at most ``max_primitives`` steps, each pGraph once, smaller first.
+
+        Raises:
+            SpecError: when the input cannot be reached.
+        """
+        self._check_reachable()
+        most = self._most if max_primitives is None else max_primitives
+        if most > self._most:
+            sampler = Sampler.from_spec(
+                replace(self.spec, limits=replace(self.spec.limits, max_primitives=most)), rules=self.rules
+            )
+            yield from sampler.enumerate()
+            return
+        for length in range(most + 1):
+            for path in exactly(self._graph, self._graph.root, length):
+                operator = self._builder.operator(path)
+                if operator is not None:
+                    yield operator
+
+    def count(self, max_primitives: int | None = None) -> int:
+        """How many operators :meth:`enumerate` gives."""
+        return sum(1 for _ in self.enumerate(max_primitives))
 
     def replace(self, net: nn.Module, kernel_packs: Sequence[KernelPack]) -> nn.Module:
         """Fill the placeholders of ``net`` with the kernels; see :func:`syno_lab.models.placeholder.replace`."""
@@ -179,63 +251,26 @@ class Sampler:
         fill(net, kernel_packs)
         return net
 
-    # -- one walk ----------------------------------------------------------------------------------------------------
+    # -- refusals ----------------------------------------------------------------------------------------------------
 
-    def _walk(self, root: State) -> Operator | None:
-        self.trials += 1
-        most = self.spec.limits.max_primitives
-        limit = self._random.randint(min(max(distance(root) or 0, 1), most), most)
-        state = root
-        while True:
-            left = limit - len(state.steps)
-            if self._is_wanted(state) and (left == 0 or self._random.random() < _STOP_EARLY):
-                return Operator(state, self._random.choice(list(state.matches())))
-            following = self._step(state, left - 1)
-            if following is None:
-                if not self._is_wanted(state):
-                    self._remember(state, left)
-                return None
-            state = following
+    def _check_reachable(self) -> None:
+        if distance(self.root()) is None:
+            raise SpecError(self._unreachable())
 
-    def _step(self, state: State, left: int) -> State | None:
-        """A random canonical next state from which the input can be reached in ``left`` more steps; None if none is."""
-        open_kinds = kinds(state)
-        while open_kinds:
-            kind = self._random.choices(open_kinds, [_KIND_WEIGHTS.get(k, 1.0) for k in open_kinds])[0]
-            for step in shuffled(state, kind, self._random):
-                if rejecting_rule(state, step, self.rules) is not None:
-                    continue
-                after = state.apply(step)
-                needed = distance(after)
-                if needed is None or max(needed, self.spec.limits.min_weights - len(after.weights)) > left:
-                    continue
-                if self._dead.get(after, -1) < left:
-                    return after
-            open_kinds.remove(kind)
-        return None
-
-    def _remember(self, state: State, left: int) -> None:
-        """No operator is reached from ``state`` within ``left`` steps by any canonical step."""
-        if len(self._dead) > _REMEMBERED:
-            self._dead.clear()
-        self._dead[state] = max(left, self._dead.get(state, -1))
-
-    def _is_wanted(self, state: State) -> bool:
-        return len(state.weights) >= self.spec.limits.min_weights and state.is_complete and sums_no_weights(state)
-
-    def _fits(self, operator: Operator) -> bool:
-        limits = self.spec.limits
-        if not self.spec.bindings:
-            return True
-        binding = self.spec.binding_maps[0]
-        budgets = (
-            (limits.max_params, operator.params),
-            (limits.max_flops, operator.flops),
-            (limits.max_memory, operator.memory),
+    def _nothing_found(self) -> str:
+        for rule in self.rules:
+            if rule not in RULES:
+                rest = tuple(other for other in self.rules if other != rule)
+                graph = Graph(self.spec, rest)
+                if is_alive(graph, graph.root, self._most):
+                    return (
+                        f"no operator found: rule {rule.name!r} rejects all of them; without it there are some. Narrow "
+                        "its match, or leave it out of the rules"
+                    )
+        return (
+            f"no operator found from {_shape(self.spec.output_shape)} to {_shape(self.spec.input_shape)} with at most "
+            f"{self._most} primitives and these budgets; raise max_primitives or a budget"
         )
-        if any(most is not None and count(binding) > most for most, count in budgets):
-            return False
-        return limits.min_flops is None or operator.flops(binding) >= limits.min_flops
 
     def _unreachable(self) -> str:
         lacking = [
@@ -255,3 +290,16 @@ class Sampler:
 
 def _shape(sizes: Iterable[Any]) -> str:
     return "[" + ", ".join(map(str, sizes)) + "]"
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Without looking for cycles meanwhile: the graph only grows, and looking through it takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
