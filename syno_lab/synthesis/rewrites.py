@@ -15,7 +15,7 @@ from syno_lab.synthesis.rewrites_parts import Rewrite
 
 Rewriter = Callable[[State, Step], Rewrite | None]
 
-# By the name of the rule. Rules of kind "space" rewrite nothing: they leave functions out.
+# By the name of the rule. Rules of kind "space" leave functions out, so most of them rewrite nothing.
 REWRITES: dict[str, Rewriter] = {
     "absorbed-through-views": sums.absorbed_through_views,
     "absorbed-weight": sums.absorbed_weight,

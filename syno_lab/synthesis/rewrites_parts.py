@@ -219,7 +219,6 @@ class Rewrite:
         before: what the step would make.
         after: what to write instead.
         summed: the state's reductions that the reductions of ``before`` stand for, where the state has them.
-        note: what the formulas alone do not say.
         in_steps: whether both sides are one formula and differ in the order of their steps alone.
     """
 
@@ -227,7 +226,6 @@ class Rewrite:
     before: Side
     after: Side
     summed: tuple[Coordinate, ...] = ()
-    note: str = ""
     in_steps: bool = field(default=False, kw_only=True)
 
     @property
@@ -241,10 +239,10 @@ class Rewrite:
         return self.before.text(self._plain), self.after.text(self._plain)
 
     def text(self) -> str:
-        """``before -> after``, what the wildcards stand for by size, and the note."""
+        """``before -> after``, what the wildcards stand for by size."""
         before, after = self.texts()
         domains = ", ".join(f"#{i} < {c.size.code}" for i, c in enumerate(self.before.state.output))
-        return f"{before} -> {after}" + (f" for {domains}" if domains else "") + (f"; {self.note}" if self.note else "")
+        return f"{before} -> {after}" + (f" for {domains}" if domains else "")
 
     def latex(self) -> str:
         """Both sides with an arrow, for display mathematics."""

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 from syno_lab.ir.coordinate import Coordinate, Node
-from syno_lab.ir.size import product
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.digits import are_adjacent, digit
 from syno_lab.synthesis.matches import built
 from syno_lab.synthesis.rewrites_parts import Part, Rewrite, parts
 from syno_lab.synthesis.rewrites_views import below_shifts, expand_of_view, joined_digit, shifts
-from syno_lab.synthesis.rules import is_raw_reduction, sharers
+from syno_lab.synthesis.rules import sharers
 
 
 def play(part: Part, step: Step) -> tuple[Coordinate, ...]:
@@ -80,32 +79,12 @@ def view_above_share(state: State, step: Step) -> Rewrite | None:
     return Rewrite(step.operands, left, after.side(*tops))
 
 
-def expand_of_reduction(state: State, step: Step) -> Rewrite | None:
-    """A sum over what is dropped is a multiple; what a weight holds is given to it instead."""
+def expand_of_reduction(state: State, step: Step) -> Rewrite:
+    """A sum over what is dropped is a multiple."""
     (dropped,) = step.operands
-    if sharers(state, dropped):
-        return expand_of_shared(state, step)
-    leaves = list(dropped.leaves())
-    elsewhere = {leaf for c in _alive(state) if c != dropped for leaf in c.leaves()}
-    if len(set(leaves)) < len(leaves) or elsewhere & set(leaves):
-        if dropped.node.primitive == "UNFOLD":
-            return None  # how many of the windows are inside depends on what the weights are indexed by
-        return _expand_of_digit(state, dropped) if dropped.node.primitive == "MERGE" else expand_of_view(state, step)
     before, after = parts(state, ())
-    before.expand(before.rebuild(dropped, {leaf: before.reduce(leaf.size) for leaf in leaves}))
-    if any(node.primitive == "UNFOLD" for node in _nodes(dropped)):
-        # How many of the windows are inside is a number that no size tells.
-        return Rewrite((), before.side(), after.side(), summed=tuple(leaves), note="up to a constant factor")
-    factor = product((leaf.size for leaf in leaves), state.spec.symbols)
-    return Rewrite((), before.side(), after.side(factor=factor), summed=tuple(leaves))
-
-
-def _alive(state: State) -> Iterator[Coordinate]:
-    """Every coordinate that something is indexed by."""
-    yield from state.data
-    yield from state.expanded
-    for weight in state.weights:
-        yield from weight.coordinates
+    before.expand(before.reduce(dropped.size))
+    return Rewrite((), before.side(), after.side(factor=dropped.size), summed=(dropped,))
 
 
 def _nodes(coordinate: Coordinate) -> Iterator[Node]:
@@ -113,35 +92,6 @@ def _nodes(coordinate: Coordinate) -> Iterator[Node]:
     yield coordinate.node
     for operand in coordinate.node.operands:
         yield from _nodes(operand)
-
-
-def _expand_of_digit(state: State, dropped: Coordinate) -> Rewrite | None:
-    """One digit of a MERGE is dropped; the other stays, or has gone the same way before."""
-    node = dropped.node
-    (whole,) = node.operands
-    other = 1 - dropped.index
-    if any(c.node == node for c in state.expanded):
-        return expand_of_view(state, Step("EXPAND", (dropped,)))
-    if is_raw_reduction(state, whole):
-        before, after = parts(state, ())
-        digits = before.view("MERGE", before.reduce(whole.size), parameter=node.parameter)
-        before.expand(digits[dropped.index])
-        right = after.side(after.reduce(digits[other].size), factor=dropped.size)
-        return Rewrite((), before.side(digits[other]), right, summed=(whole,))
-    number = len(sharers(state, whole))
-    if not number:
-        return None  # the rule speaks of what lies deeper than one view
-    before, after = parts(state, (whole,))
-    for _ in range(number):
-        before.share(before.bottoms)
-    digits = before.view("MERGE", *before.bottoms, parameter=node.parameter)
-    before.expand(digits[dropped.index])
-    left = before.side(digits[other])
-    digits = after.view("MERGE", *after.bottoms, parameter=node.parameter)
-    for _ in range(number - 1):
-        after.share(digits)
-    after.share((digits[other],), (digits[dropped.index],))
-    return Rewrite((whole,), left, after.side(digits[other]))
 
 
 def expand_of_shared(state: State, step: Step) -> Rewrite | None:
