@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from syno_lab.models.placeholder import KernelPack
 
 #: Nodes up to which a space is counted before it is sampled: about a second.
-COUNTABLE_NODES = 4_000
+COUNTABLE_NODES = 2_000
 #: Paths in a row that deep rules or budgets reject before sampling gives up.
 MAX_REJECTED = 20_000
-_POOL = 1_000  # paths of several walks that are mixed before they are given out
-_RECENT = 2_000  # draws whose share of repeats tells that a space is nearly exhausted
+_POOL = 2_000  # paths of several walks that are mixed before they are given out
+_RECENT = 10_000  # draws whose share of repeats tells that a space is nearly exhausted
 
 
 class Sampler:
@@ -189,7 +189,7 @@ class Sampler:
         if not self.is_uniform:
             pool: list[Path] = []
             recent: deque[bool] = deque(maxlen=_RECENT)
-            while len(recent) < _RECENT or sum(recent) < _RECENT / 2:
+            while len(recent) < _RECENT or sum(recent) < 0.95 * _RECENT:
                 if should_stop is not None and should_stop():
                     return
                 self.trials += 1
@@ -197,12 +197,14 @@ class Sampler:
                     paths = self._walker.walk()
                 if not paths:
                     return
+                known = len(seen)
                 for path in paths:
                     key = name(path)
                     recent.append(key in seen)
                     if key not in seen:
                         seen.add(key)
                         pool.append(path)
+                self._walker.reward(len(seen) - known)
                 self._random.shuffle(pool)
                 while len(pool) > _POOL or (pool and self._walker.walks < 4):
                     yield pool.pop()
