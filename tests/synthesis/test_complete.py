@@ -14,7 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 
 import pytest
 
@@ -108,7 +108,7 @@ def reachable(spec: Spec, rules: tuple[Rule, ...]) -> Iterator[Operator]:
         level = following
 
 
-@lru_cache(maxsize=None)
+@cache
 def searched(name: str, rules: tuple[Rule, ...]) -> tuple[Operator, ...]:
     """What breadth-first search finds for a spec of the table; once for all tests."""
     return tuple(reachable(SPECS[name], rules))
