@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from operator import add, sub
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import SpecError
@@ -93,10 +94,10 @@ class Size:
         return self._hash
 
     def __mul__(self, other: Size) -> Size:
-        return Size(self.symbols, tuple(a + b for a, b in zip(self.exponents, other.exponents, strict=True)))
+        return Size(self.symbols, tuple(map(add, self.exponents, other.exponents)))
 
     def __truediv__(self, other: Size) -> Size:
-        return Size(self.symbols, tuple(a - b for a, b in zip(self.exponents, other.exponents, strict=True)))
+        return Size(self.symbols, tuple(map(sub, self.exponents, other.exponents)))
 
     def __pow__(self, power: int) -> Size:
         return Size(self.symbols, tuple(a * power for a in self.exponents))

@@ -17,6 +17,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
+from operator import add
 from typing import Any, NamedTuple
 
 from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
@@ -166,6 +167,7 @@ class Graph:
         self._is_reduction: list[bool] = []
         self._flags: list[int] = []
         self._packs: dict[Size, int] = {}
+        self._sums: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
         self._nodes: dict[Any, SearchNode] = {}
         self._blocks: dict[Size, list[tuple[Size, int, tuple[int, ...]]]] = {}
         self._strides = [
@@ -790,11 +792,14 @@ class Graph:
         """What is spent after ``more``; None where a limit of occurrences is exceeded."""
         if not more:
             return spent
-        total = tuple([a + b for a, b in zip(spent, more, strict=True)])
-        for number, limit in zip(total, self._limit_of, strict=True):
-            if limit is not None and number > limit:
-                return None
-        return total
+        key = (spent, more)
+        if key not in self._sums:
+            total = tuple(map(add, spent, more))
+            is_over = any(
+                limit is not None and number > limit for number, limit in zip(total, self._limit_of, strict=True)
+            )
+            self._sums[key] = None if is_over else total
+        return self._sums[key]
 
 
 class Gift(NamedTuple):

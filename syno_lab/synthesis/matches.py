@@ -296,6 +296,7 @@ def unfold_above_shift(state: State, step: Step) -> bool:
     return _share(state.spec, _wrapping, *(c.size for c in step.operands)) <= TOLERANCE
 
 
+@lru_cache(maxsize=1 << 14)
 def _share(spec: Spec, of: Callable[..., float], *sizes: Size) -> float:
     """The largest share of elements under the spec's bindings; 0 where there is none (sizes are large then)."""
     return max((of(*(size.at(binding) for size in sizes)) for binding in spec.binding_maps), default=0.0)

@@ -213,8 +213,8 @@ class Walker:
 
     #: Nodes that counting what lies ahead of one place may add.
     NODES_A_PLACE = 3_000
-    #: Paths that are taken from one place.
-    PATHS_A_PLACE = 1_000
+    #: Paths that are taken from one place: few by the first walks, so that the first operators differ widely.
+    PATHS_A_PLACE = 4_000
     #: How much likelier a move is that leads a step nearer to the input.
     PULL = 2.0
     #: Nodes, and known distances, that are kept before all are forgotten: a bound of memory, some hundred megabytes.
@@ -247,7 +247,8 @@ class Walker:
             self._least = self.graph.root.shortest or 0
         if len(self.graph) > self.MOST_NODES or len(self.graph.reach) > self.MOST_BOUNDS:
             self.graph.forget()
-        wanted = self.PATHS_A_PLACE if wanted is None else wanted
+        if wanted is None:
+            wanted = min(self.PATHS_A_PLACE, 4 << min(self.walks // 2, 20))
         for _ in range(self.ATTEMPTS):
             found = self._from_root(wanted)
             if found:

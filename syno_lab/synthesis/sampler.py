@@ -206,7 +206,7 @@ class Sampler:
                         pool.append(path)
                 self._walker.reward(len(seen) - known)
                 self._random.shuffle(pool)
-                while len(pool) > _POOL or (pool and self._walker.walks < 4):
+                while len(pool) > _POOL or (pool and self._walker.walks < 20):
                     yield pool.pop()
             yield from pool
         # Most of it is known by now: the rest in order of a shuffled list of numbers, in handfuls.
