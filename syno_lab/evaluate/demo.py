@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import SynoError, TrackerError, TuningError
-from syno_lab.ir.fingerprint import distinct_key, fingerprint
+from syno_lab.ir.fingerprint import distinct_key, fingerprint, fingerprint_binding
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.synthesis.sampler import Sampler
@@ -225,7 +225,8 @@ def _sample(lab: _Lab, run: Run) -> None:
     known = run.operators()
     if not any(record.baseline for record in known):
         baseline = conv2d()
-        small = {name: lab.spec.small_binding[name] for name in baseline.spec.symbols.names}
+        usual = fingerprint_binding(lab.spec)
+        small = {name: usual[name] for name in baseline.spec.symbols.names}
         add(baseline, fingerprint(baseline, small), BASELINE, True)
     wanted = lab.scale.operators
     found = {record.fingerprint for record in run.operators()}

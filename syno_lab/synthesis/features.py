@@ -31,7 +31,7 @@ class Feature(NamedTuple):
 
     size: Exponents
     primitive: str
-    index: int
+    result: int
     leaf: int  # 0 a view, 1 a reduction, 2 an output (outputs differ by their axis)
     axis: int
     sharers: tuple[int, ...]

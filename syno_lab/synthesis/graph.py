@@ -14,186 +14,30 @@ both; an edge says which coordinates it uses by their places, so it can be repla
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
-from operator import add
-from typing import Any, NamedTuple
+from typing import Any
 
 from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
-from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step, Weight
-from syno_lab.synthesis.digits import Digit
-from syno_lab.synthesis.features import digit_below, feature
-from syno_lab.synthesis.parameters import coefficient_products, merge_sides, reduce_sizes
-from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, NEVER, STRIDED, WAITING, Reach, pack
-from syno_lab.synthesis.rules import RULES, Rule, rules_for
+from syno_lab.synthesis.nodes import LIMITED, STAYS, Edge, Gift, Move, Nodes, SearchNode
+from syno_lab.synthesis.parameters import reduce_sizes
+from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, NEVER, STRIDED, WAITING
 from syno_lab.synthesis.space import step_cost
 
 __all__ = ["NEVER", "Edge", "Graph", "Move", "SearchNode"]
 
-_LIMITED = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE")
-_WHICH = {primitive: which for which, primitive in enumerate(_LIMITED)}
-_STAYS = ~WAITING  # the flag that a coordinate loses when it passes
+_WHICH = {primitive: which for which, primitive in enumerate(LIMITED)}
 
 
-class Edge(NamedTuple):
-    """One move: a step, the REDUCEs at the root, or the end of an operator that is complete.
-
-    Attributes:
-        cost: how many steps it takes.
-        primitive: of the step; empty where there is none.
-        operands: places of the operands among the node's coordinates.
-        given: places of the coordinates given to a new weight.
-        parameter: of the step; at the root the sizes of all REDUCEs.
-        order: where the target's coordinates come from: places of the node's, and behind these the step's results.
-            At the end of an operator: the coordinate of each input axis that takes part.
-        target: the node it leads to; None where the operator is complete.
-        need: steps that are needed from there at least.
-    """
-
-    cost: int
-    primitive: str
-    operands: tuple[int, ...]
-    given: tuple[int, ...]
-    parameter: Any
-    order: tuple[int, ...]
-    target: SearchNode | None
-    need: int
-
-
-class Move:
-    """A step that may be taken from a node: the distance and the budgets have nothing against it, rules may have.
-
-    Attributes:
-        cost: how many steps it takes.
-        need: steps that are needed afterwards at least.
-        width: how many edges it may turn out to be, as far as is known without looking.
-        sizes: of REDUCEs; else empty.
-    """
-
-    __slots__ = ("_edges", "_make", "cost", "need", "sizes", "width")
-
-    def __init__(
-        self,
-        cost: int,
-        need: int,
-        make: Callable[[], Iterator[Edge]],
-        width: int = 1,
-        sizes: tuple[Size, ...] = (),
-    ) -> None:
-        self.sizes = sizes
-        self.cost = cost
-        self.need = need
-        self.width = width
-        self._make = make
-        self._edges: tuple[Edge, ...] | None = None
-
-    def edges(self) -> tuple[Edge, ...]:
-        """What it leads to: one edge mostly, none where a rule rejects it."""
-        if self._edges is None:
-            self._edges = tuple(self._make())
-        return self._edges
-
-
-class SearchNode:
-    """A node of the graph; ``state`` is one of the states that look like this.
-
-    The first ``passed`` of its coordinates have passed, the others wait, the last of them foremost.
-    """
-
-    __slots__ = (
-        "bound",
-        "counts",
-        "dead",
-        "features",
-        "fresh",
-        "gift",
-        "is_contracted",
-        "items",
-        "moves",
-        "packed",
-        "passed",
-        "places",
-        "roots",
-        "shortest",
-        "spent",
-        "state",
-        "used",
-    )
-
-    def __init__(self, state: State, places: tuple[Coordinate, ...], passed: int) -> None:
-        self.state = state
-        self.places = places
-        self.passed = passed
-        self.is_contracted = False  # whether a contraction was the last step
-        self.features: tuple[int, ...] = ()
-        self.packed: tuple[int, ...] = ()
-        self.items: tuple[int, ...] = ()
-        self.roots: tuple[Digit | None, ...] = ()
-        self.fresh: tuple[bool, ...] = ()  # which are new since the last contraction; empty where none may follow
-        self.used: tuple[int, ...] = (0,) * len(_LIMITED)
-        self.spent: tuple[int, ...] = ()
-        self.bound: tuple[int, Any, tuple[int, ...]] | None = None
-        self.moves: dict[int, list[Move]] = {}
-        self.gift: Gift | None = None  # where a contraction has been begun: what it gives away
-        self.counts: dict[int, int] = {}
-        self.shortest: int | None = None  # the fewest steps to an operator, once they are known
-        self.dead = -1  # no operator is so few steps away
-
-
-class Graph:
+class Graph(Nodes):
     """The search space of one spec under one table of rules."""
 
     #: Steps to spare from which on the distance of a move is guessed.
     SPARE = 3
-
-    def __init__(self, spec: Spec, rules: tuple[Rule, ...] = RULES) -> None:
-        self.spec = spec
-        self.rules = rules
-        self.reach = Reach(spec)
-        self.limits = spec.limits
-        self.most_weights = spec.limits.of("SHARE") or 0
-        self._most = tuple(spec.limits.of(primitive) for primitive in _LIMITED)
-        self._most_expands = 99 if spec.limits.max_expands is None else spec.limits.max_expands
-        shallow = {p: tuple(r for r in rules_for(p, rules) if not r.is_deep) for p in PRIMITIVES}
-        self._matches = {p: tuple(r.match for r in found) for p, found in shallow.items()}
-        self._given = tuple(r.match for r in shallow["SHARE"] if r.is_of_given)
-        self._is_strict = spec.weight_limits == "strict"
-        self._limit_of = tuple(spec.occurrence_limits.values())
-        self._features: dict[Any, int] = {}
-        self._is_reduction: list[bool] = []
-        self._flags: list[int] = []
-        self._packs: dict[Size, int] = {}
-        self._sums: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
-        self._nodes: dict[Any, SearchNode] = {}
-        self._blocks: dict[Size, list[tuple[Size, int, tuple[int, ...]]]] = {}
-        self._strides = [
-            (size, self._pack(size))
-            for size in coefficient_products(spec)
-            if not size.is_one and min(size.exponents) >= 0
-        ]
-        root = State.root(spec)
-        self.fixed = tuple(c for c in root.data if c in root.fixed)
-        free = tuple(c for c in root.data if c not in root.fixed)
-        self.root = SearchNode(root, free, 0)
-        self.root.packed = tuple(self._pack(c.size) for c in free)
-        self.root.spent = (0,) * len(spec.symbols.names)
-        taken = {inp for inp, _ in spec.fixed_io_pairs}
-        self._total = sum(self.reach.want)
-        self._axes = [pack(size) for axis, size in enumerate(spec.input_shape) if axis not in taken]
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def forget(self) -> None:
-        """Drop all nodes but the root, to bound memory; they are made anew where they are met again."""
-        self._nodes.clear()
-        self.root.moves.clear()
-        self.root.counts.clear()
-        self.reach.forget()
 
     # -- edges -------------------------------------------------------------------------------------------------------
 
@@ -272,7 +116,7 @@ class Graph:
                     yield from self._views(stage, left)
                 if is_reduction:
                     passed_reductions.add(mine)
-            items[active] &= _STAYS
+            items[active] &= STAYS
             keys = [node.features[i] for i in passed]
             passed.insert(bisect_right(keys, mine), active)
             is_over = active == node.passed
@@ -350,9 +194,7 @@ class Graph:
         if not item & STRIDED and is_taking_apart:
             for block, block_packed, cost in self._merge_blocks(c):
                 if self._add(node.spent, cost) is not None:
-                    yield from self._view(
-                        stage, left, "MERGE", (active,), block, (packed - block_packed, block_packed)
-                    )
+                    yield from self._view(stage, left, "MERGE", (active,), block, (packed - block_packed, block_packed))
         is_window = not c.size.has_primary
         tried = set()
         for partner in stage.passed:
@@ -371,20 +213,6 @@ class Graph:
                 yield from self._view(stage, left, "UNFOLD", (active, partner), None, (packed,))
             if is_window:
                 yield from self._view(stage, left, "UNFOLD", (partner, active), None, (other,))
-
-    def _merge_blocks(self, c: Coordinate) -> list[tuple[Size, int, tuple[int, ...]]]:
-        """The blocks that a coordinate of this size may be MERGEd into, with what they cost."""
-        blocks = self._blocks.get(c.size)
-        if blocks is None:
-            spec, size = self.spec, c.size
-            blocks, seen = [], set()
-            for block in (b for side in merge_sides(spec, size) for b in (side, size / side)):
-                if block not in seen and not block.is_one and block != size:
-                    seen.add(block)
-                    if spec.is_legal(block) and spec.is_legal(size / block):
-                        blocks.append((block, self._pack(block), step_cost(Step("MERGE", (c,), block))))
-            self._blocks[c.size] = blocks
-        return blocks
 
     def _view(
         self,
@@ -561,7 +389,7 @@ class Graph:
                 continue
             if given:
                 step = Step("SHARE", (), None, tuple([node.places[i] for i in given]))
-                if any([match(node.state, step) for match in self._given]):
+                if any(match(node.state, step) for match in self._given):
                     continue
             rest = [group[number:] for group, number in zip(groups, gifts, strict=True)]
             width = 1
@@ -667,150 +495,6 @@ class Graph:
         if need < left:
             yield Edge(1, "SHARE", shared, given, None, order, self._interned(target), need)
 
-    # -- nodes -------------------------------------------------------------------------------------------------------
-
-    def _look(self, target: SearchNode, parent: SearchNode | None = None, order: tuple[int, ...] = ()) -> None:
-        """Fill in what rules see of a node; of its ``parent`` by a view it keeps what the view has not changed."""
-        state, places = target.state, target.places
-        number = 0
-        if parent is not None:
-            if len(state.expanded) == len(parent.state.expanded):
-                number = len(parent.places)
-            if parent.fresh:
-                new = len(parent.places)
-                target.fresh = tuple([i >= new or parent.fresh[i] for i in order])
-        features, packs, roots = [], [], []
-        for place, c in enumerate(places):
-            source = order[place] if number else 0
-            if source < number:
-                assert parent is not None
-                features.append(parent.features[source])
-                packs.append(parent.packed[source])
-                roots.append(parent.roots[source])
-            else:
-                features.append(self._feature(state, c))
-                packs.append(self._pack(c.size))
-                roots.append(digit_below(state, c))
-        target.features, target.packed, target.roots = tuple(features), tuple(packs), tuple(roots)
-        flags, passed = self._flags, target.passed
-        target.items = tuple(
-            [
-                packed << FLAG_BITS | (flags[mine] if place >= passed else flags[mine] & _STAYS)
-                for place, (packed, mine) in enumerate(zip(packs, features, strict=True))
-            ]
-        )
-
-    def _interned(self, node: SearchNode) -> SearchNode:
-        """The node that looks like this one."""
-        roots: tuple[Any, ...] = ()
-        holders: dict[Coordinate, list[int]] = {}
-        for place, found in enumerate(node.roots):
-            if found is not None:
-                holders.setdefault(found.root, []).append(place)
-        if holders:
-            roots = tuple(
-                [
-                    (tuple(places), tuple([_boundaries(node.roots[i]) for i in places]))
-                    for places in holders.values()
-                    if len(places) > 1
-                ]
-            )
-        state = node.state
-        whole: tuple[bool, ...] = ()
-        last: Any = None
-        if state.weights and len(state.weights) < self.most_weights:
-            on_top = set(node.places)
-            whole = tuple([all(c in on_top for c in weight.coordinates) for weight in state.weights])
-            if node.is_contracted:
-                last = tuple(sorted(c.size.exponents for c in state.weights[-1].coordinates))
-        key = (
-            node.passed,
-            node.features,
-            roots,
-            node.used,
-            node.spent,
-            len(state.weights),
-            node.fresh,
-            node.bound,
-            whole,
-            last,
-            len(state.reductions) < self.limits.max_reduces,
-        )
-        return self._nodes.setdefault(key, node)
-
-    def _feature(self, state: State, coordinate: Coordinate) -> int:
-        found = feature(state, coordinate)
-        number = self._features.get(found)
-        if number is None:
-            number = self._features[found] = len(self._features)
-            self._is_reduction.append(found.leaf == 1)
-            flags = WAITING
-            if found.primitive == "STRIDE":
-                flags |= STRIDED
-            elif found.leaf != 1 or found.sharers:
-                flags |= GIVABLE
-            is_view = found.primitive not in ("OUTPUT", "MERGE", "REDUCE") or found.is_sibling_gone
-            is_bare = found.leaf == 1 and not found.sharers
-            if not (is_view or is_bare or found.is_beside_others):
-                flags |= EXPANDABLE
-            if found.primitive != "STRIDE" and self._is_mergeable(state, coordinate):
-                flags |= MERGEABLE
-            self._flags.append(flags)
-        return number
-
-    def _is_mergeable(self, state: State, coordinate: Coordinate) -> bool:
-        """Whether rules let any MERGE stand above a coordinate."""
-        for block, _, _ in self._merge_blocks(coordinate):
-            step = Step("MERGE", (coordinate,), block)
-            if not any(match(state, step) for match in self._matches["MERGE"]):
-                return True
-        return False
-
-    def _steps(
-        self,
-        items: list[int],
-        limit: int,
-        weights: int,
-        used: tuple[int, ...],
-        spent: tuple[int, ...],
-        must_contract: bool = False,
-    ) -> int:
-        """At least so many steps to an operator, from these (sorted) items; above ``limit`` any number above it."""
-        left = self.most_weights - weights
-        steps = self.reach.steps(
-            tuple(items), limit, left, self._most_expands - used[3], spent if self._is_strict else (), must_contract
-        )
-        return max(steps, self.limits.min_weights - weights)
-
-    def _pack(self, size: Size) -> int:
-        packed = self._packs.get(size)
-        if packed is None:
-            packed = self._packs[size] = pack(size)
-        return packed
-
-    def _add(self, spent: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...] | None:
-        """What is spent after ``more``; None where a limit of occurrences is exceeded."""
-        if not more:
-            return spent
-        key = (spent, more)
-        if key not in self._sums:
-            total = tuple(map(add, spent, more))
-            is_over = any(
-                limit is not None and number > limit for number, limit in zip(total, self._limit_of, strict=True)
-            )
-            self._sums[key] = None if is_over else total
-        return self._sums[key]
-
-
-class Gift(NamedTuple):
-    """A contraction that has been begun: who has passed, what is given away, who else may be shared."""
-
-    node: SearchNode
-    passed: tuple[int, ...]
-    given: tuple[int, ...]
-    rest: list[list[int]]
-    spent: tuple[int, ...]
-
 
 class _Stage:
     """A coordinate at the front, those that have passed before it, and all of them as the distance sees them."""
@@ -833,8 +517,3 @@ class _Stage:
 def _after_share(item: int) -> int:
     """An item of which is not known yet whether the contraction shares it."""
     return item if item & STRIDED else item | GIVABLE | WAITING | EXPANDABLE | MERGEABLE
-
-
-def _boundaries(digit: Digit | None) -> tuple[Any, ...]:
-    assert digit is not None
-    return (digit.low.exponents, digit.high.exponents, digit.root.size.exponents)

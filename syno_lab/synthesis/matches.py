@@ -480,13 +480,12 @@ def _fixes(known: tuple[Coordinate, ...], wanted: tuple[Coordinate, ...]) -> boo
                 continue
             if all(o in fixed for o in operands):
                 fixed.add(c)
-            elif c in fixed:
-                if (
-                    c.node.primitive in ("SPLIT", "SHIFT", "STRIDE")
-                    or (c.node.primitive == "UNFOLD" and any(o in fixed for o in operands))
-                    or (c.node.primitive == "MERGE" and sum(d in fixed for d in universe if d.node == c.node) == 2)
-                ):
-                    fixed.update(operands)
+            elif c in fixed and (
+                c.node.primitive in ("SPLIT", "SHIFT", "STRIDE")
+                or (c.node.primitive == "UNFOLD" and any(o in fixed for o in operands))
+                or (c.node.primitive == "MERGE" and sum(d in fixed for d in universe if d.node == c.node) == 2)
+            ):
+                fixed.update(operands)
     return all(c in fixed for c in wanted)
 
 

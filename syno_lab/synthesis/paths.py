@@ -122,8 +122,7 @@ class Builder:
         self._binding = maps[0] if maps else None
         limits = spec.limits
         self._has_costs = any(
-            limit is not None
-            for limit in (limits.max_flops, limits.min_flops, limits.max_params, limits.max_memory)
+            limit is not None for limit in (limits.max_flops, limits.min_flops, limits.max_params, limits.max_memory)
         )
         self._outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
 
@@ -148,9 +147,7 @@ class Builder:
                 deep = self._deep[primitive]
                 if deep and (weights or self._is_deep_anywhere or primitive != "SHARE"):
                     data = self._fixed + places
-                    state = State(
-                        self.spec, data, reductions, tuple(weights), tuple(expanded), tuple(steps)
-                    )
+                    state = State(self.spec, data, reductions, tuple(weights), tuple(expanded), tuple(steps))
                     if any(rule.match(state, step) for rule in deep):
                         return None
                 if primitive == "SHARE":
@@ -205,9 +202,9 @@ class Walker:
 
     A walk goes down from the root, one move after the other, until few enough steps are left that what lies ahead can
     be counted; of the paths that lie there it takes a handful, all equally likely. A place where none lies is left
-    again before anything is drawn. The length is drawn first: long operators outnumber short ones by far, and would leave
-    no room for them. On the way down moves are preferred that do not lead away from the input, and
-    REDUCEs that do not exceed the budget of FLOPs by themselves. So paths of one walk begin alike, and paths in small
+    again before anything is drawn. The length is drawn first: long operators outnumber short ones by far, and would
+    leave no room for them. On the way down moves are preferred that do not lead away from the input, and REDUCEs that
+    do not exceed the budget of FLOPs by themselves. So paths of one walk begin alike, and paths in small
     places are likelier than in large ones.
     """
 

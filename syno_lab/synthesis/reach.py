@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 def pack(size: Size) -> int:
-    """The exponents in one integer: ``pack(a * b) == pack(a) + pack(b)``."""
+    """The exponents in one integer; that of a product is the sum."""
     packed = 0
     for exponent in reversed(size.exponents):
         packed = (packed << 8) + exponent
@@ -51,8 +51,9 @@ class Reach:
 
         Args:
             items: the data coordinates that take part, sorted: packed size, and in the lowest bits whether a view may
-                still begin with it (``WAITING``), whether rules let it be MERGEd or EXPANDed, whether one CONTRACTION may take it (not
-                a reduction that no weight shares: it would be in that weight alone), and whether it is ``STRIDED``.
+                still begin with it (``WAITING``), whether rules let it be MERGEd or EXPANDed, whether one CONTRACTION
+                may take it (not a reduction that no weight shares: it would be in that weight alone), and whether it
+                is ``STRIDED``.
             limit: larger bounds are not told apart, which saves most of the work.
             contractions: CONTRACTIONs left.
             expands: EXPANDs left.
@@ -112,12 +113,13 @@ class Reach:
                 sizes = tuple([rest[i] for i in chosen])
                 ratio = sum([size >> FLAG_BITS for size in sizes]) - wanted
                 more = cost + count - 1 + (ratio != 0)
-                if count == 1 and (ratio or len(want[0]) > 1) and sizes[0] & _MERGES != _MERGES and not self._has_window:
+                is_merged = count == 1 and (ratio or len(want[0]) > 1)
+                if is_merged and sizes[0] & _MERGES != _MERGES and not self._has_window:
                     more += 1 if sizes[0] & WAITING else 2  # another view first, or another coordinate to begin it
                 if more >= self._best or (ratio and not self.is_legal(ratio)) or sizes in tried:
                     continue
                 tried.add(sizes)
-                if not any([size & STRIDED for size in sizes]):
+                if not any(size & STRIDED for size in sizes):
                     left = [size for i, size in enumerate(rest) if i not in chosen]
                     self._assign(left, want[1:], [*pieces, ratio] if ratio else pieces, more)
 
@@ -189,9 +191,7 @@ class Reach:
             primaries = len(self.spec.symbols.primary)
             is_given = not spent or all(
                 limit is None or already + times * abs(power) <= limit
-                for power, limit, already in zip(
-                    exponents, self.spec.occurrence_limits.values(), spent, strict=True
-                )
+                for power, limit, already in zip(exponents, self.spec.occurrence_limits.values(), spent, strict=True)
             )
             kind = self._kinds[key] = (is_given, not any(exponents[:primaries]))
         return kind

@@ -304,4 +304,3 @@ def _without_gc() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
