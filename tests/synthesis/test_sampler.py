@@ -1,5 +1,10 @@
 """The sampler: the published example, reproducibility, budgets, and specs without a solution."""
 
+import math
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +12,10 @@ from torch.nn import functional as F
 
 import syno_lab as sl
 from syno_lab.errors import SpecError
-from syno_lab.synthesis.rules import RULES, rejecting_rule
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
+from syno_lab.synthesis.sampler import Sampler
 
 CONV = (
     "[N, C_in, H, W]",
@@ -137,3 +145,79 @@ def test_packs_need_sizes() -> None:
 def test_rules_are_a_table_with_reasons() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)
     assert all(rule.reason.endswith(".") and rule.before and rule.after and rule.section for rule in RULES)
+
+
+# -- against enumeration ---------------------------------------------------------------------------------------------
+
+COUNTABLE = [
+    Spec.parse("[H]", "[H]", ["H=63: 0"], ["s=3: 2"], max_primitives=3, max_tensors=2, max_reduces=1, min_weights=0),
+    Spec.parse("[C, H]", "[D, H]", ["C=12: 1", "D=21: 1", "H=5: 0"], ["k=3: 1"], max_primitives=4, max_expands=0),
+]
+each_countable = pytest.mark.parametrize("spec", COUNTABLE, ids=lambda spec: f"{spec.output_shape}")
+
+
+def chi_square_bound(degrees: int) -> float:
+    """What a chi-square variable exceeds less than once in 10^6 (Wilson and Hilferty 1931; 4.892 is six nines)."""
+    third = 2 / (9 * degrees)
+    return degrees * (1 - third + 4.892 * math.sqrt(third)) ** 3
+
+
+@each_countable
+def test_sample_is_uniform_over_enumeration(spec: Spec) -> None:
+    sampler = Sampler.from_spec(spec)
+    print(f"seed {sampler.seed}")
+    every = list(sampler.enumerate())
+    assert sampler.is_uniform
+    draws = 30 * len(every)
+    seen = Counter(sampler.sample() for _ in range(draws))
+    assert seen.keys() <= set(every)
+    expected = draws / len(every)
+    statistic = sum((seen[operator] - expected) ** 2 / expected for operator in every)
+    assert statistic < chi_square_bound(len(every) - 1), f"{statistic} over {len(every)} operators, seed {sampler.seed}"
+
+
+@each_countable
+@pytest.mark.parametrize("nodes", [4_000, 0], ids=["counted", "in walks"])
+def test_samples_give_each_operator_once_and_all(spec: Spec, nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", nodes)
+    sampler = Sampler.from_spec(spec)
+    print(f"seed {sampler.seed}")
+    found = list(sampler.samples())
+    assert sampler.is_uniform == bool(nodes)
+    assert len(found) == len(set(found))
+    assert set(found) == set(Sampler.from_spec(spec).enumerate())
+
+
+@pytest.mark.parametrize("nodes", [4_000, 0], ids=["counted", "in walks"])
+def test_a_seed_repeats_samples_and_draws(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", nodes)
+
+    def some(seed: int) -> list[sl.Operator]:
+        sampler = Sampler.from_spec(COUNTABLE[1], seed=seed)
+        return [*islice(sampler.samples(), 20), *(sampler.sample() for _ in range(5))]
+
+    assert some(3) == some(3)
+    assert some(3) != some(4)
+
+
+def row(name: str, match: Callable[[State, Step], bool]) -> Rule:
+    """A rule as a user writes it in a notebook."""
+    return Rule(name, "X", "-", "I want none.", "mine", "exact", match)
+
+
+def test_a_rule_of_your_own_restricts_samples() -> None:
+    mine = row("no-weight-of-H", lambda _, step: any(str(c.size) == "H" for c in step.operands + step.given))
+    found = set(Sampler.from_spec(COUNTABLE[1], rules=(*RULES, mine)).samples())
+    every = set(Sampler.from_spec(COUNTABLE[1]).enumerate())
+    assert found == {o for o in every if all(str(c.size) != "H" for s in o.steps for c in s.operands + s.given)}
+    assert 0 < len(found) < len(every)
+
+
+@pytest.mark.parametrize("nodes", [4_000, 0], ids=["counted", "in walks"])
+def test_a_rule_that_rejects_everything_is_named(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", nodes)
+    monkeypatch.setattr("syno_lab.synthesis.sampler.MAX_REJECTED", 200)
+    sampler = Sampler.from_spec(COUNTABLE[1], rules=(*RULES, row("nothing-goes", lambda state, step: True)))
+    for draw in (sampler.sample, lambda: next(sampler.samples())):
+        with pytest.raises(SpecError, match="no operator found: rule 'nothing-goes' rejects all of them"):
+            draw()
