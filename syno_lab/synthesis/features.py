@@ -17,7 +17,6 @@ from syno_lab.synthesis.matches import (
     below_shifts,
     first_digit,
     is_raw_reduction,
-    is_shared_beside_others,
     last_digit,
     sharers,
     standing,
@@ -37,7 +36,6 @@ class Feature(NamedTuple):
     sharers: tuple[int, ...]
     only_reductions: bool
     is_sibling_gone: bool
-    is_beside_others: bool
     below: tuple[object, ...]
     standing: tuple[object, ...] | None
 
@@ -60,6 +58,8 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
             tuple(sorted(sharers(state, low))),
             count,
         )
+    elif node.primitive == "STRIDE":
+        below = tuple(sorted(sharers(state, node.operands[0])))
     elif node.primitive == "SHIFT":
         under, count = below_shifts(coordinate)
         block = under.node.operands[1].size.exponents if under.node.primitive == "SPLIT" else None
@@ -81,7 +81,6 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
         tuple(sorted(sharers(state, coordinate))),
         leaf == 1 or (leaf == 0 and all(c.is_reduction for c in coordinate.leaves())),
         node.primitive == "MERGE" and any(c.node == node for c in state.expanded),
-        is_shared_beside_others(state, coordinate),
         below,
         standing(state, coordinate) if leaf == 0 and not size.has_primary else None,
     )

@@ -293,7 +293,12 @@ class Graph(Nodes):
         made = Node(primitive, step.operands, parameter)
         results = tuple([Coordinate(made, i, size) for i, size in enumerate(sizes)])
         number = len(node.places)
-        order = (*passed, *waiting, *(number + i for i in reversed(range(len(results)))))
+        front = [*waiting, *(number + i for i in reversed(range(len(results))))]
+        if primitive == "STRIDE" and stage.alike:
+            # Behind the reductions that look alike: then those that are STRIDEd stand side by side.
+            mine = node.features[stage.active]
+            front.insert(next(at for at, i in enumerate(front) if node.features[i] == mine), front.pop())
+        order = (*passed, *front)
         pool = node.places + results
         places = tuple([pool[i] for i in order])
         after = State(
@@ -516,4 +521,4 @@ class _Stage:
 
 def _after_share(item: int) -> int:
     """An item of which is not known yet whether the contraction shares it."""
-    return item if item & STRIDED else item | GIVABLE | WAITING | EXPANDABLE | MERGEABLE
+    return item if item & STRIDED else (item & ~(EXPANDABLE | MERGEABLE)) | GIVABLE | WAITING

@@ -270,13 +270,8 @@ def expand_of_unfold(state: State, step: Step) -> bool:
 
 
 def expand_of_shared(state: State, step: Step) -> bool:
-    """EXPAND of a coordinate that a weight shares beside others, so that it can be given to the weight."""
-    return is_shared_beside_others(state, step.operands[0])
-
-
-def is_shared_beside_others(state: State, coordinate: Coordinate) -> bool:
-    """Whether a weight shares this coordinate and another one."""
-    return any(len(state.weights[number].shared) > 1 for number in sharers(state, coordinate))
+    """EXPAND of a coordinate that a weight shares."""
+    return bool(sharers(state, step.operands[0]))
 
 
 # -- UNFOLD ----------------------------------------------------------------------------------------------------------

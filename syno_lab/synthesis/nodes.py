@@ -71,13 +71,15 @@ class Move:
         self.cost = cost
         self.need = need
         self.width = width
-        self._make = make
+        self._make: Callable[[], Iterator[Edge]] | None = make
         self._edges: tuple[Edge, ...] | None = None
 
     def edges(self) -> tuple[Edge, ...]:
         """What it leads to: one edge mostly, none where a rule rejects it."""
         if self._edges is None:
+            assert self._make is not None
             self._edges = tuple(self._make())
+            self._make = None  # what it holds is most of a node's memory
         return self._edges
 
 
@@ -273,7 +275,8 @@ class Nodes:
         number = self._features.get(found)
         if number is None:
             number = self._features[found] = len(self._features)
-            self._is_reduction.append(found.leaf == 1)
+            # Those that differ in nothing but the name of a reduction: itself, or STRIDEd.
+            self._is_reduction.append(found.leaf == 1 or (found.primitive == "STRIDE" and found.only_reductions))
             flags = WAITING
             if found.primitive == "STRIDE":
                 flags |= STRIDED
@@ -281,7 +284,7 @@ class Nodes:
                 flags |= GIVABLE
             is_view = found.primitive not in ("OUTPUT", "MERGE", "REDUCE") or found.is_sibling_gone
             is_bare = found.leaf == 1 and not found.sharers
-            if not (is_view or is_bare or found.is_beside_others):
+            if not (is_view or is_bare or found.sharers):
                 flags |= EXPANDABLE
             if found.primitive != "STRIDE" and self._is_mergeable(state, coordinate):
                 flags |= MERGEABLE

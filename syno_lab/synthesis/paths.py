@@ -44,6 +44,8 @@ def count(graph: Graph, node: SearchNode, left: int, most_nodes: int | None = No
             for edge in move.edges():
                 known += 1 if edge.target is None else count(graph, edge.target, left - edge.cost, most_nodes)
         node.counts[left] = known
+        # Where no path lies there is nothing to come back for; elsewhere only for moves that lead somewhere.
+        node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if known else []
     return known
 
 
@@ -116,8 +118,6 @@ class Builder:
         self._fixed = graph.fixed
         self._pinned = {inp: graph.root.state.output[out] for inp, out in spec.fixed_io_pairs}
         self._deep = {p: tuple(r for r in rules_for(p, graph.rules) if r.is_deep) for p in PRIMITIVES}
-        # Rules of the table look deeper only at a contraction that follows another; one of a user may anywhere.
-        self._is_deep_anywhere = any(found for p, found in self._deep.items() if p != "SHARE")
         maps = spec.binding_maps
         self._binding = maps[0] if maps else None
         limits = spec.limits
@@ -145,7 +145,7 @@ class Builder:
                 given = tuple([places[i] for i in edge.given])
                 step = Step(primitive, operands, edge.parameter, given)
                 deep = self._deep[primitive]
-                if deep and (weights or self._is_deep_anywhere or primitive != "SHARE"):
+                if deep:
                     data = self._fixed + places
                     state = State(self.spec, data, reductions, tuple(weights), tuple(expanded), tuple(steps))
                     if any(rule.match(state, step) for rule in deep):
@@ -215,7 +215,7 @@ class Walker:
     #: How much likelier a move is that leads a step nearer to the input.
     PULL = 2.0
     #: Nodes, and known distances, that are kept before all are forgotten: a bound of memory, some hundred megabytes.
-    MOST_NODES = 50_000
+    MOST_NODES = 100_000
     MOST_BOUNDS = 1_500_000
     #: Places without any path after which a walk begins anew, and how often it does.
     PLACES_A_WALK = 3
@@ -328,5 +328,16 @@ class Walker:
 
 
 def name(path: Path) -> int:
-    """A number of 64 bits that tells paths of one graph apart, within one process."""
-    return hash(tuple([(e.primitive, e.operands, e.given, e.parameter, e.order) for e in path]))
+    """A number of 64 bits that tells the operators of one graph apart, within one process.
+
+    The last step may lead to the end at once or to a node that is an end: both are one.
+    """
+    steps = []
+    end: tuple[int, ...] = ()
+    for edge in path:
+        if edge.primitive:
+            steps.append((edge.primitive, edge.operands, edge.given, edge.parameter))
+            end = edge.order
+        elif edge.target is None:
+            end = tuple([end[i] for i in edge.order]) if end else edge.order
+    return hash((tuple(steps), end))

@@ -78,9 +78,11 @@ class Reach:
         have = list(items)
         want = []
         for size in self.want:
-            # The coordinate with the fewest ways to go otherwise: items are sorted by size, then by flags.
             low = bisect_left(have, size << FLAG_BITS)
             if low < len(have) and have[low] >> FLAG_BITS == size and not have[low] & STRIDED:
+                if low + 1 < len(have) and have[low + 1] >> FLAG_BITS == size:
+                    # Which of several is matched is open: the others get what any of them may do.
+                    have[low + 1] |= have[low] & ~STRIDED
                 del have[low]
             else:
                 want.append(size)
@@ -127,7 +129,7 @@ class Reach:
         """Everything left is eliminated whole, by as few 1-to-many primitives as can be."""
         contractions, expands, spent, must_contract = self._flags
         dropped = single = contracted = 0
-        is_asleep = is_bare = is_helped = False
+        is_bare = is_helped = False
         is_large = is_apart = is_joined = False
         for item in rest:
             size = item >> FLAG_BITS
@@ -146,9 +148,8 @@ class Reach:
                 is_large = is_large or (0 < self._largest <= self._value(size) and not has_other_way)
             elif is_given and contractions and not item & GIVABLE:
                 is_helped = True  # given as the main coordinate of a window
-            elif item & EXPANDABLE and (item & WAITING or (contractions and is_given)):
+            elif item & EXPANDABLE and item & WAITING:
                 dropped += 1
-                is_asleep = is_asleep or not item & WAITING  # shared alone, it waits anew
             else:
                 # Not as it is: a view of it first, which nothing but another coordinate may begin if it has passed.
                 cost += 1
@@ -166,9 +167,9 @@ class Reach:
             cost += 1
         if is_bare and not single and not is_joined:
             contracted = 2
-        elif is_asleep or is_bare or is_helped:
+        elif is_bare or is_helped:
             contracted = max(contracted, 1)
-        if is_apart and not contracted:
+        if is_apart and not contracted and not is_joined:
             single += 1
         for piece in pieces:
             is_given, is_window = self._kind(piece, spent, 1)
