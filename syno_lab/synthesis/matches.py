@@ -497,11 +497,15 @@ def contraction_order(state: State, step: Step) -> bool:
         # The other order must leave both weights a coordinate to share.
         if not any(c not in step.given for c in weight.shared):
             continue
-        one = sorted(built(c) for c in weight.coordinates)
-        other = sorted(built(c) for c in new)
+        one, other = weight_rank(weight.coordinates), weight_rank(new)
         if other < one and both != set(new):
             return True
     return False
+
+
+def weight_rank(coordinates: tuple[Coordinate, ...]) -> tuple[object, ...]:
+    """An order of weights: by their sizes first, which search can compare without looking deeper."""
+    return (sorted(c.size.exponents for c in coordinates), sorted(built(c) for c in coordinates))
 
 
 def commute(earlier: tuple[Coordinate, ...], later: tuple[Coordinate, ...]) -> bool:

@@ -19,6 +19,7 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.graph import NEVER, Edge, Graph, Move, SearchNode
+from syno_lab.synthesis.reach import pack
 from syno_lab.synthesis.rules import rules_for
 from syno_lab.synthesis.space import sums_no_weights
 
@@ -336,7 +337,11 @@ def name(path: Path) -> int:
     end: tuple[int, ...] = ()
     for edge in path:
         if edge.primitive:
-            steps.append((edge.primitive, edge.operands, edge.given, edge.parameter))
+            # Packed, because Python's hash does not tell -1 from -2, and exponents are just that.
+            sizes = (
+                edge.parameter if edge.primitive == "REDUCE" else () if edge.parameter is None else (edge.parameter,)
+            )
+            steps.append((edge.primitive, edge.operands, edge.given, tuple([pack(size) for size in sizes])))
             end = edge.order
         elif edge.target is None:
             end = tuple([end[i] for i in edge.order]) if end else edge.order

@@ -96,7 +96,7 @@ class Reach:
         self._flags = (contractions, expands, spent, must_contract)
         sizes = [item >> FLAG_BITS for item in items if not item & STRIDED]
         self._largest = max([self._value(size) for size in (*sizes, *want)], default=0)
-        self._has_window = any(item & STRIDED or self._kind(item >> FLAG_BITS, (), 1)[1] for item in have)
+        self._has_window = any(item & STRIDED or self._kind(item >> FLAG_BITS, (), 1)[1] for item in items)
         for partition in self._all_partitions(tuple(want)):
             self._assign(have, partition, [], sum([len(group) - 1 for group in partition]))
         return self._best
@@ -130,6 +130,7 @@ class Reach:
         contractions, expands, spent, must_contract = self._flags
         dropped = single = contracted = 0
         is_bare = is_helped = False
+        lone = 0
         is_large = is_apart = is_joined = False
         for item in rest:
             size = item >> FLAG_BITS
@@ -141,6 +142,7 @@ class Reach:
             if is_given and contractions and item & GIVABLE:
                 contracted = max(contracted, 1)
             elif is_given and contractions > 1 and self._kind(size, spent, 2)[0]:
+                lone += 1 if is_window else 2
                 is_bare = True  # shared first and given next, or given as the main coordinate of a window
             elif is_window and not self._no_unfolds:
                 single += 1
@@ -161,11 +163,13 @@ class Reach:
                     is_joined = is_joined or not item & WAITING
         if is_large:
             cost += 2  # SPLIT to something larger than the window, and apart again
-        if is_joined and not single and not is_bare:
+        if is_joined and not single and not is_bare and not self._has_window:
             cost += 1
         if is_helped and not single:
             cost += 1
-        if is_bare and not single and not is_joined:
+        if lone == 1 and not single and not contracted:
+            single = 1  # or the window of one UNFOLD
+        elif is_bare and not single and not is_joined:
             contracted = 2
         elif is_bare or is_helped:
             contracted = max(contracted, 1)

@@ -11,7 +11,7 @@ from itertools import permutations
 from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.digits import are_adjacent, digit
-from syno_lab.synthesis.matches import built
+from syno_lab.synthesis.matches import weight_rank
 from syno_lab.synthesis.rewrites_parts import Part, Rewrite, parts
 from syno_lab.synthesis.rewrites_views import below_shifts, expand_of_view, joined_digit, shifts
 from syno_lab.synthesis.rules import sharers
@@ -240,14 +240,14 @@ def contraction_order(state: State, step: Step) -> Rewrite | None:
     """A contraction and an earlier one that it does not depend on, in both orders."""
     new = step.operands + step.given
     made_from = set(_inside(new))
-    late = sorted(built(c) for c in new)
+    late = weight_rank(new)
     old = next(
         (
             w
             for w in state.weights
             if not made_from & set(w.coordinates)  # neither is made from what the other holds
             and not set(w.shared) <= set(step.given)  # which would leave it nothing to share
-            and late < sorted(built(c) for c in w.coordinates)
+            and late < weight_rank(w.coordinates)
         ),
         None,
     )

@@ -102,7 +102,6 @@ def test_every_rule_has_a_case() -> None:
         [("REDUCE", [], "k"), ("UNFOLD", [1, 3]), ("SHIFT", [4])],
         [("MERGE", [0], "s"), ("SPLIT", [4, 3])],  # a permutation of the digits
         [("REDUCE", [], "k"), ("SHARE", [3], None, [0]), ("SHARE", [1], None, [3])],  # a reduction in two weights
-        [("SHARE", [0]), ("EXPAND", [0])],  # a weight must share something, so nothing else gives W[i] alone
         [("REDUCE", [], "k"), ("REDUCE", [], "C"), ("SPLIT", [3, 4])],  # no REDUCE of the space is of this size
     ],
 )
