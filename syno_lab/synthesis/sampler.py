@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 COUNTABLE_NODES = 2_000
 #: Paths in a row that deep rules or budgets reject before sampling gives up.
 MAX_REJECTED = 20_000
-_POOL = 2_000  # paths of several walks that are mixed before they are given out
+_POOL = 500  # paths of several walks that are mixed before they are given out
 _RECENT = 10_000  # draws whose share of repeats tells that a space is nearly exhausted
 
 
