@@ -97,8 +97,13 @@ class Reach:
         sizes = [item >> FLAG_BITS for item in items if not item & STRIDED]
         self._largest = max([self._value(size) for size in (*sizes, *want)], default=0)
         self._has_window = any(item & STRIDED or self._kind(item >> FLAG_BITS, (), 1)[1] for item in items)
+        self._is_stuck = False
         for partition in self._all_partitions(tuple(want)):
             self._assign(have, partition, [], sum([len(group) - 1 for group in partition]))
+        if self._is_stuck and len(want) < len(self.want):
+            # What is left over cannot go by itself: perhaps it is matched, and what was matched goes.
+            for partition in self._all_partitions(self.want):
+                self._assign(list(items), partition, [], sum([len(group) - 1 for group in partition]))
         return self._best
 
     def _assign(self, rest: list[int], want: Sequence[Shape], pieces: list[int], cost: int) -> None:
@@ -153,6 +158,7 @@ class Reach:
             elif item & EXPANDABLE and item & WAITING:
                 dropped += 1
             else:
+                self._is_stuck = True
                 # Not as it is: a view of it first, which nothing but another coordinate may begin if it has passed.
                 cost += 1
                 if contractions and is_given:
