@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from syno_lab.commands.operands import read_small
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.ir.spec import Spec
+from syno_lab.ir.versioned import reason
+from syno_lab.synthesis.fields import SpecFields
 
 MAX_BYTES = 1 << 20
 
 
-class SpecFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A spec as a file: the Sampler's arguments by their names."""
+class SpecFile(SpecFields, forbid_unknown_fields=True):
+    """A spec as a file: the Sampler's arguments by their names, its seed among them."""
 
-    input_shape: str
-    output_shape: str
-    primary_specs: list[str]
-    coefficient_specs: list[str] = []
-    mappings: list[dict[str, int]] = []
-    fixed_io_pairs: list[tuple[int, int]] = []
-    unordered: list[str] = []
-    weight_limits: Literal["free", "strict"] = "free"
     seed: int | None = None
-    max_primitives: int | msgspec.UnsetType = msgspec.UNSET
-    max_tensors: int | msgspec.UnsetType = msgspec.UNSET
-    max_reduces: int | msgspec.UnsetType = msgspec.UNSET
-    max_splits: int | None = None
-    max_merges: int | None = None
-    max_shifts: int | msgspec.UnsetType = msgspec.UNSET
-    max_expands: int | msgspec.UnsetType = msgspec.UNSET
-    max_unfolds: int | None = None
-    max_strides: int | msgspec.UnsetType = msgspec.UNSET
-    max_contractions: int | None = None
-    max_flops: int | None = None
-    min_flops: int | None = None
-    max_params: int | None = None
-    max_memory: int | None = None
-    min_weights: int | msgspec.UnsetType = msgspec.UNSET
 
 
 SPECS = {
@@ -85,8 +64,8 @@ def load_spec(name: str, **changes: Any) -> tuple[Spec, int | None]:
         try:
             record = msgspec.json.decode(read_small(path, MAX_BYTES), type=SpecFile)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise FormatError(f"{path}: expected JSON with the Sampler's fields: {error}") from None
-    given = {name: value for name, value in msgspec.structs.asdict(record).items() if value is not msgspec.UNSET}
+            raise FormatError(f"{path}: expected JSON with the Sampler's fields: {reason(error)}") from None
+    given = record.arguments()
     given.update({name: value for name, value in changes.items() if value is not None})
     seed = given.pop("seed")
     try:

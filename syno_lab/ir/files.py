@@ -17,6 +17,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.size import Symbols
 from syno_lab.ir.spec import Spec, Variable
 from syno_lab.ir.state import MAX_STEPS, State, Step
+from syno_lab.ir.versioned import read_versioned
 
 FORMAT = "syno-lab-operator"
 VERSION = 1
@@ -46,11 +47,6 @@ class OperatorRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     match: list[int]
     fixed: list[tuple[int, int]] = []
     unordered: list[str] = []
-
-
-class _Header(msgspec.Struct):
-    format: str = ""
-    version: int | None = None
 
 
 def to_json(operator: Operator) -> str:
@@ -92,20 +88,7 @@ def from_json(text: str | bytes) -> Operator:
     Raises:
         FormatError: one line: what was expected, what was found and where.
     """
-    if len(text) > MAX_BYTES:
-        raise FormatError(f"operator file: expected at most {MAX_BYTES} bytes, found {len(text)}")
-    try:
-        header = msgspec.json.decode(text, type=_Header)
-        if header.format != FORMAT:
-            raise FormatError(f"operator file: expected format {FORMAT!r}, found {header.format!r}")
-        if header.version != VERSION:
-            raise FormatError(
-                f"operator file: expected version {VERSION}, found {header.version}; "
-                "read it with the Syno Lab that wrote it"
-            )
-        record = msgspec.json.decode(text, type=OperatorRecord)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise FormatError(f"operator file: expected JSON of {FORMAT} version {VERSION}: {error}") from None
+    record = read_versioned(text, OperatorRecord, what="operator file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     try:
         return _replay(record)
     except FormatError:

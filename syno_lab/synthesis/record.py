@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from syno_lab import __version__
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Limits, Spec
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.versioned import read_versioned
+from syno_lab.synthesis.fields import SpecFields
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.sampler import Sampler
 
@@ -50,36 +52,13 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
     format: str
     version: int
     syno_lab: str
-    spec: dict[str, Any]
+    spec: SpecFields
     seed: int
     rules: list[str]
     count: int
     exhausted: bool
     digests: list[str]
     operators: list[dict[str, Any]] = []
-
-
-class _Header(msgspec.Struct):
-    format: str = ""
-    version: int | None = None
-
-
-# The Sampler's fields with their types; every limit by its name in Limits.
-_FIELDS = msgspec.defstruct(
-    "SamplerFields",
-    [
-        ("input_shape", str),
-        ("output_shape", str),
-        ("primary_specs", list[str]),
-        ("coefficient_specs", list[str], msgspec.field(default_factory=list)),
-        ("mappings", list[dict[str, int]], msgspec.field(default_factory=list)),
-        ("fixed_io_pairs", list[tuple[int, int]], msgspec.field(default_factory=list)),
-        ("unordered", list[str], msgspec.field(default_factory=list)),
-        ("weight_limits", Literal["free", "strict"], "free"),
-        *((item.name, int | None | msgspec.UnsetType, msgspec.UNSET) for item in fields(Limits)),
-    ],
-    forbid_unknown_fields=True,
-)
 
 
 @dataclass(frozen=True)
@@ -107,43 +86,6 @@ def digest(operator: Operator) -> str:
     return hashlib.blake2b(repr(operator.key).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def spec_fields(spec: Spec) -> dict[str, Any]:
-    """``spec`` as the Sampler's arguments; :func:`parse_fields` reads them back.
-
-    Every limit is written down, so that a record does not depend on the defaults of another version.
-    """
-    primary = set(spec.symbols.primary)
-    found: dict[str, Any] = {
-        "input_shape": "[" + ", ".join(map(str, spec.input_shape)) + "]",
-        "output_shape": "[" + ", ".join(map(str, spec.output_shape)) + "]",
-        "primary_specs": [str(v) for v in spec.variables if v.name in primary],
-        "coefficient_specs": [str(v) for v in spec.variables if v.name not in primary],
-        "mappings": [dict(binding) for binding in spec.bindings],
-        "fixed_io_pairs": [list(pair) for pair in spec.fixed_io_pairs],
-        "unordered": list(spec.unordered),
-        "weight_limits": spec.weight_limits,
-    }
-    limits = {item.name: getattr(spec.limits, item.name) for item in fields(Limits)}
-    found.update((name, number) for name, number in limits.items() if number is not None)
-    return found
-
-
-def parse_fields(given: dict[str, Any]) -> Spec:
-    """The spec of a record's fields.
-
-    Raises:
-        FormatError: for fields of other names or types.
-        SpecError: for a spec that is malformed or contradictory.
-    """
-    try:
-        record = msgspec.convert(given, type=_FIELDS)
-    except msgspec.ValidationError as error:
-        raise FormatError(f"spec: expected the Sampler's fields: {error}") from None
-    return Spec.parse(
-        **{name: value for name, value in msgspec.structs.asdict(record).items() if value is not msgspec.UNSET}
-    )
-
-
 def record_search(
     spec: Spec,
     seed: int,
@@ -163,7 +105,7 @@ def record_search(
         FORMAT,
         VERSION,
         __version__,
-        spec_fields(spec),
+        SpecFields.from_spec(spec),
         seed,
         [rule.name for rule in rules],
         len(digests),
@@ -184,20 +126,7 @@ def from_text(text: str | bytes) -> Record:
     Raises:
         FormatError: one line: what was expected, what was found and where.
     """
-    if len(text) > MAX_BYTES:
-        raise FormatError(f"search record: expected at most {MAX_BYTES} bytes, found {len(text)}")
-    try:
-        header = msgspec.json.decode(text, type=_Header)
-        if header.format != FORMAT:
-            raise FormatError(f"search record: expected format {FORMAT!r}, found {header.format!r}")
-        if header.version != VERSION:
-            raise FormatError(
-                f"search record: expected version {VERSION}, found {header.version}; "
-                "replay it with the Syno Lab that wrote it"
-            )
-        record = msgspec.json.decode(text, type=Record)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise FormatError(f"search record: expected JSON of {FORMAT} version {VERSION}: {error}") from None
+    record = read_versioned(text, Record, what="search record", name=FORMAT, version=VERSION, most=MAX_BYTES)
     if record.count != len(record.digests):
         raise FormatError(f"search record: expected {record.count} digests, as count says, found {len(record.digests)}")
     if len(record.operators) > record.count:
@@ -243,11 +172,9 @@ def replay(
         FormatError: when the record's spec is not one.
     """
     try:
-        spec = parse_fields(record.spec)
+        spec = record.spec.spec()
     except SpecError as error:
         raise FormatError(f"search record: spec: {error}") from None
-    except FormatError as error:
-        raise FormatError(f"search record: {error}") from None
     chosen, notes = _same_rules(record, rules)
     if record.syno_lab != __version__:
         notes.insert(0, f"the record is of Syno Lab {_shown(record.syno_lab)}, this is {__version__}")

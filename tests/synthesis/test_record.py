@@ -16,6 +16,7 @@ from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.operators import conv1x1, conv2d
 from syno_lab.synthesis import record as records
+from syno_lab.synthesis.fields import SpecFields
 from syno_lab.synthesis.record import Record, digest, from_text, read, record_search, replay, to_text
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.sampler import Sampler
@@ -35,6 +36,10 @@ def stored() -> Record:
 
 def changed(record: Record, **fields: Any) -> Record:
     return msgspec.structs.replace(record, **fields)
+
+
+def with_fields(spec: SpecFields, **fields: Any) -> SpecFields:
+    return msgspec.structs.replace(spec, **fields)
 
 
 def test_a_record_replays_through_its_file(stored: Record, tmp_path: Path) -> None:
@@ -58,7 +63,7 @@ def test_another_seed_or_spec_differs_at_once(stored: Record) -> None:
     assert other.difference is not None
     assert f"operator {other.compared}: expected {stored.digests[other.compared]}: [C, H] -> [D, H]" in other.difference
     assert ", drew " in other.difference
-    assert not replay(changed(stored, spec=stored.spec | {"max_unfolds": 0})).same
+    assert not replay(changed(stored, spec=with_fields(stored.spec, max_unfolds=0))).same
 
 
 @pytest.mark.parametrize("place", [0, 21])
@@ -85,7 +90,7 @@ def test_an_exhausted_search_has_no_more_and_a_longer_record_is_missed(monkeypat
     assert replay(short).difference == f"expected no more than {whole.count - 1} operators, drew another"
     long = changed(whole, count=whole.count + 1, digests=[*whole.digests, "0" * 32])
     assert replay(long).difference == f"operator {whole.count}: expected {'0' * 32}, and there are no more to draw"
-    none = changed(whole, spec=whole.spec | {"max_primitives": 1, "min_weights": 2})
+    none = changed(whole, spec=with_fields(whole.spec, max_primitives=1, min_weights=2))
     assert "operator 0: expected" in (replay(none).difference or "")
 
 
@@ -124,9 +129,8 @@ def test_digests_are_those_of_pgraphs_not_of_the_way_they_were_built() -> None:
 def test_the_spec_in_a_record_is_one_for_spec_files(name: str, tmp_path: Path) -> None:
     spec, _ = specs.load_spec(name, max_primitives=9, weight_limits="strict")
     path = tmp_path / "spec.json"
-    path.write_bytes(msgspec.json.encode(records.spec_fields(spec)))
+    path.write_bytes(msgspec.json.encode(SpecFields.from_spec(spec)))
     assert specs.load_spec(str(path)) == (spec, None)
-    assert records.parse_fields(records.spec_fields(spec)) == spec
 
 
 def test_every_field_of_a_spec_is_kept() -> None:
@@ -149,7 +153,9 @@ def test_every_field_of_a_spec_is_kept() -> None:
         max_memory=5000,
         min_weights=0,
     )
-    assert records.parse_fields(msgspec.json.decode(msgspec.json.encode(records.spec_fields(spec)))) == spec
+    stored = msgspec.json.encode(SpecFields.from_spec(spec))
+    assert msgspec.json.decode(stored, type=SpecFields).spec() == spec
+    assert set(msgspec.json.decode(stored)) == set(SpecFields.__struct_fields__), "nothing is left to the defaults"
 
 
 GOOD = {
@@ -169,7 +175,7 @@ GOOD = {
     ("change", "message"),
     [
         ({"format": "x"}, "expected format 'syno-lab-search', found 'x'"),
-        ({"version": 2}, "expected version 1, found 2; replay it with the Syno Lab that wrote it"),
+        ({"version": 2}, "expected version 1, found 2; use the Syno Lab that wrote it"),
         ({"seed": "one"}, r"expected JSON of syno-lab-search version 1: .*seed"),
         ({"more": 1}, "unknown field `more`"),
         ({"count": 3}, "expected 3 digests, as count says, found 0"),
@@ -186,15 +192,19 @@ def test_what_is_not_a_record_is_refused(change: dict[str, Any], message: str) -
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"input_shape": 3}, "spec: expected the Sampler's fields: .*input_shape"),
-        ({"max_foo": 3}, "spec: expected the Sampler's fields: .*max_foo"),
+        (
+            {"input_shape": 3},
+            r"search record: expected JSON of .*: Expected `str`, got `int` - at `\$.spec.input_shape`",
+        ),
+        ({"max_foo": 3}, r"unknown field `max_foo` - at `\$.spec`"),
+        ({"max_\nfoo": 3}, r"unknown field `max_\\nfoo` - at `\$.spec`"),
+        ({"max_shifts": None}, r"Expected `int`, got `null` - at `\$.spec.max_shifts`"),
         ({"max_tensors": 0}, "search record: spec: max_tensors counts the input"),
     ],
 )
 def test_a_record_with_a_bad_spec_is_refused(spec: dict[str, Any], message: str) -> None:
-    record = from_text(msgspec.json.encode(GOOD | {"spec": GOOD["spec"] | spec}))
     with pytest.raises(FormatError, match=message):
-        replay(record)
+        replay(from_text(msgspec.json.encode(GOOD | {"spec": GOOD["spec"] | spec})))
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,69 @@
+"""A spec as data: the Sampler's arguments by their names, for spec files and stored searches."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Literal, Self
+
+import msgspec
+
+from syno_lab.ir.spec import Limits, Spec
+
+
+class SpecFields(msgspec.Struct, forbid_unknown_fields=True):
+    """The Sampler's arguments by their names; a limit that is left out is the default of ``Limits``."""
+
+    input_shape: str
+    output_shape: str
+    primary_specs: list[str]
+    coefficient_specs: list[str] = []
+    mappings: list[dict[str, int]] = []
+    fixed_io_pairs: list[tuple[int, int]] = []
+    unordered: list[str] = []
+    weight_limits: Literal["free", "strict"] = "free"
+    max_primitives: int | msgspec.UnsetType = msgspec.UNSET
+    max_tensors: int | msgspec.UnsetType = msgspec.UNSET
+    max_reduces: int | msgspec.UnsetType = msgspec.UNSET
+    max_splits: int | None = None
+    max_merges: int | None = None
+    max_shifts: int | msgspec.UnsetType = msgspec.UNSET
+    max_expands: int | msgspec.UnsetType = msgspec.UNSET
+    max_unfolds: int | None = None
+    max_strides: int | msgspec.UnsetType = msgspec.UNSET
+    max_contractions: int | None = None
+    max_flops: int | None = None
+    min_flops: int | None = None
+    max_params: int | None = None
+    max_memory: int | None = None
+    min_weights: int | msgspec.UnsetType = msgspec.UNSET
+
+    @classmethod
+    def from_spec(cls, spec: Spec) -> Self:
+        """The arguments that give ``spec``; :meth:`spec` reads them back.
+
+        Every limit is written down, so that what is stored does not depend on the defaults of another version.
+        """
+        primary = set(spec.symbols.primary)
+        return cls(
+            "[" + ", ".join(map(str, spec.input_shape)) + "]",
+            "[" + ", ".join(map(str, spec.output_shape)) + "]",
+            [str(v) for v in spec.variables if v.name in primary],
+            [str(v) for v in spec.variables if v.name not in primary],
+            [dict(binding) for binding in spec.bindings],
+            list(spec.fixed_io_pairs),
+            list(spec.unordered),
+            spec.weight_limits,
+            **{item.name: getattr(spec.limits, item.name) for item in fields(Limits)},
+        )
+
+    def arguments(self) -> dict[str, Any]:
+        """Those that are given, by name."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not msgspec.UNSET}
+
+    def spec(self) -> Spec:
+        """The spec of these arguments.
+
+        Raises:
+            SpecError: for a spec that is malformed or contradictory.
+        """
+        return Spec.parse(**self.arguments())
