@@ -18,6 +18,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step, Weight
+from syno_lab.synthesis.budgets import fits
 from syno_lab.synthesis.graph import NEVER, Edge, Graph, Move, SearchNode
 from syno_lab.synthesis.reach import pack
 from syno_lab.synthesis.rules import rules_for
@@ -119,13 +120,6 @@ class Builder:
         self._fixed = graph.fixed
         self._pinned = {inp: graph.root.state.output[out] for inp, out in spec.fixed_io_pairs}
         self._deep = {p: tuple(r for r in rules_for(p, graph.rules) if r.is_deep) for p in PRIMITIVES}
-        maps = spec.binding_maps
-        self._binding = maps[0] if maps else None
-        limits = spec.limits
-        self._has_costs = any(
-            limit is not None for limit in (limits.max_flops, limits.min_flops, limits.max_params, limits.max_memory)
-        )
-        self._outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
 
     def operator(self, path: Path) -> Operator | None:
         """The operator at the end of ``path``; None where a deep rule or a budget rejects it."""
@@ -167,30 +161,7 @@ class Builder:
         for axis in sorted(self._pinned):
             inputs.insert(axis, self._pinned[axis])
         operator = Operator(state, tuple(inputs))
-        return operator if sums_no_weights(state) and self.fits(operator) else None
-
-    def fits(self, operator: Operator) -> bool:
-        """Whether FLOPs, parameters and memory are within the budgets, under the first binding."""
-        binding = self._binding
-        if binding is None or not self._has_costs:
-            return True
-        limits = self.spec.limits
-        if limits.max_params is not None and operator.params(binding) > limits.max_params:
-            return False
-        if limits.max_flops is not None or limits.min_flops is not None:
-            # Without any plan an operator takes at most so many, and with the best one no more.
-            most = self._outputs * (1 + max(1, len(operator.weights)))
-            for reduction in operator.reductions:
-                most *= reduction.size.at(binding)
-            if limits.min_flops is not None and most < limits.min_flops:
-                return False
-            if limits.min_flops is not None or (limits.max_flops is not None and most > limits.max_flops):
-                flops = operator.flops(binding)
-                if limits.max_flops is not None and flops > limits.max_flops:
-                    return False
-                if limits.min_flops is not None and flops < limits.min_flops:
-                    return False
-        return limits.max_memory is None or operator.memory(binding) <= limits.max_memory
+        return operator if sums_no_weights(state) and fits(operator) else None
 
 
 @lru_cache(maxsize=1 << 14)
