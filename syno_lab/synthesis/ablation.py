@@ -11,21 +11,20 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import NormalDist
 
-from syno_lab.errors import PrimitiveError, SpecError, SynoError
-from syno_lab.ir.coordinate import Coordinate
+from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.keys import Key
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.distance import distance
-from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
-from syno_lab.synthesis.space import proposals
+from syno_lab.ir.state import State
+from syno_lab.synthesis.orders import judge
+from syno_lab.synthesis.random_walks import is_operator, random_walk
+from syno_lab.synthesis.rules import RULES, Rule
 
 Report = Callable[[str, float, str], None]
 Stop = Callable[[], bool]
@@ -168,11 +167,11 @@ def canonical_rates(
     for done in range(1, trials + 1):
         for most in wanted if complete else wanted[-1:]:
             before = time.perf_counter()
-            for state in _legal_walk(limits[most], most, complete, of_space, rng):
+            for state in random_walk(limits[most], of_space, complete, rng):
                 size = len(state.steps)
-                if size not in tallies or (complete and (size < most or not _is_valid(state))):
+                if size not in tallies or (complete and (size < most or not is_operator(state))):
                     continue
-                canonical, rule = _judge(state, rules)
+                canonical, rule = judge(state, rules)
                 tally = tallies[size]
                 tally.pgraphs += 1
                 tally.canonical += canonical
@@ -203,69 +202,6 @@ def canonical_rates(
         for size, tally in tallies.items()
     )
     return CanonicalRates(rows, dict(first_rejections.most_common()), done, time.perf_counter() - start, seed)
-
-
-def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES) -> bool:
-    """Whether the steps of ``state`` can be taken in an order in which no rule rejects any of them."""
-    items = _numbered(state)
-    whole = (1 << len(items)) - 1
-    hopeless: set[tuple[int, int]] = set()  # steps taken, and the last of them: rules look at the top of a state
-
-    def walk(current: State, known: dict[int, Coordinate], taken: int) -> bool:
-        if taken == whole:
-            return True
-        for place, (step, operands, given, results) in enumerate(items):
-            after_this = taken | 1 << place
-            if taken >> place & 1 or (after_this, place) in hopeless:
-                continue
-            if not all(number in known for number in operands + given):
-                continue
-            moved = replace(step, operands=tuple(known[n] for n in operands), given=tuple(known[n] for n in given))
-            try:
-                after = current.apply(moved)
-            except PrimitiveError:
-                continue  # a coordinate that another step shares is gone
-            if rejecting_rule(current, moved, rules) is None:
-                added = dict(zip(results, current.results(moved), strict=True))
-                if walk(after, known | added, after_this):
-                    return True
-            hopeless.add((after_this, place))
-        return False
-
-    root = State.root(state.spec)
-    return walk(root, dict(enumerate(root.data)), 0)
-
-
-def _numbered(state: State) -> list[tuple[Step, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """Each step with the numbers of its operands, given coordinates and results, so that it can be taken elsewhere."""
-    current = State.root(state.spec)
-    number = {c: i for i, c in enumerate(current.data)}
-    found = []
-    for step in state.steps:
-        results = current.results(step)
-        for result in results:
-            number[result] = len(number)
-        found.append(
-            (
-                step,
-                tuple(number[c] for c in step.operands),
-                tuple(number[c] for c in step.given),
-                tuple(number[c] for c in results),
-            )
-        )
-        current = current.apply(step)
-    return found
-
-
-def _judge(state: State, rules: tuple[Rule, ...]) -> tuple[bool, str | None]:
-    """Whether canonical in some order, and the first rule that rejects a step in the order of ``state``."""
-    current = State.root(state.spec)
-    for step in state.steps:
-        rule = rejecting_rule(current, step, rules)
-        if rule is not None:
-            return has_canonical_order(state, rules), rule.name
-        current = current.apply(step)
-    return True, None
 
 
 def _name(tally: _Tally, state: State) -> None:
@@ -332,96 +268,13 @@ def distance_trials(
     valid = done = 0
     stage = "with" if guided else "without"
     for done in range(1, trials + 1):
-        operator = _trial(spec, guided, rules, rng)
-        if operator is not None:
+        last = next(filter(is_operator, random_walk(spec, rules, guided, rng)), None)
+        if last is not None:
             valid += 1
             first = first or done
-            found.setdefault(operator)
+            found.setdefault(last.operator())
         if report is not None:
             report(stage, done / trials, f"{len(found)} operators after {done} trials")
         if should_stop is not None and should_stop():
             break
     return Trials(guided, done, valid, len(found), first, time.perf_counter() - start, seed, tuple(found))
-
-
-def _trial(spec: Spec, guided: bool, rules: tuple[Rule, ...], rng: random.Random) -> Operator | None:
-    state = State.root(spec)
-    for left in reversed(range(spec.limits.max_primitives)):
-
-        def accepts(here: State, step: Step, left: int = left) -> State | None:
-            if rejecting_rule(here, step, rules) is not None:
-                return None
-            after = here.apply(step)
-            return after if not guided or _within_reach(after, left) else None
-
-        following = _random_step(state, accepts, rng)
-        if following is None:
-            return None
-        state = following
-        if _is_valid(state):
-            return state.operator()
-    return None
-
-
-# -- random steps ----------------------------------------------------------------------------------------------------
-
-
-def _legal_walk(
-    spec: Spec, most: int, complete: bool, of_space: tuple[Rule, ...], rng: random.Random
-) -> Iterator[State]:
-    """The states after 1, 2, … ``most`` random legal steps in the space; fewer where the budgets end it."""
-    state = State.root(spec)
-    for left in reversed(range(most)):
-
-        def accepts(here: State, step: Step, left: int = left) -> State | None:
-            if rejecting_rule(here, step, of_space) is not None:
-                return None
-            after = here.apply(step)
-            return after if not complete or _within_reach(after, left) else None
-
-        following = _random_step(state, accepts, rng)
-        if following is None:
-            return
-        state = following
-        yield state
-
-
-def _random_step(state: State, accepts: Callable[[State, Step], State | None], rng: random.Random) -> State | None:
-    """The state after a random step that is accepted: the primitive drawn first, then the step; None if none is."""
-    by_primitive: dict[str, list[Step]] = {}
-    for step in proposals(state):
-        by_primitive.setdefault(step.primitive, []).append(step)
-    while by_primitive:
-        primitive = rng.choice(list(by_primitive))
-        steps = by_primitive[primitive]
-        while steps:
-            place = rng.randrange(len(steps))
-            steps[place], steps[-1] = steps[-1], steps[place]
-            following = accepts(state, steps.pop())
-            if following is not None:
-                return following
-        del by_primitive[primitive]
-    return None
-
-
-def _within_reach(state: State, left: int) -> bool:
-    needed = distance(state)
-    return needed is not None and max(needed, state.spec.limits.min_weights - len(state.weights)) <= left
-
-
-def _is_valid(state: State) -> bool:
-    """Whether it is an operator within the budgets for the first binding."""
-    spec, limits = state.spec, state.spec.limits
-    if len(state.weights) < limits.min_weights or not state.is_complete:
-        return False
-    if not spec.bindings:
-        return True
-    operator, binding = state.operator(), spec.binding_maps[0]
-    budgets: tuple[tuple[int | None, Callable[[dict[str, int]], int]], ...] = (
-        (limits.max_params, operator.params),
-        (limits.max_flops, operator.flops),
-        (limits.max_memory, operator.memory),
-    )
-    if any(most is not None and count(binding) > most for most, count in budgets):
-        return False
-    return limits.min_flops is None or operator.flops(binding) >= limits.min_flops

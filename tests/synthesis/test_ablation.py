@@ -11,13 +11,8 @@ from scipy.stats import binomtest
 from syno_lab.errors import SpecError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
-from syno_lab.synthesis.ablation import (
-    canonical_rates,
-    distance_trials,
-    has_canonical_order,
-    paper_rate,
-    wilson,
-)
+from syno_lab.synthesis.ablation import canonical_rates, distance_trials, paper_rate, wilson
+from syno_lab.synthesis.orders import has_canonical_order
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.sampler import Sampler
 from syno_lab.synthesis.space import proposals
@@ -126,6 +121,13 @@ def test_guided_trials_find_what_enumeration_gives_and_far_more_than_unguided_on
     assert distance_trials(SMALL, guided=True, trials=100, seed=4).operators == guided.operators
     assert guided.first is not None
     assert distance_trials(SMALL, guided=True, trials=guided.first, seed=4).valid == 1
+
+
+def test_trials_end_only_at_operators_of_the_space() -> None:
+    """Without exact rules there are pGraphs that sum elements of one weight alone: neither trials nor search give them."""
+    found = distance_trials(SMALL, guided=True, trials=150, seed=4, rules=OF_SPACE).operators
+    assert len(found) > 10
+    assert set(found) <= set(Sampler.from_spec(SMALL, rules=OF_SPACE).enumerate())
 
 
 def test_budgets_bind_trials() -> None:

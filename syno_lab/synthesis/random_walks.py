@@ -1,0 +1,74 @@
+"""Random walks from the output, step by step, for what the ablations measure.
+
+The primitive is drawn first, evenly among those that have a step that is accepted, then one of its steps, evenly.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.budgets import fits
+from syno_lab.synthesis.distance import distance
+from syno_lab.synthesis.rules import Rule, rejecting_rule
+from syno_lab.synthesis.space import proposals, sums_no_weights
+
+
+def random_walk(spec: Spec, rules: tuple[Rule, ...], guided: bool, rng: random.Random) -> Iterator[State]:
+    """The states after 1, 2, … ``max_primitives`` random steps; fewer where no step is left.
+
+    Args:
+        spec: where the walk begins, and its budgets.
+        rules: only steps that none of them rejects are taken.
+        guided: take only steps whose shape distance fits the steps that are left.
+        rng: chance.
+    """
+    state = State.root(spec)
+    for left in reversed(range(spec.limits.max_primitives)):
+
+        def accepts(here: State, step: Step, left: int = left) -> State | None:
+            if rejecting_rule(here, step, rules) is not None:
+                return None
+            after = here.apply(step)
+            return after if not guided or _is_within_reach(after, left) else None
+
+        following = _random_step(state, accepts, rng)
+        if following is None:
+            return
+        state = following
+        yield state
+
+
+def is_operator(state: State) -> bool:
+    """Whether search would give this state, rules apart: complete, in the space, within all budgets."""
+    return (
+        len(state.weights) >= state.spec.limits.min_weights
+        and state.is_complete
+        and sums_no_weights(state)
+        and fits(state.operator())
+    )
+
+
+def _random_step(state: State, accepts: Callable[[State, Step], State | None], rng: random.Random) -> State | None:
+    """The state after a random step that is accepted; None if none is."""
+    by_primitive: dict[str, list[Step]] = {}
+    for step in proposals(state):
+        by_primitive.setdefault(step.primitive, []).append(step)
+    while by_primitive:
+        primitive = rng.choice(list(by_primitive))
+        steps = by_primitive[primitive]
+        while steps:
+            place = rng.randrange(len(steps))
+            steps[place], steps[-1] = steps[-1], steps[place]
+            following = accepts(state, steps.pop())
+            if following is not None:
+                return following
+        del by_primitive[primitive]
+    return None
+
+
+def _is_within_reach(state: State, left: int) -> bool:
+    needed = distance(state)
+    return needed is not None and max(needed, state.spec.limits.min_weights - len(state.weights)) <= left
