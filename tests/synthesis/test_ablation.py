@@ -124,7 +124,7 @@ def test_guided_trials_find_what_enumeration_gives_and_far_more_than_unguided_on
 
 
 def test_trials_end_only_at_operators_of_the_space() -> None:
-    """Without exact rules there are pGraphs that sum elements of one weight alone: neither trials nor search give them."""
+    """Without exact rules there are pGraphs that sum elements of one weight: neither trials nor search give them."""
     found = distance_trials(SMALL, guided=True, trials=150, seed=4, rules=OF_SPACE).operators
     assert len(found) > 10
     assert set(found) <= set(Sampler.from_spec(SMALL, rules=OF_SPACE).enumerate())
