@@ -6,6 +6,7 @@ import random
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -30,6 +31,27 @@ class Ablation(StrEnum):
 
     CANONICAL = "canonical"
     DISTANCE = "distance"
+
+
+@dataclass(frozen=True)
+class _Walks:
+    """What both ablations are told."""
+
+    spec: Spec
+    trials: int
+    seed: int
+    seconds: float | None
+    report: Callable[[str, float, str], None]
+
+    def arguments(self) -> dict[str, Any]:
+        """For one run, whose time begins now."""
+        end = None if self.seconds is None else time.monotonic() + self.seconds
+        return {
+            "trials": self.trials,
+            "seed": self.seed,
+            "report": self.report,
+            "should_stop": None if end is None else lambda: time.monotonic() >= end,
+        }
 
 
 def command(
@@ -82,8 +104,11 @@ def command(
         "draw": DRAW,
     }
     with Reporter() as report:
-        measure = _canonical if ablation is Ablation.CANONICAL else _distance
-        figures, table, summary = measure(parsed, sizes, trials, seconds, complete, chosen, seldom(report))
+        walks = _Walks(parsed, trials, chosen, seconds, seldom(report))
+        if ablation is Ablation.CANONICAL:
+            figures, table, summary = _canonical(walks, sizes, complete)
+        else:
+            figures, table, summary = _distance(walks, sizes)
     say_table(table, json)
     for line in summary:
         say(line, json)
@@ -105,54 +130,45 @@ def parse_sizes(text: str) -> list[int]:
     raise SynoError(f"--max-primitives: expected a size such as 8, or sizes such as 2..8, found {text!r}")
 
 
-def _canonical(
-    spec: Spec,
-    sizes: list[int],
-    trials: int,
-    seconds: float | None,
-    complete: bool,
-    seed: int,
-    report: Callable[[str, float, str], None],
-) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+def _share(hits: int, total: int) -> dict[str, float | None]:
+    """A share and its 95 % interval."""
+    from syno_lab.synthesis.ablation import wilson
+
+    low, high = wilson(hits, total)
+    return {"share": hits / total if total else None, "low": low, "high": high}
+
+
+#: What is written, the rows of the table, and the lines below it.
+_Result = tuple[dict[str, Any], list[dict[str, Any]], list[str]]
+
+
+def _canonical(walks: _Walks, sizes: list[int], complete: bool) -> _Result:
     from syno_lab.synthesis import ablation as engine
 
-    found = engine.canonical_rates(
-        spec, sizes, trials=trials, seed=seed, complete=complete, report=report, should_stop=_deadline(seconds)
-    )
-    rows = []
-    for row in found.rows:
-        low, high = engine.wilson(row.canonical, row.pgraphs)
-        rows.append(
-            {
-                "size": row.size,
-                "pgraphs": row.pgraphs,
-                "canonical": row.canonical,
-                "share": row.share,
-                "low": low,
-                "high": high,
-                "paper": engine.paper_rate(row.size),
-                "distinct": row.distinct,
-                "fingerprints": row.fingerprints,
-                "fingerprints_per_pgraph": (
-                    None if row.fingerprints is None or not row.pgraphs else row.fingerprints / row.pgraphs
-                ),
-                "seconds": row.seconds,
-            }
-        )
+    found = engine.canonical_rates(walks.spec, sizes, complete=complete, **walks.arguments())
+    rows = [
+        {
+            "size": row.size,
+            "pgraphs": row.pgraphs,
+            "canonical": row.canonical,
+            **_share(row.canonical, row.pgraphs),
+            "paper": engine.paper_rate(row.size),
+            "distinct": row.distinct,
+            "fingerprints": row.fingerprints,
+            "fingerprints_per_pgraph": (
+                None if row.fingerprints is None or not row.pgraphs else row.fingerprints / row.pgraphs
+            ),
+            "seconds": row.seconds,
+        }
+        for row in found.rows
+    ]
     drawn, canonical = sum(row.pgraphs for row in found.rows), sum(row.canonical for row in found.rows)
-    low, high = engine.wilson(canonical, drawn)
     figures = {
         "what": "complete operators" if complete else "partial pGraphs",
         "trials": found.trials,
         "seconds": found.seconds,
         "rows": rows,
-        "all": {
-            "pgraphs": drawn,
-            "canonical": canonical,
-            "share": canonical / drawn if drawn else None,
-            "low": low,
-            "high": high,
-        },
+        "all": {"pgraphs": drawn, "canonical": canonical, **_share(canonical, drawn)},
         "rejected_by": found.rejected_by,
         "paper": {
             "source": f"{engine.PAPER} and Table 2 (its last column, 8 or more, is 0)",
@@ -164,7 +180,7 @@ def _canonical(
     }
     table = [{name: row[name] for name in _COLUMNS} for row in rows]
     summary = (
-        f"{canonical:,} canonical of {drawn:,} {figures['what']} in {found.seconds:.1f} s, seed {seed}; "
+        f"{canonical:,} canonical of {drawn:,} {figures['what']} in {found.seconds:.1f} s, seed {walks.seed}; "
         f"the paper: {engine.PAPER_CANONICAL} of {engine.PAPER_SAMPLES:,} ({engine.PAPER})"
     )
     return figures, table, [summary]
@@ -173,32 +189,19 @@ def _canonical(
 _COLUMNS = ("size", "pgraphs", "canonical", "share", "low", "high", "paper", "distinct", "fingerprints", "seconds")
 
 
-def _distance(
-    spec: Spec,
-    sizes: list[int],
-    trials: int,
-    seconds: float | None,
-    complete: bool,
-    seed: int,
-    report: Callable[[str, float, str], None],
-) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+def _distance(walks: _Walks, sizes: list[int]) -> _Result:
     from syno_lab.synthesis import ablation as engine
 
     runs: list[dict[str, Any]] = []
     for guided in (True, False):
-        found = engine.distance_trials(
-            spec, guided=guided, trials=trials, seed=seed, report=report, should_stop=_deadline(seconds)
-        )
-        low, high = engine.wilson(found.valid, found.trials)
+        found = engine.distance_trials(walks.spec, guided=guided, **walks.arguments())
         paper = engine.PAPER_TRIALS[guided]
         runs.append(
             {
                 "distance": "with" if guided else "without",
                 "trials": found.trials,
                 "valid": found.valid,
-                "share": found.valid / found.trials,
-                "low": low,
-                "high": high,
+                **_share(found.valid, found.trials),
                 "first": found.first,
                 "distinct": found.distinct,
                 "seconds": found.seconds,
@@ -222,11 +225,5 @@ def _distance(
         f"{1 / run['high']:,.0f} at 95 %"
         for run in runs
     ]
-    return figures, table, [*summary, f"seed {seed}; the paper's figures are of {engine.PAPER}, on 192 virtual cores"]
-
-
-def _deadline(seconds: float | None) -> Callable[[], bool] | None:
-    if seconds is None:
-        return None
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() >= end
+    summary.append(f"seed {walks.seed}; the paper's figures are of {engine.PAPER}, on 192 virtual cores")
+    return figures, table, summary
