@@ -153,22 +153,22 @@ def shifts(part: Part, coordinate: Coordinate, count: int) -> Coordinate:
 
 def window_and_offset(state: State, step: Step) -> Rewrite | None:
     """A SPLIT's offset and a window of the same size, swapped."""
-    bottoms = (*step.operands[0].node.operands, step.operands[1])
-    before, after = parts(state, bottoms)
-    block, offset, window = before.bottoms
-    left = before.side(*before.view("UNFOLD", *before.view("SPLIT", block, offset), window))
-    block, offset, window = after.bottoms
-    return Rewrite(bottoms, left, after.side(*after.view("UNFOLD", *after.view("SPLIT", block, window), offset)))
+    return _swapped(state, step, "SPLIT")
 
 
 def unfold_windows(state: State, step: Step) -> Rewrite | None:
     """Two windows along one coordinate, swapped."""
+    return _swapped(state, step, "UNFOLD")
+
+
+def _swapped(state: State, step: Step, inner: str) -> Rewrite:
+    """An UNFOLD of the view ``inner``: its window and the second operand of that view change places."""
     bottoms = (*step.operands[0].node.operands, step.operands[1])
     before, after = parts(state, bottoms)
     main, first, second = before.bottoms
-    left = before.side(*before.view("UNFOLD", *before.view("UNFOLD", main, first), second))
+    left = before.side(*before.view("UNFOLD", *before.view(inner, main, first), second))
     main, first, second = after.bottoms
-    return Rewrite(bottoms, left, after.side(*after.view("UNFOLD", *after.view("UNFOLD", main, second), first)))
+    return Rewrite(bottoms, left, after.side(*after.view("UNFOLD", *after.view(inner, main, second), first)))
 
 
 def expand_of_view(state: State, step: Step) -> Rewrite | None:
