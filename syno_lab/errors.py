@@ -37,5 +37,9 @@ class TrackerError(TuningError):
     """The RPC tracker or a device behind it does not answer within the deadline."""
 
 
+class ExportError(SynoError):
+    """A file cannot be written in this format, or what is read back from it is not the operator."""
+
+
 class StoreError(SynoError):
     """The results store is damaged, locked or of another version."""
