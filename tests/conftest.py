@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -62,6 +63,16 @@ def rng() -> random.Random:
 def np_rng() -> np.random.Generator:
     """The same for arrays."""
     return np.random.default_rng(SEED)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> str:
+    """A spec file for ``--spec`` whose space is searched whole in no time."""
+    from command_line import TINY  # brings the whole command line with it, which most tests do without
+
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(TINY))
+    return str(path)
 
 
 CHROMIUM_ARGS = [

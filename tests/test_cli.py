@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from command_line import TINY, answered, refused
 
 from syno_lab import operators
 from syno_lab.cli import app, main
@@ -29,35 +30,6 @@ from syno_lab.ir.spec import Limits
 
 SIZES = ["--bind", "N=1", "--bind", "C_in=8", "--bind", "C_out=8", "--bind", "H=6", "--bind", "W=6"]
 COMMANDS = sorted(command.name or "" for command in app.registered_commands)
-TINY = {"input_shape": "[H]", "output_shape": "[H]", "primary_specs": ["H=4: 0"], "coefficient_specs": ["k=3: 2"]}
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line with which ``syno-lab`` refuses the arguments, progress before it left out."""
-    status = main(arguments)
-    captured = capsys.readouterr()
-    assert status == 2
-    assert captured.out == ""
-    *progress, line = captured.err.splitlines()
-    assert all(re.match(r"\w+ +\d+ %", text) for text in progress), captured.err
-    assert line.startswith("syno-lab: ")
-    return line
-
-
-def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What ``syno-lab`` prints to standard output."""
-    status = main(arguments)
-    captured = capsys.readouterr()
-    assert status == 0, captured.err
-    return captured.out
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    path = tmp_path / "tiny.json"
-    path.write_text(json.dumps(TINY))
-    return str(path)
-
 
 # -- all commands ------------------------------------------------------------------------------------------------------
 

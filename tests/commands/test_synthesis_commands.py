@@ -8,28 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
+from command_line import answered
 
 from syno_lab.cli import main
 from syno_lab.commands import ablate, sample, specs
 from syno_lab.errors import SynoError
-
-TINY = {"input_shape": "[H]", "output_shape": "[H]", "primary_specs": ["H=4: 0"], "coefficient_specs": ["k=3: 2"]}
-
-
-def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What ``syno-lab`` prints to standard output."""
-    status = main(arguments)
-    captured = capsys.readouterr()
-    assert status == 0, captured.err
-    return captured.out
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    path = tmp_path / "tiny.json"
-    path.write_text(json.dumps(TINY))
-    return str(path)
-
 
 # -- sample ------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,32 @@
+"""Asking ``syno-lab`` in this process."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from syno_lab.cli import main
+
+#: A spec file's content, small enough to be searched whole.
+TINY = {"input_shape": "[H]", "output_shape": "[H]", "primary_specs": ["H=4: 0"], "coefficient_specs": ["k=3: 2"]}
+
+
+def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What ``syno-lab`` prints to standard output."""
+    status = main(arguments)
+    captured = capsys.readouterr()
+    assert status == 0, captured.err
+    return captured.out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line with which ``syno-lab`` refuses the arguments, progress before it left out."""
+    status = main(arguments)
+    captured = capsys.readouterr()
+    assert status == 2
+    assert captured.out == ""
+    *progress, line = captured.err.splitlines()
+    assert all(re.match(r"\w+ +\d+ %", text) for text in progress), captured.err
+    assert line.startswith("syno-lab: ")
+    return line
