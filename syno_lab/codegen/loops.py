@@ -1,4 +1,4 @@
-"""The loop nest as text: Python that runs as it is printed.
+"""The loop nest as text: Python that runs as it is printed, or C99; forward, by stages, or of a gradient.
 
 >>> import syno_lab as sl
 >>> print(sl.operators.matmul().loops())
@@ -13,85 +13,143 @@ def operator(X, W1, Y, M, K, N):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import Literal, get_args
 
-from syno_lab.codegen.text import expressions, names, text
-from syno_lab.ir.coordinate import Coordinate
+from syno_lab.codegen.gradients import Form, gradient
+from syno_lab.codegen.nest import Access, Array, Condition, Loop, Nest, Program, Style, array_name, forward, staged
+from syno_lab.codegen.text import text
+from syno_lab.errors import SpecError
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
 
+Language = Literal["python", "c"]
 _INDENT = "    "
 
 
-def loops(operator: Operator, binding: Binding | None = None) -> str:
-    """The loop nest of ``operator``, the definition of what it computes.
+def loops(
+    operator: Operator,
+    binding: Binding | None = None,
+    *,
+    language: Language = "python",
+    staged: bool = False,
+    wrt: str | None = None,
+    form: Form = "gather",
+    dtype: str = "double",
+) -> str:
+    """The loop nest of ``operator``, the definition of what it computes, as a program.
 
-    A function of the arrays ``X``, ``W1``, … and ``Y``, which is written, and of the variables of the sizes. With a
-    ``binding`` the variables are no arguments but set to its numbers in the first lines. A term is left out where any
-    UNFOLD's own coordinate is outside its domain.
+    It is a function of the arrays ``X``, ``W1``, … and ``Y``, which is written, and of the variables of the sizes. A
+    term is left out where any UNFOLD's own coordinate is outside its domain.
+
+    Args:
+        operator: what to write down.
+        binding: with it the variables are no arguments but set to its numbers in the first lines.
+        language: ``python``, or ``c`` for C99 with arrays of variable length.
+        staged: one nest for each stage of the lowering plan (Syno, section 8; :func:`syno_lab.codegen.nest.staged`).
+        wrt: ``"X"`` or ``"W1"``, …: the nest of the gradient with respect to that tensor, from ``dY`` and the other
+            tensors (:func:`syno_lab.codegen.gradients.gradient`).
+        form: of a gradient: ``gather`` writes each element once, ``scatter`` adds to it in the forward order.
+        dtype: of the elements in C, ``float`` or ``double``.
+
+    Raises:
+        SpecError: for another language, tensor, form or dtype, or stages of a gradient.
     """
-    return "\n".join(_lines(operator, binding)) + "\n"
+    if language not in get_args(Language):
+        raise SpecError(f"language: expected python or c, found {language!r}")
+    program = make_program(operator, binding, is_staged=staged, wrt=wrt, form=form)
+    bound = None if binding is None else operator.complete_binding(binding)
+    if language == "c":
+        from syno_lab.codegen.loops_c import write_c
+
+        return write_c(program, bound, dtype)
+    return "\n".join(_lines(operator, program, bound)) + "\n"
 
 
-def _lines(operator: Operator, binding: Binding | None) -> Iterator[str]:
-    variables = _variables(operator)
-    arrays = [_array(operator, name) for name in ("X", *(f"W{i + 1}" for i in range(len(operator.weights))), "Y")]
-    x, *w, y = arrays
-    yield f"def operator({', '.join(arrays if binding is not None else [*arrays, *variables])}):"
-    weights = "".join(f", {name}: {_shape(v.coordinates)}" for name, v in zip(w, operator.weights, strict=True))
-    yield f"{_INDENT}# {x}: {_shape(operator.inputs)}{weights} -> {y}: {_shape(operator.output)}"
-    if binding is not None:
-        bound = operator.complete_binding(binding)
-        for name in variables:
-            yield f"{_INDENT}{name} = {bound[name]}"
-    iterators, found = names(operator), expressions(operator)
+def make_program(
+    operator: Operator,
+    binding: Binding | None,
+    *,
+    is_staged: bool = False,
+    wrt: str | None = None,
+    form: Form = "gather",
+    style: Style = "words",
+) -> Program:
+    """The nests that :func:`loops` and :func:`~syno_lab.codegen.equation.equation` read, by the same arguments.
+
+    Raises:
+        SpecError: as :func:`loops`.
+    """
+    if wrt is not None:
+        if is_staged:
+            raise SpecError("staged: the stages are those of the forward operator; leave out wrt, or staged")
+        return gradient(operator, wrt, form, style)
+    return staged(operator, binding, style) if is_staged else forward(operator, style)
+
+
+def _lines(operator: Operator, program: Program, bound: dict[str, int] | None) -> Iterator[str]:
+    arrays = [*program.arguments, program.result]
+    arguments = [a.name for a in arrays]
+    numpy = array_name(operator, "numpy")
+    if program.intermediates:
+        yield f"import numpy{f' as {numpy}' * (numpy != 'numpy')}\n\n"
+    yield f"def {program.name}({', '.join(arguments if bound is not None else [*arguments, *program.variables])}):"
+    yield f"{_INDENT}# {', '.join(map(_described, program.arguments))} -> {_described(program.result)}"
+    if program.note:
+        yield f"{_INDENT}# {program.note}"
+    if bound is not None:
+        for variable in program.variables:
+            yield f"{_INDENT}{variable} = {bound[variable]}"
+    made = {a.name: a for a in program.intermediates}
+    for nest in program.nests:
+        if nest.note:
+            yield f"{_INDENT}# {nest.note}"
+        if nest.result.array in made:
+            array = made[nest.result.array]
+            shape = ", ".join(str(text(s)) for s in array.shape) + "," * (len(array.shape) == 1)
+            dtype = f"{numpy}.result_type({', '.join(a.name for a in program.arguments)})"
+            yield f"{_INDENT}{array.name} = {numpy}.empty(({shape}), {dtype})  # {_shape(array)}"
+        yield from _nest(nest)
+
+
+def _nest(nest: Nest) -> Iterator[str]:
     depth = 1
-    for leaf in operator.output:
-        yield f"{_INDENT * depth}for {iterators[leaf]} in range({text(leaf.size)}):"
+    if nest.scatters:
+        yield f"{_INDENT}{nest.result.array}[...] = 0"
+    for loop in nest.over:
+        yield _INDENT * depth + _loop(loop)
         depth += 1
-    target = f"{y}[{_index(operator.output, found)}]"
-    yield f"{_INDENT * depth}{target} = 0"
-    for leaf in operator.reductions:
-        yield f"{_INDENT * depth}for {iterators[leaf]} in range({text(leaf.size)}):"
+    target = _access(nest.result)
+    if not nest.scatters:
+        yield f"{_INDENT * depth}{target} = 0"
+    for loop in nest.sums:
+        yield _INDENT * depth + _loop(loop)
         depth += 1
-    for condition in _guards(operator, found):
-        yield f"{_INDENT * depth}if {condition}:"
+    for condition in nest.conditions:
+        yield f"{_INDENT * depth}if {condition_text(condition)}:"
         depth += 1
-    term = [f"{x}[{_index(operator.inputs, found)}]"]
-    term += [f"{name}[{_index(v.coordinates, found)}]" for name, v in zip(w, operator.weights, strict=True)]
-    yield f"{_INDENT * depth}{target} += {' * '.join(term)}"
+    yield f"{_INDENT * depth}{target} += {' * '.join(map(_access, nest.factors))}"
 
 
-def _array(operator: Operator, name: str) -> str:
-    """``name``, with an underscore where a variable of the sizes is called so too."""
-    return _array(operator, name + "_") if name in operator.spec.symbols.position else name
+def _loop(loop: Loop) -> str:
+    return f"for {loop.name} in range({text(loop.size)}):"
 
 
-def _guards(operator: Operator, found: dict[Coordinate, str]) -> Iterator[str]:
-    for step in operator.steps:
-        if step.primitive not in ("REDUCE", "SHARE") and PRIMITIVES[step.primitive].clips:
-            for result in operator.state.results(step):
-                yield f"0 <= {found[result]} < {text(result.size)}"
+def condition_text(condition: Condition) -> str:
+    """A condition as Python."""
+    if condition.kind == "inside":
+        return f"0 <= {condition.value} < {text(condition.size)}"
+    return f"{condition.value % condition.size} == 0"
 
 
-def _index(coordinates: Iterable[Coordinate], found: dict[Coordinate, str]) -> str:
+def _access(access: Access) -> str:
     # A scalar is indexed by the empty tuple.
-    return ", ".join(found[c] for c in coordinates) or "()"
+    return f"{access.array}[{', '.join(map(str, access.index)) or '()'}]"
 
 
-def _shape(coordinates: Iterable[Coordinate]) -> str:
-    return "[" + ", ".join(str(c.size) for c in coordinates) + "]"
+def _described(array: Array) -> str:
+    return f"{array.name}: {_shape(array)}"
 
 
-def _variables(operator: Operator) -> list[str]:
-    """The variables that the loop nest mentions, in the order of declaration."""
-    sizes = {c.size for c in (*operator.output, *operator.reductions)}
-    for step in operator.steps:
-        sizes.update(c.size for c in step.operands + step.given)
-        sizes.update(() if step.parameter is None else (step.parameter,))
-        if step.primitive not in ("REDUCE", "SHARE"):
-            sizes.update(c.size for c in operator.state.results(step))
-    symbols = operator.spec.symbols
-    used = {name for size in sizes for name, power in zip(symbols.names, size.exponents, strict=True) if power}
-    return [name for name in symbols.names if name in used]
+def _shape(array: Array) -> str:
+    return "[" + ", ".join(map(str, array.shape)) + "]"

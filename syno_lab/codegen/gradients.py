@@ -1,0 +1,133 @@
+"""The gradients of an operator with respect to its input and its weights, as loop nests.
+
+An operator is linear in each of its tensors, so a gradient is the exact transpose: ``dX`` has the same terms as ``Y``,
+each added to the element of ``X`` that it read. Adding them in the forward order is the *scatter* form. The *gather*
+form runs over the elements of the result instead: read top-down, each primitive of Table 1 (Syno, section 5) says which
+bottom coordinates lead to a top one, at most with one more loop (over the other digit of a MERGE, over the window of an
+UNFOLD) and one condition (an UNFOLD's main coordinate inside its domain, a STRIDE's divisible). So every pGraph of
+these primitives has a gather form; one with a primitive that is not in :func:`undo` falls back to the scatter form.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from syno_lab.codegen.nest import (
+    Access,
+    Array,
+    Condition,
+    Loop,
+    Names,
+    Nest,
+    Program,
+    Style,
+    array_name,
+    climb,
+    loop_over,
+    sizes_of,
+    tensors,
+    variables,
+)
+from syno_lab.errors import SpecError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.synthesis.expressions import Expression, name, size
+
+Form = Literal["gather", "scatter"]
+_UNDONE = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE", "REDUCE", "SHARE")
+
+
+def gradient(operator: Operator, wrt: str, form: Form = "gather", style: Style = "words") -> Program:
+    """The nest of ``d<wrt>``: from ``dY`` and every other tensor of the operator.
+
+    Args:
+        operator: what to transpose.
+        wrt: ``"X"`` or ``"W1"``, ``"W2"``, ….
+        form: ``gather`` writes each element of the result once; ``scatter`` adds to it in the forward order.
+        style: of the iterators' names.
+
+    Raises:
+        SpecError: for another tensor or form.
+    """
+    every = tensors(operator)
+    known = [key for key in every if key != "Y"]
+    if wrt not in known:
+        raise SpecError(f"wrt: expected {' or '.join(known)}, found {wrt!r}")
+    if form not in get_args(Form):
+        raise SpecError(f"form: expected gather or scatter, found {form!r}")
+    names = Names(operator, style)
+    if form == "gather" and all(step.primitive in _UNDONE for step in operator.steps):
+        over = loop_over(every[wrt], names, "x" if wrt == "X" else "w")
+        found = {loop.coordinate: name(loop.name) for loop in over}
+        sums, conditions = undo(operator, found, names)
+    else:
+        over = loop_over((*operator.output, *operator.reductions), names)
+        found = {loop.coordinate: name(loop.name) for loop in over}
+        sums, conditions = [], []
+        form = "scatter"
+    conditions += climb(operator, operator.steps, found)
+    read = {("dY" if key == "Y" else key): c for key, c in every.items() if key != wrt}
+    read = {"dY": read.pop("dY"), **read}
+    arguments = tuple(Array(array_name(operator, key), sizes_of(c)) for key, c in read.items())
+    factors = tuple(Access(array_name(operator, key), tuple(found[c] for c in cs)) for key, cs in read.items())
+    result = Array(array_name(operator, f"d{wrt}"), sizes_of(every[wrt]))
+    target = Access(result.name, tuple(found[c] for c in every[wrt]))
+    nest = Nest(target, over, tuple(sums), tuple(conditions), factors, scatters=form == "scatter")
+    return Program(f"gradient_{wrt}", arguments, result, (nest,), variables(operator))
+
+
+def undo(operator: Operator, found: dict[Coordinate, Expression], names: Names) -> tuple[list[Loop], list[Condition]]:
+    """Write every iterator over the coordinates in ``found``, as far as they tell, and loops over the rest.
+
+    ``found`` is a part of a cut of the pGraph (the axes of one tensor), and afterwards holds every iterator. What is
+    given back are the loops that were added, and the conditions under which the iterators are inside their domains, in
+    the order in which they are to be asked: a later one, or a division, may not make sense where an earlier one fails.
+    """
+    sums: list[Loop] = []
+    conditions: list[Condition] = []
+
+    def add_loop(coordinate: Coordinate) -> Expression:
+        (loop,) = loop_over((coordinate,), names, "j")
+        sums.append(loop)
+        found[coordinate] = name(loop.name)
+        return found[coordinate]
+
+    for step in reversed(operator.steps):
+        if step.primitive in ("REDUCE", "SHARE"):
+            continue
+        results = operator.state.results(step)
+        if not any(c in found for c in results) or all(c in found for c in step.operands):
+            continue
+        main, *others = step.operands
+        top = found.get(results[0])
+        match step.primitive:
+            case "SPLIT":
+                assert top is not None
+                found[main], found[others[0]] = top // size(others[0].size), top % size(others[0].size)
+            case "MERGE":
+                high, low = (found[c] if c in found else add_loop(c) for c in results)
+                assert step.parameter is not None
+                found[main] = size(step.parameter) * high + low
+            case "SHIFT":
+                assert top is not None
+                found[main] = (top + size(main.size) - 1) % size(main.size)
+            case "STRIDE":
+                assert top is not None
+                assert step.parameter is not None
+                conditions.append(Condition(top, step.parameter, "divides"))
+                found[main] = top // size(step.parameter)
+            case "UNFOLD":
+                assert top is not None
+                window = others[0]
+                if window.node.primitive == "STRIDE":  # only every so-manieth value occurs: loop over these
+                    assert window.node.parameter is not None
+                    found[window] = size(window.node.parameter) * add_loop(window.node.operands[0])
+                else:
+                    add_loop(window)
+                found[main] = top - found[window] + size(window.size) // 2
+                conditions.append(Condition(found[main], main.size))
+    for leaf in (*operator.output, *operator.reductions):
+        if leaf not in found:
+            add_loop(leaf)
+    rank = {leaf: i for i, leaf in enumerate((*operator.output, *operator.reductions))}
+    return sorted(sums, key=lambda loop: rank.get(loop.coordinate, len(rank))), conditions

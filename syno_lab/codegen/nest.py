@@ -1,0 +1,320 @@
+"""Loop nests as values: what the Python and C texts, the equations and the tables of coordinates all read.
+
+A :class:`Program` is one nest, or one for each stage of the lowering plan (Syno, section 8). Every index is an
+:class:`Expression` that the primitives themselves wrote, so no text of an operator can differ from another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, count, product
+from math import lcm, prod
+from string import ascii_lowercase
+from typing import Literal
+
+from syno_lab.codegen.text import names as leaf_names
+from syno_lab.errors import SpecError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.plan import Stage, plan
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.size import Size
+from syno_lab.ir.size import product as size_product
+from syno_lab.ir.spec import Binding
+from syno_lab.ir.state import Step
+from syno_lab.synthesis.expressions import Expression, name, size
+
+Style = Literal["words", "letters"]
+_BRACKETS = str.maketrans("", "", "()")
+_WINDOWS = "pqtu"
+
+
+@dataclass(frozen=True)
+class Array:
+    """A tensor by its name, with the sizes of its axes."""
+
+    name: str
+    shape: tuple[Size, ...]
+
+
+@dataclass(frozen=True)
+class Access:
+    """One element of an array."""
+
+    array: str
+    index: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """``name`` runs over ``0 <= name < size``, the values of ``coordinate``."""
+
+    name: str
+    size: Size
+    coordinate: Coordinate
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A term counts only where ``0 <= value < size`` (``inside``), or where ``size`` divides ``value``.
+
+    Conditions hold one after the other: where one fails the next need not make sense.
+    """
+
+    value: Expression
+    size: Size
+    kind: Literal["inside", "divides"] = "inside"
+
+
+@dataclass(frozen=True)
+class Nest:
+    """``result = 0`` and, over ``sums`` where all ``conditions`` hold, ``result += `` the product of ``factors``.
+
+    Attributes:
+        result: what is written.
+        over: the loops outside: one for each axis of the result, or all of them where the nest scatters.
+        sums: the loops inside.
+        conditions: in the order in which they are to be asked.
+        factors: what is multiplied.
+        scatters: whether each iteration adds to an element that others add to as well, so that the whole result must
+            be zero before.
+        note: a remark for people.
+    """
+
+    result: Access
+    over: tuple[Loop, ...]
+    sums: tuple[Loop, ...]
+    conditions: tuple[Condition, ...]
+    factors: tuple[Access, ...]
+    scatters: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Nests one after the other, from ``arguments`` over ``intermediates`` to ``result``.
+
+    ``variables`` are the variables of the sizes that it mentions, in the order of their declaration.
+    """
+
+    name: str
+    arguments: tuple[Array, ...]
+    result: Array
+    nests: tuple[Nest, ...]
+    variables: tuple[str, ...]
+    intermediates: tuple[Array, ...] = ()
+    note: str = ""
+
+
+class Names:
+    """The names of the iterators of one operator: ``i_H`` and ``r_k_1`` as words, ``h`` and ``p`` as letters.
+
+    No name is that of a variable of the sizes, and none is given twice.
+    """
+
+    def __init__(self, operator: Operator, style: Style = "words") -> None:
+        self.style = style
+        self.taken = set(operator.spec.symbols.names)
+        if style == "words":
+            self.found = leaf_names(operator)
+            self.taken.update(self.found.values())
+        else:
+            self.found = {leaf: self._letter(leaf) for leaf in (*operator.output, *operator.reductions)}
+
+    def __getitem__(self, coordinate: Coordinate) -> str:
+        """The name of an iterator, or of a coordinate that was given one."""
+        return self.found[coordinate]
+
+    def give(self, coordinate: Coordinate, prefix: str) -> str:
+        """A name for a coordinate that runs by itself in some nest; an iterator keeps its own."""
+        if coordinate not in self.found:
+            self.found[coordinate] = (
+                self._word(coordinate, prefix) if self.style == "words" else self._letter(coordinate)
+            )
+        return self.found[coordinate]
+
+    def _word(self, coordinate: Coordinate, prefix: str) -> str:
+        code = coordinate.size.code.translate(_BRACKETS).replace("//", "_by_")
+        stem = f"{prefix}_" + (re.sub(r"\W+", "_", code).strip("_") or "1")
+        return self._free(chain((stem,), (f"{stem}__{number}" for number in count(2))))
+
+    def _letter(self, coordinate: Coordinate) -> str:
+        """A letter as in the papers: n, o, h, w for an output, c for C_in, p and q for windows, a and on for others."""
+        used = [v for v, p in zip(coordinate.size.symbols.names, coordinate.size.exponents, strict=True) if p]
+        primary = [v for v in used if v in coordinate.size.symbols.primary]
+        stem, _, index = (primary[0] if primary else used[0] if used else "a").partition("_")
+        letter = (index[:1] if index.lower() in ("out", "o") else stem[:1]).lower()
+        if not letter.isalpha():
+            letter = "a"
+        first = _WINDOWS if letter == "k" else letter
+        if coordinate.is_reduction and index.lower() in ("out", "o"):
+            first = "m"  # a bottleneck
+        numbered = (f"{letter}{number}" for number in count(2))
+        return self._free(chain(first, "abdefjmlruvxyz", ascii_lowercase.replace("i", ""), numbered))
+
+    def _free(self, tries: Iterable[str]) -> str:
+        found = next(text for text in tries if text not in self.taken)
+        self.taken.add(found)
+        return found
+
+
+def array_name(operator: Operator, text: str) -> str:
+    """``text``, with underscores where a variable of the sizes is called so too."""
+    while text in operator.spec.symbols.position:
+        text += "_"
+    return text
+
+
+def tensors(operator: Operator) -> dict[str, tuple[Coordinate, ...]]:
+    """The operator's tensors by name: ``X``, ``W1``, … and ``Y``, each with the coordinates of its axes."""
+    weights = {f"W{i + 1}": weight.coordinates for i, weight in enumerate(operator.weights)}
+    return {"X": operator.inputs, **weights, "Y": operator.output}
+
+
+def sizes_of(coordinates: Iterable[Coordinate]) -> tuple[Size, ...]:
+    """Their sizes."""
+    return tuple(c.size for c in coordinates)
+
+
+def climb(operator: Operator, steps: Iterable[Step], found: dict[Coordinate, Expression]) -> list[Condition]:
+    """Write the results of ``steps``, bottom-up, into ``found``; the conditions are those of UNFOLDs among them.
+
+    Steps whose results are known, or whose operands are not, are passed over.
+    """
+    conditions = []
+    for step in steps:
+        if step.primitive in ("REDUCE", "SHARE") or any(c not in found for c in step.operands):
+            continue
+        results = operator.state.results(step)
+        if results and all(c in found for c in results):
+            continue
+        primitive = PRIMITIVES[step.primitive]
+        args, sizes = tuple(found[c] for c in step.operands), tuple(size(c.size) for c in step.operands)
+        indices = primitive.index(args, sizes, None if step.parameter is None else size(step.parameter))
+        for result, index in zip(results, indices, strict=True):
+            found[result] = index
+            if primitive.clips:
+                conditions.append(Condition(index, result.size))
+    return conditions
+
+
+def loop_over(coordinates: Iterable[Coordinate], names: Names, prefix: str = "z") -> tuple[Loop, ...]:
+    """A loop for each coordinate, named as it is or anew."""
+    return tuple(Loop(names.give(c, prefix), c.size, c) for c in coordinates)
+
+
+def forward(operator: Operator, style: Style = "words") -> Program:
+    """The loop nest of ``operator``: one nest with every loop, the meaning."""
+    names = Names(operator, style)
+    arrays = {key: Array(array_name(operator, key), sizes_of(c)) for key, c in tensors(operator).items()}
+    over, sums = loop_over(operator.output, names), loop_over(operator.reductions, names)
+    found = {loop.coordinate: name(loop.name) for loop in (*over, *sums)}
+    conditions = climb(operator, operator.steps, found)
+    *reads, result = (
+        Access(arrays[key].name, tuple(found[c] for c in coordinates)) for key, coordinates in tensors(operator).items()
+    )
+    *arguments, written = arrays.values()
+    nest = Nest(result, over, sums, tuple(conditions), tuple(reads))
+    return Program("operator", tuple(arguments), written, (nest,), variables(operator))
+
+
+def staged(operator: Operator, binding: Binding | None = None, style: Style = "words") -> Program:
+    """One nest for each stage of the lowering plan, with the intermediates ``Z1``, ``Z2``, … between them.
+
+    Which stages are best depends on the sizes: they are the plan's for ``binding``, else for the spec's first binding,
+    else for :func:`generic_binding`.
+    """
+    bound = operator.complete_binding(binding) if binding is not None or operator.spec.bindings else None
+    bound = bound or generic_binding(operator)
+    stages = plan(operator, bound).stages
+    names = Names(operator, style)
+    arrays = {key: Array(array_name(operator, key), sizes_of(c)) for key, c in tensors(operator).items()}
+    *arguments, written = arrays.values()
+    between = [Array(array_name(operator, f"Z{i + 1}"), sizes_of(stage.out)) for i, stage in enumerate(stages[:-1])]
+    nests, before, axes = [], arguments[0], operator.inputs
+    for number, (stage, after) in enumerate(zip(stages, [*between, written], strict=True), 1):
+        nests.append(_stage(operator, stage, names, (before, axes), after, f"stage {number} of {len(stages)}: "))
+        before, axes = after, stage.out
+    chosen = ", ".join(f"{variable}={number}" for variable, number in bound.items())
+    note = f"stages with the fewest FLOPs for {chosen}"
+    return Program("operator", tuple(arguments), written, tuple(nests), variables(operator), tuple(between), note)
+
+
+def _stage(
+    operator: Operator,
+    stage: Stage,
+    names: Names,
+    before: tuple[Array, tuple[Coordinate, ...]],
+    after: Array,
+    title: str,
+) -> Nest:
+    over, sums = loop_over(stage.out, names), loop_over(stage.summed, names)
+    found = {loop.coordinate: name(loop.name) for loop in (*over, *sums)}
+    conditions = climb(operator, reversed(stage.undo), found)
+    factors = [Access(before[0].name, tuple(found[c] for c in before[1]))]
+    for number in stage.weights:
+        coordinates = operator.weights[number].coordinates
+        factors.append(Access(array_name(operator, f"W{number + 1}"), tuple(found[c] for c in coordinates)))
+    result = Access(after.name, tuple(found[c] for c in stage.out))
+    iterations = size_product(sizes_of(stage.domain), operator.spec.symbols)
+    each = 2 if stage.weights else 1 if stage.summed else 0
+    note = f"{title}{iterations.code} iterations, {each} FLOP{'s' * (each != 1)} each"
+    return Nest(result, over, sums, tuple(conditions), tuple(factors), note=note)
+
+
+def variables(operator: Operator) -> tuple[str, ...]:
+    """The variables that a loop nest of ``operator`` mentions, in the order of declaration."""
+    symbols = operator.spec.symbols
+    used = {n for s in _all_sizes(operator) for n, power in zip(symbols.names, s.exponents, strict=True) if power}
+    return tuple(n for n in symbols.names if n in used)
+
+
+def _all_sizes(operator: Operator) -> Iterator[Size]:
+    yield from sizes_of((*operator.output, *operator.reductions))
+    for step in operator.steps:
+        yield from sizes_of(step.operands + step.given)
+        if step.parameter is not None:
+            yield step.parameter
+        if step.primitive not in ("REDUCE", "SHARE"):
+            yield from sizes_of(operator.state.results(step))
+
+
+def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
+    """Sizes at which an operator shows its nature: primaries all different and large beside the coefficients.
+
+    Coefficients keep their defaults, or are the smallest from 2 up that leave every size an integer; primaries are
+    multiples of what divides them. ``scale`` makes the primaries larger.
+
+    Raises:
+        SpecError: when no small coefficients make all sizes integers.
+    """
+    symbols, defaults = operator.spec.symbols, operator.spec.defaults
+    every = set(_all_sizes(operator))
+    free = [n for n in symbols.coefficient if n not in defaults]
+    choices = sorted(product(range(2, 9), repeat=min(len(free), 4)), key=lambda c: (prod(c), c))
+    for chosen in choices:
+        coefficients = {n: defaults.get(n, 2) for n in symbols.coefficient} | dict(zip(free, chosen, strict=False))
+        found = _primaries(operator, every, coefficients, scale) | coefficients
+        if all(s.is_integral(found) for s in every):
+            return {n: found[n] for n in symbols.names}
+    raise SpecError(f"no small sizes make every size of {operator} an integer: give a binding")
+
+
+def _primaries(operator: Operator, sizes: set[Size], coefficients: dict[str, int], scale: int) -> dict[str, int]:
+    symbols = operator.spec.symbols
+    most = max(coefficients.values(), default=1)
+    found: dict[str, int] = {}
+    for position, variable in enumerate(symbols.primary):
+        below = [
+            prod(coefficients[n] ** -p for n, p in zip(symbols.names, s.exponents, strict=True) if p < 0)
+            for s in sizes
+            if s.exponents[position]
+        ]
+        step = lcm(1, *below)
+        number = step * (scale * most * 2 // step + 1)
+        while number in found.values():
+            number += step
+        found[variable] = number
+    return found
