@@ -9,7 +9,8 @@ packed into one integer, eight bits an exponent, so that a product is one additi
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import lru_cache
 
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
@@ -39,6 +40,7 @@ class Reach:
         self._partitions: dict[Shape, tuple[tuple[Shape, ...], ...]] = {}
         self._known: dict[tuple[Shape, int, int, Shape, bool], int] = {}
         self._legal: dict[int, bool] = {}
+        self._is_ratio: dict[int, bool] = {0: True}  # of what a group has over what it wants
         self._values: dict[int, int] = {}
         self._kinds: dict[tuple[int, Shape, int], tuple[bool, bool]] = {}
         limits = spec.limits
@@ -98,39 +100,68 @@ class Reach:
         self._largest = max([self._value(size) for size in (*sizes, *want)], default=0)
         self._has_window = any(item & STRIDED or self._kind(item >> FLAG_BITS, (), 1)[1] for item in items)
         self._is_stuck = False
-        for partition in self._all_partitions(tuple(want)):
-            self._assign(have, partition, [], sum([len(group) - 1 for group in partition]))
-        if self._is_stuck and len(want) < len(self.want):
-            # What is left over cannot go by itself: perhaps it is matched, and what was matched goes.
-            for partition in self._all_partitions(self.want):
-                self._assign(list(items), partition, [], sum([len(group) - 1 for group in partition]))
+        self._group(have, tuple(want))
+        if self._is_stuck and self._best > 2 <= limit and len(want) < len(self.want):
+            # What is left over cannot go by itself: perhaps it is matched, and what was matched goes. That takes a
+            # reshape and an elimination at least.
+            self._group(list(items), self.want)
         return self._best
 
-    def _assign(self, rest: list[int], want: Sequence[Shape], pieces: list[int], cost: int) -> None:
-        """Give the first group of input axes some coordinates; ``cost`` counts the MERGEs and SPLITs so far."""
+    def _group(self, items: list[int], want: Shape) -> None:
+        """Try all ways to make the input axes in ``want`` of some items and to eliminate the others."""
         if not want:
-            self._close(rest, pieces, cost)
+            self._close(items, (), 0)
             return
-        wanted = sum(want[0])
-        tried: set[tuple[int, ...]] = set()
-        for count in range(1, len(rest) + 1):
-            if cost + count - 1 >= self._best:
-                return
-            for chosen in _subsets(len(rest), count):
-                sizes = tuple([rest[i] for i in chosen])
-                ratio = sum([size >> FLAG_BITS for size in sizes]) - wanted
-                more = cost + count - 1 + (ratio != 0)
-                is_merged = count == 1 and (ratio or len(want[0]) > 1)
-                if is_merged and sizes[0] & _MERGES != _MERGES and not self._has_window:
-                    more += 1 if sizes[0] & WAITING else 2  # another view first, or another coordinate to begin it
-                if more >= self._best or (ratio and not self.is_legal(ratio)) or sizes in tried:
-                    continue
-                tried.add(sizes)
-                if not any(size & STRIDED for size in sizes):
-                    left = [size for i, size in enumerate(rest) if i not in chosen]
-                    self._assign(left, want[1:], [*pieces, ratio] if ratio else pieces, more)
+        sums = [0]
+        for item in items:
+            size = item >> FLAG_BITS
+            sums += [size + other for other in sums]
+        self._items, self._sums = items, sums
+        self._strided = sum([1 << i for i, item in enumerate(items) if item & STRIDED])
+        # Of equal items the first is chosen first.
+        self._twins = [3 << i for i in range(len(items) - 1) if items[i] == items[i + 1]]
+        free = (1 << len(items)) - 1 ^ self._strided
+        for partition in self._all_partitions(want):
+            groups = [(sum(group), len(group)) for group in partition]
+            self._assign(free, groups, 0, (), sum([number - 1 for _, number in groups]))
 
-    def _close(self, rest: list[int], pieces: list[int], cost: int) -> None:
+    def _assign(self, free: int, groups: list[tuple[int, int]], at: int, pieces: Shape, cost: int) -> None:
+        """Give a group of input axes some of the ``free`` items; ``cost`` counts the MERGEs and SPLITs so far."""
+        wanted, number = groups[at]
+        items, sums, is_legal = self._items, self._sums, self._is_ratio
+        is_last = at + 1 == len(groups)
+        most = self._best - cost  # items that it may take at most
+        try:
+            chosen = [mask for mask in _masks(len(items), most) if not mask & ~free and is_legal[sums[mask] - wanted]]
+        except KeyError:
+            for mask in _masks(len(items), most):
+                if sums[mask] - wanted not in is_legal:
+                    is_legal[sums[mask] - wanted] = self.is_legal(sums[mask] - wanted)
+            self._assign(free, groups, at, pieces, cost)
+            return
+        for mask in chosen:
+            ratio = sums[mask] - wanted
+            count = mask.bit_count()
+            more = cost + count - 1 + (ratio != 0)
+            if count == 1 and (ratio or number > 1):
+                item = items[mask.bit_length() - 1]
+                if item & _MERGES != _MERGES and not self._has_window:
+                    more += 1 if item & WAITING else 2  # another view first, or another coordinate to begin it
+            rest = free & ~mask
+            # Whatever is not matched takes a step to be eliminated.
+            is_over = pieces or ratio or self._strided or (is_last and rest)
+            if more + (1 if is_over else 0) >= self._best:
+                continue
+            if self._twins and any(mask & pair == pair & ~(pair >> 1) and free & pair == pair for pair in self._twins):
+                continue
+            left = (*pieces, ratio) if ratio else pieces
+            if is_last:
+                rest |= self._strided
+                self._close([item for i, item in enumerate(items) if rest >> i & 1], left, more)
+            else:
+                self._assign(rest, groups, at + 1, left, more)
+
+    def _close(self, rest: list[int], pieces: Shape, cost: int) -> None:
         """Everything left is eliminated whole, by as few 1-to-many primitives as can be."""
         contractions, expands, spent, must_contract = self._flags
         dropped = single = contracted = 0
@@ -246,16 +277,11 @@ class Reach:
         return found
 
 
-_SUBSETS: dict[tuple[int, int], tuple[tuple[int, ...], ...]] = {}
-
-
-def _subsets(number: int, count: int) -> tuple[tuple[int, ...], ...]:
-    found = _SUBSETS.get((number, count))
-    if found is None:
-        from itertools import combinations
-
-        found = _SUBSETS[number, count] = tuple(combinations(range(number), count))
-    return found
+@lru_cache(maxsize=256)
+def _masks(number: int, most: int) -> tuple[int, ...]:
+    """The non-empty subsets of ``number`` items with at most ``most`` of them, the smallest first."""
+    found = [mask for mask in range(1, 1 << number) if mask.bit_count() <= most]
+    return tuple(sorted(found, key=int.bit_count))
 
 
 def _partitions(items: Shape) -> Iterator[tuple[Shape, ...]]:
