@@ -131,13 +131,48 @@ def step() -> str:
     return f"{table(header, rows)}\n\n{footer([result['about']])}"
 
 
+def bias() -> str:
+    """Walks beside uniform draws, by number of steps."""
+    result = load("bias")
+    if result is None:
+        return "Not run yet."
+    walks, uniform = result["walks"], result["uniform"]
+
+    def ratio(row: dict[str, Any]) -> str:
+        times = "–" if row["most_to_least"] is None else f"{row['most_to_least']:.1f}"
+        return f"{times} ({row['most']:,} / {row['least']:,})"
+
+    rows = [
+        [
+            str(ours["steps"]),
+            f"{ours['operators']:,}",
+            f"{ours['share_of_space']:.1%}",
+            f"{ours['share_of_draws']:.1%}",
+            f"{ours['never_drawn']:,}",
+            ratio(ours),
+            ratio(theirs),
+        ]
+        for ours, theirs in zip(walks["by_steps"], uniform["by_steps"], strict=True)
+    ]
+    header = ["steps", "operators", "of the space", "of the walks", "never drawn by walks"]
+    header += ["most to least often: walks (times)", "uniform draws"]
+    operators = result["operators"]
+    summary = (
+        f"Of {operators:,} operators {walks['draws']:,} walks never drew {walks['never_drawn']:,} "
+        f"({walks['never_drawn'] / operators:.0%}); as many uniform draws left out {uniform['never_drawn']:,}. The total "
+        f"variation from uniform is {walks['total_variation']:.2f} for walks and {uniform['total_variation']:.2f}, which "
+        "is chance, for uniform draws."
+    )
+    return f"{table(header, rows)}\n\n{summary}\n\n{footer([result['about']])}"
+
+
 def rendered(text: str) -> str:
     """``text`` with every marked part made anew.
 
     Raises:
         SystemExit: when a marker is missing.
     """
-    for name, make in {"synthesis": synthesis, "growth": growth, "step": step}.items():
+    for name, make in {"synthesis": synthesis, "growth": growth, "step": step, "bias": bias}.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
         if len(pattern.findall(text)) != 1:
