@@ -7,6 +7,7 @@ shrinks. Both build the steps first and then take whatever data coordinates are 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -32,13 +33,13 @@ STRIDES = ("s", "e", "g")
 
 def random_binding(rng: random.Random) -> dict[str, int]:
     """Small sizes under which H/s and C/g are integers; k is odd, e even, and H, W, C, D mostly differ."""
-    s, g = rng.choice((2, 3)), rng.choice((1, 2, 2))
+    s, g = rng.choice((1, 2, 2, 2, 3, 3, 3)), rng.choice((1, 2, 2))
     return {
         "N": rng.choice((1, 2)),
         "C": g * rng.choice((1, 2, 3)),
         "D": rng.choice((2, 3)),
         "H": s * rng.choice((1, 2, 3)),
-        "W": rng.choice((2, 3, 5)),
+        "W": rng.choice((1, 2, 2, 3, 3, 5, 5)),
         "k": rng.choice((1, 3, 3, 5)),
         "e": rng.choice((2, 2, 4)),
         "s": s,
@@ -80,13 +81,17 @@ def random_operator(
         maker.window,
         maker.dilated_window,
         maker.strided_main,
+        maker.dropped_stride,
         maker.contraction,
         maker.contraction,
+        maker.contraction_of_a_window,
         maker.bridge,
         maker.merge,
         maker.split,
+        maker.boundary,
         maker.shift,
         maker.expand,
+        maker.expand_a_reduction,
         maker.reduce,
         maker.digits,
         maker.unfold_any,
@@ -94,7 +99,9 @@ def random_operator(
     for _ in range(rng.randint(1, max_moves)):
         rng.choice(moves)()
     maker.close_strides()
-    return _on_what_is_left(rng, maker.state, with_batch), binding
+    inputs = list(maker.state.data)
+    rng.shuffle(inputs)
+    return on_what_is_left(maker.state, inputs), binding
 
 
 @st.composite
@@ -219,6 +226,14 @@ class _Maker:
             if strided:
                 self.take("UNFOLD", (strided[0], window))
 
+    def dropped_stride(self) -> None:
+        """STRIDE under an EXPAND, legal though it says no more than the EXPAND alone."""
+        main = self.pick()
+        if main and self.rng.random() < 0.5:
+            strided = self.take("STRIDE", tuple(main), self.size(self.rng.choice(STRIDES)))
+            if strided:
+                self.take("EXPAND", strided)
+
     def contraction(self) -> None:
         """A weight that shares one to three coordinates and is given up to two."""
         free = self.free()
@@ -226,6 +241,17 @@ class _Maker:
         shared = self.rng.randint(1, 3)
         given = self.rng.randint(0, 2)
         self.take("SHARE", tuple(free[:shared]), given=tuple(free[shared : shared + given]))
+
+    def contraction_of_a_window(self) -> None:
+        """A weight that shares an UNFOLD's result or is given it: the guard is no border of the input then."""
+        unfolded = [c for c in self.free() if c.node.primitive == "UNFOLD"]
+        others = [c for c in self.free() if c not in unfolded]
+        if not unfolded:
+            self.window()
+        elif others and self.rng.random() < 0.5:
+            self.take("SHARE", (self.rng.choice(others),), given=(self.rng.choice(unfolded),))
+        else:
+            self.take("SHARE", (self.rng.choice(unfolded), *self.rng.sample(others, min(1, len(others)))))
 
     def bridge(self) -> None:
         """A REDUCE that lives in two weights alone: shared with the first, given to the second."""
@@ -259,21 +285,48 @@ class _Maker:
                 self.take("SPLIT", tuple(left))
 
     def split(self) -> None:
+        """SPLIT of any two coordinates, one of them at times a SPLIT's result."""
         pair = self.pick(2)
-        if pair:
-            self.take("SPLIT", tuple(pair))
+        joined = pair and self.take("SPLIT", tuple(pair))
+        others = [c for c in self.free() if c not in (joined or ())]
+        if joined and others and self.rng.random() < 0.3:
+            again = [*joined, self.rng.choice(others)]
+            self.rng.shuffle(again)
+            self.take("SPLIT", tuple(again))
+
+    def boundary(self) -> None:
+        """SPLIT, perhaps treat the result, and MERGE it where it was joined or at any other place."""
+        pair = self.pick(2)
+        joined = pair and self.take("SPLIT", tuple(pair))
+        if pair and joined:
+            shifted = self.take("SHIFT", joined) if self.rng.random() < 0.3 else None
+            block = pair[1].size if self.rng.random() < 0.5 else self.size(self.rng.choice(BLOCKS))
+            self.take("MERGE", shifted or joined, block)
 
     def shift(self) -> None:
-        """SHIFT, of an UNFOLD's result where there is one and chance has it."""
-        unfolded = [c for c in self.free() if c.node.primitive == "UNFOLD"]
-        main = [self.rng.choice(unfolded)] if unfolded and self.rng.random() < 0.5 else self.pick()
-        if main:
-            self.take("SHIFT", tuple(main))
+        """SHIFT, of a view's result where there is one and chance has it, at times twice."""
+        views = [c for c in self.free() if c.node.primitive in ("UNFOLD", "SPLIT", "MERGE")]
+        main = [self.rng.choice(views)] if views and self.rng.random() < 0.5 else self.pick()
+        shifted = self.take("SHIFT", tuple(main)) if main else None
+        if shifted and self.rng.random() < 0.3:
+            self.take("SHIFT", shifted)
 
     def expand(self) -> None:
-        main = self.pick()
-        if main and self.rng.random() < 0.5:
-            self.take("EXPAND", tuple(main))
+        """EXPAND of anything, half of the time of what a view made."""
+        if self.rng.random() < 0.5:
+            views = [c for c in self.free() if not c.is_leaf]
+            main = [self.rng.choice(views)] if views and self.rng.random() < 0.5 else self.pick()
+            if main:
+                self.take("EXPAND", tuple(main))
+
+    def expand_a_reduction(self) -> None:
+        """A REDUCE that is dropped: a constant factor, or a sum over a weight alone."""
+        if self.rng.random() < 0.3:
+            added = self.reduce(("k", "e", "s", "D"))
+            if added:
+                if self.rng.random() < 0.5:
+                    self.take("SHARE", (added,))
+                self.take("EXPAND", (added,))
 
     def close_strides(self) -> None:
         """Give every STRIDE's result to a 1-to-many primitive, as the paper demands."""
@@ -287,15 +340,13 @@ class _Maker:
             assert self.take("EXPAND", (strided,)) is not None
 
 
-def _on_what_is_left(rng: random.Random, state: State, with_batch: bool) -> Operator:
-    """The same steps on the spec whose input is the data left, its axes in any order."""
-    inputs = list(state.data)
-    rng.shuffle(inputs)
-    pairs = ((inputs.index(state.output[0]), 0),) if with_batch else ()
+def on_what_is_left(state: State, inputs: Sequence[Coordinate]) -> Operator:
+    """The same steps on the spec whose input has the data left as its axes, in the order of ``inputs``."""
+    pairs = tuple((inputs.index(state.output[axis]), axis) for _, axis in state.spec.fixed_io_pairs)
     spec = replace(state.spec, input_shape=tuple(c.size for c in inputs), fixed_io_pairs=pairs)
     again = State.root(spec)
     for step in state.steps:
         again = again.apply(step)
     assert again.data == state.data
-    assert tuple(inputs) in set(again.matches())
+    assert again.is_match(tuple(inputs))
     return Operator(again, tuple(inputs))

@@ -1,25 +1,30 @@
-"""The process in which tests use TVM: ``python tvm_child.py``, a JSON request on stdin, a JSON line for each answer.
+"""The process in which tests use TVM: ``python tvm_child.py``, a JSON task a line on stdin, a JSON answer a line out.
 
-TVM may take its process down, above all beside torch, so pytest never imports it. A request is a list of tasks:
-``{"do": "run" | "search", "operator": text, "binding": {...}, ...}``; each answer repeats the task's place.
+TVM may take its process down, above all beside torch, so pytest never imports it; :mod:`trust.tvm_parent` is the other
+end. A task is ``{"do": "run" | "search" | "raises", "operator": text, "binding": {...}, ...}``. What a task raises is
+its answer, as ``{"failure": traceback}``; a task that takes the process down has none.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+import traceback
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from syno_lab.codegen.reference import reference
+from syno_lab.api import Operator
 from syno_lab.evaluate.tuning.light import import_tvm, tame_intrinsics
-from syno_lab.ir.files import from_json
 
 tvm = import_tvm()
 # Only now, without torch.
 from syno_lab.codegen.tvm_target import lower_json, to_tvm  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from trust import checks  # noqa: E402
 
 #: How many schedules a search proposes.
 CANDIDATES = 8
@@ -27,30 +32,30 @@ CANDIDATES = 8
 
 def run(task: dict[str, Any]) -> dict[str, Any]:
     """Compile with the default schedule and compare with the loop nest, on random numbers."""
-    operator, binding, dtype = from_json(task["operator"]), task["binding"], task["dtype"]
-    module = to_tvm(operator, binding, dtype, order=task["order"])
-    rng = np.random.default_rng(task["seed"])
-    arrays = [
-        np.asarray(rng.standard_normal(shape)).astype(dtype)
-        for shape in (operator.input_sizes(binding), *operator.weight_sizes(binding))
-    ]
-    want = reference(operator, *(a.astype("float64") for a in arrays), binding=binding)
-    # Every element must be written, and nothing but the output: not-a-number would show the one, a copy the other.
-    buffers = [tvm.runtime.tensor(a) for a in (*arrays, np.full(want.shape, np.nan, dtype))]
-    tvm.compile(module, target="llvm")["main"](*buffers)
-    *inputs, found = (b.numpy() for b in buffers)
-    return {
-        "error": float(np.abs(found - want).max() / max(1.0, np.abs(want).max())),
-        "inputs_kept": all(np.array_equal(a, b) for a, b in zip(arrays, inputs, strict=True)),
-        "text": module.script(),
-    }
+    operator, binding, dtype, order = (
+        Operator.from_json(task["operator"]),
+        task["binding"],
+        task["dtype"],
+        task["order"],
+    )
+    error = checks.compiled(operator, binding, task["seed"], dtype, order)
+    # A file of JSON has no not-a-number.
+    answer: dict[str, Any] = {"error": error if np.isfinite(error) else str(error)}
+    return answer | ({"text": to_tvm(operator, binding, dtype, order=order).script()} if task.get("text") else {})
+
+
+@cache
+def tame() -> None:
+    """Once, before the first search."""
+    tame_intrinsics("x86")
 
 
 def search(task: dict[str, Any]) -> dict[str, Any]:
     """Let MetaSchedule propose schedules, compile some of them, and compare them with the loop nest."""
+    tame()
     from tvm.s_tir import meta_schedule as ms
 
-    operator, binding = from_json(task["operator"]), task["binding"]
+    operator, binding = Operator.from_json(task["operator"]), task["binding"]
     module = lower_json(task["operator"], binding, "float32")
     target = tvm.target.Target(task["target"])
     strategy = ms.search_strategy.EvolutionarySearch(
@@ -75,7 +80,7 @@ def search(task: dict[str, Any]) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     shapes = (operator.input_sizes(binding), *operator.weight_sizes(binding))
     arrays = [np.asarray(rng.standard_normal(shape)).astype("float32") for shape in shapes]
-    want = reference(operator, *(a.astype("float64") for a in arrays), binding=binding)
+    want = operator.reference(*(a.astype("float64") for a in arrays), binding=binding)
     for candidate in candidates:
         buffers = [tvm.runtime.tensor(a) for a in (*arrays, np.full(want.shape, np.nan, "float32"))]
         tvm.compile(candidate.sch.mod, target=target)["main"](*buffers)
@@ -92,20 +97,15 @@ def raises(task: dict[str, Any]) -> dict[str, Any]:
     return {"kind": None, "message": ""}
 
 
-def answers(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """One answer for each task, in order."""
-    kinds = {"run": run, "search": search, "raises": raises}
-    for place, task in enumerate(tasks):
-        yield {"place": place, **kinds[task["do"]](task)}
-    yield {"torch": "torch" in sys.modules}
-
-
 def main() -> None:
-    tasks = json.load(sys.stdin)
-    if any(task["do"] == "search" for task in tasks):
-        tame_intrinsics("x86")
-    for answer in answers(tasks):
-        sys.stdout.write(json.dumps(answer) + "\n")
+    kinds = {"run": run, "search": search, "raises": raises}
+    for line in sys.stdin:
+        task = json.loads(line)
+        try:
+            answer = kinds[task["do"]](task)
+        except Exception:  # noqa: BLE001 - any failure is the answer
+            answer = {"failure": traceback.format_exc()}
+        sys.stdout.write(json.dumps({**answer, "torch": "torch" in sys.modules}) + "\n")
         sys.stdout.flush()
 
 
