@@ -157,11 +157,11 @@ def bias() -> str:
     header = ["steps", "operators", "of the space", "of the walks", "never drawn by walks"]
     header += ["most to least often: walks (times)", "uniform draws"]
     operators = result["operators"]
+    never = walks["never_drawn"]
     summary = (
-        f"Of {operators:,} operators {walks['draws']:,} walks never drew {walks['never_drawn']:,} "
-        f"({walks['never_drawn'] / operators:.0%}); as many uniform draws left out {uniform['never_drawn']:,}. The total "
-        f"variation from uniform is {walks['total_variation']:.2f} for walks and {uniform['total_variation']:.2f}, which "
-        "is chance, for uniform draws."
+        f"Of {operators:,} operators {walks['draws']:,} walks never drew {never:,} ({never / operators:.0%}); as many "
+        f"uniform draws left out {uniform['never_drawn']:,}. The total variation from uniform is "
+        f"{walks['total_variation']:.2f} for walks, and {uniform['total_variation']:.2f} for uniform draws by chance."
     )
     return f"{table(header, rows)}\n\n{summary}\n\n{footer([result['about']])}"
 
