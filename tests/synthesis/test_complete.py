@@ -2,7 +2,8 @@
 
 Three searches of the same space are compared: breadth first by legal steps that only *space* rules bound, breadth first
 by canonical steps, and the search graph of the sampler. With ``SYNO_LAB_DEEP=1`` in the environment each spec is
-searched one step deeper (minutes instead of seconds).
+searched one step deeper (seven minutes instead of one). There the proofs do not all hold: on 21 November 2026 twelve
+functions of 6,313 were lost and 191 found more than once.
 
 Sizes are chosen so that no two that matter are the same number by chance: coefficients divide the primaries that they
 may divide (63 = 7*3*3, 99 = 11*3*3, 12 = 4*3, 21 = 7*3), what remains is different, and 5 is divided by none.
@@ -150,13 +151,15 @@ def test_exact_rules_lose_no_function(name: str) -> None:
 
     One exception, which is counted: occurrences are counted by what is written (in MERGEs and REDUCEs, DESIGN section
     4), so a canonical form can cost more of them than the form that a rule rejects, and a tight limit then leaves it
-    out. With the limits of occurrences off, the canonical form must be there.
+    out. With the limits of occurrences off, the canonical form must be there. One step deeper there is another
+    exception, :func:`adds_weight_elements`.
     """
     spec = SPECS[name]
     every = by_function(searched(name, SPACE), spec)
     kept = by_function(searched(name, EXACT), spec)
     lost = every.keys() - kept.keys()
-    exempt = {function for function in lost if adds_weight_elements(every[function][0])}
+    # Needed one step deeper alone; here it could only hide a loss.
+    exempt = {function for function in lost if IS_DEEP and adds_weight_elements(every[function][0])}
     dear = lost - exempt
     lost -= exempt
     if lost:
