@@ -1,0 +1,280 @@
+"""Other ways out: an operator as a file that other programs read, read back and compared before it is there.
+
+=========================  ===========================================================================
+``onnx`` ``.onnx``         an ONNX program with its weights, for ONNX Runtime and others
+``torch-export`` ``.pt2``  a ``torch.export`` archive with its weights
+``python`` ``.py``         a module in Python that needs torch alone, see :mod:`~syno_lab.codegen.export_source`
+``weights``                ``.safetensors``: the weights, see :mod:`~syno_lab.codegen.export_weights`
+=========================  ===========================================================================
+
+Each holds the operator's JSON and binding; :func:`~syno_lab.codegen.export_record.read_operator` gets the pGraph back.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from syno_lab.codegen.export_check import (
+    TORCH_MODULE,
+    Runner,
+    batch_axes,
+    checked_binding,
+    compare,
+    evaluating,
+    example_like,
+    expected,
+    weights_of,
+)
+from syno_lab.codegen.export_program import save_onnx, save_program, traced
+from syno_lab.codegen.export_record import Record, identity, operators_in, read_operator, record_of, replacing
+from syno_lab.codegen.export_source import standalone_source
+from syno_lab.codegen.export_weights import load_weights, load_weights_into, save_weights
+from syno_lab.codegen.torch_module import to_torch
+from syno_lab.errors import ExportError
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Binding
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.export import ExportedProgram
+
+__all__ = [
+    "Exported",
+    "Format",
+    "export",
+    "export_network",
+    "load_weights",
+    "load_weights_into",
+    "read_operator",
+    "save_weights",
+    "standalone_source",
+]
+
+_CHECK_SECONDS = 300
+
+
+class Format(StrEnum):
+    """What an operator can be exported as."""
+
+    ONNX = "onnx"
+    TORCH_EXPORT = "torch-export"
+    PYTHON = "python"
+    WEIGHTS = "weights"
+
+
+SUFFIXES = {Format.ONNX: ".onnx", Format.TORCH_EXPORT: ".pt2", Format.PYTHON: ".py", Format.WEIGHTS: ".safetensors"}
+
+_SAVERS: dict[Format, Callable[[ExportedProgram, Path, Record], Runner]] = {
+    Format.ONNX: save_onnx,
+    Format.TORCH_EXPORT: save_program,
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written, read back and compared.
+
+    Attributes:
+        path: the file.
+        format: what it is.
+        bytes: its size.
+        batch_axes: axes of the input that take any size.
+        compared_with: ``loop nest``, ``torch module`` where the loop nest would take long, or ``itself`` (weights: bit
+            by bit; Python: its own check, run in a fresh interpreter).
+        difference: the largest absolute difference, of float outputs around ``largest``.
+        largest: the largest absolute output.
+    """
+
+    path: Path
+    format: Format
+    bytes: int
+    batch_axes: tuple[int, ...]
+    compared_with: str
+    difference: float
+    largest: float
+
+
+def export(
+    operator: Operator,
+    path: str | Path,
+    binding: Binding | None = None,
+    *,
+    format: Format | str | None = None,  # noqa: A002 - the word its users know
+    module: nn.Module | None = None,
+    scale: float = 1.0,
+) -> Exported:
+    """Write ``operator`` to a file in another program's format; the file is there only if it agrees when read back.
+
+    Args:
+        operator: what to export.
+        path: the file.
+        binding: the sizes; axes that the spec fixes (the batch) take any size in the file.
+        format: None goes by the suffix of ``path``.
+        module: ``operator.to_torch(binding)`` with the weights (and the dtype) to put into the file; None makes one
+            with fresh weights. A Python file holds no weights.
+        scale: a constant factor outside the pGraph, as in ``to_torch``; the one that ``module`` was made with.
+
+    Raises:
+        SpecError: when the binding leaves a size open or fractional.
+        ExportError: when the format, the name or the module does not fit, the format cannot hold the operator, the
+            place cannot be written to, or what is read back differs.
+    """
+    path = Path(path)
+    kind = format_of(path, format)
+    bound = operator.complete_binding(binding)
+    if module is None:
+        module = to_torch(operator, bound, scale=scale)
+    else:
+        _check_module(operator, bound, module)
+    if kind is Format.PYTHON:
+        return _export_source(operator, path, bound, scale)
+    if kind is Format.WEIGHTS:
+        return _export_weights(operator, path, bound, module)
+
+    import torch
+
+    axes = batch_axes(operator)
+    checked = checked_binding(operator, bound)
+    x = np.random.default_rng(0).standard_normal(operator.input_sizes(checked))
+    example = example_like(module, x)
+    x = example.double().cpu().numpy()  # as rounded to the module's dtype
+    wanted, source = expected(operator, checked, module, x, weights_of(operator, module), scale)
+    # Traced with other sizes of the batch than it is run with here.
+    larger = tuple(max(2, n + 1) if axis in axes else n for axis, n in enumerate(x.shape))
+    program = traced(module, torch.zeros(larger, dtype=example.dtype, device=example.device), axes)
+    record = record_of({"": (operator, bound)})
+    return _write(kind, program, record, path, axes, example, wanted, source)
+
+
+def export_network(
+    module: nn.Module,
+    path: str | Path,
+    example: torch.Tensor,
+    *,
+    format: Format | str | None = None,  # noqa: A002 - the word its users know
+    axes: Sequence[int] = (0,),
+) -> Exported:
+    """Write a whole network with operators in it as ONNX, ``.pt2`` or weights; compared with the network itself.
+
+    It is exported in evaluation mode, and in its own mode again afterwards; the file's record has its operators.
+
+    Args:
+        module: one tensor in, one tensor out.
+        path: the file.
+        example: an input.
+        format: None goes by the suffix of ``path``.
+        axes: the axes of the input that take any size.
+
+    Raises:
+        ExportError: as :func:`export`, and for a format that holds no networks.
+    """
+    import torch
+
+    path = Path(path)
+    kind = format_of(path, format)
+    if kind is Format.WEIGHTS:
+        save_weights(module, path)
+        load_weights_into(module, path)
+        return Exported(path, kind, path.stat().st_size, tuple(axes), "itself", 0.0, 0.0)
+    if kind is Format.PYTHON:
+        raise ExportError("python: expected one operator, found a network; export each of its operators instead")
+    with evaluating(module), torch.no_grad():
+        wanted = module(example).double().cpu().numpy()
+    larger = tuple(max(2, n + 1) if axis in axes else n for axis, n in enumerate(example.shape))
+    program = traced(module, torch.zeros(larger, dtype=example.dtype, device=example.device), axes)
+    return _write(kind, program, record_of(operators_in(module)), path, tuple(axes), example, wanted, TORCH_MODULE)
+
+
+def format_of(path: Path, format: Format | str | None) -> Format:  # noqa: A002
+    """The format asked for, else the one that the suffix of ``path`` means.
+
+    Raises:
+        ExportError: for neither, or a suffix that is not the format's: readers go by it.
+    """
+    if format is None:
+        kinds = [kind for kind, suffix in SUFFIXES.items() if suffix == path.suffix]
+        if not kinds:
+            known = ", ".join(f"{suffix} ({kind})" for kind, suffix in SUFFIXES.items())
+            raise ExportError(f"expected a file with one of the suffixes {known}, found {path.name!r}")
+        return kinds[0]
+    if format not in list(Format):
+        raise ExportError(f"format: expected one of {', '.join(Format)}, found {format!r}")
+    kind = Format(format)
+    if path.suffix != SUFFIXES[kind]:
+        raise ExportError(f"{kind}: expected a file named *{SUFFIXES[kind]}, found {path.name!r}")
+    return kind
+
+
+def _check_module(operator: Operator, binding: Binding, module: nn.Module) -> None:
+    made = operators_in(module).get("")
+    if made is None or identity(made[0]) != identity(operator):
+        found = "another module" if made is None else f"that of {made[0]}"
+        raise ExportError(f"module: expected to_torch's module of {operator}, found {found}")
+    fixed = [name for name, number in binding.items() if made[1].get(name) != number]
+    if operator.weight_sizes(made[1]) != operator.weight_sizes(binding) or fixed:
+        raise ExportError(
+            f"module: expected one for {', '.join(f'{n}={binding[n]}' for n in fixed)}, "
+            f"found one for {', '.join(f'{n}={made[1].get(n)}' for n in fixed)}"
+        )
+
+
+def _write(
+    kind: Format,
+    program: ExportedProgram,
+    record: Record,
+    path: Path,
+    axes: tuple[int, ...],
+    example: torch.Tensor,
+    wanted: np.ndarray,
+    source: str,
+) -> Exported:
+    """Write, read back, compare; then move into place."""
+    import torch
+
+    with replacing(path) as temporary:
+        with torch.no_grad():
+            found = _SAVERS[kind](program, temporary, record)(example)
+        eps = torch.finfo(found.dtype).eps
+        difference = compare(found.double().cpu().numpy(), wanted, eps, f"{kind} {path}", source)
+    largest = float(np.abs(wanted).max(initial=0.0))
+    return Exported(path, kind, path.stat().st_size, axes, source, difference, largest)
+
+
+def _export_source(operator: Operator, path: Path, binding: Binding, scale: float) -> Exported:
+    text = standalone_source(operator, binding, scale=scale)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+        # -I: from a fresh interpreter, in which neither this folder nor the user's is on the path.
+        done = subprocess.run(
+            [sys.executable, "-I", str(temporary)],
+            capture_output=True,
+            text=True,
+            timeout=_CHECK_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise ExportError(f"python {path}: read back, its own check failed: {last}")
+    return Exported(path, Format.PYTHON, path.stat().st_size, batch_axes(operator), "itself", 0.0, 0.0)
+
+
+def _export_weights(operator: Operator, path: Path, binding: Binding, module: nn.Module) -> Exported:
+    import torch
+
+    def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.cpu().reshape(-1).view(torch.uint8)  # so that a NaN is equal to itself
+
+    save_weights(module, path)
+    again = load_weights(operator, path, binding).state_dict()
+    if any(not torch.equal(_bytes(tensor), _bytes(again[name])) for name, tensor in module.state_dict().items()):
+        raise ExportError(f"weights {path}: read back, expected the weights that were saved, found others")
+    return Exported(path, Format.WEIGHTS, path.stat().st_size, batch_axes(operator), "itself", 0.0, 0.0)

@@ -1,0 +1,137 @@
+"""What a file that is read back is compared with: the loop nest, or the torch module where the nest takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import prod, sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from syno_lab.codegen.reference import reference
+from syno_lab.errors import ExportError
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Binding
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+Array = np.ndarray[Any, Any]
+
+LOOP_NEST = "loop nest"
+TORCH_MODULE = "torch module"
+# The loop nest runs its reductions in Python: seconds at the most.
+_MOST_TERMS = 1 << 24
+_MOST_POINTS = 10_000
+_CHECKED_BATCH = 2
+
+
+def batch_axes(operator: Operator) -> tuple[int, ...]:
+    """The input axes that take any size: those that the spec fixes."""
+    return tuple(axis for axis, c in enumerate(operator.inputs) if c in operator.state.fixed)
+
+
+def batch_variables(operator: Operator) -> frozenset[str]:
+    """The variables that only sizes of fixed axes have, as ``N``: neither weights nor code depend on them."""
+    sizes = [c.size for step in operator.steps for c in operator.state.results(step)]
+    sizes += [c.size for c in operator.output if c not in operator.state.fixed]
+    sizes += [step.parameter for step in operator.steps if step.parameter is not None]
+    symbols = operator.spec.symbols
+    used = {name for size in sizes for name, power in zip(symbols.names, size.exponents, strict=True) if power}
+    fixed = {
+        name for c in operator.state.fixed for name, power in zip(symbols.names, c.size.exponents, strict=True) if power
+    }
+    return frozenset(fixed - used)
+
+
+def checked_binding(operator: Operator, binding: Binding) -> dict[str, int]:
+    """``binding`` with a small batch."""
+    bound = operator.complete_binding(binding)
+    return bound | dict.fromkeys(batch_variables(operator), _CHECKED_BATCH)
+
+
+def filled(shape: tuple[int, ...], number: int) -> Array:
+    """Integers from -5 to 5 without a simple pattern, so that sums of their products are exact in float64.
+
+    ``number`` tells tensors of one case apart. Exported Python files hold the same formula.
+    """
+    i = np.arange(prod(shape), dtype=np.int64) % 9973
+    return np.asarray(((31 * i * i + 17 * i + 5 * number) % 11 - 5).astype(np.float64).reshape(shape))
+
+
+def runs_as_loops(operator: Operator, binding: Binding) -> bool:
+    """Whether the loop nest is short enough to be run for a check."""
+    points = prod(c.size.at(binding) for c in operator.reductions)
+    return points <= _MOST_POINTS and points * prod(operator.output_sizes(binding)) <= _MOST_TERMS
+
+
+def expected(
+    operator: Operator, binding: Binding, module: nn.Module, x: Array, weights: list[Array], scale: float
+) -> tuple[Array, str]:
+    """The output for ``x`` in float64, and what gave it: :data:`LOOP_NEST` or :data:`TORCH_MODULE`."""
+    if runs_as_loops(operator, binding):
+        return scale * reference(operator, x, *weights, binding=binding), LOOP_NEST
+    import torch
+
+    with evaluating(module), torch.no_grad():
+        return module(example_like(module, x)).double().cpu().numpy(), TORCH_MODULE
+
+
+def weights_of(operator: Operator, module: nn.Module) -> list[Array]:
+    """The weights of ``to_torch``'s module in the order in which the loop nest takes them, in float64."""
+    numbers = range(1, len(operator.weights) + 1)
+    return [getattr(module, f"weight_{number}").detach().double().cpu().numpy() for number in numbers]
+
+
+def example_like(module: nn.Module, x: Array) -> torch.Tensor:
+    """``x`` as a tensor of the dtype and on the device of the module's floating-point parameters, else float32."""
+    import torch
+
+    like = next((p for p in module.parameters() if p.is_floating_point()), None)
+    tensor = torch.from_numpy(np.ascontiguousarray(x))
+    return tensor.float() if like is None else tensor.to(like.device, like.dtype)
+
+
+def compare(found: Array, wanted: Array, eps: float, what: str, against: str) -> float:
+    """The largest absolute difference.
+
+    Args:
+        found: what the file gives.
+        wanted: what it should give.
+        eps: the machine epsilon of the file's dtype; its square root times the largest wanted element is allowed.
+        what: the file, for the message.
+        against: what gave ``wanted``, for the message.
+
+    Raises:
+        ExportError: when the shapes or the numbers differ.
+    """
+    if found.shape != wanted.shape:
+        raise ExportError(f"{what}: read back, expected an output of shape {wanted.shape}, found {found.shape}")
+    if not found.size:
+        return 0.0
+    difference = float(np.abs(found.astype(np.float64) - wanted).max())
+    allowed = sqrt(eps) * float(np.abs(wanted).max()) + eps
+    if not difference <= allowed:  # also when it is not a number
+        raise ExportError(
+            f"{what}: read back, expected the numbers of the {against} within {allowed:.3g}, "
+            f"found a difference of {difference:.3g}"
+        )
+    return difference
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The module in evaluation mode; each part is in its own mode again afterwards."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+Runner = Callable[["torch.Tensor"], "torch.Tensor"]
+"""A file read back: from an input to the output."""

@@ -1,0 +1,155 @@
+"""Programs of whole tensors: ``torch.export`` archives (``.pt2``) and ONNX files, both with axes of any size.
+
+There is no reader of foreign ``.pt2`` files here: ``torch.export.load`` of torch 2.13 unpickles parts of the archive
+and gives texts in it to sympy, either of which can run code. Open only files that you or people you trust have written;
+the pGraph inside is read without it (:func:`~syno_lab.codegen.export_record.read_operator`).
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.codegen.export_check import Runner, evaluating
+from syno_lab.codegen.export_record import KEY, Record
+from syno_lab.errors import ExportError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.export import ExportedProgram
+
+_MAX_ONNX_BYTES = (1 << 31) - (1 << 20)  # protobuf's limit of a file, with room for all but the weights
+
+
+def traced(module: nn.Module, example: torch.Tensor, axes: Sequence[int]) -> ExportedProgram:
+    """``torch.export``'s program of ``module`` in evaluation mode; ``axes`` of the input take any size.
+
+    Args:
+        module: one tensor in, one tensor out.
+        example: an input whose ``axes`` have at least 2 elements: torch takes 0 and 1 for constants.
+        axes: the axes of any size.
+
+    Raises:
+        ExportError: when the module cannot be traced so.
+    """
+    import torch
+
+    dynamic = {axis: torch.export.Dim(f"batch_{axis}" if len(axes) > 1 else "batch") for axis in axes}
+    try:
+        with evaluating(module), torch.no_grad(), _contracting_by_pairs():
+            return torch.export.export(module, (example,), dynamic_shapes=(dynamic,))
+    except (RuntimeError, ValueError, TypeError) as error:  # torch's own errors are of the first kind
+        raise ExportError(
+            f"torch.export: expected a module of one tensor with axes {list(axes)} of any size: {_first_line(error)}"
+        ) from error
+
+
+def save_program(program: ExportedProgram, path: Path, record: Record) -> Runner:
+    """Write a ``.pt2`` archive and read it back.
+
+    Returns:
+        The program read back.
+    """
+    import torch
+
+    with _quiet():
+        torch.export.save(program, path, extra_files={f"{KEY}.json": record.to_json()})
+        # Safe: the file was written one line above.
+        module: Runner = torch.export.load(path).module()
+    return module
+
+
+def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
+    """Write an ONNX file, input ``x`` and output ``y``, and read it back.
+
+    Returns:
+        The file in ONNX Runtime on the CPU.
+
+    Raises:
+        ExportError: when ONNX has no such program, dtype or size.
+    """
+    import onnxruntime
+    import torch
+
+    weights = sum(t.numel() * t.element_size() for t in program.state_dict.values())
+    if weights > _MAX_ONNX_BYTES:
+        raise ExportError(f"onnx: expected at most {_MAX_ONNX_BYTES} bytes of weights in one file, found {weights}")
+    try:
+        with _quiet():
+            exported = torch.onnx.export(program, input_names=["x"], output_names=["y"], dynamo=True, verbose=False)
+            assert exported is not None
+            exported.model.metadata_props[KEY] = record.to_json()
+            exported.save(path, external_data=False)
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        # The exporter and the runtime share no base of errors; what is not about the model is not ours to rename.
+        if not _is_about_the_model(error):
+            raise
+        raise ExportError(f"onnx: expected a program that ONNX can hold: {_first_line(error)}") from error
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        (y,) = session.run(["y"], {"x": x.detach().cpu().numpy()})
+        return torch.from_numpy(y)
+
+    return run
+
+
+def _is_about_the_model(error: Exception) -> bool:
+    module = type(error).__module__
+    return isinstance(error, RuntimeError) or module.startswith(("onnxruntime", "torch.onnx"))
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+
+
+@contextmanager
+def _contracting_by_pairs() -> Iterator[None]:
+    """Contractions of three tensors and more become products of two while a module is traced.
+
+    ``torch.einsum`` asks opt_einsum for the best order and gives it the sizes, the batch among them, which fixes its
+    number in the program. Here the same order is found with a number in its place.
+    """
+    import torch
+    from torch.backends import opt_einsum as backend
+    from torch.overrides import TorchFunctionMode
+
+    if not backend.is_available():  # torch then goes from left to right and asks for no size
+        yield
+        return
+    optimiser = backend.get_opt_einsum()
+
+    class Pairs(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is not torch.einsum or len(args) < 4:
+                return func(*args, **(kwargs or {}))
+            equation, *tensors = args
+            shapes = [tuple(n if isinstance(n, int) else 2 for n in t.shape) for t in tensors]
+            _, path = optimiser.contract_path(equation, *shapes, shapes=True)
+            for step in path.contraction_list:
+                taken = [tensors.pop(place) for place in sorted(step[0], reverse=True)]
+                tensors.append(torch.einsum(step[2], *taken))
+            return tensors[0]
+
+    with Pairs():
+        yield
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch's exporters say about packages that are not there and interfaces of their own."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,233 @@
+"""What an exported file says about itself: which operators are in it, where, and for which sizes.
+
+A record is JSON. ONNX files keep it in their metadata, ``.pt2`` archives as an extra file, safetensors in the header
+and Python files as constants, so :func:`read_operator` gets the pGraph back from any of them without running anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from syno_lab.errors import ExportError, FormatError
+from syno_lab.ir.files import MAX_BYTES
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Binding
+
+if TYPE_CHECKING:
+    from torch import nn
+
+FORMAT = "syno-lab-export"
+VERSION = 1
+#: Under this name the record stands in metadata, and as ``<name>.json`` in archives.
+KEY = "syno_lab"
+_MAX_PYTHON_BYTES = 4 << 20
+
+
+class Place(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """An operator's place in a module: its identity (a key of ``Record.operators``) and the sizes it is made for."""
+
+    operator: str
+    binding: dict[str, int]
+
+
+class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The operators in a file, as their JSON by identity, and their places by the path of the submodule.
+
+    A file of one operator has it at the place ``""``.
+    """
+
+    format: str
+    version: int
+    operators: dict[str, str]
+    places: dict[str, Place]
+
+    def to_json(self) -> str:
+        """As one line of JSON."""
+        return msgspec.json.encode(self).decode()
+
+    def operator(self, place: str) -> Operator:
+        """The operator at ``place``.
+
+        Raises:
+            FormatError: when it is not a legal operator.
+        """
+        return Operator.from_json(self.operators[self.places[place].operator])
+
+
+def identity(operator: Operator) -> str:
+    """32 hexadecimal digits, equal for operators of the same steps on the same shapes; default sizes do not count.
+
+    Unlike the fingerprint it depends on the order of the steps, because the numbering of the weights does.
+    """
+    record = msgspec.json.decode(operator.to_json())
+    for kind in ("primary", "coefficient"):
+        record[kind] = [variable.partition("=")[0] for variable in record[kind]]
+    return hashlib.sha256(msgspec.json.encode(record)).hexdigest()[:32]
+
+
+def record_of(places: Mapping[str, tuple[Operator, Binding]]) -> Record:
+    """The record of operators and bindings by the paths of their places."""
+    operators: dict[str, str] = {}
+    found: dict[str, Place] = {}
+    for path, (operator, binding) in places.items():
+        name = identity(operator)
+        operators.setdefault(name, compact_json(operator))
+        found[path] = Place(name, operator.complete_binding(binding))
+    return Record(FORMAT, VERSION, operators, found)
+
+
+def operators_in(module: nn.Module) -> dict[str, tuple[Operator, dict[str, int]]]:
+    """Every operator in ``module`` with its binding, by the path of ``to_torch``'s module; ``""`` is the whole."""
+    return {
+        path: (part.operator, part.binding)
+        for path, part in module.named_modules()
+        if isinstance(getattr(part, "operator", None), Operator) and hasattr(part, "binding")
+    }
+
+
+def compact_json(operator: Operator) -> str:
+    """``operator.to_json()`` without its line breaks."""
+    return msgspec.json.format(operator.to_json(), indent=-1)
+
+
+def parse_record(text: str | bytes, where: str) -> Record:
+    """Read :meth:`Record.to_json`'s text.
+
+    Raises:
+        FormatError: for anything else.
+    """
+    try:
+        record = msgspec.json.decode(text, type=Record)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise FormatError(f"{where}: expected a record of {FORMAT} version {VERSION}: {error}") from None
+    if (record.format, record.version) != (FORMAT, VERSION):
+        raise FormatError(
+            f"{where}: expected {FORMAT} version {VERSION}, found {record.format} version {record.version}; "
+            "read it with the Syno Lab that wrote it"
+        )
+    for place in record.places.values():
+        if place.operator not in record.operators:
+            raise FormatError(f"{where}: expected one of the file's operators, found {place.operator!r}")
+    return record
+
+
+# -- reading records back ----------------------------------------------------------------------------------------------
+
+
+def read_record(path: str | Path) -> Record:
+    """The record in an exported file, by its suffix; nothing in the file is run.
+
+    Raises:
+        FormatError: when the file is not one that Syno Lab has exported, or cannot be read.
+    """
+    path = Path(path)
+    readers = {".onnx": _in_onnx, ".pt2": _in_archive, ".safetensors": _in_safetensors, ".py": _in_python}
+    if path.suffix not in readers:
+        raise FormatError(f"{path}: expected a file named {', '.join('*' + s for s in readers)}, found {path.suffix!r}")
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise FormatError(f"{path}: expected a readable file, found: {error.strerror or error}") from None
+    text = readers[path.suffix](path)
+    if text is None:
+        raise FormatError(f"{path}: expected a file exported by Syno Lab, found one without the record {KEY!r}")
+    return text if isinstance(text, Record) else parse_record(text, str(path))
+
+
+def read_operator(path: str | Path) -> tuple[Operator, dict[str, int]]:
+    """The operator and its binding from an exported file; nothing in the file is run.
+
+    Raises:
+        FormatError: when the file is not one that Syno Lab has exported, or holds a network instead of one operator.
+    """
+    record = read_record(path)
+    if list(record.places) != [""]:
+        raise FormatError(f"{path}: expected a file of one operator, found a network with {len(record.places)}")
+    try:
+        return record.operator(""), record.places[""].binding
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+
+
+def _in_onnx(path: Path) -> str | None:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except DecodeError as error:
+        raise FormatError(f"{path}: expected an ONNX file, found something else ({error})") from None
+    return next((entry.value for entry in model.metadata_props if entry.key == KEY), None)
+
+
+def _in_archive(path: Path) -> bytes | None:
+    # Only this entry is read: torch.export.load would unpickle what else is there.
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for entry in archive.infolist():
+                if entry.filename.endswith(f"/extra/{KEY}.json"):
+                    if entry.file_size > MAX_BYTES:
+                        raise FormatError(f"{path}: expected a record of at most {MAX_BYTES} bytes")
+                    return archive.read(entry)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        raise FormatError(f"{path}: expected a .pt2 archive of torch.export, found something else ({error})") from None
+    return None
+
+
+def _in_safetensors(path: Path) -> str | None:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            return (file.metadata() or {}).get(KEY)
+    except SafetensorError as error:
+        raise FormatError(f"{path}: expected a safetensors file, found something else ({error})") from None
+
+
+def _in_python(path: Path) -> Record | None:
+    """The constants ``OPERATOR_JSON`` and ``BINDING`` of a Python file, as literals: the file is parsed and not run."""
+    if path.stat().st_size > _MAX_PYTHON_BYTES:
+        raise FormatError(f"{path}: expected a Python file of at most {_MAX_PYTHON_BYTES} bytes")
+    found: dict[str, Any] = {}
+    try:
+        for statement in ast.parse(path.read_bytes()).body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                name = statement.targets[0].id
+                if name in ("OPERATOR_JSON", "BINDING"):
+                    found[name] = ast.literal_eval(statement.value)
+        if len(found) < 2:
+            return None
+        operator = Operator.from_json(msgspec.convert(found["OPERATOR_JSON"], str))
+        return record_of({"": (operator, msgspec.convert(found["BINDING"], dict[str, int]))})
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, msgspec.ValidationError) as error:
+        raise FormatError(f"{path}: expected a Python file exported by Syno Lab: {error}") from None
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A place to write a file of that name; it takes the place of ``path`` at the end, whole or not at all.
+
+    Raises:
+        ExportError: when the place cannot be written to.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
+            temporary = Path(folder) / path.name
+            yield temporary
+            temporary.replace(path)
+    except OSError as error:
+        raise ExportError(f"expected to write {path}, found: {error.strerror or error}; choose another place") from None

@@ -1,0 +1,155 @@
+"""Weights as safetensors files that know whose they are: no pickle, and no weights of another operator by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno_lab.codegen.export_check import batch_variables
+from syno_lab.codegen.export_record import (
+    KEY,
+    Place,
+    Record,
+    identity,
+    operators_in,
+    read_record,
+    record_of,
+    replacing,
+)
+from syno_lab.errors import ExportError, FormatError
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Binding
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+SUFFIX = ".safetensors"
+
+
+def save_weights(module: nn.Module, path: str | Path) -> Path:
+    """Write the parameters and buffers of ``to_torch``'s module or of a network with operators, and whose they are.
+
+    The header holds each operator's JSON and binding.
+
+    Raises:
+        ExportError: when the module has no operator in it, the name does not end in ``.safetensors``, or the place
+            cannot be written to.
+    """
+    from safetensors.torch import save_file
+
+    path = Path(path)
+    if path.suffix != SUFFIX:
+        raise ExportError(f"weights: expected a file named *{SUFFIX}, found {path.name!r}")
+    record = record_of(operators_in(module))
+    if not record.places:
+        raise ExportError("weights: expected a module with an operator in it, found none; to_torch makes them")
+    # Copies, because safetensors refuses tensors that share memory.
+    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in module.state_dict().items()}
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata={KEY: record.to_json()})
+    return path
+
+
+def load_weights(
+    operator: Operator, path: str | Path, binding: Binding | None = None, *, scale: float = 1.0
+) -> nn.Module:
+    """``operator`` as a torch module with the weights in ``path``, in their dtype.
+
+    Args:
+        operator: whose weights they are.
+        path: a file of :func:`save_weights`.
+        binding: the sizes; None takes those of the file. The batch may differ.
+        scale: as in ``to_torch``.
+
+    Raises:
+        FormatError: when the file is no such file, or holds weights of another operator or binding.
+    """
+    from syno_lab.codegen.torch_module import to_torch
+
+    record = read_weights_record(path)
+    if list(record.places) != [""]:
+        raise FormatError(f"{path}: expected weights of one operator, found those of a network of {len(record.places)}")
+    _check(record, "", operator, binding, path)
+    if binding is None:
+        binding = record.places[""].binding
+    module = to_torch(operator, binding, scale=scale)
+    tensors = _tensors(path)
+    dtypes = {tensor.dtype for tensor in tensors.values()}
+    if len(dtypes) == 1:
+        module.to(dtypes.pop())
+    _fill(module, tensors, path)
+    return module
+
+
+def load_weights_into(module: nn.Module, path: str | Path) -> None:
+    """Fill ``to_torch``'s module, or a network with operators in it, with the weights in ``path``.
+
+    Raises:
+        FormatError: when the file is no file of :func:`save_weights`, or its operators, bindings or tensors are not
+            those of ``module``; the module is then as it was.
+    """
+    record, mine = read_weights_record(path), operators_in(module)
+    if record.places.keys() != mine.keys():
+        raise FormatError(f"{path}: expected weights of operators at {_named(mine)}, found {_named(record.places)}")
+    for place, (operator, binding) in mine.items():
+        _check(record, place, operator, binding, path)
+    _fill(module, _tensors(path), path)
+
+
+def read_weights_record(path: str | Path) -> Record:
+    """Whose weights are in ``path``.
+
+    Raises:
+        FormatError: when the file is no file of :func:`save_weights`.
+    """
+    if Path(path).suffix != SUFFIX:
+        raise FormatError(f"{path}: expected a file named *{SUFFIX}")
+    return read_record(path)
+
+
+def _check(record: Record, place: str, operator: Operator, binding: Binding | None, path: str | Path) -> None:
+    """Refuse weights of another operator at ``place``, and those of other sizes where ``binding`` gives them."""
+    where = f" at {place}" if place else ""
+    theirs, name = record.places[place], identity(operator)
+    if theirs.operator != name:
+        mine, other = str(operator), str(record.operator(place))
+        note = " of other steps" if mine == other else ""
+        raise FormatError(
+            f"{path}: expected weights of {mine} (operator {name[:8]}){where}, "
+            f"found those of {other}{note} (operator {theirs.operator[:8]})"
+        )
+    if binding is not None:
+        sizes = operator.complete_binding(binding)
+        differ = [name for name in sizes.keys() - batch_variables(operator) if theirs.binding.get(name) != sizes[name]]
+        if differ:
+            wanted, found = _sizes(Place(name, sizes), differ), _sizes(theirs, differ)
+            raise FormatError(f"{path}: expected weights for {wanted}{where}, found those for {found}")
+
+
+def _named(places: Iterable[str]) -> str:
+    """The first paths, ``the top`` for the module itself."""
+    names = sorted(place or "the top" for place in places)
+    return ", ".join(names[:3] + ["…"] * (len(names) > 3)) or "no place"
+
+
+def _sizes(place: Place, names: Iterable[str]) -> str:
+    return ", ".join(f"{name}={place.binding.get(name, '?')}" for name in sorted(names))
+
+
+def _tensors(path: str | Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(path)
+
+
+def _fill(module: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
+    """``load_state_dict`` with one line for what does not fit."""
+    wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    for name in sorted(wanted.keys() | found):
+        if wanted.get(name) != found.get(name):
+            mine, theirs = (shapes.get(name, "no such tensor") for shapes in (wanted, found))
+            raise FormatError(f"{path}: {name}: expected {mine}, found {theirs}")
+    module.load_state_dict(tensors)
