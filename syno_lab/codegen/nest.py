@@ -148,7 +148,7 @@ class Names:
         letter = (index[:1] if index.lower() in ("out", "o") else stem[:1]).lower()
         if not letter.isalpha():
             letter = "a"
-        first = _WINDOWS if letter == "k" else letter
+        first = {"k": _WINDOWS, "h": "hy", "w": "wx"}.get(letter, letter)
         if coordinate.is_reduction and index.lower() in ("out", "o"):
             first = "m"  # a bottleneck
         numbered = (f"{letter}{number}" for number in count(2))
@@ -282,10 +282,11 @@ def _all_sizes(operator: Operator) -> Iterator[Size]:
 
 
 def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
-    """Sizes at which an operator shows its nature: primaries all different and large beside the coefficients.
+    """Sizes at which an operator shows its nature: every size with a primary is more than any without.
 
-    Coefficients keep their defaults, or are the smallest from 2 up that leave every size an integer; primaries are
-    multiples of what divides them. ``scale`` makes the primaries larger.
+    Coefficients keep their defaults, or are the smallest from 2 up that leave every size an integer, and more than 1
+    where that is possible; primaries are all different, and multiples of what divides them. ``scale`` makes the
+    primaries larger.
 
     Raises:
         SpecError: when no small coefficients make all sizes integers.
@@ -294,17 +295,25 @@ def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
     every = set(_all_sizes(operator))
     free = [n for n in symbols.coefficient if n not in defaults]
     choices = sorted(product(range(2, 9), repeat=min(len(free), 4)), key=lambda c: (prod(c), c))
+    possible = None
     for chosen in choices:
         coefficients = {n: defaults.get(n, 2) for n in symbols.coefficient} | dict(zip(free, chosen, strict=False))
-        found = _primaries(operator, every, coefficients, scale) | coefficients
-        if all(s.is_integral(found) for s in every):
-            return {n: found[n] for n in symbols.names}
-    raise SpecError(f"no small sizes make every size of {operator} an integer: give a binding")
+        small = [s for s in every if not s.has_primary]
+        if not all(s.is_integral(coefficients) for s in small):
+            continue
+        numbers = [s.at(coefficients) for s in small]
+        primaries = _primaries(operator, every, coefficients, 2 * scale * max(numbers, default=1))
+        found = {n: (primaries | coefficients)[n] for n in symbols.names}
+        possible = possible or found
+        if all(s.is_one or number > 1 for s, number in zip(small, numbers, strict=True)):
+            return found
+    if possible is None:
+        raise SpecError(f"no small sizes make every size of {operator} an integer: give a binding")
+    return possible
 
 
-def _primaries(operator: Operator, sizes: set[Size], coefficients: dict[str, int], scale: int) -> dict[str, int]:
+def _primaries(operator: Operator, sizes: set[Size], coefficients: dict[str, int], more_than: int) -> dict[str, int]:
     symbols = operator.spec.symbols
-    most = max(coefficients.values(), default=1)
     found: dict[str, int] = {}
     for position, variable in enumerate(symbols.primary):
         below = [
@@ -313,7 +322,7 @@ def _primaries(operator: Operator, sizes: set[Size], coefficients: dict[str, int
             if s.exponents[position]
         ]
         step = lcm(1, *below)
-        number = step * (scale * most * 2 // step + 1)
+        number = step * (more_than + 1)
         while number in found.values():
             number += step
         found[variable] = number

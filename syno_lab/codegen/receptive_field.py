@@ -1,0 +1,304 @@
+"""Which input elements an output element reads, exactly, from the coordinate expressions.
+
+An input element *contributes to* an output element when its coefficient there is not identically zero as a function of
+the weights (αNAS, Definition 3.1). Here that is when at least one term of the loop nest reads it: a coefficient is a
+sum of products of weight elements, each with the factor 1, so nothing cancels. :func:`receptive_field` is the paper's
+preimage (Definition 3.2) of one output element, of a slice, or of the whole output.
+
+The input's axes fall into :func:`parts` that share no iterator, so what is read is the product of what each part reads:
+no loop runs over all axes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from itertools import product
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from syno_lab.errors import SpecError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.spec import Binding
+
+Cover = Literal["none", "part", "whole"]
+Array = np.ndarray[Any, Any]
+CENTER = "center"
+_CHUNK = 1 << 20  # points evaluated at once
+MAX_POINTS = 1 << 30  # some minutes
+
+
+@dataclass(frozen=True)
+class Part:
+    """Input axes and bounds that depend on the same iterators, and on which nothing else depends.
+
+    Attributes:
+        leaves: the iterators, of the output first and then of the reductions.
+        axes: the input axes, by number.
+        bounded: the results of UNFOLDs that must be inside their domains.
+    """
+
+    leaves: tuple[Coordinate, ...]
+    axes: tuple[int, ...]
+    bounded: tuple[Coordinate, ...]
+
+    @property
+    def outputs(self) -> tuple[Coordinate, ...]:
+        """Those of its iterators that are the output's."""
+        return tuple(leaf for leaf in self.leaves if leaf.is_output)
+
+
+def parts(operator: Operator) -> tuple[Part, ...]:
+    """The parts of an operator; an iterator that no index and no bound depends on is in none."""
+    bounded = bounds(operator)
+    found: list[Part] = []
+    for coordinate in (*operator.inputs, *bounded):
+        leaf = next(coordinate.leaves())
+        if not any(leaf in part.leaves for part in found):
+            found.append(_close(operator, set(coordinate.leaves()), (*operator.inputs, *bounded)))
+    return tuple(found)
+
+
+def bounds(operator: Operator) -> tuple[Coordinate, ...]:
+    """The results of UNFOLDs: a term is zero where one is outside its domain."""
+    return tuple(
+        result
+        for step in operator.steps
+        if step.primitive not in ("REDUCE", "SHARE") and PRIMITIVES[step.primitive].clips
+        for result in operator.state.results(step)
+    )
+
+
+def part_of(operator: Operator, coordinate: Coordinate) -> Part:
+    """One input coordinate or bound, with the bounds that tell where it may be and all iterators of these.
+
+    Other input axes may share its iterators: they do not restrict it.
+    """
+    found = _close(operator, set(coordinate.leaves()), bounds(operator))
+    axes = tuple(axis for axis in found.axes if operator.inputs[axis] == coordinate)
+    return Part(found.leaves, axes, found.bounded)
+
+
+def _close(operator: Operator, leaves: set[Coordinate], among: tuple[Coordinate, ...]) -> Part:
+    """The least set of iterators that has ``leaves`` and, of each of ``among`` that has one of them, all."""
+    size = 0
+    while size != len(leaves):
+        size = len(leaves)
+        for coordinate in among:
+            own = set(coordinate.leaves())
+            if own & leaves:
+                leaves |= own
+    rank = {leaf: i for i, leaf in enumerate((*operator.output, *operator.reductions))}
+    axes = tuple(a for a, c in enumerate(operator.inputs) if leaves.issuperset(c.leaves()))
+    bounded = tuple(c for c in bounds(operator) if leaves.issuperset(c.leaves()))
+    return Part(tuple(sorted(leaves, key=rank.__getitem__)), axes, bounded)
+
+
+def points(
+    operator: Operator, part: Part, binding: Binding, fixed: Mapping[Coordinate, int]
+) -> Iterator[dict[Coordinate, Array]]:
+    """Every term of a part: the values of its iterators and of its input coordinates, some at a time, each one long.
+
+    ``fixed`` iterators have one value; all others run over their domains. Terms that a bound leaves out are left out.
+
+    Raises:
+        SpecError: when there are more than :data:`MAX_POINTS`.
+    """
+    ranges = [[fixed[c]] if c in fixed else range(c.size.at(binding)) for c in part.leaves]
+    total = prod(map(len, ranges))
+    if total > MAX_POINTS:
+        raise SpecError(f"expected at most {MAX_POINTS} terms to look at, found {total}: give smaller sizes")
+    outer = 0
+    while prod(map(len, ranges[outer:])) > _CHUNK:
+        outer += 1
+    inner = [np.asarray(r) for r in ranges[outer:]]
+    grid = np.meshgrid(*inner, indexing="ij") if inner else []
+    for head in product(*ranges[:outer]):
+        values: dict[Coordinate, Any] = dict(zip(part.leaves[:outer], head, strict=True))
+        values.update(zip(part.leaves[outer:], (g.ravel() for g in grid), strict=True))
+        length = prod(map(len, inner))
+        for coordinate in (*part.bounded, *(operator.inputs[a] for a in part.axes)):
+            _evaluate(coordinate, values, binding)
+        valid = np.ones(length, dtype=bool)
+        for coordinate in part.bounded:
+            valid &= (values[coordinate] >= 0) & (values[coordinate] < coordinate.size.at(binding))
+        wanted = (*part.leaves, *(operator.inputs[a] for a in part.axes))
+        yield {c: np.broadcast_to(values[c], (length,))[valid] for c in wanted}
+
+
+def _evaluate(coordinate: Coordinate, values: dict[Coordinate, Any], binding: Binding) -> Any:
+    if coordinate not in values:
+        node = coordinate.node
+        args = tuple(_evaluate(c, values, binding) for c in node.operands)
+        sizes = tuple(c.size.at(binding) for c in node.operands)
+        parameter = None if node.parameter is None else node.parameter.at(binding)
+        values[coordinate] = PRIMITIVES[node.primitive].index(args, sizes, parameter)[coordinate.index]
+    return values[coordinate]
+
+
+@dataclass(frozen=True)
+class AxisField:
+    """What is read along one input axis, whatever the other axes.
+
+    Attributes:
+        axis: its number.
+        size: in symbols.
+        number: its length.
+        positions: every position that is read, ascending.
+        output_axis: the output axis that it follows: the longest of those its coordinate expression depends on; None
+            where it depends on none.
+        offsets: ``positions`` counted from where that output axis stands, ``index * number // output length``; None
+            where it follows none, or where the output index is not one number there.
+    """
+
+    axis: int
+    size: str
+    number: int
+    positions: tuple[int, ...]
+    output_axis: int | None
+    offsets: tuple[int, ...] | None
+
+    @property
+    def extent(self) -> int:
+        """From the first position that is read to the last, both counted."""
+        return self.positions[-1] - self.positions[0] + 1 if self.positions else 0
+
+    @property
+    def cover(self) -> Cover:
+        """Whether the whole axis is read, a part, or none of it."""
+        return "whole" if len(self.positions) == self.number else "part" if self.positions else "none"
+
+
+@dataclass(frozen=True, eq=False)
+class ReceptiveField:
+    """The input elements that contribute to an output element, or to a set of them.
+
+    Attributes:
+        index: for each output axis its index, or None for all of it.
+        counts: of the input's shape, how many terms read each element.
+        axes: a summary for each input axis.
+    """
+
+    index: tuple[int | None, ...]
+    counts: Array
+    axes: tuple[AxisField, ...]
+
+    @property
+    def mask(self) -> Array:
+        """Of the input's shape and boolean: the elements that contribute."""
+        found: Array = self.counts > 0
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """The mask, so that it can be used as an array."""
+        return np.array(self.mask, dtype=dtype, copy=copy)
+
+    def __str__(self) -> str:
+        heads = ["axis", "size", "number", "reads", "extent", "cover", "offsets"]
+        lines = [heads, *(_line(axis) for axis in self.axes)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
+        where = ", ".join(":" if i is None else str(i) for i in self.index)
+        title = f"Y[{where}] reads {int(self.mask.sum()):,} of {self.counts.size:,} elements of X"
+        title += f" in {int(self.counts.sum()):,} terms"
+        return "\n".join([title, *("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def receptive_field(operator: Operator, index: Any = None, binding: Binding | None = None) -> ReceptiveField:
+    """The input elements that contribute to output elements, with how many terms read each.
+
+    Args:
+        operator: what reads.
+        index: one entry for each output axis, a number or None (or ``:``) for all of it, so that an array slice is the
+            union over it; None alone is the whole output, ``"center"`` the element in the middle.
+        binding: the sizes; without it the spec's first binding.
+
+    Raises:
+        SpecError: for an index that is no element of the output, or a binding that does not fit.
+    """
+    bound = operator.complete_binding(binding)
+    shape = operator.output_sizes(bound)
+    where = _index(index, shape)
+    fixed = {leaf: i for leaf, i in zip(operator.output, where, strict=True) if i is not None}
+    lengths = operator.input_sizes(bound)
+    counts: Array = np.ones((1,) * len(lengths), dtype=np.int64)
+    apart = {*operator.output, *operator.reductions}
+    for part in parts(operator):
+        apart.difference_update(part.leaves)
+        local = tuple(lengths[a] for a in part.axes)
+        found = np.zeros(prod(local), dtype=np.int64)
+        for some in points(operator, part, bound, fixed):
+            read = tuple(some[operator.inputs[a]] for a in part.axes)
+            number = len(some[part.leaves[0]])
+            flat = np.ravel_multi_index(read, local) if read else np.zeros(number, dtype=np.int64)
+            found += np.bincount(flat, minlength=len(found))
+        full = [lengths[a] if a in part.axes else 1 for a in range(len(lengths))]
+        counts = counts * found.reshape(full)
+    # What no index depends on repeats every term.
+    counts = counts * prod(leaf.size.at(bound) for leaf in apart if leaf not in fixed)
+    counts = np.ascontiguousarray(np.broadcast_to(counts, lengths))
+    fields = tuple(_axis_field(operator, a, counts, where, bound) for a in range(len(lengths)))
+    return ReceptiveField(where, counts, fields)
+
+
+def _index(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
+    if index is None:
+        return (None,) * len(shape)
+    if isinstance(index, str) and index == CENTER:
+        return tuple(n // 2 for n in shape)
+    entries = tuple(index) if isinstance(index, tuple | list) else (index,)
+    entries = tuple(None if isinstance(i, slice) and i == slice(None) else i for i in entries)
+    wanted = f"expected an index for each of {len(shape)} output axes, below {list(shape)}, or None for all of an axis"
+    if len(entries) != len(shape):
+        raise SpecError(f"output index: {wanted}; found {len(entries)}: {index!r}")
+    for entry, number in zip(entries, shape, strict=True):
+        is_number = isinstance(entry, int | np.integer) and not isinstance(entry, bool)
+        if entry is not None and not (is_number and 0 <= entry < number):
+            raise SpecError(f"output index: {wanted}; found {index!r}")
+    return tuple(None if i is None else int(i) for i in entries)
+
+
+def _axis_field(
+    operator: Operator, axis: int, counts: Array, where: tuple[int | None, ...], binding: Binding
+) -> AxisField:
+    coordinate = operator.inputs[axis]
+    others = tuple(a for a in range(counts.ndim) if a != axis)
+    positions = tuple(int(p) for p in np.flatnonzero(counts.any(axis=others)))
+    number = counts.shape[axis]
+    followed = [c for c in set(coordinate.leaves()) if c.is_output]
+    output_axis = None
+    offsets = None
+    if followed:
+        leaf = min(followed, key=lambda c: (-c.size.at(binding), c.node.tag))
+        output_axis = leaf.node.tag
+        index = where[output_axis]
+        if index is not None:
+            stands = index * number // leaf.size.at(binding)
+            offsets = tuple(p - stands for p in positions)
+    return AxisField(axis, str(coordinate.size), number, positions, output_axis, offsets)
+
+
+def _line(axis: AxisField) -> list[str]:
+    offsets = "" if axis.offsets is None else ranges(axis.offsets)
+    if axis.offsets:
+        offsets += f" from output axis {axis.output_axis}"
+    reads = str(len(axis.positions))
+    return [str(axis.axis), axis.size, str(axis.number), reads, str(axis.extent), axis.cover, offsets]
+
+
+def ranges(numbers: tuple[int, ...]) -> str:
+    """Ascending numbers as text, runs of neighbours with two dots: ``-1..1, 5``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in runs)
