@@ -43,16 +43,18 @@ class StageWriter:
         beyond: dict[Coordinate, Range],
         first: bool,
         last: bool,
+        index_dtype: str = "int32",
     ) -> None:
         self.operator = operator
         self.stage = stage
         self.binding = binding
+        self.index_dtype = index_dtype
         self.zero = tvm.tirx.const(0, dtype)
         self.first, self.last = first, last
         self.beyond = beyond
         self.clipping = clipping(operator, stage)
         self.padded: dict[Coordinate, Range] = {}
-        free = [tvm.tirx.Var(f"v{i}", "int32") for i in range(len(stage.out) + len(stage.summed))]
+        free = [tvm.tirx.Var(f"v{i}", index_dtype) for i in range(len(stage.out) + len(stage.summed))]
         ranges = self._ranges(*self._environment(free)) | beyond
         self.leaving = {c: (low, high) for c, (low, high) in ranges.items() if low < 0 or high >= self.size(c)}
 
@@ -60,9 +62,19 @@ class StageWriter:
         """The length of a coordinate's domain."""
         return coordinate.size.at(self.binding)
 
+    def _number(self, value: int) -> Any:
+        # te takes the dtype of a loop's variable from its extent.
+        return tvm.tirx.IntImm(self.index_dtype, value)
+
+    def _numbers(self, values: Iterable[int]) -> tuple[Any, ...]:
+        return tuple(self._number(value) for value in values)
+
+    def _range(self, extent: int) -> Any:
+        return tvm.ir.Range(self._number(0), self._number(extent))
+
     def write(self, tensor: te.Tensor, weights: list[te.Tensor], name: str) -> te.Tensor:
         """The stage's tensor, called ``name``, of the ``tensor`` that comes in and all weights of the operator."""
-        summed = [te.reduce_axis((0, self.size(c)), name=f"r{c.node.tag}") for c in self.stage.summed]
+        summed = [te.reduce_axis(self._range(self.size(c)), name=f"r{c.node.tag}") for c in self.stage.summed]
         inputs = self.stage.inputs
         if self.padded and self.first:
             tensor, inputs = self._pad(tensor)
@@ -78,7 +90,7 @@ class StageWriter:
 
         shape = tuple(self._extent(c, self.beyond) for c in self.stage.out)
         attrs = {"schedule_rule": "None"} if self._is_misscheduled(shape) else None
-        return te.compute(shape, element, name=name, attrs=attrs)
+        return te.compute(self._numbers(shape), element, name=name, attrs=attrs)
 
     def _is_misscheduled(self, shape: tuple[int, ...]) -> bool:
         """Whether MetaSchedule's rules may give wrong code for the stage and are to leave it alone.
@@ -112,7 +124,7 @@ class StageWriter:
         analyzer = tvm.sym.Analyzer()
         environment: Environment = {}
         for c, variable in zip(self.stage.out + self.stage.summed, variables, strict=True):
-            analyzer.bind(variable, tvm.ir.Range(0, self._extent(c, self.beyond)))
+            analyzer.bind(variable, self._range(self._extent(c, self.beyond)))
             environment[c] = variable + _first(c, self.beyond)
         self._evaluate(self.stage.undo, environment, analyzer)
         return environment, analyzer
@@ -139,9 +151,9 @@ class StageWriter:
     def _over_domains(self, step: Step) -> tuple[tuple[Any, ...], Any]:
         """The results of ``step`` for free operands, and an analyzer that knows the operands' domains."""
         analyzer = tvm.sym.Analyzer()
-        variables = tuple(tvm.tirx.Var(f"v{i}", "int32") for i in range(len(step.operands)))
+        variables = tuple(tvm.tirx.Var(f"v{i}", self.index_dtype) for i in range(len(step.operands)))
         for variable, operand in zip(variables, step.operands, strict=True):
-            analyzer.bind(variable, tvm.ir.Range(0, self.size(operand)))
+            analyzer.bind(variable, self._range(self.size(operand)))
         return self._index(step, variables), analyzer
 
     def _ranges(self, environment: Environment, analyzer: Any) -> dict[Coordinate, Range]:
@@ -165,13 +177,13 @@ class StageWriter:
             analyzer = tvm.sym.Analyzer()
             environment: Environment = {}
             for c, axis in zip(copy.axes, axes, strict=True):
-                analyzer.bind(axis, tvm.ir.Range(0, extents[c]))
+                analyzer.bind(axis, self._range(extents[c]))
                 environment[c] = axis + _first(c, self.padded)
             self._evaluate(copy.lifted, environment, analyzer)
             inside = tensor(*(_simple(environment[c], analyzer) for c in self.stage.inputs))
             return self._guard(inside, self.padded, environment)
 
-        return te.compute(tuple(extents.values()), element, name=f"{tensor.op.name}_padded"), copy.axes
+        return te.compute(self._numbers(extents.values()), element, name=f"{tensor.op.name}_padded"), copy.axes
 
     def _guard(self, body: Any, ranges: dict[Coordinate, Range], environment: Environment) -> Any:
         """``body`` where all coordinates in ``ranges`` are in bounds, zero elsewhere; it is only read in bounds."""

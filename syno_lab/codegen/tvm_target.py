@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tvm
 from tvm import te
 
+from syno_lab.codegen.tvm_device import find_target, for_target
 from syno_lab.codegen.tvm_padding import can_be_padded
 from syno_lab.codegen.tvm_stage import Range, StageWriter
 from syno_lab.errors import SynoError
@@ -37,33 +38,58 @@ def to_tvm(
     dtype: str = "float32",
     *,
     order: Literal["best", "naive"] = "best",
+    target: str | tvm.target.Target | None = None,
 ) -> IRModule:
-    """A module with one unscheduled function ``main(X, W1, ..., Y)`` that computes ``operator`` for ``binding``.
+    """A module with one function ``main(X, W1, ..., Y)`` that computes ``operator`` for ``binding``.
+
+    Without a ``target`` it is unscheduled, as MetaSchedule wants it. With one it carries that target, and for a GPU it
+    has TVM's default schedule, which every GPU program needs: :func:`tvm.compile` takes it as it is.
 
     Args:
         operator: any operator; weights come in the order of ``operator.weights``.
         binding: a value for every variable, the batch included; the spec's defaults complete it.
         dtype: of all tensors, one of :data:`DTYPES`.
         order: ``"best"`` has a stage for each partial sum of the plan with the fewest FLOPs, ``"naive"`` is one stage.
+        target: a name such as ``"local"`` or ``"jetson-orin-nano"``, a TVM tag, kind or JSON object, or a TVM target;
+            see :func:`syno_lab.codegen.tvm_device.find_target`.
 
     Raises:
-        SynoError: for another dtype.
+        SynoError: for another dtype, and for a target that TVM does not know or cannot generate code for.
         SpecError: when the binding is incomplete.
+    """
+    found = None if target is None else find_target(target)
+    function = prim_func(operator, operator.complete_binding(binding), dtype, order=order)
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    return module if found is None else for_target(module, found)
+
+
+def prim_func(
+    operator: Operator,
+    bound: Binding,
+    dtype: str = "float32",
+    *,
+    order: Literal["best", "naive"] = "best",
+    index_dtype: Literal["int32", "int64"] = "int32",
+    is_followed: bool = False,
+) -> tvm.tirx.PrimFunc:
+    """The unscheduled function of :func:`to_tvm` for a complete binding.
+
+    Relax counts in ``index_dtype`` int64. ``is_followed``: other operations may be fused behind it, so that its last
+    stage may be misscheduled as the earlier ones are (see :mod:`syno_lab.codegen.tvm_stage`). Raises SynoError.
     """
     if dtype not in DTYPES:
         raise SynoError(f"to_tvm: expected dtype to be one of {', '.join(DTYPES)}, found {dtype!r}")
-    bound = operator.complete_binding(binding)
-    X = te.placeholder(operator.input_sizes(bound), dtype, name="X")
-    weights = [
-        te.placeholder(shape, dtype, name=f"W{number}")
-        for number, shape in enumerate(operator.weight_sizes(bound), start=1)
-    ]
+
+    def placeholder(shape: tuple[int, ...], name: str) -> te.Tensor:
+        return te.placeholder(tuple(tvm.tirx.IntImm(index_dtype, size) for size in shape), dtype, name=name)
+
+    X = placeholder(operator.input_sizes(bound), "X")
+    weights = [placeholder(shape, f"W{i}") for i, shape in enumerate(operator.weight_sizes(bound), start=1)]
     tensor = X
-    writers = _writers(operator, bound, dtype, order)
+    writers = _writers(operator, bound, dtype, order, index_dtype, is_followed)
     for number, writer in enumerate(writers, start=1):
         tensor = writer.write(tensor, weights, f"Z{number}" if number < len(writers) else "Y")
-    function = te.create_prim_func([X, *weights, tensor])
-    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    return te.create_prim_func([X, *weights, tensor])
 
 
 def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> IRModule:
@@ -99,7 +125,14 @@ def _laid_out(operator: Operator, stages: tuple[Stage, ...]) -> tuple[Stage, ...
     return tuple(found)
 
 
-def _writers(operator: Operator, binding: Binding, dtype: str, order: Literal["best", "naive"]) -> list[StageWriter]:
+def _writers(
+    operator: Operator,
+    binding: Binding,
+    dtype: str,
+    order: Literal["best", "naive"],
+    index_dtype: Literal["int32", "int64"],
+    is_followed: bool,
+) -> list[StageWriter]:
     """A writer for each stage; the later ones say how far out of bounds the earlier ones must go.
 
     Only the input is copied to pad it. An intermediate is computed out of bounds instead, where it is zero because
@@ -111,7 +144,8 @@ def _writers(operator: Operator, binding: Binding, dtype: str, order: Literal["b
     writers: list[StageWriter] = []
     beyond: dict[Coordinate, Range] = {}
     for place in range(len(stages) - 1, -1, -1):
-        writer = StageWriter(operator, stages[place], binding, dtype, beyond, place == 0, place == len(stages) - 1)
+        last = place == len(stages) - 1 and not is_followed
+        writer = StageWriter(operator, stages[place], binding, dtype, beyond, place == 0, last, index_dtype)
         for c, (low, high) in writer.leaving.items():
             further = (max(high, writer.size(c) - 1) - min(low, 0) + 1) / writer.size(c) - 1
             extra = further * sum(stage.flops for stage in stages[:place])

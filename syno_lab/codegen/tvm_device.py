@@ -1,0 +1,184 @@
+"""Devices that TVM writes code for: targets by name, the default schedule of a GPU, and CUDA source.
+
+Importing this module imports TVM.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import tvm
+import tvm_ffi
+from tvm.target import Target
+
+from syno_lab.errors import SynoError
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+#: Names of our own beside TVM's tags and kinds. "local" is :func:`this_processor`.
+NAMED: dict[str, Any] = {
+    # Without an arch TVM looks for a GPU here and falls back to one that CUDA 13 has dropped; this is its oldest.
+    "cuda": {"kind": "cuda", "arch": "sm_75"},
+    "jetson-orin-nano": "nvidia/jetson-orin-nano",
+    "jetson-orin-nano-cpu": {
+        "kind": "llvm",
+        "keys": ["arm_cpu", "cpu"],
+        "mtriple": "aarch64-linux-gnu",
+        "mcpu": "cortex-a78ae",
+        "num-cores": 6,
+    },
+}
+
+_GENERATOR = "target.build."
+
+
+def find_target(target: str | Target) -> Target:
+    """The TVM target called ``target``, for which this TVM generates code.
+
+    That is ``local`` (this processor, with the features that it has), a name in :data:`NAMED`, a TVM tag
+    (``nvidia/jetson-orin-nano``), a kind (``cuda``, ``llvm``) or a JSON object with a ``kind``.
+
+    Raises:
+        SynoError: for a target that TVM does not know, or has no code generator for.
+    """
+    if isinstance(target, Target):
+        found = target
+    else:
+        description: Any = this_processor() if target == "local" else NAMED.get(target, target)
+        try:
+            if isinstance(description, str) and description.lstrip().startswith("{"):
+                description = json.loads(description)
+            found = Target(description)
+        except Exception as error:  # noqa: BLE001 - TVM raises its own and Python's kinds alike
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise SynoError(
+                f"expected a target among local, {', '.join(NAMED)}, a TVM tag or kind, or a JSON object with a kind, "
+                f"found {target!r}: {reason}"
+            ) from None
+    for one in (found, found.host):
+        if one is not None and one.kind.name not in generators():
+            raise SynoError(
+                f"expected a target of a kind that this TVM ({tvm.__version__}) was built for, "
+                f"{', '.join(generators())}, found {one.kind.name!r}"
+            )
+    return found
+
+
+def generators() -> tuple[str, ...]:
+    """The kinds of targets that this build of TVM has a code generator for."""
+    names = (name for name in tvm_ffi.registry.list_global_func_names() if name.startswith(_GENERATOR))
+    return tuple(sorted(name.removeprefix(_GENERATOR) for name in names if not name.endswith("_host")))
+
+
+def this_processor() -> dict[str, Any]:
+    """LLVM's name for this processor, with the features in which this machine differs from that name.
+
+    Without ``mcpu`` TVM compiles for the oldest processor of the family, two to three times slower code; with the
+    name alone, code for features that a virtual machine hides would be illegal here.
+    """
+    from tvm.target import codegen
+
+    name = str(tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUName")())
+    here = {str(key): bool(on) for key, on in tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()}
+    implied = set(codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": name})))
+    differences = [("+" if on else "-") + key for key, on in sorted(here.items()) if on != (key in implied)]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    target: dict[str, Any] = {"kind": "llvm", "mcpu": name, "num-cores": cores}
+    return target | ({"mattr": differences} if differences else {})
+
+
+def machine(target: Target) -> str:
+    """The architecture that the target's host code runs on, such as ``x86_64`` or ``aarch64``."""
+    host = target if target.kind.name in ("llvm", "c") else target.host
+    triple = "" if host is None else str(host.attrs.get("mtriple", ""))
+    return triple.partition("-")[0] or platform.machine()
+
+
+def with_host(target: Target) -> Target:
+    """``target``, with this machine as the host of a GPU that names none."""
+    is_gpu = "gpu" in target.keys
+    return Target(target, Target({"kind": "llvm"})) if is_gpu and target.host is None else target
+
+
+def for_target(module: IRModule, target: Target) -> IRModule:
+    """``module`` bound to ``target``; for a GPU its functions get TVM's default schedules (dlight), which compile.
+
+    dlight's rules do not always give a program that TVM accepts (a reduction divided among threads beside others that
+    are not, for one): the general rule for any program stands in then.
+    """
+    target = with_host(target)
+    if "gpu" not in target.keys:
+        return _bind(module, target)
+    from tvm.s_tir import dlight
+
+    gpu = dlight.gpu
+    special = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction())
+    scheduled = _bind(_scheduled(module, target, *special, gpu.Fallback()), target)
+    try:
+        tvm.compile(scheduled, target=target)
+    except Exception:  # noqa: BLE001 - TVM raises many kinds; whatever is wrong with the second try is raised
+        scheduled = _bind(_scheduled(module, target, gpu.Fallback()), target)
+        tvm.compile(scheduled, target=target)
+    return scheduled
+
+
+def _scheduled(module: IRModule, target: Target, *rules: Any) -> IRModule:
+    from tvm.s_tir import dlight
+
+    with target:
+        return dlight.ApplyDefaultSchedule(*rules)(module)
+
+
+def _bind(module: IRModule, target: Target) -> IRModule:
+    return tvm.tirx.transform.BindTarget(target)(module)
+
+
+def device_source(module: IRModule, target: Target) -> str:
+    """The source of the GPU's part (CUDA C++ for ``cuda``) of a module that is scheduled for a GPU.
+
+    Raises:
+        SynoError: for a target that is not a GPU.
+    """
+    if "gpu" not in target.keys:
+        raise SynoError(f"expected a GPU target such as cuda or nvidia/jetson-orin-nano, found {target.kind.name!r}")
+    library = tvm.compile(module, target=with_host(target))
+    return "\n".join(str(part.inspect_source()) for part in library.mod.imports)
+
+
+def cuda_compilers() -> tuple[str, ...]:
+    """What this machine can compile CUDA source with: ``nvcc`` on the PATH, ``nvrtc`` through cuda-bindings."""
+    from importlib.util import find_spec
+
+    found = ["nvcc"] if shutil.which("nvcc") else []
+    try:
+        has_nvrtc = find_spec("cuda.bindings.nvrtc") is not None
+    except ModuleNotFoundError:
+        has_nvrtc = False
+    return (*found, "nvrtc") if has_nvrtc else tuple(found)
+
+
+def compile_cuda(source: str, arch: str) -> bytes:
+    """A cubin of CUDA ``source`` for ``arch`` (``sm_87``), by nvcc or else NVRTC.
+
+    Raises:
+        SynoError: where there is no compiler, or it refuses.
+    """
+    compilers = cuda_compilers()
+    if not compilers:
+        raise SynoError(
+            f"expected nvcc on the PATH or the package cuda-bindings to compile CUDA for {arch}, found neither: "
+            "only the CUDA source comes out here"
+        )
+    from tvm.support.nvcc import compile_cuda as by_tvm
+
+    try:
+        with Target({"kind": "cuda", "arch": arch}):
+            return bytes(by_tvm(source, target_format="cubin", arch=arch, compiler=compilers[0]))
+    except (RuntimeError, OSError, ValueError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if "error" in line.lower()] or [str(error)[-300:]]
+        raise SynoError(f"{compilers[0]} does not compile the source for {arch}: {lines[-1][:300]}") from None

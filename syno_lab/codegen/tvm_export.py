@@ -1,0 +1,153 @@
+"""A network as an exported program in which each Syno operator is one call that names its pGraph: torch alone, no TVM.
+
+The program holds all that another process needs to generate code for the operators: their files' text, their bindings
+and their weights. :mod:`syno_lab.codegen.tvm_network` reads it. Importing this module imports torch.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from syno_lab.errors import SpecError, SynoError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Binding
+
+#: The name of the calls, as the graph of an exported program has it.
+OPERATOR_CALL = "operator.default"
+
+#: Largest relative difference between a module and its pGraph, in float64.
+_TOLERANCE = 1e-8
+
+
+@cache
+def register() -> Any:
+    """The torch operation ``syno_lab::operator``; it has a shape and no kernel, for it is only ever exported."""
+    torch.library.define(
+        "syno_lab::operator",
+        "(Tensor x, Tensor[] weights, str operator, str binding, int[] shape, float scale) -> Tensor",
+    )
+
+    @torch.library.register_fake("syno_lab::operator")
+    def shape_of(
+        x: Tensor, weights: list[Tensor], operator: str, binding: str, shape: list[int], scale: float
+    ) -> Tensor:
+        return x.new_empty(shape)
+
+    return torch.ops.syno_lab.operator
+
+
+class _Call(nn.Module):
+    """Stands for one Syno module while the network is exported."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.operator: Operator = module.operator
+        self.binding: Binding = module.binding
+        self.weights = nn.ParameterList(module.parameters())
+        shapes = [tuple(weight.shape) for weight in self.weights]
+        wanted = list(self.operator.weight_sizes(self.binding))
+        if shapes != wanted:
+            raise SynoError(f"expected an operator's module with weights {wanted}, found {shapes}")
+        self.scale = _scale(module)
+        self.call = register()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One call of ``syno_lab::operator``."""
+        bound = _bind_fixed(self.operator, self.binding, tuple(x.shape))
+        text, numbers = self.operator.to_json(), json.dumps(bound, sort_keys=True)
+        return self.call(x, list(self.weights), text, numbers, list(self.operator.output_sizes(bound)), self.scale)
+
+
+def syno_modules(net: nn.Module) -> list[tuple[str, nn.Module]]:
+    """The modules of ``net`` that were made from operators, each once, with their dotted names."""
+    return [(name, one) for name, one in net.named_modules() if isinstance(getattr(one, "operator", None), Operator)]
+
+
+def export_network(net: nn.Module, example_shape: Sequence[int]) -> torch.export.ExportedProgram:
+    """``net`` in evaluation mode as an exported program for inputs of exactly ``example_shape``, the batch included.
+
+    Every module that was made from a pGraph (``operator.to_torch``, filled into a placeholder or not) is one call of
+    ``syno_lab::operator``; the rest are torch's own operations. ``net`` stays as it is. Weights are float32 or what
+    the network has.
+
+    Raises:
+        SpecError: where the network does not take inputs of that shape.
+        SynoError: where a module's weights or results are not those of the operator that it names.
+    """
+    operators = {id(one.operator): one.operator for _, one in syno_modules(net)}
+    copied = copy.deepcopy(net, dict(operators)).eval()  # operators are values: only modules are copied
+    calls: dict[nn.Module, _Call] = {}
+    for parent in list(copied.modules()):
+        for name, child in list(parent._modules.items()):
+            if child is not None and isinstance(getattr(child, "operator", None), Operator):
+                setattr(parent, name, calls.setdefault(child, _Call(child)))
+    if isinstance(getattr(copied, "operator", None), Operator):
+        copied = _Call(copied)
+    weight = next((p for p in copied.parameters() if p.is_floating_point()), torch.empty(0))
+    example = torch.zeros(tuple(example_shape), dtype=weight.dtype, device="cpu")
+    try:
+        return torch.export.export(copied.cpu(), (example,))
+    except SynoError:
+        raise
+    except (RuntimeError, ValueError, TypeError, AssertionError) as error:
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise SpecError(
+            f"expected a network that torch can export for an input of shape {list(example_shape)}, found: {reason}"
+        ) from None
+
+
+def _bind_fixed(operator: Operator, binding: Binding, shape: tuple[int, ...]) -> dict[str, int]:
+    """``binding`` with what the input's ``shape`` says about its fixed axes (the batch).
+
+    Raises:
+        SpecError: where another axis differs.
+    """
+    bound = dict(binding)
+    if len(shape) == len(operator.inputs):
+        for axis, c in zip(shape, operator.inputs, strict=True):
+            names = _only_variable(c)
+            if c in operator.state.fixed and names is not None:
+                bound[names] = int(axis)
+    if operator.input_sizes(bound) != shape:
+        raise SpecError(f"expected an input of shape {list(operator.input_sizes(bound))}, found {list(shape)}")
+    return bound
+
+
+def _only_variable(coordinate: Coordinate) -> str | None:
+    """The variable that the coordinate's size is, None where it is none or a product."""
+    symbols, exponents = coordinate.size.symbols, coordinate.size.exponents
+    found = [name for name, power in zip(symbols.names, exponents, strict=True) if power]
+    return found[0] if len(found) == 1 and sum(exponents) == 1 else None
+
+
+def _scale(module: Any) -> float:
+    """The constant factor between the module and its pGraph (``to_torch(scale=…)``), found by running both.
+
+    Raises:
+        SynoError: where the module computes something else than its pGraph times a constant.
+    """
+    operator, binding = module.operator, module.binding
+    ours = copy.deepcopy(module, {id(operator): operator}).double()
+    plain = operator.to_torch(binding).double()
+    with torch.no_grad():
+        for parameter, weight in zip(plain.parameters(), ours.parameters(), strict=True):
+            parameter.copy_(weight)
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(operator.input_sizes(binding), generator=generator, dtype=torch.float64)
+        found, expected = ours(x).flatten(), plain(x).flatten()
+        square = float(expected @ expected)
+        scale = float(found @ expected) / square if square else 1.0
+        off = float((found - scale * expected).abs().max()) if found.numel() else 0.0
+        if off > _TOLERANCE * max(1.0, float(found.abs().max())):
+            raise SynoError(
+                f"expected a module that computes its operator {operator} times a constant, found it {off:.3g} away"
+            )
+    return 1.0 if abs(scale - 1.0) < _TOLERANCE else scale

@@ -1,0 +1,168 @@
+"""A whole network through TVM's Relax, so that latency is that of the network and not the sum of its parts.
+
+``torch.nn.Module`` → :func:`~syno_lab.codegen.tvm_export.export_network` → :func:`from_exported` → :func:`optimized`
+→ :func:`compile_network`. Each Syno operator stays one call to a TIR function of its own, with the stages of its
+lowering plan; what stands beside it (normalization, ReLU, the sum with a shortcut) is fused behind it.
+
+Importing this module imports TVM and torch: use it in a process of its own, as
+:func:`syno_lab.codegen.tvm_job.measure_network` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import tvm
+from torch import nn
+from tvm import relax
+from tvm.target import Target
+
+from syno_lab.codegen.tvm_device import find_target, with_host
+from syno_lab.codegen.tvm_export import OPERATOR_CALL, export_network
+from syno_lab.codegen.tvm_target import prim_func
+from syno_lab.errors import SynoError
+from syno_lab.ir.files import from_json
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+
+def network_to_tvm(
+    net: nn.Module,
+    example_shape: Sequence[int],
+    target: str | Target | None = None,
+    *,
+    keep_params: bool = False,
+) -> IRModule:
+    """A Relax module with ``main(x)`` for inputs of ``example_shape``, and one TIR function for each kind of operator.
+
+    Args:
+        net: any network that torch can export; its placeholders hold Syno operators, or none.
+        example_shape: the input's, the batch included.
+        target: without one the module is as it was converted; with one it is fused for it, see :func:`optimized`.
+        keep_params: weights are constants in the module unless this is set; then they are parameters of ``main``
+            after ``x``, and the attribute ``params`` of ``main`` holds their values. Buffers are always constants.
+
+    Raises:
+        SpecError: where the network does not take that shape or torch cannot export it.
+        SynoError: where TVM has no equivalent of one of its operations, and for a target that TVM does not know.
+    """
+    found = None if target is None else find_target(target)
+    module = from_exported(export_network(net, example_shape), keep_params=keep_params)
+    return module if found is None else optimized(module, found)
+
+
+def from_exported(program: torch.export.ExportedProgram, *, keep_params: bool = False) -> IRModule:
+    """The Relax module of an exported program; see :func:`network_to_tvm`."""
+    from tvm.relax.frontend.torch import from_exported_program
+
+    written: dict[tuple[str, str, str], Any] = {}
+
+    def convert(node: Any, importer: Any) -> Any:
+        x, weights, text, numbers, shape, scale = importer.retrieve_args(node)
+        dtype = str(x.ty.dtype)
+        builder = importer.block_builder
+        if (text, numbers, dtype) not in written:
+            function = prim_func(from_json(text), json.loads(numbers), dtype, index_dtype="int64", is_followed=True)
+            # Without the symbol it is private, and gone where it has been fused into another function.
+            name = f"operator_{len(written) + 1}"
+            written[text, numbers, dtype] = builder.add_func(function.without_attr("global_symbol"), name)
+        result = relax.call_tir(written[text, numbers, dtype], [x, *weights], relax.TensorType(shape, dtype))
+        result = builder.emit(result)
+        return result if scale == 1.0 else builder.emit(relax.op.multiply(result, relax.const(scale, dtype)))
+
+    try:
+        return from_exported_program(
+            program,
+            keep_params_as_input=keep_params,
+            unwrap_unit_return_tuple=True,
+            custom_convert_map={OPERATOR_CALL: convert},
+        )
+    except SynoError:
+        raise
+    except (AssertionError, NotImplementedError, KeyError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise SynoError(f"TVM cannot take this network over from torch: {reason}") from None
+
+
+def optimized(module: IRModule, target: Target) -> IRModule:
+    """``module`` lowered to calls of fused TIR functions: what is compiled, and what is tuned."""
+    passes = relax.transform
+    with with_host(target):
+        return tvm.transform.Sequential(
+            [
+                passes.DecomposeOpsForInference(),
+                passes.CanonicalizeBindings(),
+                passes.LegalizeOps(),
+                passes.AnnotateTIROpPattern(),
+                passes.FoldConstant(),
+                passes.FuseOps(),
+                passes.FuseTIR(),
+                passes.DeadCodeElimination(),
+            ]
+        )(module)
+
+
+@dataclass(frozen=True)
+class NetworkTask:
+    """One TIR function of a network, to be tuned: ``calls`` is how often the network calls it.
+
+    ``module`` is TVM's JSON of a module with this function as ``main``; :func:`task_module` reads it.
+    """
+
+    name: str
+    calls: int
+    module: str
+
+
+def tuning_tasks(module: IRModule, target: Target) -> list[NetworkTask]:
+    """The different functions that an :func:`optimized` module calls."""
+    from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+
+    return [
+        NetworkTask(str(task.task_name), int(task.weight), tvm.ir.save_json(task.dispatched[0]))
+        for task in extract_tasks(module, with_host(target))
+    ]
+
+
+def task_module(text: str, binding: dict[str, int], dtype: str) -> IRModule:
+    """The module of a :class:`NetworkTask`, with the signature of a builder of the tuning."""
+    return tvm.ir.load_json(text)
+
+
+def compile_network(module: IRModule, target: Target, records: str | os.PathLike[str] | None = None) -> Any:
+    """The executable of an :func:`optimized` module.
+
+    ``records`` is a folder with MetaSchedule's ``database_workload.json`` and ``database_tuning_record.json``: the
+    functions that have a record there get its schedule, and on a GPU the others TVM's default one.
+    """
+    target = with_host(target)
+    with target, tvm.transform.PassContext(opt_level=3):
+        if records is not None:
+            folder = os.fspath(records)
+            module = relax.transform.MetaScheduleApplyDatabase(folder)(module)
+        if "gpu" in target.keys:
+            from tvm.s_tir import dlight
+
+            gpu = dlight.gpu
+            rules = gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()
+            module = dlight.ApplyDefaultSchedule(*rules)(module)
+        return tvm.compile(module, target=target)
+
+
+def run_network(executable: Any, x: np.ndarray[Any, Any], repeats: int = 0) -> tuple[np.ndarray[Any, Any], list[float]]:
+    """The output of a CPU's executable for ``x``, and the seconds of so many calls by TVM's time evaluator."""
+    device = tvm.cpu()
+    machine = relax.VirtualMachine(executable, device)
+    tensor = tvm.runtime.tensor(x, device)
+    output = machine["main"](tensor).numpy()
+    if not repeats:
+        return output, []
+    timed = machine.time_evaluator("main", device, number=1, repeat=repeats, min_repeat_ms=20)(tensor)
+    return output, [float(one) for one in timed.results]
