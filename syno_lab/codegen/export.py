@@ -26,6 +26,7 @@ from syno_lab.codegen.export_check import (
     TORCH_MODULE,
     Runner,
     batch_axes,
+    batch_variables,
     checked_binding,
     compare,
     evaluating,
@@ -87,7 +88,7 @@ class Exported:
         path: the file.
         format: what it is.
         bytes: its size.
-        batch_axes: axes of the input that take any size.
+        batch_axes: axes of the input that take any size; none for weights.
         compared_with: ``loop nest``, ``torch module`` where the loop nest would take long, or ``itself`` (weights: bit
             by bit; Python: its own check, run in a fresh interpreter).
         difference: the largest absolute difference, of float outputs around ``largest``.
@@ -184,7 +185,7 @@ def export_network(
     if kind is Format.WEIGHTS:
         save_weights(module, path)
         load_weights_into(module, path)
-        return Exported(path, kind, path.stat().st_size, tuple(axes), "itself", 0.0, 0.0)
+        return Exported(path, kind, path.stat().st_size, (), "itself", 0.0, 0.0)
     if kind is Format.PYTHON:
         raise ExportError("python: expected one operator, found a network; export each of its operators instead")
     with evaluating(module), torch.no_grad():
@@ -219,12 +220,10 @@ def _check_module(operator: Operator, binding: Binding, module: nn.Module) -> No
     if made is None or identity(made[0]) != identity(operator):
         found = "another module" if made is None else f"that of {made[0]}"
         raise ExportError(f"module: expected to_torch's module of {operator}, found {found}")
-    fixed = [name for name, number in binding.items() if made[1].get(name) != number]
-    if operator.weight_sizes(made[1]) != operator.weight_sizes(binding) or fixed:
-        raise ExportError(
-            f"module: expected one for {', '.join(f'{n}={binding[n]}' for n in fixed)}, "
-            f"found one for {', '.join(f'{n}={made[1].get(n)}' for n in fixed)}"
-        )
+    differ = sorted(n for n in binding.keys() - batch_variables(operator) if made[1].get(n) != binding[n])
+    if differ:
+        wanted, found = (", ".join(f"{n}={sizes.get(n)}" for n in differ) for sizes in (binding, made[1]))
+        raise ExportError(f"module: expected one for {wanted}, found one for {found}")
 
 
 def _write(
@@ -277,4 +276,4 @@ def _export_weights(operator: Operator, path: Path, binding: Binding, module: nn
     again = load_weights(operator, path, binding).state_dict()
     if any(not torch.equal(_bytes(tensor), _bytes(again[name])) for name, tensor in module.state_dict().items()):
         raise ExportError(f"weights {path}: read back, expected the weights that were saved, found others")
-    return Exported(path, Format.WEIGHTS, path.stat().st_size, batch_axes(operator), "itself", 0.0, 0.0)
+    return Exported(path, Format.WEIGHTS, path.stat().st_size, (), "itself", 0.0, 0.0)

@@ -117,7 +117,8 @@ def _numbers(
 ) -> tuple[np.ndarray, str]:
     import torch
 
-    module = to_torch(operator, binding, scale=scale).double()
+    with torch.random.fork_rng(devices=[]):
+        module = to_torch(operator, binding, scale=scale).double()
     with torch.no_grad():
         for number, weight in enumerate(weights, 1):
             getattr(module, f"weight_{number}").copy_(torch.from_numpy(weight))

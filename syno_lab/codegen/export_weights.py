@@ -66,6 +66,8 @@ def load_weights(
     Raises:
         FormatError: when the file is no such file, or holds weights of another operator or binding.
     """
+    import torch
+
     from syno_lab.codegen.torch_module import to_torch
 
     record = read_weights_record(path)
@@ -74,7 +76,8 @@ def load_weights(
     _check(record, "", operator, binding, path)
     if binding is None:
         binding = record.places[""].binding
-    module = to_torch(operator, binding, scale=scale)
+    with torch.random.fork_rng(devices=[]):  # the fresh weights are not used: chance stays where it was
+        module = to_torch(operator, binding, scale=scale)
     tensors = _tensors(path)
     dtypes = {tensor.dtype for tensor in tensors.values()}
     if len(dtypes) == 1:

@@ -75,6 +75,7 @@ def _export(
     import torch
 
     from syno_lab.codegen.export import Format, export, format_of, load_weights
+    from syno_lab.codegen.torch_module import to_torch
 
     kind = format_of(out, None if form is None else form.value)
     if weights is not None and kind is Format.PYTHON:
@@ -82,7 +83,7 @@ def _export(
     if weights is None:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            module = operator.to_torch(bound, scale=scale)
+            module = to_torch(operator, bound, scale=scale)
     else:
         module = load_weights(operator, weights, bound, scale=scale)
     done = export(operator, out, bound, format=kind, module=module, scale=scale)
@@ -112,7 +113,7 @@ def _line(facts: dict[str, Any]) -> str:
         axes = ", ".join(map(str, facts["batch_axes"]))
         line += f", any size of input axis {axes}"
     if facts.get("compared_with") in (None, "itself"):
-        return line
+        return f"{line}; read back and the same"
     return (
         f"{line}; read back, it differs from the {facts['compared_with']} by {facts['difference']:.2g} "
         f"where the output is up to {facts['largest']:.2g}"
