@@ -310,10 +310,12 @@ class Nodes:
     ) -> int:
         """At least so many steps to an operator, from these (sorted) items; above ``limit`` any number above it."""
         left = self.most_weights - weights
+        lacking = self.limits.min_weights - weights
+        must = lacking if lacking > must_contract else int(must_contract)
         steps = self.reach.steps(
-            tuple(items), limit, left, self._most_expands - used[3], spent if self._is_strict else (), must_contract
+            tuple(items), limit, left, self._most_expands - used[3], spent if self._is_strict else (), must
         )
-        return max(steps, self.limits.min_weights - weights)
+        return max(steps, lacking)
 
     def _pack(self, size: Size) -> int:
         packed = self._packs.get(size)

@@ -47,7 +47,7 @@ class Reach:
         self._no_unfolds = limits.max_unfolds == 0
 
     def steps(
-        self, items: Shape, limit: int, contractions: int, expands: int, spent: Shape = (), must_contract: bool = False
+        self, items: Shape, limit: int, contractions: int, expands: int, spent: Shape = (), must: int = 0
     ) -> int:
         """At least so many steps from these data to the input; any number above ``limit`` where that is not enough.
 
@@ -60,9 +60,9 @@ class Reach:
             contractions: CONTRACTIONs left.
             expands: EXPANDs left.
             spent: occurrences so far, where they bind the dimensions of weights.
-            must_contract: whether nothing but a CONTRACTION can come next.
+            must: how many CONTRACTIONs come in any case, unless the input is there already.
         """
-        key = (items, contractions, expands, spent, must_contract)
+        key = (items, contractions, expands, spent, must)
         known = self._known.get(key)
         # What is known is exact where it is positive, and minus a bound that the truth exceeds otherwise.
         if known is not None:
@@ -70,12 +70,12 @@ class Reach:
                 return known
             if -known > limit:
                 return -known
-        found = self._search(items, limit, contractions, expands, spent, must_contract)
+        found = self._search(items, limit, contractions, expands, spent, must)
         self._known[key] = found if found <= limit else -(limit + 1)
         return found
 
     def _search(
-        self, items: Shape, limit: int, contractions: int, expands: int, spent: Shape, must_contract: bool
+        self, items: Shape, limit: int, contractions: int, expands: int, spent: Shape, must: int
     ) -> int:
         have = list(items)
         want = []
@@ -90,15 +90,14 @@ class Reach:
                 want.append(size)
         if not have and not want:
             return 0
-        if limit <= 0 or (limit == 1 and want and (len(have) + len(want) != 3 or must_contract)):
+        if limit <= 0 or (limit == 1 and want and (len(have) + len(want) != 3 or must)):
             return limit + 1  # one step joins two coordinates, or takes one apart, or eliminates some
         if not contractions and not any(item & WAITING for item in items):
             return NEVER  # nothing can begin any more
         self._best = limit + 1
-        self._flags = (contractions, expands, spent, must_contract)
+        self._flags = (contractions, expands, spent, must)
         sizes = [item >> FLAG_BITS for item in items if not item & STRIDED]
         self._largest = max([self._value(size) for size in (*sizes, *want)], default=0)
-        self._has_window = any(item & STRIDED or self._kind(item >> FLAG_BITS, (), 1)[1] for item in items)
         self._is_stuck = False
         self._group(have, tuple(want))
         if self._is_stuck and self._best > 2 <= limit and len(want) < len(self.want):
@@ -117,6 +116,7 @@ class Reach:
             size = item >> FLAG_BITS
             sums += [size + other for other in sums]
         self._items, self._sums = items, sums
+        self._waiting = sum([1 << i for i, item in enumerate(items) if item & WAITING])
         self._strided = sum([1 << i for i, item in enumerate(items) if item & STRIDED])
         # Of equal items the first is chosen first.
         self._twins = [3 << i for i in range(len(items) - 1) if items[i] == items[i + 1]]
@@ -125,8 +125,12 @@ class Reach:
             groups = [(sum(group), len(group)) for group in partition]
             self._assign(free, groups, 0, (), sum([number - 1 for _, number in groups]))
 
-    def _assign(self, free: int, groups: list[tuple[int, int]], at: int, pieces: Shape, cost: int) -> None:
-        """Give a group of input axes some of the ``free`` items; ``cost`` counts the MERGEs and SPLITs so far."""
+    def _assign(self, free: int, groups: list[tuple[int, int]], at: int, pieces: Shape, cost: int, late: int = 0
+    ) -> None:
+        """Give a group of input axes some of the ``free`` items; ``cost`` counts the MERGEs and SPLITs so far.
+
+        ``late`` is what more it takes where no window lets a view begin.
+        """
         wanted, number = groups[at]
         items, sums, is_legal = self._items, self._sums, self._is_ratio
         is_last = at + 1 == len(groups)
@@ -137,16 +141,19 @@ class Reach:
             for mask in _masks(len(items), most):
                 if sums[mask] - wanted not in is_legal:
                     is_legal[sums[mask] - wanted] = self.is_legal(sums[mask] - wanted)
-            self._assign(free, groups, at, pieces, cost)
+            self._assign(free, groups, at, pieces, cost, late)
             return
         for mask in chosen:
             ratio = sums[mask] - wanted
             count = mask.bit_count()
             more = cost + count - 1 + (ratio != 0)
+            delay = late
             if count == 1 and (ratio or number > 1):
                 item = items[mask.bit_length() - 1]
-                if item & _MERGES != _MERGES and not self._has_window:
-                    more += 1 if item & WAITING else 2  # another view first, or another coordinate to begin it
+                if item & _MERGES != _MERGES:
+                    delay = 1 if item & WAITING else 2  # another view first, or another coordinate to begin it
+            elif count > 1 and not mask & self._waiting and not self._may_be_shared(mask):
+                delay += 1
             rest = free & ~mask
             # Whatever is not matched takes a step to be eliminated.
             is_over = pieces or ratio or self._strided or (is_last and rest)
@@ -157,13 +164,25 @@ class Reach:
             left = (*pieces, ratio) if ratio else pieces
             if is_last:
                 rest |= self._strided
-                self._close([item for i, item in enumerate(items) if rest >> i & 1], left, more)
+                self._close([item for i, item in enumerate(items) if rest >> i & 1], left, more, delay)
             else:
-                self._assign(rest, groups, at + 1, left, more)
+                self._assign(rest, groups, at + 1, left, more, delay)
 
-    def _close(self, rest: list[int], pieces: Shape, cost: int) -> None:
+    def _may_be_shared(self, mask: int) -> bool:
+        """Whether a weight may have one of these items, which then waits anew."""
+        contractions, _, spent, _ = self._flags
+        return contractions > 0 and any(
+            self._kind(item >> FLAG_BITS, spent, 1)[0] for i, item in enumerate(self._items) if mask >> i & 1
+        )
+
+    def _close(self, rest: list[int], pieces: Shape, cost: int, late: int = 0) -> None:
         """Everything left is eliminated whole, by as few 1-to-many primitives as can be."""
-        contractions, expands, spent, must_contract = self._flags
+        contractions, expands, spent, must = self._flags
+        has_window = any([item & STRIDED or self._kind(item >> FLAG_BITS, (), 1)[1] for item in rest]) or any(
+            [self._kind(piece, (), 1)[1] for piece in pieces]
+        )
+        if not has_window:
+            cost += late
         dropped = single = contracted = 0
         is_bare = is_helped = False
         lone = 0
@@ -200,7 +219,7 @@ class Reach:
                     is_joined = is_joined or not item & WAITING
         if is_large:
             cost += 2  # SPLIT to something larger than the window, and apart again
-        if is_joined and not single and not is_bare and not self._has_window:
+        if is_joined and not single and not is_bare and not has_window:
             cost += 1
         if is_helped and not single:
             cost += 1
@@ -211,7 +230,10 @@ class Reach:
         elif is_bare or is_helped:
             contracted = max(contracted, 1)
         if is_apart and not contracted and not is_joined:
-            single += 1
+            if contractions:
+                contracted = 1
+            else:
+                single += 1
         for piece in pieces:
             is_given, is_window = self._kind(piece, spent, 1)
             if is_given and contractions:
@@ -222,7 +244,7 @@ class Reach:
                 dropped += 1
         if dropped <= expands:
             # What a weight may take can also go one by one.
-            self._best = min(self._best, cost + dropped + single + max(contracted, must_contract))
+            self._best = min(self._best, cost + dropped + single + max(contracted, must))
 
     def _kind(self, piece: int, spent: Shape, times: int) -> tuple[bool, bool]:
         """Whether ``times`` weights may have a piece of this size, and whether it may be a window."""
