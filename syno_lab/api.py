@@ -62,6 +62,7 @@ _bind(
     to_torch=_on_use("syno_lab.codegen.torch_module", "to_torch"),
     to_torch_source=_on_use("syno_lab.codegen.torch_module", "to_torch_source"),
     to_tvm=_on_use("syno_lab.codegen.tvm_target", "to_tvm"),
+    save_library=_on_use("syno_lab.codegen.library", "save_library"),
     export=_on_use("syno_lab.codegen.export", "export"),
     load_weights=_on_use("syno_lab.codegen.export", "load_weights"),
     construct_kernel_packs=_on_use("syno_lab.codegen.kernel_pack", "construct_kernel_packs"),
