@@ -109,29 +109,38 @@ def for_target(module: IRModule, target: Target) -> IRModule:
     """``module`` bound to ``target``; for a GPU its functions get TVM's default schedules (dlight), which compile.
 
     dlight's rules do not always give a program that TVM accepts (a reduction divided among threads beside others that
-    are not, for one): the general rule for any program stands in then.
+    are not, for one): the general rule for any program stands in then. Functions that have a schedule keep it.
     """
     target = with_host(target)
     if "gpu" not in target.keys:
         return _bind(module, target)
+    return tvm.IRModule({name: _on_gpu(function, target) for name, function in module.functions_items()})
+
+
+def _on_gpu(function: Any, target: Target) -> Any:
+    if not isinstance(function, tvm.tirx.PrimFunc) or function.attrs.get("tirx.is_scheduled", False):
+        return function
     from tvm.s_tir import dlight
 
     gpu = dlight.gpu
     special = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction())
-    scheduled = _bind(_scheduled(module, target, *special, gpu.Fallback()), target)
+
+    def scheduled(*rules: Any) -> Any:
+        # The pass changes the module that it is given: each try gets its own.
+        with target:
+            tried = dlight.ApplyDefaultSchedule(*rules)(tvm.IRModule({"main": function}))
+        return _bind(tried, target)["main"]
+
+    found = scheduled(*special, gpu.Fallback())
+    return found if _compiles(found, target) else scheduled(gpu.Fallback())
+
+
+def _compiles(function: Any, target: Target) -> bool:
     try:
-        tvm.compile(scheduled, target=target)
-    except Exception:  # noqa: BLE001 - TVM raises many kinds; whatever is wrong with the second try is raised
-        scheduled = _bind(_scheduled(module, target, gpu.Fallback()), target)
-        tvm.compile(scheduled, target=target)
-    return scheduled
-
-
-def _scheduled(module: IRModule, target: Target, *rules: Any) -> IRModule:
-    from tvm.s_tir import dlight
-
-    with target:
-        return dlight.ApplyDefaultSchedule(*rules)(module)
+        tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), target=target)
+    except Exception:  # noqa: BLE001 - TVM raises many kinds; whoever compiles the next try gets its error
+        return False
+    return True
 
 
 def _bind(module: IRModule, target: Target) -> IRModule:

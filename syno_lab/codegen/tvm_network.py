@@ -23,7 +23,7 @@ from torch import nn
 from tvm import relax
 from tvm.target import Target
 
-from syno_lab.codegen.tvm_device import find_target, with_host
+from syno_lab.codegen.tvm_device import find_target, for_target, with_host
 from syno_lab.codegen.tvm_export import OPERATOR_CALL, export_network
 from syno_lab.codegen.tvm_target import prim_func
 from syno_lab.errors import SynoError
@@ -136,24 +136,26 @@ def task_module(text: str, binding: dict[str, int], dtype: str) -> IRModule:
     return tvm.ir.load_json(text)
 
 
-def compile_network(module: IRModule, target: Target, records: str | os.PathLike[str] | None = None) -> Any:
-    """The executable of an :func:`optimized` module.
+def called_functions(module: IRModule) -> list[str]:
+    """The names of the TIR functions of a module."""
+    return sorted(v.name_hint for v, f in module.functions_items() if isinstance(f, tvm.tirx.PrimFunc))
+
+
+def compile_network(module: IRModule, target: Target, records: str | os.PathLike[str] | None = None) -> tuple[Any, int]:
+    """The executable of an :func:`optimized` module, and how many of its functions have a tuned schedule.
 
     ``records`` is a folder with MetaSchedule's ``database_workload.json`` and ``database_tuning_record.json``: the
     functions that have a record there get its schedule, and on a GPU the others TVM's default one.
     """
-    target = with_host(target)
+    target, tuned = with_host(target), 0
     with target, tvm.transform.PassContext(opt_level=3):
         if records is not None:
-            folder = os.fspath(records)
-            module = relax.transform.MetaScheduleApplyDatabase(folder)(module)
+            module = relax.transform.MetaScheduleApplyDatabase(os.fspath(records))(module)
+            functions = (f for _, f in module.functions_items() if isinstance(f, tvm.tirx.PrimFunc))
+            tuned = sum(bool(f.attrs.get("tirx.is_scheduled", False)) for f in functions)
         if "gpu" in target.keys:
-            from tvm.s_tir import dlight
-
-            gpu = dlight.gpu
-            rules = gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()
-            module = dlight.ApplyDefaultSchedule(*rules)(module)
-        return tvm.compile(module, target=target)
+            module = for_target(module, target)
+        return tvm.compile(module, target=target), tuned
 
 
 def run_network(executable: Any, x: np.ndarray[Any, Any], repeats: int = 0) -> tuple[np.ndarray[Any, Any], list[float]]:

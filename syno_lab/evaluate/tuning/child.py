@@ -60,6 +60,7 @@ def _tune(request: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> dic
             seed=request["seed"],
             folder=Path(tempfile.gettempdir()),
             budget_s=request["budget_s"],
+            records=None if request["records"] is None else Path(request["records"]),
             report=lambda trial, failed, best: say(
                 {"event": "trial", "trial": trial, "failed": failed, "best_ms": best}
             ),

@@ -58,6 +58,7 @@ class Search:
     folder: Path
     budget_s: float
     report: Callable[[int, int, float | None], None]
+    records: Path | None = None
 
     def run(self) -> dict[str, Any]:
         """Tune; the fields of a result that the search knows. Raises :class:`TuningError`, :class:`TrackerError`."""
@@ -100,6 +101,9 @@ class _State:
         import_xgboost()
         np.random.seed(search.seed % 2**32)  # noqa: NPY002 - TVM's cost model draws from the global generator
         database = ms.database.MemoryDatabase()
+        if search.records is not None:
+            search.records.mkdir(parents=True, exist_ok=True)
+            database = ms.database.JSONDatabase(work_dir=str(search.records))
         workload = database.commit_workload(search.module)
         warmup = min(WARMUP, max(search.trials // 2, 1))
         model = ms.cost_model.XGBModel(num_warmup_samples=warmup, early_stopping_rounds=20, num_tuning_cores=1)

@@ -44,6 +44,7 @@ def tune(
     should_stop: Callable[[], bool] | None = None,
     wait_s: float = 30.0,
     session_s: float = 20.0,
+    records: str | os.PathLike[str] | None = None,
 ) -> TuningResult:
     """Search for the fastest schedule of ``task`` in ``trials`` measurements on a device behind an RPC tracker.
 
@@ -51,7 +52,9 @@ def tune(
     seconds are over, when ``should_stop`` returns True and on every exception, Ctrl-C included. At four fifths of the
     deadline the search ends with what it has. ``target`` is a name in :data:`TARGETS`, a TVM tag or a JSON object.
     A log named after the label is left in ``work_dir``. ``wait_s`` is how long a busy device is waited for and
-    ``session_s`` how long one candidate may hold it, upload included.
+    ``session_s`` how long one candidate may hold it, upload included. ``records`` is a folder to which the schedules
+    are added as MetaSchedule's own database, for compiling with them later (:func:`save_library
+    <syno_lab.codegen.library.save_library>`, :mod:`syno_lab.evaluate.tuning.network`).
 
     Raises :class:`TrackerError` for the tracker and the device, :class:`TuningStopped`, and :class:`TuningError` for
     all else; each is one line and comes before the deadline.
@@ -77,6 +80,7 @@ def tune(
             "budget_s": _SEARCH_SHARE * deadline_s,
             "wait_s": min(wait_s, deadline_s),
             "session_s": min(session_s, deadline_s),
+            "records": None if records is None else str(Path(records).resolve()),
         }
         with _Child(request, log, str(Path(scratch).resolve())) as child:
             answer = _follow(child, task, trials, started, deadline_s, on_progress, should_stop)

@@ -1,0 +1,263 @@
+"""A compiled library of an operator for a target, with a file beside it that says what it is.
+
+``conv.so`` (linked here) or ``conv.tar`` (objects, linked where they are loaded) holds one function
+``main(X, W1, ..., Y)``; ``conv.so.json`` holds the operator, the binding, the target and the versions, so that loading
+can tell whether it is what is wanted. Neither TVM nor torch is imported before a library is loaded; compiling and
+checking run in a process of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from syno_lab import __version__
+from syno_lab.codegen.tvm_job import DEADLINE_S, run_job
+from syno_lab.errors import FormatError, SynoError
+from syno_lab.ir.files import from_json
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Binding
+from syno_lab.ir.versioned import read_versioned
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FORMAT = "syno-lab-library"
+VERSION = 1
+SUFFIXES = (".so", ".tar")
+
+
+class LibraryRecord(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a library is.
+
+    Attributes:
+        operator: the operator file's text.
+        binding: a value for each variable.
+        dtype: of all tensors.
+        target: TVM's description of it, as JSON text.
+        kind: ``llvm``, ``cuda``, …
+        machine: the architecture that it is loaded on, such as ``x86_64`` or ``aarch64``.
+        tuned: whether the schedule comes from a tuning.
+        device_code: for a GPU ``source``, which the device's own TVM compiles when it loads the library (with nvcc or
+            NVRTC); None for a processor.
+        sha256: of the library's file.
+        syno_lab: the version that wrote it.
+        tvm: likewise.
+    """
+
+    format: str
+    version: int
+    operator: str
+    binding: dict[str, int]
+    dtype: str
+    target: str
+    kind: str
+    machine: str
+    tuned: bool
+    device_code: str | None
+    sha256: str
+    syno_lab: str
+    tvm: str
+
+
+def sidecar(path: str | os.PathLike[str]) -> Path:
+    """The file beside a library that says what it is."""
+    return Path(f"{os.fspath(path)}.json")
+
+
+def save_library(
+    operator: Operator,
+    path: str | os.PathLike[str],
+    binding: Binding | None = None,
+    *,
+    target: str = "local",
+    dtype: str = "float32",
+    records: str | os.PathLike[str] | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> LibraryRecord:
+    """Compile ``operator`` for ``binding`` and ``target`` into ``path``, and say what it is in ``path.json``.
+
+    Args:
+        operator: any pGraph.
+        path: ends in ``.so`` (linked here; for another architecture by ``<architecture>-linux-gnu-g++``, which must
+            be on the PATH) or in ``.tar`` (objects, linked where they are loaded).
+        binding: a value for every variable, the batch included; the spec's defaults complete it.
+        target: see :func:`syno_lab.codegen.tvm_device.find_target`.
+        dtype: float16, float32 or float64.
+        records: a folder that a tuning wrote (``tune(records=…)``); without one the loops are unscheduled, or on a GPU
+            those of TVM's default schedule.
+        deadline_s: seconds for all of it.
+
+    Raises:
+        SpecError: when the binding is incomplete.
+        SynoError: for another suffix, a target that TVM does not know or was not built for, a linker that is missing.
+    """
+    place = Path(path)
+    if place.suffix not in SUFFIXES:
+        raise SynoError(f"expected the path of a library to end in {' or '.join(SUFFIXES)}, found {place.name!r}")
+    if not place.absolute().parent.is_dir():
+        raise SynoError(f"expected a folder for the library, found none at {place.absolute().parent}")
+    bound = operator.complete_binding(binding)
+    operator.input_sizes(bound), operator.output_sizes(bound), operator.weight_sizes(bound)
+    request = {
+        "operator": operator.to_json(),
+        "binding": bound,
+        "dtype": dtype,
+        "target": target,
+        "records": None if records is None else os.fspath(Path(records).resolve()),
+    }
+    with tempfile.TemporaryDirectory(prefix=".library-", dir=place.absolute().parent) as folder:
+        # Both files appear whole or not at all: nobody loads half a library.
+        made = Path(folder) / place.name
+        answer = run_job("library", request | {"path": str(made)}, deadline_s)
+        record = LibraryRecord(
+            FORMAT,
+            VERSION,
+            **{name: request[name] for name in ("operator", "binding", "dtype")},
+            **answer,
+            sha256=_sha256(made),
+            syno_lab=__version__,
+        )
+        text = msgspec.json.format(msgspec.json.encode(record), indent=1)
+        sidecar(made).write_bytes(text + b"\n")
+        sidecar(made).replace(sidecar(place))
+        made.replace(place)
+    return record
+
+
+def library_record(path: str | os.PathLike[str]) -> LibraryRecord:
+    """What the library at ``path`` is, after a look at whether the file is the one that was described.
+
+    Raises:
+        FormatError: where it has no description, one of another version, or has been changed since.
+    """
+    place, beside = Path(path), sidecar(path)
+    for file in (place, beside):
+        if not file.is_file():
+            raise FormatError(
+                f"library {place.name}: expected the files {place.name} and {beside.name}, found no {file}"
+            )
+    record = read_versioned(
+        beside.read_bytes(), LibraryRecord, what=f"library {place.name}", name=FORMAT, version=VERSION, most=1 << 21
+    )
+    found = _sha256(place)
+    if found != record.sha256:
+        raise FormatError(
+            f"library {place.name}: expected the file of which {beside.name} speaks (sha256 {record.sha256[:12]}…), "
+            f"found another ({found[:12]}…); save it again"
+        )
+    return record
+
+
+@dataclass(frozen=True)
+class Library:
+    """A loaded library: call it with arrays, input first, then the weights in the order of ``operator.weights``."""
+
+    record: LibraryRecord
+    operator: Operator
+    function: Any
+
+    def __call__(self, *arrays: Any) -> np.ndarray[Any, Any]:
+        """The output [as ``operator.output_sizes``].
+
+        Raises:
+            SynoError: for another number, other shapes or dtypes of arrays.
+        """
+        import numpy as np
+        import tvm
+
+        binding, dtype = self.record.binding, self.record.dtype
+        wanted = [self.operator.input_sizes(binding), *self.operator.weight_sizes(binding)]
+        given = [np.asarray(one) for one in arrays]
+        if [one.shape for one in given] != wanted or any(str(one.dtype) != dtype for one in given):
+            found = ", ".join(f"{list(one.shape)} {one.dtype}" for one in given) or "none"
+            raise SynoError(
+                f"expected arrays of shapes {', '.join(str(list(s)) for s in wanted)} {dtype}, found {found}"
+            )
+        device = tvm.device("cpu" if self.record.kind == "llvm" else self.record.kind, 0)
+        output = tvm.runtime.empty(self.operator.output_sizes(binding), dtype, device)
+        self.function(*(tvm.runtime.tensor(np.ascontiguousarray(one), device) for one in given), output)
+        result: np.ndarray[Any, Any] = output.numpy()
+        return result
+
+    def error(self, seed: int = 0) -> float:
+        """The largest difference from the loop nest on random numbers, relative to the largest output."""
+        import numpy as np
+
+        binding = self.record.binding
+        generator = np.random.default_rng(seed)
+        shapes = self.operator.input_sizes(binding), *self.operator.weight_sizes(binding)
+        arrays = [np.asarray(generator.standard_normal(shape)).astype(self.record.dtype) for shape in shapes]
+        from syno_lab.codegen.reference import reference
+
+        want = reference(self.operator, *(one.astype("float64") for one in arrays), binding=binding)
+        return float(np.abs(self(*arrays) - want).max() / max(1.0, float(np.abs(want).max())))
+
+
+def load_library(
+    path: str | os.PathLike[str],
+    *,
+    operator: Operator | None = None,
+    binding: Mapping[str, int] | None = None,
+    dtype: str | None = None,
+) -> Library:
+    """The library at ``path``, into this process: it is machine code, so load only what you trust.
+
+    ``operator``, ``binding`` and ``dtype`` are what it is expected to be, where they are given.
+
+    Raises:
+        FormatError: see :func:`library_record`; and where it is the library of another operator, binding or dtype.
+        SynoError: where it is for another machine, or TVM cannot load it.
+    """
+    place = Path(path)
+    record = library_record(place)
+    held = from_json(record.operator)
+    if operator is not None and operator != held:
+        raise FormatError(f"library {place.name}: expected the operator {operator}, found that of {held}")
+    if binding is not None and held.complete_binding(binding) != record.binding:
+        raise FormatError(f"library {place.name}: expected the binding {dict(binding)}, found {record.binding}")
+    if dtype is not None and dtype != record.dtype:
+        raise FormatError(f"library {place.name}: expected {dtype}, found {record.dtype}")
+    if record.machine != platform.machine():
+        raise SynoError(
+            f"library {place.name}: expected one for this machine ({platform.machine()}), found one for "
+            f"{record.machine}; load it there"
+        )
+    import tvm
+
+    if record.kind != "llvm" and not tvm.runtime.enabled(record.kind):
+        raise SynoError(f"library {place.name}: expected a TVM with {record.kind} and its driver, found none here")
+    with tempfile.TemporaryDirectory(prefix="syno-library-") as folder:
+        # TVM links a .tar beside it: that is to be no folder of the user's.
+        loaded = shutil.copy(place, folder) if place.suffix == ".tar" else place.absolute()
+        try:
+            function = tvm.runtime.load_module(str(loaded))["main"]
+        except (RuntimeError, AttributeError, OSError, ValueError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[-1][:300]
+            raise SynoError(
+                f"library {place.name}: expected one that TVM {tvm.__version__} loads, found: {reason}"
+            ) from None
+    return Library(record, held, function)
+
+
+def check_library(path: str | os.PathLike[str], *, seed: int = 0, deadline_s: float = DEADLINE_S) -> float:
+    """Load the library in a process of its own and compare it with the loop nest on random numbers.
+
+    Returns the largest difference, relative to the largest output. Raises as :func:`load_library`, always SynoError.
+    """
+    request = {"path": str(Path(path).absolute()), "seed": seed}
+    return float(run_job("check", request, deadline_s)["error"])
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

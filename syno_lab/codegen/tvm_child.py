@@ -1,0 +1,121 @@
+"""The process of a TVM job: ``python -m … <kind>``, a request as JSON on stdin, the answer as one line on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from syno_lab.errors import SynoError
+
+
+def import_tvm_alone() -> None:
+    """Import TVM without torch, which it would import for interchange: faster, and less that can clash."""
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        import tvm  # noqa: F401 - for its effect
+    finally:
+        del sys.modules["torch"]
+
+
+def measure(request: dict[str, Any]) -> dict[str, Any]:
+    """Compile a network, compare and time it."""
+    import numpy as np
+
+    from syno_lab.codegen.tvm_network import called_functions, compile_network, optimized, run_network
+
+    target = _processor(request["target"])
+    module = optimized(_network(request), target)
+    names = called_functions(module)
+    executable, tuned = compile_network(module, target, request["records"])
+    with np.load(request["check"]) as check:
+        output, seconds = run_network(executable, check["x"], request["repeats"])
+        expected = check["expected"]
+    scale = max(float(np.abs(expected).max()), 1e-30)
+    return {
+        "latency_ms": 1e3 * float(np.median(seconds)),
+        "best_ms": 1e3 * min(seconds),
+        "repeats": len(seconds),
+        "error": float(np.abs(output.astype("float64") - expected).max()) / scale,
+        "functions": len(names),
+        "tuned": tuned,
+        "target": str(target),
+    }
+
+
+def tasks(request: dict[str, Any]) -> dict[str, Any]:
+    """The functions of a network that can be tuned."""
+    from dataclasses import asdict
+
+    from syno_lab.codegen.tvm_device import find_target
+    from syno_lab.codegen.tvm_network import optimized, tuning_tasks
+
+    target = find_target(request["target"])
+    return {"tasks": [asdict(task) for task in tuning_tasks(optimized(_network(request), target), target)]}
+
+
+def library(request: dict[str, Any]) -> dict[str, Any]:
+    """Compile an operator into a file."""
+    import_tvm_alone()
+    from syno_lab.codegen.tvm_library import write_library
+
+    return write_library(request)
+
+
+def check(request: dict[str, Any]) -> dict[str, Any]:
+    """Load a library and compare it with the loop nest."""
+    import_tvm_alone()
+    from syno_lab.codegen.library import load_library
+
+    return {"error": load_library(request["path"]).error(request["seed"])}
+
+
+def _network(request: dict[str, Any]) -> Any:
+    import torch
+
+    from syno_lab.codegen.tvm_export import register
+    from syno_lab.codegen.tvm_network import from_exported
+
+    register()
+    return from_exported(torch.export.load(request["program"]))
+
+
+def _processor(name: str) -> Any:
+    import platform
+
+    from syno_lab.codegen.tvm_device import find_target, machine
+
+    target = find_target(name)
+    if target.kind.name != "llvm" or machine(target) != platform.machine():
+        raise SynoError(
+            f"expected a target for this machine's processor ({platform.machine()}) to run a network on, found {target}"
+        )
+    return target
+
+
+KINDS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "measure": measure,
+    "tasks": tasks,
+    "library": library,
+    "check": check,
+}
+
+
+def main() -> None:
+    """Answer one request; a user's error is an answer too, anything else a stack on stderr."""
+    request = json.load(sys.stdin)
+    try:
+        answer = KINDS[sys.argv[1]](request)
+    except SynoError as error:
+        answer = {"error_message": str(error)}
+    except Exception as error:  # noqa: BLE001 - TVM raises many kinds; the parent makes one line of it
+        traceback.print_exc()
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        answer = {"error_message": f"TVM failed: {type(error).__name__}: {lines[-1][:300] if lines else ''}"}
+    sys.stdout.write("\n" + json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Tuning a whole network: each of its functions by :func:`tune`, then the network measured with what was found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno_lab.codegen.tvm_job import NetworkMeasurement, measure_network, network_tasks
+from syno_lab.errors import TrackerError, TuningError
+from syno_lab.evaluate.tuning.board import Board
+from syno_lab.evaluate.tuning.tune import TuningStopped, tune
+from syno_lab.evaluate.tuning.values import TuningResult, TuningTask
+
+if TYPE_CHECKING:
+    from torch import nn
+
+BUILDER = "syno_lab.codegen.tvm_network:task_module"
+
+
+@dataclass(frozen=True)
+class NetworkTuning:
+    """A tuned network: ``measurement`` of the whole, the tuning of each function by its name, and what failed why."""
+
+    measurement: NetworkMeasurement
+    results: dict[str, TuningResult]
+    failed: dict[str, str]
+
+
+def tune_network(
+    net: nn.Module,
+    example_shape: Sequence[int],
+    *,
+    board: Board,
+    records: str | os.PathLike[str],
+    trials: int = 16,
+    seed: int = 0,
+    threads: int | None = None,
+    repeats: int = 10,
+    deadline_s: float = 900.0,
+    on_progress: Callable[[str, int, int], None] | None = None,
+) -> NetworkTuning:
+    """Tune ``net`` for this machine's processor: ``trials`` candidates for each different function, on ``board``.
+
+    The schedules go to the folder ``records`` (and stay there: a second call adds to them); a function whose tuning
+    fails keeps TVM's unscheduled loops. ``deadline_s`` is for each function. ``on_progress`` is told each function's
+    name, its number and how many there are. Raises as :func:`measure_network` and :func:`tune` do; but a TuningError
+    of one function is told in ``failed``.
+    """
+    tasks = network_tasks(net, example_shape)
+    results: dict[str, TuningResult] = {}
+    failed: dict[str, str] = {}
+    # The most called first, so that a run that is cut short has tuned what counts.
+    for number, task in enumerate(sorted(tasks, key=lambda one: -one["calls"]), start=1):
+        if on_progress is not None:
+            on_progress(task["name"], number, len(tasks))
+        job = TuningTask(task["name"], task["module"], {}, builder=BUILDER)
+        try:
+            results[task["name"]] = tune(
+                job,
+                tracker=board.address,
+                key=board.key,
+                trials=trials,
+                seed=seed,
+                work_dir=Path(records) / "logs",
+                deadline_s=deadline_s,
+                records=records,
+            )
+        except (TrackerError, TuningStopped):
+            raise
+        except TuningError as error:
+            failed[task["name"]] = str(error)
+    measurement = measure_network(
+        net, example_shape, records=records if results else None, threads=threads, repeats=repeats
+    )
+    return NetworkTuning(measurement, results, failed)
