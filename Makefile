@@ -17,7 +17,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lab install lint fast unit browser notebooks chromium doctor picture clean
+.PHONY: help demo test lab install lint fast unit trust browser notebooks chromium doctor picture clean
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -42,6 +42,9 @@ fast: $(VENV)/.installed-dev ## The tests without browser, TVM and notebooks
 
 unit: $(VENV)/.installed-dev ## The tests without browser and notebooks
 	timeout -k 20 $(TEST_BUDGET) $(TEST) -m "not browser and not notebook" $(ARGS)
+
+trust: $(VENV)/.installed-dev ## Loop nest, PyTorch and TVM on random operators (ARGS="--operators 10000")
+	$(BIN)/python benchmarks/trust.py $(ARGS)
 
 browser: chromium $(VENV)/.installed-dev ## The tests in a real Chromium
 	timeout -k 20 $(BROWSER_BUDGET) $(TEST) -m browser $(ARGS)
