@@ -164,7 +164,7 @@ def _reached(operator: Operator, part: Part, binding: dict[str, int]) -> Any:
     if prod(shape) > MAX_ELEMENTS:
         raise SpecError(
             f"mixing: expected at most {MAX_ELEMENTS} pairs of an output element and a position, found {prod(shape)}: "
-            "give smaller sizes"
+            "give a binding of smaller sizes"
         )
     found = np.zeros(shape, dtype=bool)
     for some in points(operator, part, binding, {}):

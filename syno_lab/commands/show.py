@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -19,6 +20,12 @@ class Form(StrEnum):
 
     SUMMARY = "summary"
     LOOPS = "loops"
+    PYTHON = "python"
+    C = "c"
+    LATEX = "latex"
+    TABLE = "table"
+    RECEPTIVE_FIELD = "receptive-field"
+    MIXING = "mixing"
     SOURCE = "source"
     TVM = "tvm"
     DOT = "dot"
@@ -26,13 +33,38 @@ class Form(StrEnum):
     FILE = "file"
 
 
+_STAGED = (Form.LOOPS, Form.PYTHON, Form.C, Form.LATEX)
+_GRADIENTS = (*_STAGED, Form.TABLE)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of the form: the sizes, stages, a gradient, an output element."""
+
+    bind: list[str]
+    staged: bool = False
+    wrt: str | None = None
+    at: str | None = None
+
+
 def command(
     operator: Annotated[str, typer.Argument(help="A known operator's name or an operator file.")],
     form: Annotated[
         Form,
-        typer.Option("--as", help="loops: what it computes; source: PyTorch; tvm: TIR; file: an operator file."),
+        typer.Option(
+            "--as",
+            help="python or c: its loop nest (loops: as python); latex: as an equation; table: its coordinates; "
+            "source: PyTorch; tvm: TIR; file: an operator file.",
+        ),
     ] = Form.SUMMARY,
     bind: Annotated[list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A size; may be repeated.")] = None,
+    staged: Annotated[
+        bool, typer.Option("--staged", help="One loop nest for each stage of the lowering plan.")
+    ] = False,
+    wrt: Annotated[str | None, typer.Option(metavar="TENSOR", help="The gradient's, for X or W1, W2, …")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="I,J,…", help="The output element that reads; : for all of an axis.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write it to this file.")] = None,
     json: JsonTarget = None,
 ) -> None:
@@ -41,14 +73,27 @@ def command(
     if json == "-" and out is None and form is not Form.SUMMARY:
         raise SynoError(f"expected --out FILE for the {form} when --json - takes standard output")
     label, value = load_operator(operator)
-    facts = _facts(label, value, bind or [])
-    text = _text(value, form, facts, bind or [])
+    asked = _Asked(bind or [], staged, wrt, at)
+    _check(form, asked)
+    facts = _facts(label, value, asked.bind)
+    text = _text(value, form, facts, asked)
     if out is not None:
         write_text(out, text + ("" if text.endswith("\n") else "\n"))
         say(str(out), json)
     else:
         say(text, json)
     write_json(facts, json)
+
+
+def _check(form: Form, asked: _Asked) -> None:
+    forms = {
+        "--staged": (asked.staged, _STAGED),
+        "--wrt": (asked.wrt is not None, _GRADIENTS),
+        "--at": (asked.at is not None, (Form.RECEPTIVE_FIELD,)),
+    }
+    for option, (given, fitting) in forms.items():
+        if given and form not in fitting:
+            raise SynoError(f"{option}: expected --as {', '.join(fitting)}, found --as {form}")
 
 
 def _facts(label: str, operator: Operator, bind: list[str]) -> dict[str, Any]:
@@ -76,18 +121,36 @@ def _facts(label: str, operator: Operator, bind: list[str]) -> dict[str, Any]:
     }
 
 
-def _text(operator: Operator, form: Form, facts: dict[str, Any], bind: list[str]) -> str:
+def _text(operator: Operator, form: Form, facts: dict[str, Any], asked: _Asked) -> str:
     match form:
-        case Form.LOOPS:
+        case Form.LOOPS | Form.PYTHON | Form.C:
             from syno_lab.codegen.loops import loops
 
-            return loops(operator)
+            bound = complete_binding(operator, asked.bind) if asked.bind else None
+            language: Literal["python", "c"] = "c" if form is Form.C else "python"
+            return loops(operator, bound, language=language, staged=asked.staged, wrt=asked.wrt)
+        case Form.LATEX:
+            from syno_lab.codegen.equation import equation
+
+            bound = complete_binding(operator, asked.bind) if asked.bind else None
+            return equation(operator, bound, staged=asked.staged, wrt=asked.wrt).latex
+        case Form.TABLE:
+            from syno_lab.codegen.coordinates import coordinates
+
+            bound = complete_binding(operator, asked.bind) if asked.bind else None
+            return str(coordinates(operator, bound, wrt=asked.wrt))
+        case Form.RECEPTIVE_FIELD:
+            return _receptive_field(operator, asked)
+        case Form.MIXING:
+            from syno_lab.codegen.mixing import mixing
+
+            return str(mixing(operator, complete_binding(operator, asked.bind) if asked.bind else None))
         case Form.SOURCE:
             from syno_lab.codegen.torch_module import to_torch_source
 
-            return to_torch_source(operator, complete_binding(operator, bind))
+            return to_torch_source(operator, complete_binding(operator, asked.bind))
         case Form.TVM:
-            return _tvm_script(operator, complete_binding(operator, bind))
+            return _tvm_script(operator, complete_binding(operator, asked.bind))
         case Form.DOT:
             from syno_lab.codegen.drawing import dot
 
@@ -100,6 +163,26 @@ def _text(operator: Operator, form: Form, facts: dict[str, Any], bind: list[str]
             return operator.to_json()
         case Form.SUMMARY:
             return _summary(facts)
+
+
+def _receptive_field(operator: Operator, asked: _Asked) -> str:
+    from syno_lab.codegen.nest import generic_binding
+    from syno_lab.codegen.receptive_field import CENTER, receptive_field
+
+    if asked.bind or operator.spec.bindings:
+        bound = complete_binding(operator, asked.bind)
+    else:
+        bound = generic_binding(operator)
+    index = CENTER if asked.at is None else _index(asked.at)
+    sizes = ", ".join(f"{name}={number}" for name, number in bound.items())
+    return f"with {sizes}:\n{receptive_field(operator, index, bound)}"
+
+
+def _index(text: str) -> tuple[int | None, ...]:
+    entries = [entry.strip() for entry in text.split(",")]
+    if not all(entry == ":" or (entry.isascii() and entry.isdecimal()) for entry in entries):
+        raise SpecError(f"--at: expected numbers or : with commas between them, such as 0,0,3,:, found {text!r}")
+    return tuple(None if entry == ":" else int(entry) for entry in entries)
 
 
 def _tvm_script(operator: Operator, bound: dict[str, int]) -> str:

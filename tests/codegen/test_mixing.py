@@ -104,26 +104,27 @@ def test_every_entry_is_by_definition(rng: random.Random) -> None:
 def test_rules_agree_with_the_numbers_of_generic_sizes(rng: random.Random) -> None:
     """What is proved is what looking at every element finds, for operators small enough at generic sizes."""
     proved = 0
-    for _ in range(150):
+    for _ in range(200):
         operator, _ = random_operator(random.Random(rng.getrandbits(60)), max_terms=2000, max_moves=4)
         try:
             bound = generic_binding(operator)
         except SpecError:
             continue
         numbers = [c.size.at(bound) for c in (*operator.output, *operator.reductions)]
-        if np.prod(numbers, dtype=float) > 1e7:
-            continue
-        symbolic, concrete = mixing(operator), mixing(operator, bound)
+        lengths = operator.input_sizes(bound)
         every = [c.size for c in (*operator.output, *operator.reductions, *operator.inputs)]
+        if np.prod(numbers, dtype=float) * max(lengths, default=1) > 1e6:
+            continue
         if any(size.at(bound) == 1 and not size.is_one for size in every):
             continue
-        for out, row in enumerate(symbolic.proved):
-            for axis, is_proved in enumerate(row):
-                if is_proved:
+        concrete = mixing(operator, bound).locality
+        for out in range(len(operator.output)):
+            for axis in range(len(operator.inputs)):
+                mark = room._by_rule(operator, out, axis)
+                if mark is not None:
                     proved += 1
-                    same = symbolic.locality[out][axis] == concrete.locality[out][axis]
-                    assert same, f"output {out}, input {axis}, {bound} {repro(operator, bound)}"
-    assert proved > 100
+                    assert mark == concrete[out][axis], f"{out}, {axis}: {mark}, {bound} {repro(operator, bound)}"
+    assert proved > 30
 
 
 @pytest.mark.parametrize("name", sorted(sl.operators.KNOWN))
