@@ -1,0 +1,263 @@
+"""PyTorch calls for a recognised product of data and a weight, and for sums over windows.
+
+Which of several equal forms is written was measured on a CPU, forward and backward (``benchmarks/codegen.py``):
+convolutions with as little explicit padding as possible, products by groups as batched matrix products on the data as
+they lie, sums over sliding windows as sums of slices, sums over blocks as ``avg_pool2d``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import prod
+
+from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding, fuse
+from syno_lab.codegen.torch_tensor import Factor, Lines
+from syno_lab.ir.coordinate import Coordinate
+
+MAX_SLICES = 32  # a longer window is summed as a view with an axis of its own
+MAX_SLIDING = 3  # F.conv3d
+
+
+def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:
+    """Write the convolution of ``data`` with ``weight``; ``data`` becomes the result."""
+    sliding = {s.axis: s for s in roles.sliding}
+    group = [data.axes[data.axis_of(c)] for c in roles.group]
+    contracted = [data.axes[data.axis_of(c)] for c in roles.contracted]
+    lead, spatial = _layout(data, [*group, *contracted], sliding)
+    groups = [lead, [*group, *contracted], *spatial]
+    expression = lines.regroup(data, groups)
+    if expression != data.name:
+        lines.assign(data, expression)
+    data.axes = [_flat(g) if len(g) != 1 else g[0] for g in groups]
+    places = {place: sliding[run[0]] for place, run in enumerate(spatial, 2) if run[0] in sliding}
+    paddings = {place: _padding(s) for place, s in places.items()}
+    lines.pad(data, {place: explicit for place, (_, explicit) in paddings.items()})
+
+    kernel = [
+        [_of(weight, t.coordinate) for t in places[p].window.terms] if p in places else [] for p in _dims(spatial)
+    ]
+    grouped = [_of(weight, c) for c in roles.group]
+    free = [_of(weight, c) for c in roles.free]
+    inner = [_of(weight, c) for c in roles.contracted]
+    arguments = [data.name, lines.regroup(weight, [[*grouped, *free], inner, *kernel])]
+    options = {
+        "stride": [places[p].stride if p in places else 1 for p in _dims(spatial)],
+        "padding": [paddings[p][0] if p in places else 0 for p in _dims(spatial)],
+        "dilation": [places[p].dilation if p in places else 1 for p in _dims(spatial)],
+    }
+    for name, values in options.items():
+        if any(v != (0 if name == "padding" else 1) for v in values):
+            arguments.append(f"{name}={values[0] if len(set(values)) == 1 else tuple(values)}")
+    if prod(a.length for a in grouped) > 1:
+        arguments.append(f"groups={prod(a.length for a in grouped)}")
+    result = [lead, [*grouped, *free]]
+    for place, run in enumerate(spatial, 2):
+        result.append([Axis.plain(t.coordinate, t.size) for t in places[place].main.terms] if place in places else run)
+    lines.assign(data, f"F.conv{len(spatial)}d({', '.join(arguments)}){lines.ungrouped(result)}")
+    data.axes = [axis for part in result for axis in part]
+    lines.grew(data.elements)
+
+
+def _dims(spatial: list[list[Axis]]) -> range:
+    return range(2, 2 + len(spatial))
+
+
+def _of(factor: Factor, coordinate: Coordinate) -> Axis:
+    return factor.axes[factor.axis_of(coordinate)]
+
+
+def _flat(group: list[Axis]) -> Axis:
+    """The axis of several flattened; nothing is read from it by coordinate any more."""
+    return Axis(tuple(t for axis in group for t in axis.terms), 0, prod(axis.length for axis in group))
+
+
+def _layout(data: Factor, channels: list[Axis], sliding: dict[Axis, Sliding]) -> tuple[list[Axis], list[list[Axis]]]:
+    """Which axes are the convolution's batch, and which its one to three dimensions of space, in the data's order.
+
+    Batch axes behind the channels become dimensions of space with a kernel of 1: the data are read as they lie.
+    """
+    first = min(i for i, axis in enumerate(data.axes) if axis in channels or axis in sliding)
+    lead = list(data.axes[:first])
+    spatial: list[list[Axis]] = []
+    for axis in data.axes[first:]:
+        if axis in sliding:
+            spatial.append([axis])
+        elif axis not in channels:
+            if spatial and spatial[-1][0] not in sliding:
+                spatial[-1].append(axis)
+            else:
+                spatial.append([axis])
+    while len(spatial) > max(2, len(sliding)):
+        run = next(r for r in spatial if r[0] not in sliding)
+        spatial.remove(run)
+        lead += run
+    return lead, spatial
+
+
+def _padding(s: Sliding) -> tuple[int, tuple[int, int]]:
+    """The convolution's own symmetric padding, and what ``F.pad`` must add to it on the left and right."""
+    left, right = s.axis.left, s.axis.right
+    reach = s.dilation * (s.window.size - 1) + 1
+    if left >= 0 and (s.axis.length + 2 * left - reach) // s.stride + 1 == s.main.size:
+        return left, (0, 0)
+    both = max(0, min(left, right))
+    return both, (left - both, right - both)
+
+
+def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:
+    """Write the (grouped) matrix product, or the product element by element; ``data`` becomes the result."""
+    if roles.kind == "product":
+        _product(lines, data, weight, roles)
+        return
+    group = [_of(data, c) for c in roles.group]
+    contracted = [_of(data, c) for c in roles.contracted]
+    opened = {s.axis for s in roles.opened}
+    batch = [axis for axis in data.axes if axis in roles.batch or axis in opened]
+    g, c, f = ([_of(weight, x) for x in part] for part in (roles.group, roles.contracted, roles.free))
+    channels = [i for i, axis in enumerate(data.axes) if axis in group or axis in contracted]
+    last = max((i for i, axis in enumerate(data.axes) if axis in contracted), default=-1)
+    rows = [axis for axis in batch if data.axes.index(axis) < min(channels, default=0)]
+    columns = [axis for axis in batch if axis not in rows]
+    if contracted and all(data.axes.index(axis) < last for axis in batch):
+        rows, columns = batch, []
+    if not columns:
+        # Contracted axes come last: [group, rows, contracted] @ [group, contracted, free].
+        shape = [[axis] for axis in rows] + [contracted] if not group else [group, rows, contracted]
+        left = lines.regroup(data, shape)
+        right = lines.regroup(weight, [g, c, f] if group else [c, f])
+        result = [*([group] if group else []), *([rows] if group else [[axis] for axis in rows]), f]
+        lines.assign(data, f"torch.matmul({left}, {right}){lines.ungrouped(result)}")
+    else:
+        # [rows, group, free, contracted] @ [rows, group, contracted, columns], the data as they lie.
+        head = [part for part in (rows, group) if part]
+        right = lines.regroup(data, [*head, contracted, columns])
+        left = lines.regroup(weight, [*([g] if group else []), f, c])
+        if rows and not group:
+            left += "[None]"  # so that matmul runs by batch instead of moving the batch behind the channels
+        result = [*head, f, columns]
+        lines.assign(data, f"torch.matmul({left}, {right}){lines.ungrouped(result)}")
+    data.axes = [axis for part in result for axis in part]
+    lines.grew(data.elements)
+
+
+def _product(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:
+    """``data * weight``, the weight broadcast along the batch."""
+    order = sorted(roles.group, key=data.axis_of)
+    expression = lines.regroup(weight, [[_of(weight, c)] for c in order])
+    first = data.axis_of(order[0]) if order else len(data.axes)
+    kept = [":" if any(c in order for c in axis.coordinates) else "None" for axis in data.axes[first:]]
+    if "None" in kept:
+        expression += f"[{', '.join(kept)}]"
+    lines.assign(data, f"{data.name} * {expression}")
+    lines.grew(data.elements)
+
+
+def open_window(lines: Lines, data: Factor, s: Sliding) -> None:
+    """Slide an axis along its window, one slice for each position, where the window already is an axis of its own."""
+    window = s.window.terms[0]
+    place, at = data.axes.index(s.axis), data.axes.index(Axis.plain(window.coordinate, window.size))
+    rest = place - (at < place)  # where the axis is once the window's position is picked
+    rank = len(data.axes) - 1
+    size = s.stride * (s.main.size - 1) + 1
+    left = f"{s.axis.left} - {s.dilation} * q" if s.dilation > 1 else f"{s.axis.left} - q"
+    right = (
+        f"{size - s.axis.length - s.axis.left} + {s.dilation} * q"
+        if s.dilation > 1
+        else (
+            f"q - {s.axis.left + s.axis.length - size}"
+            if s.axis.left + s.axis.length >= size
+            else f"q + {size - s.axis.length - s.axis.left}"
+        )
+    )
+    amounts = "0, 0, " * (rank - 1 - rest) + f"{left}, {right}"
+    one = f"F.pad({data.name}.select({at}, q), ({amounts}))"
+    if s.stride > 1:
+        one += f"[{', '.join([':'] * rest + [f'::{s.stride}'])}]"
+    axes = [axis for i, axis in enumerate(data.axes) if i != at]
+    axes[rest : rest + 1] = [Axis.plain(t.coordinate, t.size) for t in s.main.terms]
+    lines.assign(data, f"torch.stack([{one} for q in range({window.size})], {at})")
+    if len(s.main.terms) > 1:
+        lines.emit(f"{data.name} = {data.name}.unflatten({place}, {tuple(t.size for t in s.main.terms)})")
+    shift = (len(s.main.terms) - 1) if rest < at else 0
+    axes.insert(at + shift, Axis.plain(window.coordinate, window.size))
+    data.axes = axes
+    lines.grew(data.elements)
+
+
+# -- sums of one tensor ----------------------------------------------------------------------------------------------
+
+
+def add_up(lines: Lines, factor: Factor, summed: Collection[Coordinate]) -> None:
+    """Sum ``factor`` over coordinates that index it: whole axes, blocks (pooling) and sliding windows."""
+    blocks: list[tuple[Axis, Fused, Fused]] = []
+    for axis in list(factor.axes):
+        gone = fuse(t for t in axis.terms if t.coordinate in summed)
+        kept = fuse(t for t in axis.terms if t.coordinate not in summed)
+        if not any(c in summed for c in axis.coordinates):
+            continue
+        whole = len(axis.terms) == len(gone.terms) if gone else False
+        if axis.is_plain or (whole and axis.is_split):
+            continue
+        if gone is None or kept is None or not kept.terms or gone.size == 1:
+            lines.take_apart(factor, factor.axes.index(axis))
+        elif axis.is_split and gone.step == 1:
+            blocks.append((axis, kept, gone))
+        elif gone.size > MAX_SLICES:
+            lines.take_apart(factor, factor.axes.index(axis))
+        else:
+            _slide(lines, factor, factor.axes.index(axis), kept, gone)
+    _pool(lines, factor, blocks)
+    places = [i for i, axis in enumerate(factor.axes) if all(c in summed for c in axis.coordinates)]
+    if places:
+        where = str(places[0]) if len(places) == 1 else str(tuple(places))
+        lines.assign(factor, f"{factor.name}.sum({where})")
+        factor.axes = [axis for i, axis in enumerate(factor.axes) if i not in places]
+
+
+def _slide(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
+    """Sum a sliding window as slices of the padded tensor."""
+    axis = factor.axes[place]
+    lines.pad(factor, {place: (axis.left, axis.right)})
+    size = kept.step * (kept.size - 1) + 1
+    step = f":{kept.step}" if kept.step > 1 and kept.size > 1 else ""
+    before = ":, " * place
+    slices = []
+    for q in range(gone.size):
+        begin = q * gone.step
+        slices.append(f"{factor.name}[{before}{begin}:{begin + size}{step}]")
+    parts = [Axis.plain(t.coordinate, t.size) for t in kept.terms]
+    if len(slices) <= 8:
+        lines.assign(factor, " + ".join(slices))
+    else:
+        step = f":{kept.step}" if step else ""
+        one = f"{factor.name}[{before}{gone.step} * q:{gone.step} * q + {size}{step}]"
+        lines.assign(factor, f"sum({one} for q in range({gone.size}))")
+    if len(parts) > 1:
+        lines.emit(f"{factor.name} = {factor.name}.unflatten({place}, {tuple(a.length for a in parts)})")
+    factor.axes[place : place + 1] = parts
+
+
+def _pool(lines: Lines, factor: Factor, blocks: list[tuple[Axis, Fused, Fused]]) -> None:
+    """Sum blocks: ``avg_pool2d`` where they are the last one or two axes of data, else as axes of their own."""
+    places = [factor.axes.index(axis) for axis, _, _ in blocks]
+    rank = len(factor.axes)
+    fits = bool(blocks) and factor.weight is None and not any(lines.is_batch(a) for a in factor.axes[-2:])
+    fits = fits and places in ([rank - 1], [rank - 2, rank - 1], [rank - 2])
+    fits = fits and rank >= (3 if len(blocks) == 2 or places == [rank - 2] else 2)
+    if not fits:
+        for axis, _, _ in blocks:
+            lines.take_apart(factor, factor.axes.index(axis))
+        return
+    spatial = factor.axes[-2:]
+    by_place = dict(zip(places, blocks, strict=True))
+    kernel = tuple(by_place[p][2].size if p in by_place else 1 for p in (rank - 2, rank - 1))
+    text = str(kernel[0]) if kernel[0] == kernel[1] else str(kernel)
+    lead = factor.axes[:-2]
+    groups = [lead[:1], lead[1:], *([a] for a in spatial)]
+    shaped = lines.regroup(factor, groups) if len(lead) != 2 else factor.name
+    result = [*groups[:2]] if len(lead) != 2 else [[a] for a in lead]
+    for place, axis in zip((rank - 2, rank - 1), spatial, strict=True):
+        found = by_place.get(place)
+        result.append([axis] if found is None else [Axis.plain(t.coordinate, t.size) for t in found[1].terms])
+    lines.assign(factor, f"F.avg_pool2d({shaped}, {text}, divisor_override=1){lines.ungrouped(result)}")
+    factor.axes = [axis for part in result for axis in part]

@@ -1,0 +1,399 @@
+"""Readable PyTorch source from the lowering plan: a class that depends on torch alone.
+
+Each stage of the plan undoes its primitives top-down (Syno, section 8). Views stay pending (:mod:`.torch_tensor`);
+where a stage multiplies and sums, :func:`~.stage_kinds.recognise` says what that amounts to and
+:mod:`.torch_convolution` writes the call. Algebra may move a sum or a window within the stages; the NumPy loop nest says whether it is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from syno_lab.codegen.stage_kinds import Contraction, Term, recognise
+from syno_lab.codegen.torch_convolution import MAX_SLIDING, add_up, convolve, multiply, open_window
+from syno_lab.codegen.torch_tensor import Factor, Lines
+from syno_lab.codegen.torch_weights import weight_stds
+from syno_lab.errors import SynoError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.plan import Plan, Stage
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.spec import Binding
+from syno_lab.ir.state import Step
+
+RECOMPUTE_FACTOR = 8  # an intermediate this many times larger than input and output together is computed again
+MAX_TRIED = 5  # tensors in one product up to which every order of multiplying is tried
+
+
+@dataclass(frozen=True)
+class Written:
+    """A stage as it was written.
+
+    Attributes:
+        lines: its code.
+        kinds: what its products were recognised as, in order.
+        largest: elements of the largest tensor that it stores.
+        out: elements of the tensor that it gives.
+    """
+
+    lines: tuple[str, ...]
+    kinds: tuple[Contraction, ...]
+    largest: int
+    out: int
+
+
+class Writer(Lines):
+    """Writes one module."""
+
+    def __init__(self, operator: Operator, binding: Binding, scale: float, recompute: bool | None, made: Plan) -> None:
+        super().__init__(operator, binding)
+        self.scale = scale
+        self.recompute = recompute
+        self.plan = made
+        self.copies = 1  # by how much sums over nothing multiply the result
+        self.kinds: list[Contraction] = []
+
+    # -- the module --------------------------------------------------------------------------------------------------
+
+    def source(self) -> str:
+        """The whole text."""
+        operator = self.operator
+        stds = weight_stds(operator, self.binding)
+        stages = self.stages()
+        shape, result = (self._shape(axes) for axes in (operator.inputs, operator.output))
+        segments = self._segments(stages)
+        text = ["import torch", "from torch import nn", "from torch.nn import functional as F"]
+        if any(again for again, _ in segments):
+            text.append("from torch.utils.checkpoint import checkpoint")
+        text += [
+            "",
+            "",
+            "class SynoOperator(nn.Module):",
+            f'    """[{shape}] -> [{result}]; {operator.params(self.binding)} parameters, {self.plan.flops} FLOPs."""',
+            "",
+            "    def __init__(self):",
+            "        super().__init__()",
+            *(f"        self.weight_{i + 1} = nn.Parameter({self._empty(i)})" for i in range(len(operator.weights))),
+            "        self.reset_parameters()",
+            "",
+            "    def reset_parameters(self):",
+            '        """Draw the weights so that the output\'s variance is the input\'s."""',
+            *(f"        nn.init.normal_(self.weight_{i}, std={std!r})" for i, std in enumerate(stds, 1)),
+            *([] if stds else ["        pass  # no weights"]),
+            "",
+            "    def forward(self, x):",
+            *self._check(shape),
+            *self._calls(segments),
+            "",
+        ]
+        return "\n".join(text)
+
+    def _shape(self, coordinates: Sequence[Coordinate]) -> str:
+        return ", ".join("batch" if c in self.operator.state.fixed else str(self.size(c)) for c in coordinates)
+
+    def _empty(self, weight: int) -> str:
+        """An empty weight whose memory is laid out as its product reads it."""
+        sizes = self.operator.weight_sizes(self.binding)[weight]
+        order = self.layouts.get(weight, tuple(range(len(sizes))))
+        if order == tuple(range(len(sizes))):
+            return f"torch.empty({sizes})"
+        back = ", ".join(str(order.index(axis)) for axis in range(len(sizes)))
+        return f"torch.empty({tuple(sizes[axis] for axis in order)}).permute({back})"
+
+    def _check(self, wanted: str) -> Iterator[str]:
+        fixed = self.operator.state.fixed
+        pairs = [(a, self.size(c)) for a, c in enumerate(self.operator.inputs) if c not in fixed]
+        rank = len(self.operator.inputs)
+        tests = [f"x.dim() != {rank}"]
+        if pairs and [a for a, _ in pairs] == list(range(pairs[0][0], rank)):
+            sizes = ", ".join(str(n) for _, n in pairs)
+            tests.append(f"x.shape[{pairs[0][0]}:] != ({sizes},)" if pairs[0][0] else f"x.shape != ({sizes},)")
+        else:
+            tests += [f"x.shape[{a}] != {n}" for a, n in pairs]
+        yield f"        if {' or '.join(tests)}:"
+        yield f'            raise ValueError(f"expected an input of shape [{wanted}], found {{list(x.shape)}}")'
+        if self.operator.weights:
+            yield "        if x.dtype != self.weight_1.dtype and not torch.is_autocast_enabled(x.device.type):"
+            yield (
+                '            raise TypeError(f"expected an input of {self.weight_1.dtype} as the weights are, '
+                'found {x.dtype}; convert one: module.to(x.dtype)")'
+            )
+
+    def _segments(self, stages: Sequence[Written]) -> list[tuple[bool, list[Written]]]:
+        """Stages that are computed again in the backward pass stand together; the others are one segment each."""
+        ends = prod(self.size(c) for c in self.operator.inputs) + prod(self.size(c) for c in self.operator.output)
+        segments: list[tuple[bool, list[Written]]] = []
+        follows = False
+        for stage in stages:
+            explodes = stage.largest > RECOMPUTE_FACTOR * ends if self.recompute is None else self.recompute
+            if follows:  # its input is what explodes
+                segments[-1][1].append(stage)
+            else:
+                segments.append((explodes, [stage]))
+            follows = explodes and (stage.out > RECOMPUTE_FACTOR * ends or self.recompute is True)
+        return segments
+
+    def _calls(self, segments: Sequence[tuple[bool, list[Written]]]) -> Iterator[str]:
+        """The body of ``forward``; segments to be computed again are functions within it."""
+        for number, (again, stages) in enumerate(segments, 1):
+            lines = [line for stage in stages for line in stage.lines]
+            if not again:
+                yield from lines
+                continue
+            given, made = self._ends(segments, number - 1)
+            yield ""
+            yield f"        def part_{number}({given}):"
+            yield from (f"    {line}" for line in lines)
+            yield f"            return {made}"
+            yield ""
+            yield "        if self.training and torch.is_grad_enabled():  # large inside: computed again, not stored"
+            yield f"            {made} = checkpoint(part_{number}, {given}, use_reentrant=False)"
+            yield "        else:"
+            yield f"            {made} = part_{number}({given})"
+        yield f"        return {self.result}"
+
+    def _ends(self, segments: Sequence[tuple[bool, list[Written]]], number: int) -> tuple[str, str]:
+        done = sum(len(stages) for _, stages in segments[:number])
+        return self.names[done], self.names[done + len(segments[number][1])]
+
+    # -- stages ------------------------------------------------------------------------------------------------------
+
+    def stages(self) -> list[Written]:
+        """Write every stage."""
+        data = Factor("x", [self.plain(c) for c in self.operator.inputs])
+        written: list[Written] = []
+        self.names = ["x"]
+        for number, stage in enumerate(self.plan.stages, 1):
+            self.lines, self.largest, self.kinds = [], 0, []
+            if number < len(self.plan.stages):
+                data = self._stage(stage, data)
+            else:
+                data = self._stage(stage, data)
+                self.arrange(data, self.operator.output)
+            if len(self.plan.stages) > 1:
+                domain = " x ".join(str(c.size) for c in stage.domain) or "1"
+                kinds = "".join(f"; {kind}" for kind in self.kinds)
+                self.lines.insert(0, f"        # stage {number} of {len(self.plan.stages)}: {domain} iterations{kinds}")
+            written.append(Written(tuple(self.lines), tuple(self.kinds), self.largest, data.elements))
+            self.names.append(data.name)
+        scale = self.scale * self.copies
+        self.result = data.name if scale == 1.0 else f"{data.name} * {scale!r}"
+        return written
+
+    def _stage(self, stage: Stage, data: Factor) -> Factor:
+        factors = [data]
+        left = set(stage.summed)  # reductions not summed yet
+        contractions = iter(stage.weights)
+        for number, step in enumerate(stage.undo):
+            if step.primitive == "SHARE":
+                weight = next(contractions)
+                axes = [self.plain(c) for c in self.operator.weights[weight].coordinates]
+                factors.append(Factor(f"self.weight_{weight + 1}", axes, weight=weight))
+            elif step.primitive != "EXPAND":  # along a dropped coordinate the data are constant: it has no axis
+                later = {c for s in stage.undo[number + 1 :] if s.primitive == "SHARE" for c in s.operands + s.given}
+                self._undo(factors, step, left, left - later)
+        self._contract(factors, left, left)
+        for reduction in left:  # nothing depends on it
+            self.copies *= self.size(reduction)
+        return factors[0]
+
+    def _undo(self, factors: list[Factor], step: Step, left: set[Coordinate], summable: set[Coordinate]) -> None:
+        results = self.operator.state.results(step)
+        having = [f for f in factors if any(f.has(r) for r in results)]
+        if not having:
+            if step.primitive != "UNFOLD":
+                return  # constant along the result, so along the operands
+            self.expand(factors[0], results)  # but UNFOLD cuts off
+            having = [factors[0]]
+        scattered = len(results) > 1 and not all(f.has(r) for f in having for r in results) and len(having) > 1
+        if scattered or (len(factors) > 1 and self._hinders(factors[0], step, results)):
+            # Block and offset in different tensors, or a view of a place in a window: multiply first.
+            self._contract(factors, left, summable)
+            having = factors
+        for factor in having:
+            getattr(self, f"_{step.primitive.lower()}", self._gather)(factor, step, results)
+
+    def _hinders(self, data: Factor, step: Step, results: tuple[Coordinate, ...]) -> bool:
+        """Whether a window that still slides over the data stands in the way of a view."""
+        for result in results:
+            if result in data.coordinates:
+                axis = data.axes[data.axis_of(result)]
+                if not axis.is_plain and not axis.is_split and step.primitive not in ("SPLIT", "STRIDE"):
+                    return True
+        return False
+
+    # -- the primitives, undone ----------------------------------------------------------------------------------------
+
+    def _split(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
+        block, offset = (self.size(c) for c in step.operands)
+        if results[0] in factor.merged:
+            self.make_real(factor, results[0])
+        place = factor.axis_of(results[0])
+        terms = [Term(offset, step.operands[0], block), Term(1, step.operands[1], offset)]
+        factor.axes[place] = factor.axes[place].replace(results[0], terms)
+        if factor.weight is not None:
+            self.take_apart(factor, place)
+
+    def _merge(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
+        high, low = results
+        for result in results:
+            if result in factor.coordinates and not factor.axes[factor.axis_of(result)].is_split:
+                self.make_real(factor, result)
+        factor.merged[step.operands[0]] = (high, low)
+
+    def _shift(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
+        self.make_real(factor, results[0])
+        place = factor.axis_of(results[0])
+        self.assign(factor, f"{factor.name}.roll(-1, {place})")
+        factor.axes[place] = self.plain(step.operands[0])
+
+    def _stride(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
+        assert step.parameter is not None
+        if results[0] in factor.merged:
+            self.make_real(factor, results[0])
+        place = factor.axis_of(results[0])
+        terms = [Term(step.parameter.at(self.binding), step.operands[0], self.size(step.operands[0]))]
+        factor.axes[place] = factor.axes[place].replace(results[0], terms)
+        if factor.weight is not None:
+            self.take_apart(factor, place)
+
+    def _unfold(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
+        self.make_real(factor, results[0])  # it cuts off at its own bounds, which must be those of an axis
+        place = factor.axis_of(results[0])
+        main, window = (self.size(c) for c in step.operands)
+        terms = [Term(1, step.operands[0], main), Term(1, step.operands[1], window)]
+        factor.axes[place] = factor.axes[place].replace(results[0], terms, -(window // 2))
+        if factor.weight is not None:
+            self.take_apart(factor, place)
+
+    def _gather(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
+        """Any other 1-result primitive, by its index expression: the way for primitives without a view of their own."""
+        if len(results) != 1:
+            raise SynoError(
+                f"{step.primitive} has no lowering to PyTorch; write one in syno_lab/codegen/torch_source.py"
+            )
+        self.make_real(factor, results[0])
+        place = factor.axis_of(results[0])
+        sizes = tuple(self.size(c) for c in step.operands)
+        grids = tuple(np.ogrid[tuple(slice(n) for n in sizes)])
+        parameter = None if step.parameter is None else step.parameter.at(self.binding)
+        index = np.broadcast_to(PRIMITIVES[step.primitive].index(grids, sizes, parameter)[0], sizes).ravel()
+        inside = (index >= 0) & (index < self.size(results[0]))
+        device = f", device={factor.name}.device)"
+        picked = f"{factor.name}.index_select({place}, torch.tensor({np.where(inside, index, 0).tolist()}{device})"
+        if not inside.all():
+            shape = [-1] + [1] * (len(factor.axes) - 1 - place)
+            picked = f"({picked} * torch.tensor({inside.astype(int).tolist()}{device}.reshape({shape}))"
+        self.assign(factor, f"{picked}.unflatten({place}, {sizes})" if len(sizes) > 1 else picked)
+        factor.axes[place : place + 1] = [self.plain(c) for c in step.operands]
+
+    # -- multiplying and summing ---------------------------------------------------------------------------------------
+
+    def _contract(self, factors: list[Factor], left: set[Coordinate], summable: set[Coordinate]) -> None:
+        """Multiply all factors into the first and sum what can be summed; ``left`` loses what was summed."""
+        summed = {c for c in summable if any(f.has(c) for f in factors)}
+        left -= summed
+        self._unify(factors, summed)
+        while len(factors) > 1:
+            first, second = self._best_pair(factors, summed)
+            others = [f for f in factors if f is not first and f is not second]
+            here = {c for c in summed if not any(f.has(c) for f in others)}
+            self._pair(first, second, here)
+            first.merged |= second.merged
+            factors.remove(second)
+        self._add_up(factors[0], summed)
+
+    def _unify(self, factors: list[Factor], summed: set[Coordinate]) -> None:
+        """One view of each flattened coordinate in all factors: its two parts wherever one factor has them apart."""
+        queue = [c for f in factors for c in f.merged]
+        while queue:
+            coordinate = queue.pop()
+            pairs = [f.merged[coordinate] for f in factors if coordinate in f.merged]
+            if not pairs:
+                continue
+            parts = pairs[0]
+            for factor in factors:
+                if coordinate in factor.coordinates:
+                    self.make_real(factor, coordinate)
+                    place = factor.axis_of(coordinate)
+                    sizes = tuple(self.size(c) for c in parts)
+                    self.assign(factor, f"{factor.name}.unflatten({place}, {sizes})")
+                    factor.axes[place : place + 1] = [self.plain(c) for c in parts]
+                    factor.merged[coordinate] = parts
+            if coordinate in summed:
+                summed.discard(coordinate)
+                for factor in factors:
+                    factor.merged.pop(coordinate, None)
+                for part in parts:
+                    if any(f.has(part) for f in factors):
+                        summed.add(part)
+                    else:
+                        self.copies *= self.size(part)
+                queue += [p for p in parts if any(p in f.merged for f in factors)]
+
+    def _best_pair(self, factors: list[Factor], summed: Collection[Coordinate]) -> tuple[Factor, Factor]:
+        """The two factors to multiply next; the data come first of the two."""
+        if len(factors) == 2:
+            return factors[0], factors[1]
+        sets = [frozenset(f.coordinates) for f in factors]
+        pair = _first_pair(sets, frozenset(summed), {c: self.size(c) for s in sets for c in s})
+        return factors[pair[0]], factors[pair[1]]
+
+    def _pair(self, data: Factor, weight: Factor, summed: set[Coordinate]) -> None:
+        """Multiply ``weight`` into ``data`` and sum what those two alone have."""
+        self._add_up(weight, {c for c in summed if weight.has(c) and not data.has(c)})
+        self._add_up(data, {c for c in summed if data.has(c) and not weight.has(c)})
+        while True:
+            roles = recognise(data.axes, [c for axis in weight.axes for c in axis.coordinates], summed)
+            obstacles = list(roles.obstacles) + [s.axis for s in roles.sliding[MAX_SLIDING:]]
+            if roles.sliding:  # one kind of window at a time
+                obstacles += [s.axis for s in roles.opened]
+            if not obstacles:
+                break
+            for axis in obstacles:
+                self.take_apart(data, data.axes.index(axis))
+        self.kinds.append(roles)
+        if roles.sliding:
+            convolve(self, data, weight, roles)
+        else:
+            multiply(self, data, weight, roles)
+            for window in roles.opened:
+                open_window(self, data, window)
+
+    def _add_up(self, factor: Factor, summed: Collection[Coordinate]) -> None:
+        here = [c for c in summed if factor.has(c)]
+        if here:
+            add_up(self, factor, here)
+
+
+def _first_pair(
+    sets: Sequence[frozenset[Coordinate]], summed: frozenset[Coordinate], sizes: dict[Coordinate, int]
+) -> tuple[int, int]:
+    """The first pair of the order of multiplying with the fewest multiplications; greedy for many tensors."""
+
+    def after(items: Sequence[frozenset[Coordinate]], i: int, j: int) -> tuple[int, list[frozenset[Coordinate]]]:
+        both = items[i] | items[j]
+        rest = [s for k, s in enumerate(items) if k not in (i, j)]
+        gone = {c for c in both & summed if not any(c in s for s in rest)}
+        made = list(items)
+        made[i] = both - gone
+        del made[j]
+        return prod(sizes[c] for c in both), made
+
+    def cheapest(items: Sequence[frozenset[Coordinate]]) -> tuple[int, tuple[int, int]]:
+        best: tuple[int, tuple[int, int]] | None = None
+        for i in range(len(items)):
+            for j in range(i + 1, len(items)):
+                cost, made = after(items, i, j)
+                if len(made) > 1 and len(items) <= MAX_TRIED:
+                    cost += cheapest(made)[0]
+                if best is None or cost < best[0]:
+                    best = (cost, (i, j))
+        assert best is not None
+        return best
+
+    return cheapest(sets)[1]

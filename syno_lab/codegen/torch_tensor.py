@@ -1,0 +1,239 @@
+"""Tensors of generated PyTorch code: which coordinates index their axes, and the lines that rearrange them.
+
+Views stay pending as long as they can: a window as an :class:`~syno_lab.codegen.stage_kinds.Axis` with several terms,
+a flattening as a pair of axes, so that many of them become one call and at most one copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from syno_lab.codegen.stage_kinds import Axis, span
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Binding
+
+INDENT = " " * 8
+
+
+@dataclass
+class Factor:
+    """A tensor of the stage at hand.
+
+    Attributes:
+        name: its variable or attribute.
+        axes: what indexes each axis.
+        merged: coordinates whose axis is not flattened yet, each with the two that stand for it.
+        weight: the number of the weight that it is, None for data.
+    """
+
+    name: str
+    axes: list[Axis]
+    merged: dict[Coordinate, tuple[Coordinate, Coordinate]] = field(default_factory=dict)
+    weight: int | None = None
+
+    @property
+    def coordinates(self) -> set[Coordinate]:
+        """The coordinates of all axes as they are, flattened ones left out."""
+        return {c for axis in self.axes for c in axis.coordinates}
+
+    @property
+    def elements(self) -> int:
+        """Elements of the tensor, with a batch of the binding's size."""
+        return prod(axis.length for axis in self.axes)
+
+    def has(self, coordinate: Coordinate) -> bool:
+        """Whether the coordinate indexes it, flattened or not."""
+        return coordinate in self.merged or coordinate in self.coordinates
+
+    def axis_of(self, coordinate: Coordinate) -> int:
+        """The position of the axis whose expression the coordinate is in."""
+        return next(i for i, axis in enumerate(self.axes) if coordinate in axis.coordinates)
+
+
+class Lines:
+    """The lines of a module's ``forward``, and how tensors are rearranged in them."""
+
+    def __init__(self, operator: Operator, binding: Binding) -> None:
+        self.operator = operator
+        self.binding = binding
+        self.lines: list[str] = []
+        self.intermediates = 0
+        self.largest = 0  # elements of the largest tensor written in this stage
+        self.layouts: dict[int, tuple[int, ...]] = {}  # weights whose memory is laid out in another order of axes
+
+    def size(self, coordinate: Coordinate) -> int:
+        """The number of values of a coordinate."""
+        return coordinate.size.at(self.binding)
+
+    def plain(self, coordinate: Coordinate) -> Axis:
+        """An axis of its own for a coordinate."""
+        return Axis.plain(coordinate, self.size(coordinate))
+
+    def emit(self, line: str) -> None:
+        """Write a line."""
+        self.lines.append(INDENT + line)
+
+    def assign(self, factor: Factor, expression: str) -> None:
+        """Give ``factor`` a value; its variable is written anew, but ``x`` and the weights are not."""
+        if factor.name == "x" or factor.name.startswith("self."):
+            self.intermediates += 1
+            factor.name = f"z{self.intermediates}" if factor.weight is None else f"w{self.intermediates}"
+        self.emit(f"{factor.name} = {expression}")
+
+    def grew(self, elements: int) -> None:
+        """Note that a new tensor of so many elements is stored."""
+        self.largest = max(self.largest, elements)
+
+    # -- shapes ------------------------------------------------------------------------------------------------------
+
+    def is_batch(self, axis: Axis) -> bool:
+        """Whether its length is known only when the module runs."""
+        return any(c in self.operator.state.fixed for c in axis.coordinates)
+
+    def lengths(self, groups: Iterable[Sequence[Axis]]) -> str:
+        """The arguments of a ``reshape`` to one axis for each group; the one with the batch is -1."""
+        texts: list[str] = []
+        for group in groups:
+            fixed = [a for a in group if self.is_batch(a)]
+            if not fixed:
+                texts.append(str(prod(a.length for a in group)))
+            elif "-1" not in texts:
+                texts.append("-1")
+            else:  # a second fixed axis: its length is read off the input
+                rest = prod(a.length for a in group if a not in fixed)
+                places = [self.operator.inputs.index(a.coordinates[0]) for a in fixed]
+                texts.append(" * ".join([str(rest)] * (rest > 1) + [f"x.shape[{p}]" for p in places]))
+        return ", ".join(texts) or "()"
+
+    def regroup(self, factor: Factor, groups: Sequence[Sequence[Axis]]) -> str:
+        """The expression of ``factor`` with one axis for each group of its axes."""
+        wanted = [axis for group in groups for axis in group]
+        order = tuple(factor.axes.index(axis) for axis in wanted)
+        assert sorted(order) == list(range(len(factor.axes)))
+        if factor.weight is not None and factor.name.startswith("self."):
+            self.layouts.setdefault(factor.weight, order)
+        expression = factor.name
+        if order != tuple(range(len(order))):
+            expression += f".permute({', '.join(map(str, order))})"
+        if any(len(group) != 1 for group in groups):
+            expression += f".reshape({self.lengths(groups)})"
+        return expression
+
+    def ungrouped(self, groups: Sequence[Sequence[Axis]]) -> str:
+        """The call that gives a tensor with one axis for each group one axis for each member; empty where it has."""
+        if all(len(group) == 1 for group in groups):
+            return ""
+        return f".reshape({self.lengths([[axis] for group in groups for axis in group])})"
+
+    # -- pending views made real ---------------------------------------------------------------------------------------
+
+    def pad(self, factor: Factor, pads: dict[int, tuple[int, int]]) -> None:
+        """``F.pad`` by axis with zeros; a negative number cuts off."""
+        pads = {place: pair for place, pair in pads.items() if any(pair)}
+        if not pads:
+            return
+        if any(-min(pair) > factor.axes[place].length for place, pair in pads.items()):
+            # F.pad cuts first: where little but zeros is read, there must be something left to cut.
+            self.pad(factor, {place: (max(0, left), max(0, right)) for place, (left, right) in pads.items()})
+            self.pad(factor, {place: (min(0, left), min(0, right)) for place, (left, right) in pads.items()})
+            return
+        rank = len(factor.axes)
+        first = min(pads)
+        # F.pad counts from the last axis.
+        amounts = [n for place in range(rank - 1, first - 1, -1) for n in pads.get(place, (0, 0))]
+        self.assign(factor, f"F.pad({factor.name}, ({', '.join(map(str, amounts))}))")
+        for place, (left, right) in pads.items():
+            axis = factor.axes[place]
+            factor.axes[place] = Axis(axis.terms, axis.offset + left, axis.length + left + right)
+        self.grew(factor.elements)
+
+    def take_apart(self, factor: Factor, place: int) -> None:
+        """Give each coordinate of an axis an axis of its own: a reshape, a slice, or windows as a view."""
+        axis = factor.axes[place]
+        if axis.is_plain:
+            return
+        if axis.is_split:
+            digits = sorted(axis.terms, key=lambda t: (t.size == 1, -t.coefficient))
+            made = [Axis.plain(t.coordinate, t.size) for t in digits]
+            self.assign(factor, f"{factor.name}.unflatten({place}, ({', '.join(str(a.length) for a in made)}))")
+            factor.axes[place : place + 1] = made
+            return
+        self.pad(factor, {place: (axis.left, axis.right)})
+        terms = sorted(axis.terms, key=lambda t: -t.coefficient)
+        expression, last = factor.name, place
+        appended: list[Axis] = []
+        for number, term in enumerate(terms[:-1]):
+            rest = terms[number + 1 :]
+            expression += f".unfold({last}, {span(rest)}, {term.coefficient})"
+            if number == 0:
+                factor.axes[place] = Axis.plain(term.coordinate, term.size)
+            else:
+                appended.append(Axis.plain(term.coordinate, term.size))
+            last = len(factor.axes) + len(appended)
+        inner = terms[-1]
+        if inner.coefficient > 1 and inner.size > 1:
+            expression += f"[{', '.join([':'] * last + [f'::{inner.coefficient}'])}]"
+        if len(terms) == 1:
+            factor.axes[place] = Axis.plain(inner.coordinate, inner.size)
+        else:
+            appended.append(Axis.plain(inner.coordinate, inner.size))
+        factor.axes += appended
+        if expression != factor.name:
+            self.assign(factor, expression)
+        self.grew(factor.elements)  # a product copies the windows
+
+    def expand(self, factor: Factor, coordinates: Sequence[Coordinate]) -> None:
+        """New axes, last, along which the tensor is constant."""
+        if not coordinates:
+            return
+        sizes = [self.size(c) for c in coordinates]
+        index = ", ".join(["..."] + ["None"] * len(sizes))
+        kept = ", ".join(["-1"] * len(factor.axes) + [str(n) for n in sizes])
+        self.assign(factor, f"{factor.name}[{index}].expand({kept})")
+        factor.axes += [self.plain(c) for c in coordinates]
+
+    def unroll(self, factor: Factor, coordinate: Coordinate) -> list[Coordinate]:
+        """The coordinates whose axes, flattened, are that of ``coordinate``; missing ones are expanded."""
+        if coordinate not in factor.merged:
+            return [coordinate]
+        high, low = factor.merged[coordinate]
+        missing = [c for c in (high, low) if not factor.has(c)]
+        self.expand(factor, missing)
+        return [*self.unroll(factor, high), *self.unroll(factor, low)]
+
+    def make_real(self, factor: Factor, coordinate: Coordinate) -> None:
+        """Give a coordinate an axis of its own, whatever is pending."""
+        if coordinate in factor.merged:
+            parts = self.unroll(factor, coordinate)
+            for part in parts:
+                self.take_apart(factor, factor.axis_of(part))
+            places = [factor.axis_of(part) for part in parts]
+            groups: list[list[Axis]] = [[a] for i, a in enumerate(factor.axes) if i not in places]
+            at = sum(1 for i in range(min(places)) if i not in places)
+            groups.insert(at, [factor.axes[i] for i in places])
+            self.assign(factor, self.regroup(factor, groups))
+            factor.axes = [g[0] for g in groups]
+            factor.axes[at] = self.plain(coordinate)
+            self._forget(factor, coordinate)
+        else:
+            self.take_apart(factor, factor.axis_of(coordinate))
+
+    def _forget(self, factor: Factor, coordinate: Coordinate) -> None:
+        """Drop a pending flattening and those within it."""
+        for part in factor.merged.pop(coordinate, ()):
+            self._forget(factor, part)
+
+    def arrange(self, factor: Factor, out: Sequence[Coordinate]) -> None:
+        """Bring the axes into the order of ``out``: one permutation, one reshape."""
+        self.expand(factor, [c for c in out if not factor.has(c)])
+        groups = [self.unroll(factor, c) for c in out]
+        for part in [c for group in groups for c in group]:
+            self.take_apart(factor, factor.axis_of(part))
+        axes = [[factor.axes[factor.axis_of(c)] for c in group] for group in groups]
+        expression = self.regroup(factor, axes)
+        factor.axes, factor.merged = [self.plain(c) for c in out], {}
+        if expression != factor.name:
+            self.assign(factor, expression)

@@ -1,0 +1,81 @@
+"""Initial weights of a generated module: the output's variance is the input's."""
+
+from __future__ import annotations
+
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.plan import plan
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.spec import Binding
+
+
+def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:
+    """Standard deviations of the weights with which the output has the input's variance.
+
+    The variance of an output element is the number of its non-zero terms times the product of the weights' variances,
+    for independent input elements of variance 1. Each weight makes up for what its stage sums, so that intermediates
+    keep the variance too; what padding cuts off is made up for by the last weight.
+    """
+    stages = plan(operator, binding).stages
+    variances = [1.0] * len(operator.weights)
+    owed = 1.0 / _share_inside(operator, binding)
+    copies = _summed_copies(operator)
+    last = None
+    for stage in stages:
+        fan_in = prod(float(c.size.at(binding)) ** (2 if c in copies else 1) for c in stage.summed)
+        owed /= fan_in
+        if stage.weights:
+            for weight in stage.weights:
+                variances[weight] *= owed ** (1 / len(stage.weights))
+            owed, last = 1.0, stage.weights[-1]
+    if last is not None:
+        variances[last] *= owed
+    return tuple(sqrt(v) for v in variances)
+
+
+def _summed_copies(operator: Operator) -> set[Coordinate]:
+    """Reductions that only multiply the result: nothing that is read depends on them."""
+    used = [*operator.inputs, *(c for weight in operator.weights for c in weight.coordinates)]
+    read = {leaf for coordinate in used for leaf in coordinate.leaves()}
+    return {reduction for reduction in operator.reductions if reduction not in read}
+
+
+def _share_inside(operator: Operator, binding: Binding) -> float:
+    """The share of terms that no UNFOLD cuts off, exactly where its grid has at most 2^20 points, else 1."""
+    clipping: dict[Coordinate, frozenset[Coordinate]] = {}
+    for step in operator.steps:
+        if step.primitive not in ("REDUCE", "SHARE") and PRIMITIVES[step.primitive].clips:
+            for result in operator.state.results(step):
+                clipping[result] = frozenset(result.leaves())
+    groups: list[tuple[set[Coordinate], list[Coordinate]]] = []  # iterators and the coordinates that they clip
+    for result, leaves in clipping.items():
+        touching = [g for g in groups if g[0] & leaves]
+        merged = (set(leaves).union(*(g[0] for g in touching)), [result, *(c for g in touching for c in g[1])])
+        groups = [g for g in groups if g not in touching] + [merged]
+    share = 1.0
+    for iterators, results in groups:
+        order = sorted(iterators, key=lambda c: (c.node.primitive, c.node.tag))
+        shape = tuple(c.size.at(binding) for c in order)
+        if prod(shape) <= 1 << 20:
+            grids = dict(zip(order, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
+            inside = np.ones(shape, dtype=bool)
+            for result in results:
+                index = _index(result, grids, binding)
+                inside &= (index >= 0) & (index < result.size.at(binding))
+            share *= float(inside.mean())
+    return share or 1.0
+
+
+def _index(coordinate: Coordinate, grids: dict[Coordinate, Any], binding: Binding) -> Any:
+    if coordinate.is_leaf:
+        return grids[coordinate]
+    node = coordinate.node
+    args = tuple(_index(c, grids, binding) for c in node.operands)
+    sizes = tuple(c.size.at(binding) for c in node.operands)
+    parameter = None if node.parameter is None else node.parameter.at(binding)
+    return PRIMITIVES[node.primitive].index(args, sizes, parameter)[coordinate.index]
