@@ -108,27 +108,29 @@ def save_library(
         raise SynoError(f"expected a folder for the library, found none at {place.absolute().parent}")
     bound = operator.complete_binding(binding)
     operator.input_sizes(bound), operator.output_sizes(bound), operator.weight_sizes(bound)
+    text = operator.to_json()
     request = {
-        "operator": operator.to_json(),
+        "operator": text,
         "binding": bound,
         "dtype": dtype,
         "target": target,
         "records": None if records is None else os.fspath(Path(records).resolve()),
     }
     with tempfile.TemporaryDirectory(prefix=".library-", dir=place.absolute().parent) as folder:
-        # Both files appear whole or not at all: nobody loads half a library.
+        # Each file appears whole or not at all: nobody loads half a library.
         made = Path(folder) / place.name
         answer = run_job("library", request | {"path": str(made)}, deadline_s)
         record = LibraryRecord(
             FORMAT,
             VERSION,
-            **{name: request[name] for name in ("operator", "binding", "dtype")},
+            operator=text,
+            binding=bound,
+            dtype=dtype,
             **answer,
             sha256=_sha256(made),
             syno_lab=__version__,
         )
-        text = msgspec.json.format(msgspec.json.encode(record), indent=1)
-        sidecar(made).write_bytes(text + b"\n")
+        sidecar(made).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
         sidecar(made).replace(sidecar(place))
         made.replace(place)
     return record
