@@ -108,7 +108,7 @@ def test_show_gives_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[str
     from syno_lab.codegen.torch_module import to_torch_source
 
     bound = {"N": 1, "C_in": 8, "C_out": 8, "H": 6, "W": 6, "k_1": 3}
-    expected = {"loops": loops(conv), "source": to_torch_source(conv, bound), "dot": dot(conv), "svg": svg(conv)}
+    expected = {"loops": loops(conv, bound), "source": to_torch_source(conv, bound), "dot": dot(conv), "svg": svg(conv)}
     for form, text in expected.items():
         out = tmp_path / form
         answered(capsys, "show", "conv2d", "--as", form, *SIZES, "--out", str(out))
