@@ -1,7 +1,7 @@
 """The loop nest as text: Python that runs as it is printed, or C99; forward, by stages, or of a gradient.
 
 >>> import syno_lab as sl
->>> print(sl.operators.matmul().loops())
+>>> print(sl.operators.matmul().loops(), end="")
 def operator(X, W1, Y, M, K, N):
     # X: [M, K], W1: [K, N] -> Y: [M, N]
     for i_M in range(M):

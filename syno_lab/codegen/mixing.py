@@ -6,9 +6,9 @@ With the preimage of a set of output elements (Definition 3.2; :mod:`syno_lab.co
   whose preimage has an element at every position along l;
 * a pairing is **all-to-one** (Definition 3.5) when there *is* an output element whose preimage has an element at every
   position along l, else **many-to-one** when there is one with more than one position, else **one-to-one**. The
-  paper's three cases can hold at once for different elements (a convolution's corner of a 2 x 2 image reads all, its
-  middle ...), so they are asked in this order, the paper's own; locality depends on l alone. An axis of length 1 is all
-  of itself: it is paired with everything, all-to-one.
+  paper says that a pairing is exactly one of the three, but different elements can satisfy different ones (in the corner
+  of an image a window may hold one pixel, in the middle several): they are asked in the paper's order, so the most that
+  any element reads counts. Locality depends on l alone. An axis of length 1 is all of itself, and all-to-one.
 
 For a binding this is decided by looking at every slice and every element, not only at the centre as the paper's own
 inference does. The axes that share no iterator are looked at apart, which changes nothing: their preimages multiply.

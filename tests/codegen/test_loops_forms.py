@@ -1,6 +1,7 @@
 """The loop nest by stages, in C, and of gradients: each program is run and compared with the meaning."""
 
 import ctypes
+import doctest
 import random
 import subprocess
 from collections.abc import Callable
@@ -13,6 +14,9 @@ import pytest
 from strategies import random_arrays, random_operator, repro
 
 import syno_lab as sl
+from syno_lab.codegen import equation as equation_room
+from syno_lab.codegen import gradients
+from syno_lab.codegen import loops as loops_room
 from syno_lab.codegen.loops import loops
 from syno_lab.codegen.nest import generic_binding, staged, variables
 from syno_lab.codegen.reference import reference
@@ -247,6 +251,20 @@ def test_the_gather_form_writes_in_the_tensor_s_own_iterators() -> None:
     assert "dY[i_N, i_C_out, x_H - r_k_1 + k_1//2, x_W - r_k_1__2 + k_1//2]" in text
     assert "% s == 0" in sl.operators.strided().loops(wrt="X")
     assert "dX[...] = 0" in sl.operators.conv2d().loops(wrt="X", form="scatter")
+
+
+def test_a_primitive_without_an_inverse_scatters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients, "_UNDONE", ("REDUCE", "SHARE"))
+    operator = sl.operators.conv1d()
+    assert operator.loops(wrt="X") == operator.loops(wrt="X", form="scatter")
+    with pytest.raises(SpecError, match="wrt: dX has no equation, because a primitive has no inverse"):
+        operator.equation(wrt="X")
+
+
+def test_examples_in_docstrings() -> None:
+    for module in (loops_room, equation_room):
+        assert doctest.testmod(module).failed == 0
+        assert doctest.testmod(module).attempted > 1
 
 
 @pytest.mark.parametrize("name", ["conv2d", "operator_1"])
