@@ -6,7 +6,7 @@ With the preimage of a set of output elements (Definition 3.2; :mod:`syno_lab.co
   whose preimage has an element at every position along l;
 * a pairing is **all-to-one** (Definition 3.5) when there *is* an output element whose preimage has an element at every
   position along l, else **many-to-one** when there is one with more than one position, else **one-to-one**. The
-  paper says that a pairing is exactly one of the three, but different elements can satisfy different ones (in the corner
+  paper says that a pairing is exactly one of the three, but different elements can satisfy different ones (at the edge
   of an image a window may hold one pixel, in the middle several): they are asked in the paper's order, so the most that
   any element reads counts. Locality depends on l alone. An axis of length 1 is all of itself, and all-to-one.
 
