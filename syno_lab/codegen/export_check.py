@@ -90,7 +90,7 @@ def example_like(module: nn.Module, x: Array) -> torch.Tensor:
     import torch
 
     like = next((p for p in module.parameters() if p.is_floating_point()), None)
-    tensor = torch.from_numpy(np.ascontiguousarray(x))
+    tensor = torch.from_numpy(np.array(x))  # a copy, because a loop nest's arrays may be views
     return tensor.float() if like is None else tensor.to(like.device, like.dtype)
 
 

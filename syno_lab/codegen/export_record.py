@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from syno_lab.codegen import library
 from syno_lab.errors import ExportError, FormatError
 from syno_lab.ir.files import MAX_BYTES
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
+from syno_lab.ir.versioned import read_versioned
 
 if TYPE_CHECKING:
     from torch import nn
@@ -105,15 +107,7 @@ def parse_record(text: str | bytes, where: str) -> Record:
     Raises:
         FormatError: for anything else.
     """
-    try:
-        record = msgspec.json.decode(text, type=Record)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise FormatError(f"{where}: expected a record of {FORMAT} version {VERSION}: {error}") from None
-    if (record.format, record.version) != (FORMAT, VERSION):
-        raise FormatError(
-            f"{where}: expected {FORMAT} version {VERSION}, found {record.format} version {record.version}; "
-            "read it with the Syno Lab that wrote it"
-        )
+    record = read_versioned(text, Record, what=where, name=FORMAT, version=VERSION, most=MAX_BYTES)
     for place in record.places.values():
         if place.operator not in record.operators:
             raise FormatError(f"{where}: expected one of the file's operators, found {place.operator!r}")
@@ -145,11 +139,14 @@ def read_record(path: str | Path) -> Record:
 
 
 def read_operator(path: str | Path) -> tuple[Operator, dict[str, int]]:
-    """The operator and its binding from an exported file; nothing in the file is run.
+    """The operator and its binding from an exported file or a compiled library; nothing in the file is run.
 
     Raises:
         FormatError: when the file is not one that Syno Lab has exported, or holds a network instead of one operator.
     """
+    if Path(path).suffix in library.SUFFIXES:
+        description = library.library_record(path)
+        return Operator.from_json(description.operator), description.binding
     record = read_record(path)
     if list(record.places) != [""]:
         raise FormatError(f"{path}: expected a file of one operator, found a network with {len(record.places)}")

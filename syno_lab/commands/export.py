@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
+import platform
 from enum import StrEnum
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +27,9 @@ class Target(StrEnum):
 
 def command(
     operator: Annotated[str, typer.Argument(help="A known operator's name or an operator file.")],
-    out: Annotated[Path, typer.Option(help="The file: *.onnx, *.pt2, *.py, *.safetensors, or a library.")],
+    out: Annotated[
+        Path, typer.Option(help="The file: *.onnx, *.pt2, *.py, *.safetensors, or *.so or *.tar, a library.")
+    ],
     form: Annotated[
         Target | None, typer.Option("--as", help="The format; without it the suffix of --out says it.")
     ] = None,
@@ -41,7 +41,9 @@ def command(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of fresh weights.")] = 0,
     scale: Annotated[float, typer.Option(help="A constant factor outside the operator.")] = 1.0,
-    target: Annotated[str | None, typer.Option(help="What a library is compiled for, as TVM names it.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="What a library is compiled for: local, or as TVM names it.")
+    ] = None,
     json: JsonTarget = None,
 ) -> None:
     """Write an operator as ONNX, torch.export, Python, weights or a compiled library; read back and compared."""
@@ -50,7 +52,9 @@ def command(
         raise SynoError(f"--out: expected a file, found the folder {out}")
     label, value = load_operator(operator)
     bound = complete_binding(value, bind or [])
-    if form is Target.LIBRARY:
+    from syno_lab.codegen.library import SUFFIXES
+
+    if form is Target.LIBRARY or (form is None and out.suffix in SUFFIXES):
         for option, is_given in {"--weights": weights is not None, "--scale": scale != 1.0}.items():
             if is_given:
                 raise SynoError(f"{option}: expected another format, found --as library, whose weights are arguments")
@@ -99,12 +103,17 @@ def _export(
 
 
 def _library(operator: Operator, out: Path, bound: dict[str, int], target: str | None) -> dict[str, Any]:
-    if find_spec("syno_lab.codegen.library") is None:
-        raise SynoError("--as library: expected the module syno_lab.codegen.library, found none")
-    save = import_module("syno_lab.codegen.library").save_library
-    assert "target" in inspect.signature(save).parameters
-    save(operator, out, bound, **({} if target is None else {"target": target}))
-    return {"path": str(out), "format": str(Target.LIBRARY), "bytes": out.stat().st_size, "target": target}
+    from syno_lab.codegen.export_check import LOOP_NEST, runs_as_loops
+    from syno_lab.codegen.library import check_library, save_library
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    record = save_library(operator, out, bound, target=target or "local")
+    facts: dict[str, Any] = {"path": str(out), "format": str(Target.LIBRARY), "bytes": out.stat().st_size}
+    facts |= {"target": record.kind, "machine": record.machine}
+    # What is for another machine can only be compared there.
+    if record.kind == "llvm" and record.machine == platform.machine() and runs_as_loops(operator, bound):
+        facts |= {"compared_with": LOOP_NEST, "relative_difference": check_library(out)}
+    return facts
 
 
 def _line(facts: dict[str, Any]) -> str:
@@ -112,8 +121,14 @@ def _line(facts: dict[str, Any]) -> str:
     if facts.get("batch_axes"):
         axes = ", ".join(map(str, facts["batch_axes"]))
         line += f", any size of input axis {axes}"
-    if facts.get("compared_with") in (None, "itself"):
+    if "target" in facts:
+        line += f", for {facts['target']} on {facts['machine']}"
+    if "compared_with" not in facts:
+        return f"{line}; not run here"
+    if facts["compared_with"] == "itself":
         return f"{line}; read back and the same"
+    if "relative_difference" in facts:
+        return f"{line}; read back, it differs from the loop nest by {facts['relative_difference']:.2g} of the output"
     return (
         f"{line}; read back, it differs from the {facts['compared_with']} by {facts['difference']:.2g} "
         f"where the output is up to {facts['largest']:.2g}"

@@ -299,11 +299,11 @@ def test_weights_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="other: expected no such tensor, found"):
         exports.load_weights(operator, short)
     save_file({"weight_1": torch.zeros(2)}, short, metadata={KEY: '{"format": "syno-lab-export"}'})
-    with pytest.raises(FormatError, match="expected a record of syno-lab-export version 1"):
+    with pytest.raises(FormatError, match="expected version 1, found None"):
         exports.load_weights(operator, short)
     newer = json.dumps(json.loads(header[KEY]) | {"version": 2})
     save_file({"weight_1": torch.zeros(2)}, short, metadata={KEY: newer})
-    with pytest.raises(FormatError, match=r"expected syno-lab-export version 1, found .* version 2"):
+    with pytest.raises(FormatError, match=r"short\.safetensors: expected version 1, found 2"):
         exports.load_weights(operator, short)
     lost = json.dumps(json.loads(header[KEY]) | {"operators": {}})
     save_file({"weight_1": torch.zeros(2)}, short, metadata={KEY: lost})

@@ -65,6 +65,17 @@ def test_every_format_holds_the_operator(tmp_path: Path, capsys: pytest.CaptureF
         assert read_operator(out) == (sl.operators.conv1x1(), SIZES)
 
 
+@pytest.mark.tvm
+def test_a_library_for_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "conv.so"
+    facts = json.loads(exported(capsys, "conv1x1", *BIND, "--out", str(out), "--json", "-"))
+    assert (facts["format"], facts["target"], facts["bytes"]) == ("library", "llvm", out.stat().st_size)
+    assert facts["compared_with"] == "loop nest"
+    assert 0 < facts["relative_difference"] < 1e-5
+    assert read_operator(out) == (sl.operators.conv1x1(), SIZES)
+    assert "expected a target" in refused(capsys, "conv1x1", *BIND, "--out", str(out), "--target", "abacus")
+
+
 def test_a_seed_gives_the_same_weights_and_leaves_torch_s_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +112,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ("conv1x1", *BIND, "--weights", str(weights), "--out", str(tmp_path / "a.py")): "expected a format that holds",
         ("conv1x1", *BIND, "--target", "llvm", "--out", out): "--target: expected --as library",
         ("conv1x1", *BIND, "--scale", "2", "--as", "library", "--out", out): "--scale: expected another format",
+        ("conv1x1", *BIND, "--as", "library", "--out", out): "to end in .so or .tar, found 'a.onnx'",
         ("conv1x1", *BIND, "--json", str(tmp_path / "no" / "a.json"), "--out", out): "--json: expected a file",
     }.items():
         assert why in refused(capsys, *arguments)
