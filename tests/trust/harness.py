@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from trust import checks
@@ -90,6 +89,7 @@ def run(
     counts: dict[str, int],
     seed: int,
     *,
+    stream: Iterable[Case] | None = None,
     command: tuple[str, ...] | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[dict[str, Any], list[Failure]]:
@@ -98,6 +98,7 @@ def run(
     Args:
         counts: how many operators for each of :data:`CHECKS`.
         seed: of the operators and the numbers in their tensors.
+        stream: the operators, where they are not those of ``seed``.
         command: the program that uses TVM; by default ``tvm_child.py``.
         say: takes a line of progress.
 
@@ -110,11 +111,11 @@ def run(
     seconds = dict.fromkeys(("operators", *counts), 0.0)
     failures: list[Failure] = []
     total = max(counts.values(), default=0)
-    stream = islice(cases(seed), total)
+    given = iter(cases(seed) if stream is None else stream)
     with Child(command) if command else Child() as child:
         for number in range(total):
             start = time.perf_counter()
-            case = next(stream)
+            case = next(given)
             found = corners(case.operator, case.binding)
             seconds["operators"] += time.perf_counter() - start
             for check in counts:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from strategies import on_what_is_left
-from trust.sources import Case, is_small
 
 from syno_lab.errors import SynoError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.size import Size
+from syno_lab.ir.size import Size, Symbols
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
+from trust.sources import Case, is_small
 
 #: Attempts to fail again, so that a slow failure does not hold up a run.
 MAX_ATTEMPTS = 600
@@ -98,7 +98,7 @@ def edited(operator: Operator, edit: Edit) -> Operator:
     Raises:
         SynoError: when no legal operator is left.
     """
-    spec = _edited_spec(operator.spec, edit)
+    spec = _edited_spec(operator, edit)
     state = State.root(spec)
     # What stands for each coordinate of the old operator now; None: nothing does.
     now: dict[Coordinate, Coordinate | None] = {}
@@ -147,8 +147,11 @@ def _over(spec: Spec, size: Size | None) -> Size | None:
     return None if size is None else spec.symbols.size(str(size))
 
 
-def _edited_spec(spec: Spec, edit: Edit) -> Spec:
+def _edited_spec(operator: Operator, edit: Edit) -> Spec:
     """Output shape and variables after ``edit``; the input is a stand-in until it is known what is left."""
+    spec = operator.spec
+    if edit.kind == "variables":
+        spec = _with_used_variables(operator)
     outputs = list(spec.output_shape)
     fixed = {out for _, out in spec.fixed_io_pairs}
     if edit.kind == "axis":
@@ -165,6 +168,23 @@ def _edited_spec(spec: Spec, edit: Edit) -> Spec:
         fixed_io_pairs=tuple((i, out) for i, out in enumerate(sorted(fixed))),
         unordered=(),
         bindings=(),
+    )
+
+
+def _with_used_variables(operator: Operator) -> Spec:
+    spec, symbols = operator.spec, operator.spec.symbols
+    used = {
+        name for size in _sizes(operator) for name, power in zip(symbols.names, size.exponents, strict=True) if power
+    }
+    fewer = Symbols(
+        *(tuple(name for name in names if name in used) for names in (symbols.primary, symbols.coefficient))
+    )
+    return replace(
+        spec,
+        symbols=fewer,
+        input_shape=tuple(fewer.size(str(size)) for size in spec.input_shape),
+        output_shape=tuple(fewer.size(str(size)) for size in spec.output_shape),
+        variables=tuple(variable for variable in spec.variables if variable.name in used),
     )
 
 

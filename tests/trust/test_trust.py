@@ -1,0 +1,209 @@
+"""The fast slice of ``make trust``, the corners that it meets, and the faults that it must catch."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from strategies import random_operator
+
+from syno_lab.api import Operator
+from syno_lab.errors import SynoError
+from syno_lab.operators import KNOWN, conv2d, grouped, half_step_shift, operator_1, strided
+from trust import planted
+from trust.corners import CORNERS, corners
+from trust.harness import Failure, run
+from trust.shrink import Edit, edited
+from trust.sources import BUILT, SPECS, Case, cases
+from trust.tvm_parent import Child
+
+SEED = int(os.environ.get("SYNO_LAB_SEED", random.SystemRandom().randrange(1 << 30)))
+VALUES, TENTH = 500, 80
+PLANTED = str(Path(planted.__file__))
+
+
+@cache
+def fresh() -> list[Case]:
+    """The operators of this run: other ones each time."""
+    return list(islice(cases(SEED), VALUES))
+
+
+def check(counts: dict[str, int]) -> None:
+    """Fail with the program of every failure."""
+    print(f"SYNO_LAB_SEED={SEED}")
+    report, failures = run(counts, SEED, stream=fresh())
+    assert not failures, f"SYNO_LAB_SEED={SEED}\n" + "\n".join(map(str, failures))
+    assert report["checked"] == counts
+    for name, sources in report["sources"].items():
+        assert sources[BUILT] == counts[name] // 2, "half are built at random"
+        assert {source for source in sources if source != BUILT} == set(SPECS), "every spec has its share"
+
+
+def test_torch_agrees_with_the_loop_nest_on_a_fresh_slice() -> None:
+    check({"values": VALUES, "gradients": TENTH})
+
+
+@pytest.mark.tvm
+def test_compiled_tvm_code_agrees_with_the_loop_nest_on_a_fresh_slice() -> None:
+    check({"tvm": TENTH})
+
+
+# -- corners ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_corner_is_met() -> None:
+    """The rarest corner is in one of a hundred operators, so less than three in so many are one run in ten thousand."""
+    print(f"SYNO_LAB_SEED={SEED}")
+    met: Counter[str] = Counter()
+    for offset in range(1500):
+        met.update(corners(*random_operator(random.Random(SEED + offset))))
+    rare = {name: met[name] for name in CORNERS if met[name] < 3}
+    assert not rare, f"SYNO_LAB_SEED={SEED}: {rare}"
+
+
+@pytest.mark.parametrize(
+    ("make", "has", "lacks"),
+    [
+        (
+            conv2d,
+            {"K odd", "two tensors", "a fixed batch", "an output in a weight alone"},
+            {"K > N", "STRIDE of a view"},
+        ),
+        (grouped, {"a view's result in a weight", "three REDUCEs or more"}, {"three tensors", "SPLIT undoes MERGE"}),
+        (operator_1, {"three tensors", "a REDUCE in two weights alone", "two stages or more"}, {"no REDUCE"}),
+        (strided, {"STRIDE under UNFOLD's main"}, {"STRIDE under UNFOLD's window", "STRIDE under EXPAND"}),
+        (half_step_shift, {"SHIFT over SPLIT", "MERGE or SPLIT over SHIFT"}, {"MERGE undoes SPLIT", "SHIFT twice"}),
+    ],
+)
+def test_corners_of_known_operators(make: Callable[[], Operator], has: set[str], lacks: set[str]) -> None:
+    operator = make()
+    sizes = {name: operator.spec.defaults.get(name, 8) for name in operator.spec.symbols.names}
+    found = corners(operator, sizes)
+    assert has <= found
+    assert not lacks & found
+
+
+# -- faults that must be caught --------------------------------------------------------------------------------------
+
+
+def outcome(program: str, path: Path, fault: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a printed program, with a fault planted or without."""
+    path.write_text(program, encoding="utf-8")
+    words = [sys.executable, str(path)] if fault is None else [sys.executable, PLANTED, fault, str(path)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, cwd=path.parent)
+
+
+def shows(failure: Failure, fault: str, path: Path) -> str:
+    """What the program prints where the fault is; where it is not, everything must agree."""
+    right = outcome(failure.program, path)
+    assert right.returncode == 0, right.stderr
+    assert right.stdout.endswith("agrees\n")
+    wrong = outcome(failure.program, path, fault)
+    assert wrong.returncode != 0
+    return wrong.stdout + wrong.stderr + str(wrong.returncode)
+
+
+def some(has_fault: Callable[[Operator, dict[str, int]], bool]) -> list[Case]:
+    """One small operator built at random that meets a fault, between two that do not."""
+    found: dict[bool, list[Case]] = {True: [], False: []}
+    for offset in range(20_000):
+        operator, binding = random_operator(random.Random(f"{SEED}, {offset}"))
+        if operator.weights and len(operator.steps) <= 5:
+            found[has_fault(operator, binding)].append(Case(operator.to_json(), binding, offset, BUILT))
+        if found[True] and len(found[False]) > 1:
+            return [found[False][0], found[True][0], found[False][1]]
+    raise AssertionError(f"SYNO_LAB_SEED={SEED}: no small operator meets the fault")
+
+
+def strides_a_window(operator: Operator, binding: dict[str, int]) -> bool:
+    return not {"STRIDE under UNFOLD's window", "STRIDE under UNFOLD's main"}.isdisjoint(corners(operator, binding))
+
+
+def needs_its_shift(operator: Operator, binding: dict[str, int]) -> bool:
+    other = planted.without_shift(operator)
+    return other is not operator and other.fingerprint(binding) != operator.fingerprint(binding)
+
+
+def expands(operator: Operator, _: dict[str, int]) -> bool:
+    return bool(operator.expanded)
+
+
+def splits(operator: Operator, _: dict[str, int]) -> bool:
+    return any(step.primitive == "SPLIT" for step in operator.steps)
+
+
+def test_a_wrong_padding_is_caught_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Operator, "to_torch", Operator.to_torch)  # put back what the fault changes
+    planted.padding()
+    report, failures = run({"values": 100}, SEED, stream=fresh())
+    assert report["failed"]["values"] >= 1, f"SYNO_LAB_SEED={SEED}"
+    first = failures[0]
+    assert first.steps <= 2 <= first.steps_before, first.program  # a REDUCE and the UNFOLD
+    assert len(first.program) < 5000, first.program  # no variable that nothing uses
+    assert "torch differs from the loop nest by" in shows(first, "padding", tmp_path / "program.py")
+
+
+def test_a_wrong_gradient_is_caught_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Operator, "to_torch", Operator.to_torch)
+    planted.gradient()
+    report, failures = run({"values": 3, "gradients": 3}, SEED, stream=some(strides_a_window))
+    assert report["failed"] == {"values": 0, "gradients": 1}
+    assert failures[0].steps <= 4, failures[0].program  # two REDUCEs or outputs, a STRIDE, an UNFOLD and a weight
+    assert "torch's gradient by weight 1 differs" in shows(failures[0], "gradient", tmp_path / "program.py")
+
+
+@pytest.mark.tvm
+@pytest.mark.parametrize(
+    ("fault", "meets", "said"),
+    [
+        ("shift", needs_its_shift, "TVM differs from the loop nest by"),
+        ("crash", expands, "-11"),
+        ("refusal", splits, "SynoError: no SPLIT today"),
+    ],
+)
+def test_faults_of_compiled_code_are_caught_and_shrunk(
+    fault: str, meets: Callable[[Operator, dict[str, int]], bool], said: str, tmp_path: Path
+) -> None:
+    command = (sys.executable, PLANTED, fault, Child().command[1])
+    report, failures = run({"tvm": 3}, SEED, stream=some(meets), command=command)
+    assert report["failed"]["tvm"] == 1, f"SYNO_LAB_SEED={SEED}"
+    assert report["checked"]["tvm"] == 3, "the others are checked all the same"
+    assert said in failures[0].complaint
+    assert failures[0].steps <= 2, failures[0].program
+    assert said in shows(failures[0], fault, tmp_path / "program.py")
+    assert (report["tvm_processes"] > 1) == (fault == "crash")
+
+
+def test_a_process_that_does_not_answer_is_ended() -> None:
+    with Child((sys.executable, "-c", "import time; time.sleep(60)"), seconds=0.5) as child:
+        assert child.ask({"do": "run"})["failure"].startswith("the TVM process ended with -9")
+
+
+# -- shrinking -------------------------------------------------------------------------------------------------------
+
+
+def test_every_edit_of_every_known_operator_is_legal_or_refused() -> None:
+    """What an edit gives can be written, read and run; dropping any step of conv2d does give something."""
+    for make in KNOWN.values():
+        operator = make()
+        sizes = {name: operator.spec.defaults.get(name, 8) for name in operator.spec.symbols.names}
+        for place in range(len(operator.steps)):
+            try:
+                smaller = edited(operator, Edit("step", place))
+            except SynoError:
+                continue
+            again = Operator.from_json(smaller.to_json())
+            assert again == smaller
+            assert again.to_torch(sizes)(torch.zeros(again.input_sizes(sizes))).shape == again.output_sizes(sizes)
+    for place in range(6):
+        assert len(edited(conv2d(), Edit("step", place)).steps) < 6
+    assert len(edited(conv2d(), Edit("axis", 2)).output) == 3
