@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +69,11 @@ def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
     """Write an ONNX file, input ``x`` and output ``y``, and read it back.
 
     Returns:
-        The file in ONNX Runtime on the CPU.
+        The file in ONNX Runtime on the CPU, or in onnx's reference.
 
     Raises:
         ExportError: when ONNX has no such program, dtype or size.
     """
-    import onnxruntime
     import torch
 
     weights = sum(t.numel() * t.element_size() for t in program.state_dict.values())
@@ -81,22 +81,59 @@ def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
         raise ExportError(f"onnx: expected at most {_MAX_ONNX_BYTES} bytes of weights in one file, found {weights}")
     try:
         with _quiet():
+            aten = torch.ops.aten
+            program = program.run_decompositions(
+                {pool.default: _pool_by_mean(pool.default) for pool in (aten.avg_pool2d, aten.avg_pool3d)}
+            )
             exported = torch.onnx.export(program, input_names=["x"], output_names=["y"], dynamo=True, verbose=False)
             assert exported is not None
             exported.model.metadata_props[KEY] = record.to_json()
             exported.save(path, external_data=False)
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        run = _in_onnxruntime(path)
     except Exception as error:
         # The exporter and the runtime share no base of errors; what is not about the model is not ours to rename.
         if not _is_about_the_model(error):
             raise
         raise ExportError(f"onnx: expected a program that ONNX can hold: {_first_line(error)}") from error
 
-    def run(x: torch.Tensor) -> torch.Tensor:
-        (y,) = session.run(["y"], {"x": x.detach().cpu().numpy()})
-        return torch.from_numpy(y)
+    def run_on_tensors(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(run(x.detach().cpu().numpy()))
 
-    return run
+    return run_on_tensors
+
+
+def _in_onnxruntime(path: Path) -> Callable[[Any], Any]:
+    """The file in ONNX Runtime, or in onnx's own reference where that lacks a kernel (convolutions in float64)."""
+    import onnxruntime
+    from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
+
+    session: Any
+    try:
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    except NoKernel:
+        from onnx.reference import ReferenceEvaluator
+
+        session = ReferenceEvaluator(str(path))
+    return lambda x: session.run(["y"], {"x": x})[0]
+
+
+def _pool_by_mean(pool: Any) -> Callable[..., Any]:
+    """Pooling with a divisor of its own as a mean times a number: ONNX knows only means, and torch drops it."""
+
+    def decomposed(
+        x: Any,
+        kernel: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] | int = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        if divisor_override is None or ceil_mode:
+            return NotImplemented
+        return pool(x, kernel, stride, padding) * (prod(kernel) / divisor_override)
+
+    return decomposed
 
 
 def _is_about_the_model(error: Exception) -> bool:
