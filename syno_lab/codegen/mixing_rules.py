@@ -71,7 +71,7 @@ def taken(coordinate: Coordinate, running: Set[Coordinate]) -> Taken | None:
         case "MERGE":  # a digit of all is all; of some, it depends on how many there are
             return found[0] if found[0] != "some" else None
         case "SPLIT":
-            return found[0] if found[0] == found[1] and found[0] != "some" else "some"
+            return found[0] if found[0] == found[1] else "some"
         case "UNFOLD":
             return _unfolded(node.operands[0], node.operands[1], found[0], found[1])
     return None

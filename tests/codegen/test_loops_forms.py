@@ -15,15 +15,16 @@ from strategies import random_arrays, random_operator, repro
 
 import syno_lab as sl
 from syno_lab.codegen import equation as equation_room
-from syno_lab.codegen import gradients
+from syno_lab.codegen import gradients, loops_c
 from syno_lab.codegen import loops as loops_room
 from syno_lab.codegen.loops import loops
-from syno_lab.codegen.nest import generic_binding, staged, variables
+from syno_lab.codegen.nest import forward, generic_binding, staged, variables
 from syno_lab.codegen.reference import reference
 from syno_lab.errors import SpecError
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import plan
+from syno_lab.synthesis.expressions import Expression, name, size
 
 DRAWS = 40
 Case = tuple[Operator, dict[str, int]]
@@ -181,6 +182,31 @@ def test_variables_may_be_called_like_anything_in_c(name: str, tmp_path: Path) -
         y = np.full(expected.shape, np.nan)
         call(function, list(binding.values()), [x, y])
         np.testing.assert_allclose(y, expected)
+
+
+def test_brackets_are_written_where_c_needs_them(rng: random.Random) -> None:
+    """Any tree of operations, read back: C's quotient of what is not negative is Python's ``//``."""
+    program = forward(sl.operators.operator_1())
+    operator = sl.operators.operator_1()
+    sizes = [c.size for c in (*operator.output, *operator.reductions)]
+    values = {"C_in": 24, "C_out": 48, "H": 7, "W": 5, "N": 2, "k_1": 3, "g": 4, "s": 2, "a": 11, "b": 17}
+
+    def tree(depth: int) -> Expression:
+        if depth == 0:
+            return rng.choice([name("a"), name("b"), *map(size, sizes)])
+        left, right = tree(depth - 1), tree(rng.randrange(depth))
+        return rng.choice([left + right, left - right, left * right, left // right, left % right])
+
+    writer, seen = loops_c._Writer(program, "double"), 0
+    for _ in range(400):
+        expression = tree(rng.randint(1, 4))
+        try:
+            expected = eval(str(expression), {}, values)
+        except ZeroDivisionError:
+            continue
+        assert eval(writer._text(expression).replace("/", "//"), {}, values) == expected, str(expression)
+        seen += 1
+    assert seen > 200
 
 
 def test_c_of_a_scalar(tmp_path: Path) -> None:
