@@ -120,12 +120,12 @@ def test_stages_without_sizes_are_those_of_generic_ones() -> None:
 
 
 def test_generic_sizes_are_integers_and_large() -> None:
-    for name, known in sl.operators.KNOWN.items():
+    for label, known in sl.operators.KNOWN.items():
         found = generic_binding(known())
         known().weight_sizes(found)
         primary = [found[v] for v in known().spec.symbols.primary]
-        assert len(set(primary)) == len(primary), name
-        assert min(primary) > max((found[v] for v in known().spec.symbols.coefficient), default=1), name
+        assert len(set(primary)) == len(primary), label
+        assert min(primary) > max((found[v] for v in known().spec.symbols.coefficient), default=1), label
     build = Build("[H, k]", "[H, k]", ["H"], ["k=3", "s=2"])
     h, i = build.output
     high, low = build.merge(i, "s")
