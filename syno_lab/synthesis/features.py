@@ -55,6 +55,7 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
             is_raw_reduction(state, first_digit(state, coordinate)),
             are_adjacent(under, low),
             tuple(sorted(sharers(state, under))),
+            tuple(sorted(sharers(state, high))),
             tuple(sorted(sharers(state, low))),
             count,
         )

@@ -234,7 +234,8 @@ def shift_above_rejoined(state: State, step: Step) -> bool:
         return False
     high, low = step.operands[0].node.operands
     below, count = below_shifts(high)
-    if not are_adjacent(below, low) or sharers(state, below):
+    # A weight that has the high one, SHIFTed or not, has no other SHIFTed by one element.
+    if not are_adjacent(below, low) or sharers(state, high) or sharers(state, below):
         return False
     return bool(sharers(state, low)) or count > 0
 

@@ -98,6 +98,8 @@ def test_every_rule_has_a_case() -> None:
     "moves",
     [
         [("MERGE", [0], "s"), ("SHARE", [3], None, []), ("SPLIT", [3, 4])],  # exactly one digit is shared
+        # The weight has the high digit, which no SHIFT of the whole by one element leaves alone.
+        [("MERGE", [1], "e"), ("SHIFT", [3]), ("SHARE", [5]), ("SPLIT", [5, 4]), ("SHIFT", [6])],
         [("REDUCE", [], "C"), ("MERGE", [0], "s"), ("SPLIT", [5, 3])],
         [("REDUCE", [], "k"), ("UNFOLD", [1, 3]), ("SHIFT", [4])],
         [("MERGE", [0], "s"), ("SPLIT", [4, 3])],  # a permutation of the digits
