@@ -107,7 +107,7 @@ def save_library(
     if not place.absolute().parent.is_dir():
         raise SynoError(f"expected a folder for the library, found none at {place.absolute().parent}")
     bound = operator.complete_binding(binding)
-    operator.input_sizes(bound), operator.output_sizes(bound), operator.weight_sizes(bound)
+    operator.input_sizes(bound), operator.flops(bound)  # raise where the binding leaves a size fractional
     text = operator.to_json()
     request = {
         "operator": text,

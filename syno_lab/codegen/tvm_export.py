@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from syno_lab.codegen.torch_module import to_torch
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
@@ -136,7 +137,7 @@ def _scale(module: Any) -> float:
     """
     operator, binding = module.operator, module.binding
     ours = copy.deepcopy(module, {id(operator): operator}).double()
-    plain = operator.to_torch(binding).double()
+    plain = to_torch(operator, binding).double()
     with torch.no_grad():
         for parameter, weight in zip(plain.parameters(), ours.parameters(), strict=True):
             parameter.copy_(weight)

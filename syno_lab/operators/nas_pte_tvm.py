@@ -63,7 +63,10 @@ def _concatenation(found: list[te.Tensor], parts: tuple[Part, ...]) -> te.Tensor
     firsts = [sum(part.outputs for part in parts[:place]) for place in range(len(parts))]
 
     def element(n: Any, o: Any, h: Any, w: Any) -> Any:
-        read = [tensor[n, o - first, h, w] for tensor, first in zip(found, firsts, strict=True)]
+        # Bounded indices, though none is read out of bounds: by them MetaSchedule sees that this is no mere write-back
+        # of one convolution, into whose loops it could not move what another one is needed for (a ScheduleError).
+        bounded = (te.max(te.min(o - first, part.outputs - 1), 0) for first, part in zip(firsts, parts, strict=True))
+        read = [tensor[n, index, h, w] for tensor, index in zip(found, bounded, strict=True)]
         later = list(zip(read[1:], firsts[1:], strict=True))
         return reduce(lambda before, one: te.if_then_else(o < one[1], before, one[0]), later, read[0])
 

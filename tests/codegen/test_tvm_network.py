@@ -1,0 +1,193 @@
+"""Whole networks through Relax against torch, GPU code against the loop nest; TVM runs in child processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import syno_lab as sl
+from syno_lab.codegen.library import check_library, library_record
+from syno_lab.codegen.tvm_export import OPERATOR_CALL, export_network
+from syno_lab.codegen.tvm_job import measure_network, run_job
+from syno_lab.errors import SpecError, SynoError, TuningError
+from syno_lab.evaluate.tuning import TuningTask, local_board, tune
+from syno_lab.evaluate.tuning.network import tune_network
+from syno_lab.models import find_convolutions, placeholders, resnet_tiny, with_placeholders
+
+CHILD = Path(__file__).with_name("tvm_network_child.py")
+TOLERANCE = 1e-5
+
+
+def ask(kind: str) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, str(CHILD), kind], capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def backbone() -> nn.Module:
+    """A residual network whose placeholders hold Operator 1, with BatchNorms that have seen something."""
+    torch.manual_seed(0)
+    net = resnet_tiny(10, width=8)
+    sites = [site for site in find_convolutions(net, (3, 8, 8)) if site.in_channels > 3]
+    net = with_placeholders(net, sites)
+    for number, (_, slot) in enumerate(placeholders(net)):
+        # One operator with a constant factor of its own: it is no part of the pGraph, and must not be lost.
+        slot.fill(sl.operators.operator_1().to_torch({"N": 1, **slot.mapping}, scale=1.0 if number else 0.5))
+    net(torch.randn(16, 3, 8, 8))
+    return net
+
+
+def calls(program: torch.export.ExportedProgram) -> list[Any]:
+    return [n for n in program.graph.nodes if getattr(n.target, "__name__", "") == OPERATOR_CALL]
+
+
+# -- export, torch alone ---------------------------------------------------------------------------------------------
+
+
+def test_each_operator_is_one_call_of_the_exported_program() -> None:
+    net = backbone().train()
+    before = str(net)
+    found = calls(export_network(net, (2, 3, 8, 8)))
+    assert len(found) == len(placeholders(net)) == 4
+    assert net.training
+    assert str(net) == before
+    assert [one.args[5] for one in found] == [pytest.approx(0.5), 1.0, 1.0, 1.0]
+    for one, (_, slot) in zip(found, placeholders(net), strict=True):
+        assert sl.Operator.from_json(one.args[2]) == sl.operators.operator_1()
+        binding = json.loads(one.args[3])
+        assert binding["N"] == 2
+        assert slot.mapping.items() <= binding.items()
+
+
+def test_a_module_in_two_places_stays_one() -> None:
+    shared = sl.operators.conv2d().to_torch({"N": 1, "C_in": 4, "C_out": 4, "H": 4, "W": 4})
+    program = export_network(nn.Sequential(shared, nn.ReLU(), shared), (1, 4, 4, 4))
+    assert len(calls(program)) == 2
+    assert len({one.data_ptr() for _, one in program.named_parameters()}) == 1
+    assert len(calls(export_network(shared, (3, 4, 4, 4)))) == 1
+
+
+def test_refusals_of_the_export() -> None:
+    module = sl.operators.conv2d().to_torch({"N": 1, "C_in": 4, "C_out": 4, "H": 4, "W": 4})
+    with pytest.raises(SpecError, match=r"expected an input of shape \[1, 4, 4, 4\], found \[1, 4, 4, 5\]"):
+        export_network(module, (1, 4, 4, 5))
+    with pytest.raises(SpecError, match=r"expected a network that torch can export for an input of shape \[1, 5\]"):
+        export_network(nn.Linear(4, 4), (1, 5))
+
+    class Another(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(module.weight_1.detach().clone())
+            self.operator, self.binding = module.operator, module.binding
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.weight.sum()
+
+    with pytest.raises(SynoError, match=r"expected a module that computes its operator .* times a constant"):
+        export_network(Another(), (1, 4, 4, 4))
+    wrong = Another()
+    wrong.weight = nn.Parameter(torch.ones(2))
+    with pytest.raises(SynoError, match=r"expected an operator's module with weights .*, found \[\(2,\)\]"):
+        export_network(wrong, (1, 4, 4, 4))
+
+
+# -- Relax -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.tvm
+def test_a_network_computes_what_torch_computes() -> None:
+    net = backbone().train()
+    found = measure_network(net, (2, 3, 8, 8), repeats=3)
+    assert found.error < TOLERANCE
+    assert found.functions >= 4
+    assert (found.tuned, found.repeats) == (0, 3)
+    assert 0 < found.best_ms <= found.latency_ms
+    assert net.training
+
+
+@pytest.mark.tvm
+def test_operators_stay_functions_of_their_own() -> None:
+    found = ask("network")
+    # Two of the three calls are of one function: the same pGraph under the same binding.
+    assert found["functions"] == ["operator_1", "operator_2"]
+    assert found["calls"] == 3
+    assert found["parameters"] == [1, 6]
+    assert [8, 3, 3, 8] in found["values"]
+    assert found["unsupported"].startswith("TVM cannot take this network over from torch: ")
+    assert "svd" in found["unsupported"]
+
+
+@pytest.mark.tvm
+def test_refusals_of_a_measurement() -> None:
+    net = nn.Linear(2, 2)
+    with pytest.raises(SynoError, match=r"expected a target for this machine's processor .* to run a network on"):
+        measure_network(net, (1, 2), target="cuda")
+    with pytest.raises(SynoError, match=r"measure: the TVM process was not done after 0\.01 s"):
+        measure_network(net, (1, 2), deadline_s=0.01)
+    with pytest.raises(SynoError, match="TVM failed: KeyError"):
+        run_job("no such job", {})
+
+
+@pytest.mark.tvm
+def test_tuned_schedules_are_used(tmp_path: Path) -> None:
+    sizes = {"N": 1, "C_in": 8, "C_out": 8, "H": 6, "W": 6}
+    net = nn.Sequential(sl.operators.conv2d().to_torch(sizes), nn.ReLU())
+    told: list[tuple[str, int, int]] = []
+    with local_board(threads=1) as board:
+        found = tune_network(
+            net,
+            (1, 8, 6, 6),
+            board=board,
+            records=tmp_path / "network",
+            trials=2,
+            threads=1,
+            repeats=2,
+            on_progress=lambda *one: told.append(one),
+        )
+        task = TuningTask("conv2d", sl.operators.conv2d().to_json(), {**sizes, "k_1": 3})
+        tune(task, tracker=board.address, key=board.key, trials=2, work_dir=tmp_path, records=tmp_path / "one")
+    assert not found.failed
+    assert [name for name, _, _ in told] == list(found.results)
+    assert found.measurement.tuned == found.measurement.functions == len(told) == 1
+    assert found.measurement.error < TOLERANCE
+    library = tmp_path / "conv.so"
+    assert sl.operators.conv2d().save_library(library, sizes, records=tmp_path / "one").tuned
+    assert library_record(library).tuned
+    assert check_library(library) < TOLERANCE
+    with pytest.raises(SynoError, match=r"expected a record of this operator and binding in .*one, found none"):
+        sl.operators.conv2d().save_library(library, sizes | {"H": 8}, records=tmp_path / "one")
+    with pytest.raises(TuningError, match="expected at least one trial"):
+        tune(task, tracker=board.address, key=board.key, trials=0, work_dir=tmp_path, records=tmp_path / "one")
+
+
+# -- GPUs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.tvm
+def test_every_known_operator_comes_out_for_a_gpu() -> None:
+    found = ask("gpu")
+    assert set(found["operators"]) == set(sl.operators.KNOWN)
+    for name, one in found["operators"].items():
+        assert one["error"] < TOLERANCE, name
+        assert one["kernels"] >= 1, name
+    assert found["cuda"] >= 2  # Operator 1 has two stages
+    if found["cubin"] is not None:  # where there is nvcc or NVRTC
+        assert bytes(found["cubin"]) == b"\x7fELF"
+        assert "does not compile the source for sm_87" in found["refused"]
+    said = found["messages"]
+    assert "found neither: only the CUDA source comes out here" in said["no compiler"]
+    assert said["not a gpu"] == "expected a GPU target such as cuda or nvidia/jetson-orin-nano, found 'llvm'"
+    assert "was built for" in said["not built"]
+    assert "cuda" in said["not built"]
+    assert said["not built"].endswith("found 'vulkan'")
+    assert said["unknown"].startswith("expected a target among local, ")
+    assert "found 'no-such'" in said["unknown"]
+    assert "found '{'" in said["json"]

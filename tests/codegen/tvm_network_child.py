@@ -1,0 +1,123 @@
+"""What ``test_tvm_network.py`` does with TVM, in a process of its own: ``python tvm_network_child.py gpu|network``."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any
+
+import numpy as np
+
+from syno_lab.errors import SynoError
+
+SMALL = {"N": 2, "C_out": 16, "H": 6, "W": 4, "k": 3, "s": 2, "g": 4}
+
+
+def message(call: Any) -> str:
+    """The one line of what ``call`` raises."""
+    try:
+        call()
+    except SynoError as error:
+        return str(error)
+    return ""
+
+
+def one_thread(module: Any) -> Any:
+    """A GPU's program with its threads one after the other, for a processor.
+
+    That shows what the schedule computes; it is right where threads do not need each other's partial results before
+    the loop that makes them has ended, as in the default schedules, which begin a new loop over threads after each.
+    """
+    import tvm
+
+    bound = r'T\.thread_binding\(([^,()]+), thread="[^"]+"(, annotations=\{[^}]*\})?\)'
+    text = re.sub(bound, r"T.serial(\1)", module.script())
+    assert "thread_binding" not in text
+    return tvm.script.from_source(re.sub(r'"target": T\.target\(\{.*?\}\),? ?', "", text))
+
+
+def gpu() -> None:
+    """Every known operator for a Jetson's GPU and for any GPU."""
+    from syno_lab.codegen.tvm_child import import_tvm_alone
+
+    import_tvm_alone()
+    import tvm
+
+    from syno_lab.codegen import tvm_device
+    from syno_lab.codegen.reference import reference
+    from syno_lab.codegen.tvm_target import to_tvm
+    from syno_lab.operators import KNOWN
+
+    answer: dict[str, Any] = {"operators": {}, "cubin": None}
+    target = tvm_device.find_target("jetson-orin-nano")
+    generator = np.random.default_rng(0)
+    for name, make in KNOWN.items():
+        operator = make()
+        given = {one: SMALL.get(one, 8) for one in operator.spec.symbols.names if one not in operator.spec.defaults}
+        binding = operator.complete_binding(given)
+        module = to_tvm(operator, binding, target=target)
+        shapes = operator.input_sizes(binding), *operator.weight_sizes(binding)
+        arrays = [np.asarray(generator.standard_normal(shape)).astype("float32") for shape in shapes]
+        want = reference(operator, *(one.astype("float64") for one in arrays), binding=binding)
+        buffers = [tvm.runtime.tensor(one) for one in (*arrays, np.full(want.shape, np.nan, "float32"))]
+        tvm.compile(one_thread(module), target="llvm")["main"](*buffers)
+        error = float(np.abs(buffers[-1].numpy() - want).max() / max(1.0, np.abs(want).max()))
+        source = tvm_device.device_source(module, target)
+        answer["operators"][name] = {"error": error, "kernels": source.count('extern "C" __global__ void')}
+    operator = KNOWN["operator_1"]()
+    binding = operator.complete_binding({"N": 2, "C_in": 8, "C_out": 16, "H": 6, "W": 4})
+    source = tvm_device.device_source(to_tvm(operator, binding, target="cuda"), tvm_device.find_target("cuda"))
+    answer["cuda"] = source.count("__global__")
+    if tvm_device.cuda_compilers():
+        answer["cubin"] = list(tvm_device.compile_cuda(source, "sm_87")[:4])
+        answer["refused"] = message(lambda: tvm_device.compile_cuda("int f() { return x; }", "sm_87"))
+    tvm_device.cuda_compilers = lambda: ()
+    processor = to_tvm(operator, binding, target="local")
+    answer["messages"] = {
+        "no compiler": message(lambda: tvm_device.compile_cuda(source, "sm_87")),
+        "not a gpu": message(lambda: tvm_device.device_source(processor, tvm_device.find_target("local"))),
+        "not built": message(lambda: to_tvm(operator, binding, target="vulkan")),
+        "unknown": message(lambda: to_tvm(operator, binding, target="no-such")),
+        "json": message(lambda: to_tvm(operator, binding, target="{")),
+    }
+    print(json.dumps(answer))
+
+
+def network() -> None:
+    """The forms of one network in Relax."""
+    import torch
+    from torch import nn
+
+    import syno_lab as sl
+    from syno_lab.codegen.tvm_device import find_target
+    from syno_lab.codegen.tvm_network import called_functions, compile_network, network_to_tvm, optimized
+
+    class Determinant(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.svdvals(x)
+
+    def operator(name: str, channels: int) -> nn.Module:
+        sizes = {"N": 1, "C_in": channels, "C_out": channels, "H": 4, "W": 4}
+        return sl.operators.KNOWN[name]().to_torch(sizes)
+
+    net = nn.Sequential(operator("operator_1", 8), nn.ReLU(), operator("operator_1", 8), operator("conv2d", 8)).eval()
+    plain = network_to_tvm(net, (2, 8, 4, 4))
+    kept = network_to_tvm(net, (2, 8, 4, 4), keep_params=True)
+    target = find_target("jetson-orin-nano")
+    compile_network(optimized(plain, target), target)
+    print(
+        json.dumps(
+            {
+                "functions": called_functions(plain),
+                "calls": plain["main"].script().count("R.call_tir("),
+                "parameters": [len(one["main"].params) for one in (plain, kept)],
+                "values": [list(one.shape) for one in kept["main"].attrs["params"]],
+                "unsupported": message(lambda: network_to_tvm(Determinant(), (4, 4))),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    {"gpu": gpu, "network": network}[sys.argv[1]]()
