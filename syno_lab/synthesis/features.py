@@ -16,6 +16,7 @@ from syno_lab.synthesis.matches import (
     are_adjacent,
     below_shifts,
     first_digit,
+    is_of_shared,
     is_raw_reduction,
     last_digit,
     sharers,
@@ -36,6 +37,7 @@ class Feature(NamedTuple):
     sharers: tuple[int, ...]
     only_reductions: bool
     is_sibling_gone: bool
+    is_of_shared: bool
     below: tuple[object, ...]
     standing: tuple[object, ...] | None
 
@@ -82,6 +84,7 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
         tuple(sorted(sharers(state, coordinate))),
         leaf == 1 or (leaf == 0 and all(c.is_reduction for c in coordinate.leaves())),
         node.primitive == "MERGE" and any(c.node == node for c in state.expanded),
+        is_of_shared(state, coordinate),
         below,
         standing(state, coordinate) if leaf == 0 and not size.has_primary else None,
     )

@@ -8,10 +8,10 @@ take two states for one where no rule tells them apart. The two matches that loo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
@@ -271,8 +271,20 @@ def expand_of_unfold(state: State, step: Step) -> bool:
 
 
 def expand_of_shared(state: State, step: Step) -> bool:
-    """EXPAND of a coordinate that a weight shares."""
-    return bool(sharers(state, step.operands[0]))
+    """EXPAND of a coordinate that a weight shares, itself or below 1-to-1 views."""
+    return is_of_shared(state, step.operands[0])
+
+
+def is_of_shared(state: State, coordinate: Coordinate) -> bool:
+    """Whether a weight shares a coordinate, or what SHIFTs and MERGEs, or a SPLIT, have made it of."""
+    while coordinate not in state.sharing:
+        primitive, operands = coordinate.node.primitive, coordinate.node.operands
+        if primitive == "SPLIT":
+            return any(c in state.sharing for c in operands)
+        if primitive not in ("SHIFT", "MERGE"):
+            return False
+        coordinate = operands[0]
+    return True
 
 
 # -- UNFOLD ----------------------------------------------------------------------------------------------------------
@@ -453,8 +465,40 @@ def absorbed_through_views(state: State, step: Step) -> bool:
 
     Looks deeper than the top of the state.
     """
+    return any(_unfolds(given) <= _unfolds(rest) for given, rest in _absorbed(state, step))
+
+
+def absorbed_but_for_border(state: State, step: Step) -> bool:
+    """The same where an UNFOLD is in no other coordinates than the absorbed weight's: its zeros are lost with it.
+
+    Looks deeper than the top of the state.
+    """
+    stay = [_unfolds(given) <= _unfolds(rest) for given, rest in _absorbed(state, step)]
+    return bool(stay) and not any(stay)
+
+
+def _absorbed(state: State, step: Step) -> Iterator[tuple[tuple[Coordinate, ...], list[Coordinate]]]:
+    """For each weight that another one fixes, one of both new: what was given to it, and all that stays without it."""
     new = step.operands + step.given
-    return any(_fixes(new, w.coordinates) or _fixes(w.coordinates, new) for w in state.weights)
+    data = [*(c for c in state.data if c not in step.given), *state.expanded]
+    for old in state.weights:
+        others = [c for weight in state.weights if weight is not old for c in weight.coordinates]
+        if _fixes(old.coordinates, new):
+            yield step.given, [*data, *others, *old.coordinates]
+        if _fixes(new, old.coordinates):
+            yield old.given, [*data, *others, *new]
+
+
+def _unfolds(coordinates: Iterable[Coordinate]) -> set[Node]:
+    """The UNFOLDs that coordinates are made by."""
+    found: set[Node] = set()
+    stack = list(coordinates)
+    while stack:
+        node = stack.pop().node
+        stack.extend(node.operands)
+        if node.primitive == "UNFOLD":
+            found.add(node)
+    return found
 
 
 def _fixes(known: tuple[Coordinate, ...], wanted: tuple[Coordinate, ...]) -> bool:

@@ -17,6 +17,7 @@ Rewriter = Callable[[State, Step], Rewrite | None]
 
 # By the name of the rule. Rules of kind "space" leave functions out, so most of them rewrite nothing.
 REWRITES: dict[str, Rewriter] = {
+    "absorbed-but-for-border": sums.absorbed_through_views,
     "absorbed-through-views": sums.absorbed_through_views,
     "absorbed-weight": sums.absorbed_weight,
     "contraction-order": sums.contraction_order,

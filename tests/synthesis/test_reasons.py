@@ -138,6 +138,12 @@ SPEC = Spec.parse(
 
 # Coordinates are numbered as they come: outputs D 0, H 1, W 2, then what the steps add.
 EXAMPLES: dict[str, list[tuple]] = {
+    "absorbed-but-for-border": [
+        ("REDUCE", [], "k"),
+        ("SHARE", [0, 1, 3]),
+        ("UNFOLD", [1, 3]),
+        ("SHARE", [0], None, [4]),
+    ],
     "absorbed-through-views": [("SHARE", [0, 1]), ("SPLIT", [0, 1]), ("SHARE", [2, 3], None, [])],
     "absorbed-weight": [("SHARE", [0, 1]), ("SHARE", [0], None, [])],
     "contraction-order": [("SHARE", [0, 1]), ("SHARE", [1, 2], None, [])],
@@ -229,9 +235,9 @@ def test_the_example_is_about_its_step(rule: str) -> None:
 # Corners that chance seldom meets.
 CORNERS: list[tuple[str, list[tuple]]] = [
     ("absorbed-through-views", [("SHARE", [1]), ("MERGE", [1], "s"), ("SHARE", [3], None, [4])]),
-    (
+    (  # the window stays in the data, and its bounds with it
         "absorbed-through-views",
-        [("REDUCE", [], "k"), ("SHARE", [0, 1, 3]), ("UNFOLD", [1, 3]), ("SHARE", [0], None, [4])],
+        [("REDUCE", [], "k"), ("SHARE", [0, 1, 3]), ("UNFOLD", [1, 3]), ("SHARE", [0, 4], None, [])],
     ),
     ("absorbed-through-views", [("MERGE", [1], "s"), ("SHARE", [3]), ("SPLIT", [3, 4]), ("SHARE", [5], None, [])]),
     ("absorbed-weight", [("SHARE", [0]), ("SHARE", [1], None, [0])]),

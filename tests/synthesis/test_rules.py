@@ -49,6 +49,8 @@ CASES = [
     ("expand-of-unfold", [("REDUCE", [], "k"), ("UNFOLD", [1, 3]), ("EXPAND", [4])]),
     ("expand-of-shared", [("SHARE", [0, 1], None, []), ("EXPAND", [0])]),
     ("give-view", [("SHIFT", [0]), ("SHARE", [1], None, [3])]),
+    ("expand-of-shared", [("SHARE", [0, 1], None, []), ("SHIFT", [0]), ("EXPAND", [3])]),
+    ("expand-of-shared", [("SHARE", [0]), ("SPLIT", [0, 1]), ("EXPAND", [3])]),
     ("reduction-in-one-weight", [("REDUCE", [], "k"), ("SHARE", [1], None, [3])]),
     ("reduction-in-one-weight", [("REDUCE", [], "k"), ("SHARE", [3], None, []), ("EXPAND", [3])]),
     ("absorbed-weight", [("SHARE", [0, 1], None, []), ("SHARE", [0], None, [])]),
@@ -71,6 +73,10 @@ CASES = [
     ),
     ("share-above-shift", [("SPLIT", [0, 1]), ("SHIFT", [3]), ("MERGE", [4], "H"), ("SHARE", [6, 2])]),
     ("absorbed-through-views", [("SHARE", [0, 1]), ("SPLIT", [0, 1]), ("SHARE", [2, 3])]),
+    (
+        "absorbed-but-for-border",
+        [("REDUCE", [], "k"), ("SHARE", [0, 1, 3]), ("UNFOLD", [1, 3]), ("SHARE", [0], None, [4])],
+    ),
     ("contraction-order", [("SHARE", [0, 1]), ("SHARE", [1, 2])]),
     (
         "window-and-offset",
@@ -100,6 +106,8 @@ def test_every_rule_has_a_case() -> None:
         [("MERGE", [0], "s"), ("SHARE", [3], None, []), ("SPLIT", [3, 4])],  # exactly one digit is shared
         # The weight has the high digit, which no SHIFT of the whole by one element leaves alone.
         [("MERGE", [1], "e"), ("SHIFT", [3]), ("SHARE", [5]), ("SPLIT", [5, 4]), ("SHIFT", [6])],
+        # The window is in the data too, which keeps its bounds; and the weight is not fixed without its reduction.
+        [("REDUCE", [], "k"), ("SHARE", [0, 1]), ("UNFOLD", [1, 3]), ("SHARE", [0], None, [4])],
         [("REDUCE", [], "C"), ("MERGE", [0], "s"), ("SPLIT", [5, 3])],
         [("REDUCE", [], "k"), ("UNFOLD", [1, 3]), ("SHIFT", [4])],
         [("MERGE", [0], "s"), ("SPLIT", [4, 3])],  # a permutation of the digits
