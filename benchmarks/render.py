@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import render_tvm
 from common import RESULTS
 
 README = Path(__file__).parent / "README.md"
@@ -166,13 +167,85 @@ def bias() -> str:
     return f"{table(header, rows)}\n\n{summary}\n\n{footer([result['about']])}"
 
 
+def trust() -> str:
+    """How many operators agreed, and how often each corner was met."""
+    result = load("trust")
+    if result is None:
+        return "Not run yet."
+    checks = list(result["checked"])
+    rows = [["**operators**", *(f"**{result['checked'][check]:,}**" for check in checks)]]
+    rows += [["that disagree", *(f"{result['failed'][check]:,}" for check in checks)]]
+    rows += [["from the sampler", *(_drawn(result["sources"][check]) for check in checks)]]
+    rows += [[name, *(f"{met[check]:,}" for check in checks)] for name, met in result["corners"].items()]
+    names = {"values": "torch values", "gradients": "torch gradients", "tvm": "compiled TVM"}
+    return f"{table(['', *(names[check] for check in checks)], rows)}\n\n{footer([result['about']])}"
+
+
+def _drawn(sources: dict[str, int]) -> str:
+    """How many were not built at random, and over how many specs."""
+    drawn = {name: found for name, found in sources.items() if name != "built at random"}
+    return f"{sum(drawn.values()):,} over {len(drawn)} specs"
+
+
+def flops() -> str:
+    """ResNet-34 with other operators in it, beside the paper's ranges."""
+    result = load("flops")
+    if result is None:
+        return "Not run yet."
+    found = result["sampled"]
+    rows = [
+        ["the paper's best", "–", "–", *(f"{low} to {high}" for low, high in result["paper"].values()), "–", "–"],
+        *_flops_rows(result["rows"]),
+        *(
+            _flops_rows(
+                [
+                    {**one, "name": f"{what} sampled: {one['name']}"}
+                    for what in ("cheapest", "median")
+                    for one in found[what]
+                ]
+            )
+        ),
+    ]
+    header = ["operator", "GFLOPs", "million parameters", "FLOPs down", "parameters down"]
+    header += ["FLOPs down, replaced layers alone", "parameters down, replaced layers alone"]
+    said = f"Of {found['drawn']:,} operators drawn, {found['fit']:,} slide along H and W and join C_in and C_out in a weight"
+    said += ": of these the cheapest and the median by FLOPs."
+    return f"{table(header, rows)}\n\n{said}\n\n{footer([result['about']])}"
+
+
+def _flops_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
+    ratios = ("flops_down", "params_down", "layer_flops_down", "layer_params_down")
+    return [
+        [row["name"], number(row["flops"] / 1e9), number(row["params"] / 1e6), *(number(row[name]) for name in ratios)]
+        for row in rows
+    ]
+
+
+def tvm() -> str:
+    """Tuned latencies against TE by hand, and of operators against conv2d."""
+    result = load("tvm")
+    if result is None:
+        return "Not run yet."
+    header = ["conv2d's pGraph over TE by hand", "ratio of medians", "ratio of the least", "wanted, at most"]
+    hand = table(header, render_tvm.by_hand(result))
+    return f"{hand}\n\n{table(*render_tvm.layers(result))}\n\n{footer([result['about']])}"
+
+
 def rendered(text: str) -> str:
     """``text`` with every marked part made anew.
 
     Raises:
         SystemExit: when a marker is missing.
     """
-    for name, make in {"synthesis": synthesis, "growth": growth, "step": step, "bias": bias}.items():
+    for name, make in {
+        "synthesis": synthesis,
+        "growth": growth,
+        "step": step,
+        "bias": bias,
+        "flops": flops,
+        "trust": trust,
+        "tvm": tvm,
+    }.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
         if len(pattern.findall(text)) != 1:

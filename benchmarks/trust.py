@@ -39,9 +39,10 @@ def main() -> None:
     }
     seed = random.SystemRandom().randrange(1 << 30) if chosen.seed is None else chosen.seed
     say(f"--seed {seed}")
-    report, failures = run(counts, seed, say=say)
     command = f"python benchmarks/trust.py --operators {chosen.operators} --gradients {counts['gradients']}"
-    save("trust", report | {"about": about(f"{command} --tvm {counts['tvm']} --seed {seed}", None)})
+    measured = about(f"{command} --tvm {counts['tvm']} --seed {seed}", None)  # now: files may change meanwhile
+    report, failures = run(counts, seed, say=say)
+    save("trust", report | {"about": measured})
     if failures:
         sys.exit(f"{sum(report['failed'].values())} of {sum(report['checked'].values())} checks failed, see above")
 

@@ -1,0 +1,107 @@
+"""FLOPs and parameters of the plan against ``torch.utils.flop_counter`` on the generated module.
+
+The counter knows matrix products and convolutions, two FLOPs for a multiply-add as in the plan. It cannot count mere
+sums and element-wise products (``add``, ``sum``, ``mul``, ``avg_pool2d``: it sees them as free), and where a stage
+multiplies by several weights PyTorch makes several products of what the plan counts as one loop nest. Operators with
+neither must agree exactly.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from strategies import random_operator, repro
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from syno_lab.api import Operator
+from syno_lab.ir.plan import plan
+from syno_lab.operators import KNOWN, operator_1
+
+SEED = int(os.environ.get("SYNO_LAB_SEED", random.SystemRandom().randrange(1 << 30)))
+SMALL = {
+    "N": 2,
+    "H": 6,
+    "W": 4,
+    "M": 3,
+    "K": 6,
+    "L": 6,
+    "T": 5,
+    "C": 16,
+    "C_in": 16,
+    "C_out": 16,
+    "D_in": 8,
+    "D_out": 16,
+}
+#: Arithmetic that the counter takes for free.
+FREE = {"mul", "mul_", "sum", "mean", "add", "add_", "avg_pool1d", "avg_pool2d", "avg_pool3d"}
+
+
+class _Calls(TorchDispatchMode):
+    """The names of the ATen operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(str(function).split(".")[1])
+        return function(*args, **(kwargs or {}))
+
+
+def counted(operator: Operator, binding: dict[str, int]) -> tuple[int, set[str], int]:
+    """What PyTorch counts, which free arithmetic it ran besides, and the module's parameters."""
+    module = operator.to_torch(binding)
+    counter, calls = FlopCounterMode(display=False), _Calls()
+    with torch.no_grad(), counter, calls:
+        module(torch.zeros(operator.input_sizes(binding)))
+    return counter.get_total_flops(), calls.names & FREE, sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize("make", KNOWN.values(), ids=KNOWN)
+def test_known_operators(make: Callable[[], Operator]) -> None:
+    operator = make()
+    binding = {n: SMALL.get(n, operator.spec.defaults.get(n, 0)) for n in operator.spec.symbols.names}
+    flops, _, params = counted(operator, binding)
+    multiplied = sum(stage.flops for stage in plan(operator, binding).stages if stage.weights)
+    assert flops == multiplied
+    assert params == operator.params(binding)
+
+
+def test_random_operators() -> None:
+    print(f"SYNO_LAB_SEED={SEED}")
+    kinds: Counter[str] = Counter()
+    for offset in range(400):
+        operator, binding = random_operator(random.Random(SEED + offset))
+        flops, free, params = counted(operator, binding)
+        why = f"SYNO_LAB_SEED={SEED} offset {offset}, counted {flops}, besides {free}{repro(operator, binding)}"
+        assert params == operator.params(binding), why
+        stages = plan(operator, binding).stages
+        if any(len(stage.weights) > 1 for stage in stages):
+            kinds["several weights in a stage"] += 1
+        elif free:
+            kinds["arithmetic that is not counted"] += 1
+            assert flops <= operator.flops(binding), why
+        else:
+            kinds["counted"] += 1
+            assert flops == operator.flops(binding), why
+    print(kinds)
+    assert kinds["counted"] >= 40, kinds
+
+
+@pytest.mark.parametrize(("k", "g", "s"), [(3, 8, 2), (3, 4, 4), (5, 2, 1), (1, 1, 2)])
+def test_closed_forms_of_operator_1(k: int, g: int, s: int) -> None:
+    """DESIGN, section 6: two FLOPs for each term of Z and of Y."""
+    c_in, c_out, h, w = 32, 64, 7, 5
+    binding = {"N": 1, "C_in": c_in, "C_out": c_out, "H": h, "W": w, "k_1": k, "g": g, "s": s}
+    operator = operator_1()
+    assert operator.params(binding) == c_in * k * c_out // (g * s) + k * k * c_out * c_out // s
+    first = (g * (c_out // (g * s)) * h * w * k) * (c_in // g)  # of Z[n, a, m, h, w, q], over c
+    second = (c_out * h * w) * (g * k * k * (c_out // (g * s)))  # of Y[n, o, h, w], over a, p, q, m
+    assert operator.flops(binding) == 2 * (first + second)
