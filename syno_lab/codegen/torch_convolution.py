@@ -133,9 +133,14 @@ def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
         right = lines.regroup(data, [*head, contracted, columns])
         left = lines.regroup(weight, [*([g] if group else []), f, c])
         if rows and not group:
-            left += "[None]"  # so that matmul runs by batch instead of moving the batch behind the channels
+            # matmul would fold the batch into the columns, which copies the data twice; bmm takes them as they lie.
+            if right != data.name:
+                lines.assign(data, right)
+            product = f"torch.bmm({left}.expand({data.name}.shape[0], -1, -1), {data.name})"
+        else:
+            product = f"torch.matmul({left}, {right})"
         result = [*head, f, columns]
-        lines.assign(data, f"torch.matmul({left}, {right}){lines.ungrouped(result)}")
+        lines.assign(data, f"{product}{lines.ungrouped(result)}")
     data.axes = [axis for part in result for axis in part]
     lines.grew(data.elements)
 

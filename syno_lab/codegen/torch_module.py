@@ -12,7 +12,6 @@ from syno_lab.codegen.stage_kinds import Contraction
 from syno_lab.codegen.torch_source import Writer
 from syno_lab.codegen.torch_weights import weight_stds
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.plan import plan
 from syno_lab.ir.spec import Binding
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def to_torch(
         compile: run ``forward`` through ``torch.compile``, on the first call (needs a C++ compiler on a CPU).
         recompute: compute a stage again in the backward pass instead of storing what is inside it, in training: always,
             never, or (None) where an intermediate has more than eight times the elements of input and output together.
-        order: the plan; ``"naive"`` sums everything in one stage, to compare with.
+        order: the plan; ``"naive"`` multiplies and sums in one stage, weight after weight, to compare with.
 
     Raises:
         SpecError: when the binding misses a variable or leaves a size fractional.
@@ -76,7 +75,7 @@ def to_torch_source(
     The arguments and errors are those of :func:`to_torch`.
     """
     bound = operator.complete_binding(binding)
-    return Writer(operator, bound, float(scale), recompute, plan(operator, bound, order)).source()
+    return Writer(operator, bound, float(scale), recompute, order).source()
 
 
 def recognised(
@@ -84,5 +83,5 @@ def recognised(
 ) -> tuple[tuple[Contraction, ...], ...]:
     """What the products of each stage amount to, in the order in which they are computed."""
     bound = operator.complete_binding(binding)
-    written = Writer(operator, bound, 1.0, None, plan(operator, bound, order)).stages()
+    written = Writer(operator, bound, order=order).stages()
     return tuple(stage.kinds for stage in written)

@@ -1,8 +1,9 @@
 """Readable PyTorch source from the lowering plan: a class that depends on torch alone.
 
 Each stage of the plan undoes its primitives top-down (Syno, section 8). Views stay pending (:mod:`.torch_tensor`);
-where a stage multiplies and sums, :func:`~.stage_kinds.recognise` says what that amounts to and
-:mod:`.torch_convolution` writes the call. Algebra may move a sum or a window within the stages; the NumPy loop nest says whether it is right.
+where a stage multiplies and sums, :func:`~.stage_kinds.recognise` says what that amounts to and the functions of
+:mod:`.torch_convolution` write the call. Algebra may move a sum or a window within the stages: the NumPy loop nest says
+whether it is right.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Literal
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from syno_lab.codegen.torch_weights import weight_stds
 from syno_lab.errors import SynoError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.plan import Plan, Stage
+from syno_lab.ir.plan import Plan, Stage, plan
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
@@ -49,11 +51,20 @@ class Written:
 class Writer(Lines):
     """Writes one module."""
 
-    def __init__(self, operator: Operator, binding: Binding, scale: float, recompute: bool | None, made: Plan) -> None:
+    def __init__(
+        self,
+        operator: Operator,
+        binding: Binding,
+        scale: float = 1.0,
+        recompute: bool | None = None,
+        order: Literal["best", "naive"] = "best",
+    ) -> None:
         super().__init__(operator, binding)
+        made = plan(operator, binding, order)
+        self.in_order = order == "naive"  # then the weights are multiplied as they come, too
         self.scale = scale
         self.recompute = recompute
-        self.plan = made
+        self.plan: Plan = made
         self.copies = 1  # by how much sums over nothing multiply the result
         self.kinds: list[Contraction] = []
 
@@ -110,18 +121,16 @@ class Writer(Lines):
         rank = len(self.operator.inputs)
         tests = [f"x.dim() != {rank}"]
         if pairs and [a for a, _ in pairs] == list(range(pairs[0][0], rank)):
-            sizes = ", ".join(str(n) for _, n in pairs)
-            tests.append(f"x.shape[{pairs[0][0]}:] != ({sizes},)" if pairs[0][0] else f"x.shape != ({sizes},)")
+            sizes = tuple(n for _, n in pairs)
+            tests.append(f"x.shape[{pairs[0][0]}:] != {sizes}" if pairs[0][0] else f"x.shape != {sizes}")
         else:
             tests += [f"x.shape[{a}] != {n}" for a, n in pairs]
         yield f"        if {' or '.join(tests)}:"
         yield f'            raise ValueError(f"expected an input of shape [{wanted}], found {{list(x.shape)}}")'
         if self.operator.weights:
             yield "        if x.dtype != self.weight_1.dtype and not torch.is_autocast_enabled(x.device.type):"
-            yield (
-                '            raise TypeError(f"expected an input of {self.weight_1.dtype} as the weights are, '
-                'found {x.dtype}; convert one: module.to(x.dtype)")'
-            )
+            yield '            wanted = f"{self.weight_1.dtype} like the weights"'
+            yield '            raise TypeError(f"expected an input of {wanted}, found {x.dtype}")'
 
     def _segments(self, stages: Sequence[Written]) -> list[tuple[bool, list[Written]]]:
         """Stages that are computed again in the backward pass stand together; the others are one segment each."""
@@ -337,7 +346,7 @@ class Writer(Lines):
 
     def _best_pair(self, factors: list[Factor], summed: Collection[Coordinate]) -> tuple[Factor, Factor]:
         """The two factors to multiply next; the data come first of the two."""
-        if len(factors) == 2:
+        if len(factors) == 2 or self.in_order:
             return factors[0], factors[1]
         sets = [frozenset(f.coordinates) for f in factors]
         pair = _first_pair(sets, frozenset(summed), {c: self.size(c) for s in sets for c in s})
