@@ -7,6 +7,7 @@
 """
 
 from syno_lab.evaluate.tuning.board import Board, local_board
+from syno_lab.evaluate.tuning.network import NetworkTuning, tune_network
 from syno_lab.evaluate.tuning.targets import TARGETS, TuningTarget
 from syno_lab.evaluate.tuning.tracker import DeviceKey, TrackerSummary, check_tracker, tracker_summary
 from syno_lab.evaluate.tuning.tune import TuningStopped, tune
@@ -16,6 +17,7 @@ __all__ = [
     "TARGETS",
     "Board",
     "DeviceKey",
+    "NetworkTuning",
     "TrackerSummary",
     "TuningProgress",
     "TuningResult",
@@ -26,4 +28,5 @@ __all__ = [
     "local_board",
     "tracker_summary",
     "tune",
+    "tune_network",
 ]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import TuningError
-from syno_lab.evaluate.tuning.process import cores
 
 if TYPE_CHECKING:
     import tvm
@@ -89,7 +88,9 @@ def resolve(name: str) -> ResolvedTarget:
     known = TARGETS.get(check_target(name))
     description: Any = name if known is None else known.tvm
     if description is None:
-        description = _this_processor()
+        from syno_lab.codegen.tvm_device import this_processor
+
+        description = this_processor()
     elif description.lstrip().startswith("{"):
         description = json.loads(description)
     try:
@@ -106,20 +107,3 @@ def resolve(name: str) -> ResolvedTarget:
     if device == "cpu" and machine in _INTRINSICS:
         families.append(_INTRINSICS[machine])
     return ResolvedTarget(target, device, "so" if machine == platform.machine() else "tar", tuple(families))
-
-
-def _this_processor() -> dict[str, Any]:
-    """LLVM's name for this processor, with the features in which this machine differs from that name.
-
-    Without ``mcpu`` TVM compiles for the oldest processor of the family, two to three times slower code; with the
-    name alone, code for features that a virtual machine hides would be illegal here.
-    """
-    import tvm_ffi
-    from tvm.target import Target, codegen
-
-    name = str(tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUName")())
-    here = {str(key): bool(on) for key, on in tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()}
-    implied = set(codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": name})))
-    differences = [("+" if on else "-") + key for key, on in sorted(here.items()) if on != (key in implied)]
-    target: dict[str, Any] = {"kind": "llvm", "mcpu": name, "num-cores": cores()}
-    return target | ({"mattr": differences} if differences else {})
