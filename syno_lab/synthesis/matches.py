@@ -182,8 +182,8 @@ def merge_above_shift_above_split(state: State, step: Step) -> bool:
 
 
 def split_of_split(state: State, step: Step) -> bool:
-    """SPLIT whose offset is a SPLIT."""
-    return _operand_from(step, "SPLIT", 1) and step.operands[1] not in state.sharing
+    """SPLIT whose offset is a SPLIT; weights that share the offset share its parts instead."""
+    return _operand_from(step, "SPLIT", 1)
 
 
 def split_undoes_merge(state: State, step: Step) -> bool:
@@ -343,16 +343,39 @@ def _clipped_between(main: int, first: int, second: int) -> float:
 
 
 def window_and_offset(state: State, step: Step) -> bool:
-    """UNFOLD above a SPLIT whose offset is as large as the window: they may swap, and the lesser one is the offset."""
+    """UNFOLD above a SPLIT whose offset is as large as the window: they may swap, and the lesser one is the offset.
+
+    Weights that share the SPLIT share its parts instead, where that leaves the order of weights as it is.
+    """
+    offset, window = _offset(step), step.operands[1]
+    if offset is None:
+        return False
+    above, mine = sharers(state, step.operands[0]), sharers(state, window)
+    other = sharers(state, offset) | above
+    if above and not (mine <= other or above <= mine):
+        return False
+    return (len(mine), built(window)) < (len(other), built(offset))
+
+
+def window_rejoins_blocks(state: State, step: Step) -> bool:
+    """The same where the SPLIT that swapping makes puts two neighbouring digits together again.
+
+    Looks deeper than the top of the state.
+    """
+    if _offset(step) is None:
+        return False
     main, window = step.operands
-    if main.node.primitive != "SPLIT" or main in state.sharing:
-        return False
-    blocks, offset = main.node.operands
-    if offset.size != window.size or window.node.primitive == "STRIDE":
-        return False
-    if are_adjacent(last_digit(state, blocks), window) and sharers(state, blocks) == sharers(state, window):
-        return True  # the swapped SPLIT undoes a MERGE
-    return standing(state, window) < standing(state, offset)
+    last, above = last_digit(state, main.node.operands[0]), sharers(state, main)
+    return are_adjacent(last, window) and sharers(state, last) | above == sharers(state, window)
+
+
+def _offset(step: Step) -> Coordinate | None:
+    """The offset of the SPLIT below an UNFOLD, where the window is as large and can be one."""
+    main, window = step.operands
+    if main.node.primitive != "SPLIT" or window.node.primitive == "STRIDE":
+        return None
+    offset = main.node.operands[1]
+    return offset if offset.size == window.size else None
 
 
 def unfold_windows(state: State, step: Step) -> bool:

@@ -44,6 +44,7 @@ REWRITES: dict[str, Rewriter] = {
     "view-above-share": sums.view_above_share,
     "view-of-reduction": sums.view_of_reduction,
     "window-and-offset": views.window_and_offset,
+    "window-rejoins-blocks": views.window_rejoins_blocks,
 }
 
 

@@ -48,7 +48,11 @@ def split_of_split(state: State, step: Step) -> Rewrite | None:
     bottoms = (step.operands[0], *step.operands[1].node.operands)
     before, after = parts(state, bottoms)
     first, second, third = before.bottoms
-    left = before.side(*before.view("SPLIT", first, *before.view("SPLIT", second, third)))
+    (offset,) = before.view("SPLIT", second, third)
+    for _ in sharers(state, step.operands[1]):
+        before.share([offset])
+        after.share(after.bottoms[1:])
+    left = before.side(*before.view("SPLIT", first, offset))
     first, second, third = after.bottoms
     return Rewrite(bottoms, left, after.side(*after.view("SPLIT", *after.view("SPLIT", first, second), third)))
 
@@ -166,9 +170,39 @@ def _swapped(state: State, step: Step, inner: str) -> Rewrite:
     bottoms = (*step.operands[0].node.operands, step.operands[1])
     before, after = parts(state, bottoms)
     main, first, second = before.bottoms
-    left = before.side(*before.view("UNFOLD", *before.view(inner, main, first), second))
+    (joined,) = before.view(inner, main, first)
+    for _ in sharers(state, step.operands[0]):
+        before.share([joined])
+        after.share(after.bottoms[:2])
+    left = before.side(*before.view("UNFOLD", joined, second))
     main, first, second = after.bottoms
     return Rewrite(bottoms, left, after.side(*after.view("UNFOLD", *after.view(inner, main, second), first)))
+
+
+def window_rejoins_blocks(state: State, step: Step) -> Rewrite | None:
+    """A window that is the digit below a SPLIT's blocks, and the whole that they are; more blocks may stand before."""
+    main, low = step.operands
+    high, offset = main.node.operands
+    blocks = []
+    while not are_adjacent(high, low):
+        block, high = high.node.operands
+        blocks.append(block)
+    root = digit(high).root
+    bottoms = (root, *blocks, offset)
+    before, after = parts(state, bottoms)
+    over = dict(zip(bottoms, before.bottoms, strict=True))
+    joined = whole = joined_digit(after, after.bottoms[0], high, low)
+    for block in reversed(after.bottoms[1:-1]):
+        (joined,) = after.view("SPLIT", block, joined)
+    above = sharers(state, main)
+    for _ in above:
+        before.share([before.rebuild(c, over) for c in step.operands])
+        after.share([joined, after.bottoms[-1]])
+    for _ in sharers(state, high) - above:
+        before.share([before.rebuild(c, over) for c in (high, low)])
+        after.share([whole])
+    left = before.side(*before.view("UNFOLD", *(before.rebuild(c, over) for c in step.operands)))
+    return Rewrite(bottoms, left, after.side(*after.view("UNFOLD", joined, after.bottoms[-1])))
 
 
 def expand_of_view(state: State, step: Step) -> Rewrite | None:

@@ -176,6 +176,7 @@ EXAMPLES: dict[str, list[tuple]] = {
         ("SPLIT", [1, 3]),
         ("UNFOLD", [5, 4]),
     ],
+    "window-rejoins-blocks": [("REDUCE", [], "s"), ("MERGE", [1], "s"), ("SPLIT", [4, 3]), ("UNFOLD", [6, 5])],
 }
 
 
@@ -272,12 +273,32 @@ CORNERS: list[tuple[str, list[tuple]]] = [
         "shift-above-rejoined",
         [("MERGE", [1], "s^2"), ("MERGE", [4], "s"), ("SHARE", [6]), ("SPLIT", [5, 6]), ("SHIFT", [7])],
     ),
+    ("split-of-split", [("SPLIT", [1, 2]), ("SHARE", [3]), ("SPLIT", [0, 3])]),
     ("split-undoes-merge", [("MERGE", [1], "s"), ("SPLIT", [0, 3]), ("SPLIT", [5, 4])]),
     ("split-undoes-merge", [("MERGE", [1], "s^2"), ("MERGE", [3], "s"), ("SPLIT", [6, 4])]),
     ("split-undoes-merge", [("MERGE", [1], "s^2"), ("MERGE", [3], "s"), ("SPLIT", [5, 6])]),
     ("view-above-share", [("SHARE", [0, 1]), ("SHARE", [1, 0], None, [2]), ("SPLIT", [1, 0])]),
     ("view-of-reduction", [("REDUCE", [], "C"), ("SHIFT", [3])]),
     ("view-of-reduction", [("REDUCE", [], "C"), ("REDUCE", [], "k"), ("SPLIT", [3, 4])]),
+    (
+        "window-and-offset",
+        [("REDUCE", [], "k"), ("REDUCE", [], "k"), ("SPLIT", [1, 3]), ("SHARE", [5]), ("UNFOLD", [5, 4])],
+    ),
+    (  # the weight has them all
+        "window-rejoins-blocks",
+        [("REDUCE", [], "s"), ("MERGE", [1], "s"), ("SPLIT", [4, 3]), ("SHARE", [6, 5]), ("UNFOLD", [6, 5])],
+    ),
+    (  # a weight that has the digits alone, and blocks before them
+        "window-rejoins-blocks",
+        [
+            ("REDUCE", [], "s"),
+            ("MERGE", [1], "s"),
+            ("SHARE", [4, 5]),
+            ("SPLIT", [0, 4]),
+            ("SPLIT", [6, 3]),
+            ("UNFOLD", [7, 5]),
+        ],
+    ),
 ]
 
 

@@ -62,6 +62,7 @@ CASES = [
     ("stride-of-output", [("STRIDE", [1], "s")]),
     ("blocks-as-numbers", [("SPLIT", [0, 1]), ("MERGE", [3], "s^-1*D")]),
     ("split-of-split", [("SPLIT", [1, 2]), ("SPLIT", [0, 3])]),
+    ("split-of-split", [("SPLIT", [1, 2]), ("SHARE", [3]), ("SPLIT", [0, 3])]),
     ("dilated-window", [("REDUCE", [], "e"), ("MERGE", [1], "s"), ("UNFOLD", [4, 3]), ("SPLIT", [6, 5])]),
     ("shift-by-a-block", [("MERGE", [1], "s"), ("SHIFT", [3]), ("SPLIT", [5, 4])]),
     ("shift-above-reduction", [("REDUCE", [], "k"), ("SPLIT", [3, 1]), ("SHIFT", [4])]),
@@ -81,6 +82,15 @@ CASES = [
     (
         "window-and-offset",
         [("REDUCE", [], "k"), ("REDUCE", [], "k"), ("SHARE", [3]), ("SPLIT", [1, 3]), ("UNFOLD", [5, 4])],
+    ),
+    (
+        "window-and-offset",
+        [("REDUCE", [], "k"), ("REDUCE", [], "k"), ("SPLIT", [1, 3]), ("SHARE", [5]), ("UNFOLD", [5, 4])],
+    ),
+    ("window-rejoins-blocks", [("REDUCE", [], "s"), ("MERGE", [1], "s"), ("SPLIT", [4, 3]), ("UNFOLD", [6, 5])]),
+    (
+        "window-rejoins-blocks",
+        [("REDUCE", [], "s"), ("MERGE", [1], "s"), ("SPLIT", [4, 3]), ("SHARE", [5, 6]), ("UNFOLD", [6, 5])],
     ),
     ("unfold-windows", [("REDUCE", [], "k"), ("REDUCE", [], "e"), ("UNFOLD", [1, 3]), ("UNFOLD", [5, 4])]),
     ("merge-above-shift-above-split", [("SPLIT", [0, 1]), ("SHIFT", [3]), ("MERGE", [4], "H")]),
