@@ -16,6 +16,7 @@ from syno_lab.synthesis.matches import (
     are_adjacent,
     below_shifts,
     first_digit,
+    is_high_of_shift,
     is_of_shared,
     is_raw_reduction,
     last_digit,
@@ -61,6 +62,8 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
             tuple(sorted(sharers(state, low))),
             count,
         )
+    elif node.primitive == "MERGE":
+        below = (is_high_of_shift(coordinate),)
     elif node.primitive == "STRIDE":
         below = tuple(sorted(sharers(state, node.operands[0])))
     elif node.primitive == "SHIFT":

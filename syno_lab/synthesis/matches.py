@@ -265,6 +265,18 @@ def expand_of_view(state: State, step: Step) -> bool:
     return node.primitive == "MERGE" and any(c.node == node for c in state.expanded)
 
 
+def expand_above_shift(state: State, step: Step) -> bool:
+    """EXPAND of the high digit of a SHIFT: the low one needs no carry."""
+    (coordinate,) = step.operands
+    return is_high_of_shift(coordinate) and coordinate not in state.sharing
+
+
+def is_high_of_shift(coordinate: Coordinate) -> bool:
+    """Whether it is the high digit that a MERGE makes of a SHIFT."""
+    node = coordinate.node
+    return node.primitive == "MERGE" and coordinate.index == 0 and node.operands[0].node.primitive == "SHIFT"
+
+
 def expand_of_unfold(state: State, step: Step) -> bool:
     """EXPAND above UNFOLD."""
     return _operand_from(step, "UNFOLD")
@@ -464,6 +476,21 @@ def give_view(state: State, step: Step) -> bool:
         for high in digits
         for low in digits
     )
+
+
+def give_above_shift(state: State, step: Step) -> bool:
+    """The high digit of a SHIFT, given to a weight: all weights that have it fix the low one, and so the carry.
+
+    Looks deeper than the top of the state.
+    """
+    for coordinate in step.given:
+        if is_high_of_shift(coordinate):
+            node = coordinate.node
+            low = (Coordinate(node, 1, node.parameter),) if node.parameter is not None else ()
+            holders = [state.weights[i].coordinates for i in sharers(state, coordinate)]
+            if all(_fixes(known, low) for known in (step.operands + step.given, *holders)):
+                return True
+    return False
 
 
 def is_one_digit(spec: Spec, high: Coordinate, low: Coordinate) -> bool:

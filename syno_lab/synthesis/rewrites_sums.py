@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 from syno_lab.ir.coordinate import Coordinate, Node
+from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.digits import are_adjacent, digit
-from syno_lab.synthesis.matches import weight_rank
+from syno_lab.synthesis.matches import is_high_of_shift, weight_rank
 from syno_lab.synthesis.rewrites_parts import Part, Rewrite, parts
 from syno_lab.synthesis.rewrites_views import below_shifts, expand_of_view, joined_digit, shifts
 from syno_lab.synthesis.rules import sharers
@@ -110,6 +111,58 @@ def expand_of_shared(state: State, step: Step) -> Rewrite | None:
 def expand_of_unfold(state: State, step: Step) -> Rewrite | None:
     """A dropped window reads zero out of bounds; its two coordinates dropped do not."""
     return expand_of_view(state, step)
+
+
+def _low_of_shift(part: Part, coordinate: Coordinate, block: Size) -> tuple[Coordinate, Coordinate]:
+    """Both digits of a coordinate, the low one SHIFTed."""
+    high, low = part.view("MERGE", coordinate, parameter=block)
+    return high, shifts(part, low, 1)
+
+
+def expand_above_shift(state: State, step: Step) -> Rewrite | None:
+    """The high digit of a SHIFT dropped, or that of the whole, and the low one SHIFTed."""
+    node = step.operands[0].node
+    assert node.parameter is not None
+    bottoms = node.operands[0].node.operands
+    before, after = parts(state, bottoms)
+    high, low = before.view("MERGE", shifts(before, before.bottoms[0], 1), parameter=node.parameter)
+    before.expand(high)
+    high, shifted = _low_of_shift(after, after.bottoms[0], node.parameter)
+    after.expand(high)
+    return Rewrite(bottoms, before.side(low), after.side(shifted))
+
+
+def give_above_shift(state: State, step: Step) -> Rewrite | None:
+    """Weights that have the high digit of a SHIFT and fix the low one, and what they have without the carry."""
+    high = next(c for c in step.given if is_high_of_shift(c))
+    node = high.node
+    assert node.parameter is not None
+    whole = node.operands[0].node.operands[0]
+    old = [state.weights[i] for i in sorted(sharers(state, high))]
+    coordinates = (*(c for weight in old for c in weight.coordinates), *step.operands, *step.given)
+    bottoms = tuple(dict.fromkeys((whole, *(leaf for c in coordinates for leaf in _leaves(c, whole)))))
+    before, after = parts(state, bottoms)
+    over = dict(zip(bottoms, before.bottoms, strict=True))
+    there = dict(zip(bottoms, after.bottoms, strict=True))
+    there[high], there[Coordinate(node, 1, node.parameter)] = _low_of_shift(after, there[whole], node.parameter)
+    for part, found in ((before, over), (after, there)):
+        for weight in old:
+            part.share([part.rebuild(c, found) for c in weight.coordinates])
+        part.share(
+            [part.rebuild(c, found) for c in step.operands],
+            [part.rebuild(c, found) for c in step.given],
+        )
+    left = before.side(*(before.rebuild(c, over) for c in step.operands))
+    return Rewrite(bottoms, left, after.side(*(after.rebuild(c, there) for c in step.operands)))
+
+
+def _leaves(coordinate: Coordinate, stop: Coordinate) -> Iterator[Coordinate]:
+    """What a coordinate is made of, down to iterators and to ``stop``."""
+    if coordinate == stop or coordinate.is_leaf:
+        yield coordinate
+        return
+    for operand in coordinate.node.operands:
+        yield from _leaves(operand, stop)
 
 
 def give_view(state: State, step: Step) -> Rewrite | None:

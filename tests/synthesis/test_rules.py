@@ -48,6 +48,9 @@ CASES = [
     ("expand-of-view", [("SPLIT", [0, 1]), ("EXPAND", [3])]),
     ("expand-of-unfold", [("REDUCE", [], "k"), ("UNFOLD", [1, 3]), ("EXPAND", [4])]),
     ("expand-of-shared", [("SHARE", [0, 1], None, []), ("EXPAND", [0])]),
+    ("expand-above-shift", [("SHIFT", [1]), ("MERGE", [3], "s"), ("EXPAND", [4])]),
+    ("give-above-shift", [("SHIFT", [1]), ("MERGE", [3], "s"), ("SHARE", [5, 0], None, [4])]),
+    ("give-above-shift", [("SHIFT", [1]), ("MERGE", [3], "s"), ("SPLIT", [0, 5]), ("SHARE", [6], None, [4])]),
     ("give-view", [("SHIFT", [0]), ("SHARE", [1], None, [3])]),
     ("expand-of-shared", [("SHARE", [0, 1], None, []), ("SHIFT", [0]), ("EXPAND", [3])]),
     ("expand-of-shared", [("SHARE", [0]), ("SPLIT", [0, 1]), ("EXPAND", [3])]),
@@ -116,6 +119,9 @@ def test_every_rule_has_a_case() -> None:
         [("MERGE", [0], "s"), ("SHARE", [3], None, []), ("SPLIT", [3, 4])],  # exactly one digit is shared
         # The weight has the high digit, which no SHIFT of the whole by one element leaves alone.
         [("MERGE", [1], "e"), ("SHIFT", [3]), ("SHARE", [5]), ("SPLIT", [5, 4]), ("SHIFT", [6])],
+        # The low digit keeps its block; the high one alone shows the carry.
+        [("SHIFT", [1]), ("MERGE", [3], "e"), ("EXPAND", [5])],
+        [("SHIFT", [1]), ("MERGE", [3], "e"), ("SHARE", [0], None, [4])],
         # The window is in the data too, which keeps its bounds; and the weight is not fixed without its reduction.
         [("REDUCE", [], "k"), ("SHARE", [0, 1]), ("UNFOLD", [1, 3]), ("SHARE", [0], None, [4])],
         [("REDUCE", [], "C"), ("MERGE", [0], "s"), ("SPLIT", [5, 3])],
