@@ -208,8 +208,8 @@ def flops() -> str:
     ]
     header = ["operator", "GFLOPs", "million parameters", "FLOPs down", "parameters down"]
     header += ["FLOPs down, replaced layers alone", "parameters down, replaced layers alone"]
-    said = f"Of {found['drawn']:,} operators drawn, {found['fit']:,} slide along H and W and join C_in and C_out in a weight"
-    said += ": of these the cheapest and the median by FLOPs."
+    said = f"Of {found['drawn']:,} operators drawn, {found['fit']:,} slide along H and W and join C_in and C_out in a "
+    said += "weight: of these the cheapest and the median by FLOPs."
     return f"{table(header, rows)}\n\n{said}\n\n{footer([result['about']])}"
 
 

@@ -27,7 +27,7 @@ from trust.sources import BUILT, SPECS, Case, cases
 from trust.tvm_parent import Child
 
 SEED = int(os.environ.get("SYNO_LAB_SEED", random.SystemRandom().randrange(1 << 30)))
-VALUES, TENTH = 500, 80
+VALUES, TENTH = 400, 60
 PLANTED = str(Path(planted.__file__))
 
 
@@ -117,7 +117,7 @@ def some(has_fault: Callable[[Operator, dict[str, int]], bool]) -> list[Case]:
     found: dict[bool, list[Case]] = {True: [], False: []}
     for offset in range(20_000):
         operator, binding = random_operator(random.Random(f"{SEED}, {offset}"))
-        if operator.weights and len(operator.steps) <= 5:
+        if operator.weights and len(operator.steps) <= 4:
             found[has_fault(operator, binding)].append(Case(operator.to_json(), binding, offset, BUILT))
         if found[True] and len(found[False]) > 1:
             return [found[False][0], found[True][0], found[False][1]]
