@@ -231,7 +231,7 @@ class Writer(Lines):
         for result in results:
             if result in data.coordinates:
                 axis = data.axes[data.axis_of(result)]
-                if not axis.is_plain and not axis.is_split and step.primitive not in ("SPLIT", "STRIDE"):
+                if not axis.is_plain and not axis.is_split and step.primitive not in ("SPLIT", "STRIDE", "MERGE"):
                     return True
         return False
 
@@ -249,9 +249,6 @@ class Writer(Lines):
 
     def _merge(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
         high, low = results
-        for result in results:
-            if result in factor.coordinates and not factor.axes[factor.axis_of(result)].is_split:
-                self.make_real(factor, result)
         factor.merged[step.operands[0]] = (high, low)
 
     def _shift(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:

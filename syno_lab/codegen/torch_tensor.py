@@ -158,7 +158,8 @@ class Lines:
         if axis.is_split:
             digits = sorted(axis.terms, key=lambda t: (t.size == 1, -t.coefficient))
             made = [Axis.plain(t.coordinate, t.size) for t in digits]
-            self.assign(factor, f"{factor.name}.unflatten({place}, ({', '.join(str(a.length) for a in made)}))")
+            if len(made) > 1:
+                self.assign(factor, f"{factor.name}.unflatten({place}, {tuple(a.length for a in made)})")
             factor.axes[place : place + 1] = made
             return
         self.pad(factor, {place: (axis.left, axis.right)})
@@ -230,6 +231,8 @@ class Lines:
         """Bring the axes into the order of ``out``: one permutation, one reshape."""
         self.expand(factor, [c for c in out if not factor.has(c)])
         groups = [self.unroll(factor, c) for c in out]
+        windows = {i: axis for i, axis in enumerate(factor.axes) if not axis.is_plain and not axis.is_split}
+        self.pad(factor, {i: (axis.left, axis.right) for i, axis in windows.items()})  # before windows multiply it
         for part in [c for group in groups for c in group]:
             self.take_apart(factor, factor.axis_of(part))
         axes = [[factor.axes[factor.axis_of(c)] for c in group] for group in groups]
