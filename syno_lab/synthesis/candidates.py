@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.distance import distance
-from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
+from syno_lab.synthesis.distance import distances_after
+from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule, rules_for
 from syno_lab.synthesis.space import proposals
 
 if TYPE_CHECKING:
@@ -127,10 +128,13 @@ class Candidate:
 
 def candidates(state: State, rules: tuple[Rule, ...] = RULES) -> list[Candidate]:
     """Every legal next step within the budgets, with its verdict and distance."""
-    return [
-        Candidate(step, Verdict(rejecting_rule(state, step, rules), state, step), distance(state.apply(step)))
-        for step in proposals(state)
-    ]
+    distance = distances_after(state)
+    asked = {primitive: rules_for(primitive, rules) for primitive in PRIMITIVES}
+    found = []
+    for step in proposals(state):
+        rule = next((rule for rule in asked[step.primitive] if rule.match(state, step)), None)
+        found.append(Candidate(step, Verdict(rule, state, step), distance(step)))
+    return found
 
 
 def canonical_successors(state: State, rules: tuple[Rule, ...] = RULES) -> Iterator[tuple[Step, State]]:

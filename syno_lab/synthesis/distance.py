@@ -10,14 +10,18 @@ budgets that are left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
+from typing import Any
 
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size, product
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.state import State
+from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import reduce_sizes
 
 Exponents = tuple[int, ...]
@@ -93,16 +97,59 @@ def explain_distance(state: State) -> Explanation:
     As long as only REDUCEs were taken, further REDUCEs are counted too where they bring the input nearer: they are the
     only way to a primary variable that the output lacks.
     """
-    have = _shape(state)
-    plain = _explain(state.spec, have, _left(state))
-    reduces = sum(step.primitive == "REDUCE" for step in state.steps)
-    if reduces < len(state.steps):
-        return plain
-    return _with_reduces(state.spec, have, _left(state), state.spec.limits.max_reduces - reduces, plain)
+    have = tuple(sorted(_look(c) for c in state.data if c not in state.fixed))
+    left = _left(state.spec, Counter(step.primitive for step in state.steps))
+    return _explained(state.spec, have, left, _reduces_left(state))
 
 
-def _shape(state: State) -> tuple[tuple[bool, Exponents], ...]:
-    return tuple(sorted((c.node.primitive == "STRIDE", c.size.exponents) for c in state.data if c not in state.fixed))
+def distances_after(state: State) -> Callable[[Step], int | None]:
+    """A function that gives the distance of ``state.apply(step)`` for any legal step, without applying it.
+
+    It depends on which sizes come and go and on the budgets alone, so the many CONTRACTIONs that give the same away
+    are asked once.
+    """
+    spec = state.spec
+    have = sorted(_look(c) for c in state.data if c not in state.fixed)
+    used = Counter(step.primitive for step in state.steps)
+    budgets = {name: _left(spec, used + Counter((name,))) for name in PRIMITIVES}
+    reduces = _reduces_left(state)
+    known: dict[Any, int | None] = {}
+
+    def after(step: Step) -> int | None:
+        gone = step.given if step.primitive == "SHARE" else step.operands
+        added: tuple[Size, ...] = ()
+        if step.primitive == "REDUCE":
+            assert step.parameter is not None
+            added = (step.parameter,)
+        elif step.primitive != "SHARE":
+            added = PRIMITIVES[step.primitive].result_sizes(tuple([c.size for c in step.operands]), step.parameter)
+        key = (step.primitive, tuple([id(c) for c in gone]), added)
+        if key not in known:
+            shape = list(have)
+            for coordinate in gone:
+                shape.remove(_look(coordinate))
+            shape += [(step.primitive == "STRIDE", size.exponents) for size in added]
+            more = None if reduces is None or step.primitive != "REDUCE" else reduces - 1
+            known[key] = _explained(spec, tuple(sorted(shape)), budgets[step.primitive], more).steps
+        return known[key]
+
+    return after
+
+
+def _look(coordinate: Coordinate) -> tuple[bool, Exponents]:
+    return (coordinate.node.primitive == "STRIDE", coordinate.size.exponents)
+
+
+def _reduces_left(state: State) -> int | None:
+    """How many REDUCEs may still come; None once another primitive has."""
+    if any(step.primitive != "REDUCE" for step in state.steps):
+        return None
+    return state.spec.limits.max_reduces - len(state.steps)
+
+
+def _explained(spec: Spec, have: tuple[tuple[bool, Exponents], ...], left: _Left, reduces: int | None) -> Explanation:
+    plain = _explain(spec, have, left)
+    return plain if reduces is None else _with_reduces(spec, have, left, reduces, plain)
 
 
 def _with_reduces(
@@ -131,14 +178,9 @@ def _lacking_primaries(spec: Spec, have: tuple[tuple[bool, Exponents], ...]) -> 
     return tuple(max(0, sum(e[i] for e in want) - sum(e[i] for _, e in have)) for i in range(len(spec.symbols.primary)))
 
 
-def _left(state: State) -> _Left:
-    used = {"SHARE": 0, "UNFOLD": 0, "EXPAND": 0, "MERGE": 0, "SPLIT": 0}
-    for step in state.steps:
-        if step.primitive in used:
-            used[step.primitive] += 1
-
+def _left(spec: Spec, used: Counter[str]) -> _Left:
     def left(primitive: str) -> int:
-        budget = state.spec.limits.of(primitive)
+        budget = spec.limits.of(primitive)
         return UNLIMITED if budget is None else max(0, budget - used[primitive])
 
     return _Left(left("SHARE"), left("UNFOLD"), left("EXPAND"), left("MERGE"), left("SPLIT"))

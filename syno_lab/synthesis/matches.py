@@ -16,7 +16,7 @@ from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.digits import are_adjacent, digit
-from syno_lab.synthesis.parameters import coefficient_products, merge_sides, reduce_sizes
+from syno_lab.synthesis.parameters import coefficient_products, merge_blocks, reduce_sizes
 
 TOLERANCE = 1 / 8  # an approximate rule applies where at most this share of the elements differs
 _NOBODY: frozenset[int] = frozenset()
@@ -497,11 +497,8 @@ def is_one_digit(spec: Spec, high: Coordinate, low: Coordinate) -> bool:
     """Whether MERGEs that the space has give the two neighbouring digits as one."""
     one, other = digit(high), digit(low)
     whole = one.root.size
-    sides = set(merge_sides(spec, whole))
-    return all(
-        boundary.is_one or boundary == whole or boundary in sides or whole / boundary in sides
-        for boundary in (other.low, one.high)
-    )
+    blocks = merge_blocks(spec, whole)
+    return all(boundary.is_one or boundary == whole or boundary in blocks for boundary in (other.low, one.high))
 
 
 def absorbed_weight(state: State, step: Step) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from operator import add
 from typing import Any, NamedTuple
 
+from syno_lab.errors import SpecError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
@@ -13,7 +14,7 @@ from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.digits import Digit
 from syno_lab.synthesis.features import digit_below, feature
-from syno_lab.synthesis.parameters import coefficient_products, merge_sides
+from syno_lab.synthesis.parameters import coefficient_products, merge_blocks
 from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, STRIDED, WAITING, Reach, pack
 from syno_lab.synthesis.rules import RULES, Rule, rules_for
 from syno_lab.synthesis.space import step_cost
@@ -23,7 +24,9 @@ STAYS = ~WAITING  # the flag that a coordinate loses when it passes
 
 
 class Edge(NamedTuple):
-    """One move: a step, the REDUCEs at the root, or the end of an operator that is complete.
+    """One move: a step, the REDUCEs at the root, a contraction begun, or the end of an operator that is complete.
+
+    A contraction takes two edges: the first says what is given and costs nothing, the second what is shared.
 
     Attributes:
         cost: how many steps it takes.
@@ -143,6 +146,14 @@ class Nodes:
     """The nodes met so far, for one spec under one table of rules."""
 
     def __init__(self, spec: Spec, rules: tuple[Rule, ...] = RULES) -> None:
+        names = {rule.name for rule in rules}
+        lacking = [rule.name for rule in RULES if rule.kind == "space" and rule.name not in names]
+        if lacking:
+            raise SpecError(
+                f"rules: expected every row of kind 'space', since the search knows only this space; "
+                f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing; add to sl.RULES, or leave out "
+                "rows of the other kinds"
+            )
         self.spec = spec
         self.rules = rules
         self.reach = Reach(spec)
@@ -191,14 +202,10 @@ class Nodes:
         """The blocks that a coordinate of this size may be MERGEd into, with what they cost."""
         blocks = self._blocks.get(c.size)
         if blocks is None:
-            spec, size = self.spec, c.size
-            blocks, seen = [], set()
-            for block in (b for side in merge_sides(spec, size) for b in (side, size / side)):
-                if block not in seen and not block.is_one and block != size:
-                    seen.add(block)
-                    if spec.is_legal(block) and spec.is_legal(size / block):
-                        blocks.append((block, self._pack(block), step_cost(Step("MERGE", (c,), block))))
-            self._blocks[c.size] = blocks
+            blocks = self._blocks[c.size] = [
+                (block, self._pack(block), step_cost(Step("MERGE", (c,), block)))
+                for block in merge_blocks(self.spec, c.size)
+            ]
         return blocks
 
     def _look(self, target: SearchNode, parent: SearchNode | None = None, order: tuple[int, ...] = ()) -> None:

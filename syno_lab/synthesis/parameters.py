@@ -38,15 +38,19 @@ def reduce_sizes(spec: Spec) -> tuple[Size, ...]:
 
 
 @lru_cache(maxsize=1 << 14)
-def merge_sides(spec: Spec, size: Size) -> tuple[Size, ...]:
-    """What one side of a MERGE of ``size`` may be: at most two coefficients, or these times a primary it has."""
-    sides = [s for s in coefficient_products(spec) if not s.is_one]
-    return (
-        *sides,
-        *(
-            spec.symbols.size(name) * s
-            for name, power in zip(spec.symbols.primary, size.primary_exponents, strict=True)
-            if power
-            for s in coefficient_products(spec)
-        ),
+def merge_blocks(spec: Spec, size: Size) -> tuple[Size, ...]:
+    """The blocks that a coordinate of this size may be MERGEd into.
+
+    One side is made of at most two coefficients, or these times a primary that the size has.
+    """
+    products = coefficient_products(spec)
+    sides = [s for s in products if not s.is_one]
+    for name, power in zip(spec.symbols.primary, size.primary_exponents, strict=True):
+        if power:
+            sides += [spec.symbols.size(name) * s for s in products]
+    blocks = dict.fromkeys(block for side in sides for block in (side, size / side))
+    return tuple(
+        block
+        for block in blocks
+        if not block.is_one and block != size and spec.is_legal(block) and spec.is_legal(size / block)
     )

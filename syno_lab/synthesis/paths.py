@@ -7,11 +7,8 @@ are asked when a path is replayed, so a path may turn out to be none.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from math import prod
-from typing import Any
 
 from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
 from syno_lab.ir.operator import Operator
@@ -19,7 +16,7 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.budgets import fits
-from syno_lab.synthesis.graph import NEVER, Edge, Graph, Move, SearchNode
+from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
 from syno_lab.synthesis.reach import pack
 from syno_lab.synthesis.rules import rules_for
 from syno_lab.synthesis.space import sums_no_weights
@@ -70,25 +67,31 @@ def take(graph: Graph, node: SearchNode, left: int, ranks: list[int], before: Pa
         first += number
 
 
-def is_alive(graph: Graph, node: SearchNode, left: int, need: int = 0) -> bool:
+def is_alive(
+    graph: Graph, node: SearchNode, left: int, need: int = 0, should_stop: Callable[[], bool] | None = None
+) -> bool:
     """Whether any path leads from ``node`` to the end of an operator in at most ``left`` steps.
 
-    Few steps are tried first, for where they are enough there is little to look at.
+    Few steps are tried first, for where they are enough there is little to look at. Once ``should_stop`` says so the
+    answer is no, whatever it would have been.
     """
     if node.shortest is not None and node.shortest <= left:
         return True
     for limit in range(max(need, node.dead + 1), left + 1):
-        if node.counts.get(limit, 1) and _ends_within(graph, node, limit):
+        if should_stop is not None and should_stop():
+            return False
+        if node.counts.get(limit, 1) and _ends_within(graph, node, limit, should_stop):
             node.shortest = limit
             return True
-        node.dead = limit
+        if should_stop is None or not should_stop():
+            node.dead = limit
     return False
 
 
-def _ends_within(graph: Graph, node: SearchNode, limit: int) -> bool:
+def _ends_within(graph: Graph, node: SearchNode, limit: int, should_stop: Callable[[], bool] | None) -> bool:
     moves = sorted(graph.moves(node, limit), key=_distance)
     return any(
-        edge.target is None or is_alive(graph, edge.target, limit - edge.cost, edge.need)
+        edge.target is None or is_alive(graph, edge.target, limit - edge.cost, edge.need, should_stop)
         for move in moves
         for edge in move.edges()
     )
@@ -167,136 +170,6 @@ class Builder:
 @lru_cache(maxsize=1 << 14)
 def _result_sizes(primitive: str, operands: tuple[Size, ...], parameter: Size | None) -> tuple[Size, ...]:
     return tuple(PRIMITIVES[primitive].result_sizes(operands, parameter))
-
-
-class Walker:
-    """Draws paths from spaces that are too large to be counted.
-
-    A walk goes down from the root, one move after the other, until few enough steps are left that what lies ahead can
-    be counted; of the paths that lie there it takes a handful, all equally likely. A place where none lies is left
-    again before anything is drawn. The length is drawn first: long operators outnumber short ones by far, and would
-    leave no room for them. On the way down moves are preferred that do not lead away from the input, and REDUCEs that
-    do not exceed the budget of FLOPs by themselves. So paths of one walk begin alike, and paths in small
-    places are likelier than in large ones.
-    """
-
-    #: Nodes that counting what lies ahead of one place may add.
-    NODES_A_PLACE = 3_000
-    #: Paths that are taken from one place: few by the first walks, so that the first operators differ widely.
-    PATHS_A_PLACE = 4_000
-    #: How much likelier a move is that leads a step nearer to the input.
-    PULL = 2.0
-    #: Nodes, and known distances, that are kept before all are forgotten: a bound of memory, some hundred megabytes.
-    MOST_NODES = 100_000
-    MOST_BOUNDS = 1_500_000
-    #: Places without any path after which a walk begins anew, and how often it does.
-    PLACES_A_WALK = 3
-    ATTEMPTS = 200
-
-    def __init__(self, graph: Graph, most: int, rng: random.Random) -> None:
-        self.graph = graph
-        self.most = most
-        self.rng = rng
-        self.walks = 0
-        self._patience = 0
-        self._least = 0
-        self._history: dict[Any, tuple[int, float]] = {}  # new paths, and what they cost in nodes and in paths drawn
-        self._last: tuple[Any, ...] = ()
-        self._counted = 3.0  # steps whose paths are counted: learned, so that a place costs about NODES_A_PLACE
-        maps, limits = graph.spec.binding_maps, graph.spec.limits
-        self._binding = maps[0] if maps else None
-        self._most_flops = limits.max_flops
-        outputs = prod(size.at(maps[0]) for size in graph.spec.output_shape) if maps else 0
-        self._spare_flops = (limits.max_flops or 0) / max(1, 2 * outputs)
-
-    def walk(self, wanted: int | None = None) -> list[Path]:
-        """Paths of one walk, all different, at most ``wanted``; none only where no operator exists."""
-        self.walks += 1
-        if self.walks == 1 and is_alive(self.graph, self.graph.root, self.most):
-            self._least = self.graph.root.shortest or 0
-        if len(self.graph) > self.MOST_NODES or len(self.graph.reach) > self.MOST_BOUNDS:
-            self.graph.forget()
-        if wanted is None:
-            wanted = min(self.PATHS_A_PLACE, 4 << min(self.walks // 2, 20))
-        for _ in range(self.ATTEMPTS):
-            found = self._from_root(wanted)
-            if found:
-                return found
-        # Nothing where it was likely: look everywhere.
-        self._patience = NEVER
-        return self._below(self.graph.root, self.most, (), wanted)
-
-    def _from_root(self, wanted: int) -> list[Path]:
-        """A walk with little patience; it remembers which lengths and which REDUCEs were worth their while."""
-        graph, rng = self.graph, self.rng
-        lengths = range(self._least, self.most + 1)
-        (most,) = rng.choices(lengths, [self._worth(length) for length in lengths])
-        moves = graph.moves(graph.root, most)
-        if not moves:
-            return []
-        (move,) = rng.choices(moves, [self._weight(move) * self._worth((most, move.sizes)) for move in moves])
-        before = len(graph)
-        self._patience = self.PLACES_A_WALK
-        found: list[Path] = []
-        for edge in move.edges():
-            assert edge.target is not None
-            found = self._below(edge.target, most - edge.cost, (edge,), wanted)
-        self._last = (most, (most, move.sizes))
-        for key in self._last:
-            gain, cost = self._history.get(key, (0, 0.0))
-            self._history[key] = (gain, cost + len(graph) - before + len(found) / 4)
-        return found
-
-    def reward(self, new: int) -> None:
-        """So many paths of the last walk were new."""
-        for key in self._last:
-            gain, cost = self._history.get(key, (0, 0.0))
-            self._history[key] = (gain + new, cost)
-
-    def _worth(self, key: Any) -> float:
-        gain, cost = self._history.get(key, (0, 0.0))
-        return (gain + 50) / (cost + 100)
-
-    def _below(self, node: SearchNode, left: int, taken: Path, wanted: int) -> list[Path]:
-        graph, rng = self.graph, self.rng
-        if left <= self._counted and taken:
-            before = len(graph)
-            try:
-                total = count(graph, node, left, before + self.NODES_A_PLACE)
-            except TooManyError:
-                self._counted = max(1.0, self._counted - 0.25)
-            else:
-                if not total:
-                    self._patience -= 1
-                    return []
-                if len(graph) - before < self.NODES_A_PLACE / 4 and total < wanted:
-                    self._counted = min(self._counted + 0.02, self.most)
-                ranks = range(total) if total <= wanted else sorted(rng.sample(range(total), wanted))
-                return list(take(graph, node, left, list(ranks), taken))
-        moves = list(graph.moves(node, left))
-        weights = [self._weight(move) for move in moves]
-        while moves and self._patience > 0:
-            (at,) = rng.choices(range(len(moves)), weights)
-            edges = list(moves[at].edges())
-            rng.shuffle(edges)
-            for edge in edges:
-                if edge.target is None:
-                    return [(*taken, edge)]
-                found = self._below(edge.target, left - edge.cost, (*taken, edge), wanted)
-                if found:
-                    return found
-            moves[at], weights[at] = moves[-1], weights[-1]
-            moves.pop()
-            weights.pop()
-        return []
-
-    def _weight(self, move: Move) -> float:
-        weight = move.width * self.PULL ** -min(move.need, 9)
-        if move.sizes and self._most_flops is not None and self._binding is not None:
-            naive = prod(size.at(self._binding) for size in move.sizes)
-            if naive > self._spare_flops:
-                weight *= (self._spare_flops / naive) ** 2
-        return weight
 
 
 def name(path: Path) -> int:

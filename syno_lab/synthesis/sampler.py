@@ -2,7 +2,7 @@
 
 It works on the search graph (:mod:`syno_lab.synthesis.graph`), in which every canonical pGraph is one path. Where the
 graph is small its paths are counted, and draws are uniform; where it is not, walks look for places that can be counted
-(:class:`syno_lab.synthesis.paths.Walker`).
+(:class:`syno_lab.synthesis.walks.Walker`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import SpecError, SynoError
@@ -21,8 +22,9 @@ from syno_lab.ir.spec import Spec, WeightLimits
 from syno_lab.ir.state import State
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Graph
-from syno_lab.synthesis.paths import Builder, Path, TooManyError, Walker, count, exactly, is_alive, name, take
+from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, exactly, name, take
 from syno_lab.synthesis.rules import RULES, Rule
+from syno_lab.synthesis.walks import Walker, counted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 COUNTABLE_NODES = 2_000
 #: Paths in a row that deep rules or budgets reject before sampling gives up.
 MAX_REJECTED = 20_000
+_STOPPED = "sampling was stopped before an operator was found"
 _POOL = 500  # paths of several walks that are mixed before they are given out
 _RECENT = 10_000  # draws whose share of repeats tells that a space is nearly exhausted
 
@@ -51,6 +54,7 @@ class Sampler:
         unordered: input axes whose inner order is free in the final match.
         seed: for reproducible samples; None draws one, kept in ``.seed``.
         weight_limits: ``"free"`` or ``"strict"``: whether the limits of occurrences bind the weights' dimensions too.
+        rules: what is canonical: ``sl.RULES``, with rows of one's own or without some that are not of kind ``space``.
         limits: the fields of :class:`syno_lab.ir.spec.Limits` (``max_primitives``, ``max_flops``, …).
 
     Raises:
@@ -142,7 +146,7 @@ class Sampler:
         self._check_reachable()
         for _ in range(MAX_REJECTED):
             if should_stop is not None and should_stop():
-                raise SynoError("sampling was stopped before an operator was found")
+                raise SynoError(_STOPPED)
             self.trials += 1
             if self.is_uniform:
                 if not self._total:
@@ -151,9 +155,10 @@ class Sampler:
                 (path,) = take(self._graph, self._graph.root, self._most, [rank])
             else:
                 with _without_gc():
-                    paths = self._walker.walk(1)
+                    paths = self._walker.walk(1, should_stop)
                 if not paths:
-                    raise SpecError(self._nothing_found())
+                    is_stopped = should_stop is not None and should_stop()
+                    raise SynoError(_STOPPED) if is_stopped else SpecError(self._nothing_found())
                 (path,) = paths
             operator = self._builder.operator(path)
             if operator is not None:
@@ -179,39 +184,22 @@ class Sampler:
                     break
         if not given:
             if should_stop is not None and should_stop():
-                raise SynoError("sampling was stopped before an operator was found")
+                raise SynoError(_STOPPED)
             raise SpecError(self._nothing_found())
 
     def _paths(self, should_stop: Callable[[], bool] | None) -> Iterator[Path]:
         """Every path of the graph once, in random order."""
         graph, most = self._graph, self._most
         seen: set[int] = set()
-        if not self.is_uniform:
-            pool: list[Path] = []
-            recent: deque[bool] = deque(maxlen=_RECENT)
-            while len(recent) < _RECENT or sum(recent) < 0.95 * _RECENT:
-                if should_stop is not None and should_stop():
-                    return
-                self.trials += 1
-                with _without_gc():
-                    paths = self._walker.walk()
-                if not paths:
-                    return
-                known = len(seen)
-                for path in paths:
-                    key = name(path)
-                    recent.append(key in seen)
-                    if key not in seen:
-                        seen.add(key)
-                        pool.append(path)
-                self._walker.reward(len(seen) - known)
-                self._random.shuffle(pool)
-                while len(pool) > _POOL or (pool and self._walker.walks < 20):
-                    yield pool.pop()
-            yield from pool
-        # Most of it is known by now: the rest in order of a shuffled list of numbers, in handfuls.
-        with _without_gc():
-            total = count(graph, graph.root, most)
+        total = self._total if self.is_uniform else None
+        while total is None:
+            yield from self._walked(seen, should_stop)
+            # Most of what walks find is known by now: there may be little left.
+            with _without_gc():
+                total = counted(graph, most, should_stop)
+            if should_stop is not None and should_stop():
+                return
+        # The rest in order of a shuffled list of numbers, in handfuls.
         order = list(range(total))
         self._random.shuffle(order)
         for start in range(0, total, _POOL):
@@ -221,6 +209,31 @@ class Sampler:
             self._random.shuffle(paths)
             self.trials += len(paths)
             yield from (path for path in paths if not seen or name(path) not in seen)
+
+    def _walked(self, seen: set[int], should_stop: Callable[[], bool] | None) -> Iterator[Path]:
+        """Paths that walks find, each that is not in ``seen``, until almost all are; they are mixed over some walks."""
+        pool: list[Path] = []
+        recent: deque[bool] = deque(maxlen=_RECENT)
+        while len(recent) < _RECENT or sum(recent) < 0.95 * _RECENT:
+            if should_stop is not None and should_stop():
+                return
+            self.trials += 1
+            with _without_gc():
+                paths = self._walker.walk(should_stop=should_stop)
+            if not paths:
+                return
+            known = len(seen)
+            for path in paths:
+                key = name(path)
+                recent.append(key in seen)
+                if key not in seen:
+                    seen.add(key)
+                    pool.append(path)
+            self._walker.reward(len(seen) - known)
+            self._random.shuffle(pool)
+            while len(pool) > _POOL or (pool and self._walker.walks < 20):
+                yield pool.pop()
+        yield from pool
 
     def enumerate(self, max_primitives: int | None = None) -> Iterator[Operator]:
         """Every canonical operator of at most ``max_primitives`` steps, each pGraph once, smaller first.
@@ -263,8 +276,10 @@ class Sampler:
         for rule in self.rules:
             if rule not in RULES:
                 rest = tuple(other for other in self.rules if other != rule)
-                graph = Graph(self.spec, rest)
-                if is_alive(graph, graph.root, self._most):
+                without = Sampler.from_spec(self.spec, seed=self.seed, rules=rest)
+                # Not paths alone: deep rules and budgets have their say at the end of one.
+                paths = islice(without._paths(None), MAX_REJECTED)
+                if any(without._builder.operator(path) is not None for path in paths):
                     return (
                         f"no operator found: rule {rule.name!r} rejects all of them; without it there are some. Narrow "
                         "its match, or leave it out of the rules"

@@ -1,12 +1,10 @@
-"""The space: which steps a synthesis may propose in a state, by Table 1 and the budgets of the spec (DESIGN,
-section 4).
+"""The space: which steps a synthesis may propose in a state, by Table 1 and the budgets of the spec.
 
 Every proposal is legal for the IR and within the budgets; whether it is canonical is for the rules to say.
 """
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations, product
@@ -14,64 +12,32 @@ from itertools import combinations, product
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.parameters import coefficient_products, merge_sides, reduce_sizes
-
-_DRAWS = 48  # random contractions tried before all are listed
+from syno_lab.synthesis.parameters import coefficient_products, merge_blocks, reduce_sizes
 
 
 def proposals(state: State) -> Iterator[Step]:
     """Every legal step within the budgets, by primitive in a fixed order."""
-    for primitive in kinds(state):
-        yield from _PROPOSERS[primitive](state)
+    limits = state.spec.limits
+    if len(state.steps) >= limits.max_primitives:
+        return
+    used = Counter(step.primitive for step in state.steps)
+    for primitive, propose in _PROPOSERS.items():
+        budget = limits.of(primitive)
+        if budget is None or used[primitive] < budget:
+            yield from propose(state)
 
 
 def sums_no_weights(state: State) -> bool:
     """Whether every reduction reaches the data or at least two weights, of those left when absorbed ones are merged.
 
-    A restriction of the space: a reduction in one weight alone sums elements of that weight, which by algebra is
-    again a
-    weight, though the fingerprint tells the two apart (DESIGN, section 3).
+    A restriction of the space: a reduction in one weight alone sums elements of that weight, which by algebra is again
+    a weight, though the fingerprint tells the two apart (DESIGN, section 3).
     """
     weights = [set(weight.coordinates) for weight in state.weights]
     weights = [w for i, w in enumerate(weights) if not any(w < v or (w == v and j < i) for j, v in enumerate(weights))]
     reach = [{leaf for c in coordinates for leaf in c.leaves()} for coordinates in weights]
     data = {leaf for c in state.data for leaf in c.leaves()}
     return all(r in data or sum(r in found for found in reach) != 1 for r in state.reductions)
-
-
-def kinds(state: State) -> list[str]:
-    """The primitives whose budgets are not spent."""
-    limits = state.spec.limits
-    if len(state.steps) >= limits.max_primitives:
-        return []
-    used = Counter(step.primitive for step in state.steps)
-    budgets = {primitive: limits.of(primitive) for primitive in _PROPOSERS}
-    return [p for p, budget in budgets.items() if budget is None or used[p] < budget]
-
-
-def shuffled(state: State, primitive: str, rng: random.Random) -> Iterator[Step]:
-    """Every proposal of one primitive in random order; contractions are drawn before all of them are listed."""
-    if primitive == "SHARE":
-        drawn = set()
-        for _ in range(_DRAWS):
-            step = _random_contraction(state, rng)
-            if step is not None and step not in drawn:
-                drawn.add(step)
-                yield step
-    found = list(_PROPOSERS[primitive](state))
-    rng.shuffle(found)
-    yield from found
-
-
-def _random_contraction(state: State, rng: random.Random) -> Step | None:
-    coordinates = _unstrided(state)
-    roles = [rng.randrange(3) for _ in coordinates]
-    shared = tuple(c for c, role in zip(coordinates, roles, strict=True) if role == 1)
-    given = tuple(c for c, role in zip(coordinates, roles, strict=True) if role == 2)
-    step = Step("SHARE", shared, given=given)
-    if not shared or (state.spec.weight_limits == "strict" and not _within_limits(state, step)):
-        return None
-    return step
 
 
 def occurrences(state: State) -> tuple[int, ...]:
@@ -127,15 +93,10 @@ def _reduces(state: State) -> Iterator[Step]:
 
 
 def _merges(state: State) -> Iterator[Step]:
-    spec = state.spec
     for coordinate in _unstrided(state):
-        seen = set()
-        for block in (b for s in merge_sides(spec, coordinate.size) for b in (s, coordinate.size / s)):
-            if block in seen or block.is_one or block == coordinate.size:
-                continue
-            seen.add(block)
+        for block in merge_blocks(state.spec, coordinate.size):
             step = Step("MERGE", (coordinate,), block)
-            if spec.is_legal(block) and spec.is_legal(coordinate.size / block) and _within_limits(state, step):
+            if _within_limits(state, step):
                 yield step
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import syno_lab.api  # noqa: F401 - state.candidates
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.synthesis.distance import distance, explain_distance
@@ -172,3 +173,13 @@ def test_bounds_cut_off_no_operator(spec: Spec) -> None:
     bounded, unbounded = Graph(spec), Unbounded(spec)
     assert count(bounded, bounded.root, most) == count(unbounded, unbounded.root, most) > 0
     assert len(bounded) < len(unbounded)
+
+
+@each_spec
+def test_the_distance_after_a_step_is_that_of_the_state_it_leads_to(spec: Spec) -> None:
+    states = [State.root(spec)]
+    for _ in range(2):
+        for state in states:
+            for candidate in state.candidates():
+                assert candidate.distance == distance(state.apply(candidate)), f"{candidate.step} on {state}"
+        states = [state.apply(candidate) for state in states for candidate in state.candidates()][::17]

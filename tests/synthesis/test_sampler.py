@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -221,3 +222,39 @@ def test_a_rule_that_rejects_everything_is_named(nodes: int, monkeypatch: pytest
     for draw in (sampler.sample, lambda: next(sampler.samples())):
         with pytest.raises(SpecError, match="no operator found: rule 'nothing-goes' rejects all of them"):
             draw()
+
+
+@pytest.mark.parametrize("nodes", [4_000, 0], ids=["counted", "in walks"])
+def test_a_rule_is_not_blamed_for_what_a_budget_rejects(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", nodes)
+    monkeypatch.setattr("syno_lab.synthesis.sampler.MAX_REJECTED", 200)
+    spec = replace(COUNTABLE[1], limits=replace(COUNTABLE[1].limits, max_flops=1))
+    sampler = Sampler.from_spec(spec, rules=(*RULES, row("nothing-goes", lambda state, step: True)))
+    with pytest.raises(SpecError, match=r"no operator found from .* with at most .*these budgets; raise"):
+        sampler.sample()
+
+
+def test_the_space_itself_is_not_a_rule_to_leave_out() -> None:
+    rules = tuple(rule for rule in RULES if rule.name != "expand-of-unfold")
+    with pytest.raises(SpecError, match=r"rules: expected every row of kind 'space'.*expand-of-unfold is missing"):
+        Sampler.from_spec(COUNTABLE[1], rules=rules)
+
+
+def test_sampling_stops_when_told_even_where_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", 0)
+    asked = iter([False] * 30)
+    sampler = Sampler.from_spec(COUNTABLE[1], rules=(*RULES, row("nothing-goes", lambda state, step: True)))
+    with pytest.raises(sl.SynoError, match="sampling was stopped before an operator was found"):
+        next(sampler.samples(should_stop=lambda: next(asked, True)))
+
+
+def test_what_walks_leave_is_counted_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A space that is too large to be counted goes on being walked when walks repeat themselves."""
+    every = set(Sampler.from_spec(COUNTABLE[1]).enumerate())
+    monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", 0)
+    monkeypatch.setattr("syno_lab.synthesis.sampler._RECENT", 50)
+    monkeypatch.setattr("syno_lab.synthesis.walks.Walker.MOST_NODES", 20)
+    monkeypatch.setattr("syno_lab.synthesis.walks.Walker.NODES_A_WALK", 10)
+    found = list(islice(Sampler.from_spec(COUNTABLE[1], seed=5).samples(), len(every) // 2))
+    assert set(found) <= every
+    assert len(set(found)) == len(found)

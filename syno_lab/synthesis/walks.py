@@ -1,0 +1,193 @@
+"""Walks: paths drawn from a search graph that is too large to be counted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+from syno_lab.synthesis.graph import Graph, Move, SearchNode
+from syno_lab.synthesis.paths import Path, TooManyError, count, is_alive, take
+
+Stop = Callable[[], bool]
+
+
+@dataclass
+class _Region:
+    """What a walk has counted: places with all the paths that go on from them.
+
+    Attributes:
+        most_nodes: size of the graph at which the walk stops counting.
+        places: (number of paths, node, steps left, the path to it), none of them below another.
+    """
+
+    most_nodes: int
+    places: list[tuple[int, SearchNode, int, Path]] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """How many paths there are."""
+        return sum(number for number, *_ in self.places)
+
+
+class Walker:
+    """Draws paths from spaces that are too large to be counted.
+
+    A walk goes down from the root and counts what lies around the place where it comes down, as much as a budget of
+    nodes allows; of the paths that lie there it takes a handful, all equally likely. The length is drawn first: long
+    operators outnumber short ones by far, and would leave no room for them. On the way down moves are preferred that do
+    not lead away from the input, and REDUCEs that do not exceed the budget of FLOPs by themselves. So paths of one walk
+    begin alike, and paths in small places are likelier than in large ones.
+    """
+
+    #: Nodes that one walk may add to the graph, the first walks fewer, so that the first operators differ widely.
+    NODES_A_WALK = 3_000
+    FIRST_NODES = 60
+    #: Paths that are taken from one walk.
+    PATHS_A_WALK = 4_000
+    #: Steps left at which what lies ahead is counted whatever it takes: a handful of nodes.
+    SMALL = 2
+    #: How much likelier a move is that leads a step nearer to the input.
+    PULL = 2.0
+    #: Nodes, and known distances, that are kept before all are forgotten: a bound of memory, some hundred megabytes.
+    MOST_NODES = 100_000
+    MOST_BOUNDS = 1_500_000
+    #: Walks in vain after which the graph is searched from its first path on.
+    ATTEMPTS = 200
+
+    def __init__(self, graph: Graph, most: int, rng: random.Random) -> None:
+        self.graph = graph
+        self.most = most
+        self.rng = rng
+        self.walks = 0
+        self._least: int | None = None
+        self._history: dict[Any, tuple[int, float]] = {}  # new paths, and what they cost in nodes and in paths drawn
+        self._last: tuple[Any, ...] = ()
+        maps, limits = graph.spec.binding_maps, graph.spec.limits
+        self._binding = maps[0] if maps else None
+        self._most_flops = limits.max_flops
+        outputs = prod(size.at(maps[0]) for size in graph.spec.output_shape) if maps else 0
+        self._spare_flops = (limits.max_flops or 0) / max(1, 2 * outputs)
+
+    def walk(self, wanted: int | None = None, should_stop: Stop | None = None) -> list[Path]:
+        """Paths of one walk, all different, at most ``wanted``; none where no operator exists or it was stopped."""
+        graph = self.graph
+        if self._least is None:
+            if not is_alive(graph, graph.root, self.most, should_stop=should_stop):
+                return []
+            self._least = graph.root.shortest or 0
+        if len(graph) > self.MOST_NODES or len(graph.reach) > self.MOST_BOUNDS:
+            graph.forget()
+        nodes = min(self.NODES_A_WALK, self.FIRST_NODES << min(self.walks // 4, 20))
+        self.walks += 1
+        for _ in range(self.ATTEMPTS):
+            if should_stop is not None and should_stop():
+                return []
+            region = self._from_root(self._least, nodes)
+            if region.total:
+                return self._drawn(region, self.PATHS_A_WALK if wanted is None else wanted)
+        # Nothing where it was likely, but somewhere: count on until it is met.
+        region = _Region(0)
+        while not region.total and not (should_stop is not None and should_stop()):
+            region = _Region(len(graph) + self.NODES_A_WALK)
+            self._gather(region, graph.root, self.most, ())
+        return self._drawn(region, self.PATHS_A_WALK if wanted is None else wanted)
+
+    def reward(self, new: int) -> None:
+        """So many paths of the last walk were new."""
+        for key in self._last:
+            gain, cost = self._history.get(key, (0, 0.0))
+            self._history[key] = (gain + new, cost)
+
+    def _worth(self, key: Any) -> float:
+        gain, cost = self._history.get(key, (0, 0.0))
+        return (gain + 50) / (cost + 100)
+
+    def _from_root(self, least: int, nodes: int) -> _Region:
+        """What one walk counts; it remembers which lengths and which REDUCEs were worth their while."""
+        graph, rng = self.graph, self.rng
+        lengths = range(least, self.most + 1)
+        (most,) = rng.choices(lengths, [self._worth(length) for length in lengths])
+        moves = graph.moves(graph.root, most)
+        before = len(graph)
+        region = _Region(before + nodes)
+        if not moves:
+            return region
+        (move,) = rng.choices(moves, [self._weight(move) * self._worth((most, move.sizes)) for move in moves])
+        for edge in move.edges():
+            assert edge.target is not None
+            self._gather(region, edge.target, most - edge.cost, (edge,))
+        self._last = (most, (most, move.sizes))
+        for key in self._last:
+            gain, cost = self._history.get(key, (0, 0.0))
+            self._history[key] = (gain, cost + len(graph) - before + min(region.total, self.PATHS_A_WALK) / 4)
+        return region
+
+    def _gather(self, region: _Region, node: SearchNode, left: int, taken: Path) -> bool:
+        """Count what lies ahead of ``node``, its moves in random order; whether all of it could be counted."""
+        graph, rng = self.graph, self.rng
+        number = node.counts.get(left)
+        if number is None and left <= self.SMALL:
+            number = count(graph, node, left)
+        if number is not None:
+            if number:
+                region.places.append((number, node, left, taken))
+            return True
+        if len(graph) > region.most_nodes:
+            return False
+        first = len(region.places)
+        ends = 0
+        moves = list(graph.moves(node, left))
+        # Weighted, without replacement: the order of exponential waiting times.
+        waits = [rng.expovariate(1.0) / self._weight(move) for move in moves]
+        for at in sorted(range(len(moves)), key=waits.__getitem__):
+            for edge in moves[at].edges():
+                if edge.target is None:
+                    ends += 1
+                elif not self._gather(region, edge.target, left - edge.cost, (*taken, edge)):
+                    return False
+        # All is known now: one place instead of many.
+        number = node.counts[left] = ends + sum([n for n, *_ in region.places[first:]])
+        node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if number else []
+        del region.places[first:]
+        if number:
+            region.places.append((number, node, left, taken))
+        return True
+
+    def _drawn(self, region: _Region, wanted: int) -> list[Path]:
+        """At most ``wanted`` paths of a region, all equally likely."""
+        total = region.total
+        ranks = list(range(total)) if total <= wanted else sorted(self.rng.sample(range(total), wanted))
+        found: list[Path] = []
+        at = 0
+        ends = accumulate(number for number, *_ in region.places)
+        for (number, node, left, taken), end in zip(region.places, ends, strict=True):
+            start = at
+            while at < len(ranks) and ranks[at] < end:
+                at += 1
+            if at > start:
+                mine = [rank - (end - number) for rank in ranks[start:at]]
+                found += take(self.graph, node, left, mine, taken)
+        return found
+
+    def _weight(self, move: Move) -> float:
+        weight = move.width * self.PULL ** -min(move.need, 9)
+        if move.sizes and self._most_flops is not None and self._binding is not None:
+            naive = prod(size.at(self._binding) for size in move.sizes)
+            if naive > self._spare_flops:
+                weight *= (self._spare_flops / naive) ** 2
+        return weight
+
+
+def counted(graph: Graph, most: int, should_stop: Stop | None = None) -> int | None:
+    """How many paths the whole graph has; None where it is too large for that, or it was stopped."""
+    while not (should_stop is not None and should_stop()):
+        try:
+            return count(graph, graph.root, most, len(graph) + Walker.NODES_A_WALK)
+        except TooManyError:
+            if len(graph) > Walker.MOST_NODES:
+                return None
+    return None
