@@ -36,3 +36,21 @@ def are_adjacent(high: Coordinate, low: Coordinate) -> bool:
     """Whether ``high`` is the digit right above ``low`` in the same coordinate."""
     above, below = digit(high), digit(low)
     return above.root == below.root and above.low == below.high
+
+
+def is_summed(coordinate: Coordinate) -> bool:
+    """Whether it is a reduction's iterator or a digit of one.
+
+    The digits of a reduction are summed over each by itself, as if there were a REDUCE for each.
+    """
+    while coordinate.node.primitive == "MERGE":
+        coordinate = coordinate.node.operands[0]
+    return coordinate.is_reduction
+
+
+def are_one(high: Coordinate, low: Coordinate) -> bool:
+    """Whether SPLIT of two digits is a digit of the same coordinate: neighbours, in any order in a reduction."""
+    above, below = digit(high), digit(low)
+    if above.root != below.root:
+        return False
+    return above.low == below.high or (above.root.is_reduction and below.low == above.high)

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State
-from syno_lab.synthesis.digits import Digit, digit
+from syno_lab.synthesis.digits import Digit, digit, is_summed
 from syno_lab.synthesis.matches import (
     are_adjacent,
     below_shifts,
     first_digit,
+    holders,
     is_high_of_shift,
     is_of_shared,
     is_raw_reduction,
@@ -41,6 +42,7 @@ class Feature(NamedTuple):
     is_of_shared: bool
     below: tuple[object, ...]
     standing: tuple[object, ...] | None
+    is_digit_summed: bool  # whether :func:`digit_below` is of a reduction
 
 
 def feature(state: State, coordinate: Coordinate) -> Feature:
@@ -49,6 +51,7 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
     size = coordinate.size
     leaf = 1 if coordinate.is_reduction else 2 if coordinate.is_output else 0
     below: tuple[object, ...] = ()
+    below_digit = digit_below(state, coordinate)
     if node.primitive == "SPLIT":
         high, low = node.operands
         under, count = below_shifts(high)
@@ -63,7 +66,13 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
             count,
         )
     elif node.primitive == "MERGE":
-        below = (is_high_of_shift(coordinate),)
+        below = (
+            is_high_of_shift(coordinate),
+            tuple(sorted(holders(state, coordinate))),
+            (is_raw_reduction(state, coordinate), node.operands[0].is_reduction, node.operands[0].size.exponents)
+            if is_summed(coordinate)
+            else None,
+        )
     elif node.primitive == "STRIDE":
         below = tuple(sorted(sharers(state, node.operands[0])))
     elif node.primitive == "SHIFT":
@@ -90,6 +99,7 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
         is_of_shared(state, coordinate),
         below,
         standing(state, coordinate) if leaf == 0 and not size.has_primary else None,
+        below_digit is not None and below_digit.root.is_reduction,
     )
 
 

@@ -15,7 +15,7 @@ from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.digits import are_adjacent, digit
+from syno_lab.synthesis.digits import are_adjacent, are_one, digit, is_summed
 from syno_lab.synthesis.parameters import coefficient_products, merge_blocks, reduce_sizes
 
 TOLERANCE = 1 / 8  # an approximate rule applies where at most this share of the elements differs
@@ -31,8 +31,21 @@ def sharers(state: State, coordinate: Coordinate) -> frozenset[int]:
 
 
 def is_raw_reduction(state: State, coordinate: Coordinate) -> bool:
-    """Whether it is a reduction's iterator that no weight shares."""
-    return coordinate.is_reduction and coordinate not in state.sharing
+    """Whether it is a reduction's iterator, or a digit of one, that no weight shares."""
+    while coordinate not in state.sharing:
+        if coordinate.node.primitive != "MERGE":
+            return coordinate.is_reduction
+        coordinate = coordinate.node.operands[0]
+    return False
+
+
+def holders(state: State, coordinate: Coordinate) -> frozenset[int]:
+    """The weights that share a coordinate or what it is a digit of."""
+    found = sharers(state, coordinate)
+    while coordinate.node.primitive == "MERGE":
+        coordinate = coordinate.node.operands[0]
+        found = found | sharers(state, coordinate)
+    return found
 
 
 def first_digit(state: State, coordinate: Coordinate) -> Coordinate:
@@ -99,17 +112,36 @@ def reduce_late(state: State, step: Step) -> bool:
 
 
 def view_of_raw_reduction(state: State, step: Step) -> bool:
-    """MERGE, SHIFT or SPLIT of reductions alone, where the REDUCEs that replace it are in the space."""
+    """MERGE, SHIFT or SPLIT of reductions or of their digits, where the REDUCEs that replace it are in the space."""
     if not all(is_raw_reduction(state, c) for c in step.operands):
         return False
-    sizes = reduce_sizes(state.spec)
     if step.primitive == "SPLIT":
-        return step.operands[0].size * step.operands[1].size in sizes
+        return _is_one_reduction(state.spec, *step.operands)
     if step.primitive == "MERGE":
+        (operand,), sizes = step.operands, reduce_sizes(state.spec)
         assert step.parameter is not None
-        two = (step.parameter, step.operands[0].size / step.parameter)
-        return len(state.reductions) < state.spec.limits.max_reduces and all(size in sizes for size in two)
+        two = (step.parameter, operand.size / step.parameter)
+        is_room = len(state.reductions) < state.spec.limits.max_reduces
+        return operand.is_reduction and is_room and all(size in sizes for size in two)
     return True
+
+
+def _is_one_reduction(spec: Spec, *operands: Coordinate) -> bool:
+    """Whether two reductions, or digits, are one REDUCE: of the size of both, or with what is left of what they are of.
+
+    Two digits of one reduction are for :func:`split_undoes_merge`.
+    """
+    sizes = reduce_sizes(spec)
+    leaves = [c.is_reduction for c in operands]
+    if not any(leaves) or operands[0].size * operands[1].size not in sizes:
+        return False
+    return all(leaves) or rest_of(operands[leaves.index(False)]) in sizes
+
+
+def rest_of(coordinate: Coordinate) -> Size | None:
+    """The size of the reduction that stays when a digit of one is taken away; None where that takes other MERGEs."""
+    (whole,) = coordinate.node.operands
+    return whole.size / coordinate.size if whole.is_reduction else None
 
 
 def view_of_shared(state: State, step: Step) -> bool:
@@ -146,6 +178,21 @@ def blocks_as_numbers(state: State, step: Step) -> bool:
 def merge_of_low_digit(state: State, step: Step) -> bool:
     """MERGE of a remainder."""
     return _operand_from(step, "MERGE") and step.operands[0].index == 1
+
+
+def merge_of_reduction(state: State, step: Step) -> bool:
+    """MERGE of a reduction, or of the rest of one, whose digits are in order of their sizes in another MERGE."""
+    (operand,) = step.operands
+    assert step.parameter is not None
+    block = step.parameter
+    if not is_raw_reduction(state, operand):
+        return False
+    if (operand.size / block).exponents < block.exponents:
+        return True
+    if operand.is_reduction or operand.index == 1:
+        return False
+    whole, inner = operand.node.operands[0].size, operand.node.parameter
+    return inner is not None and block.exponents < inner.exponents and block in merge_blocks(state.spec, whole)
 
 
 def merge_above_unfold(state: State, step: Step) -> bool:
@@ -189,7 +236,7 @@ def split_of_split(state: State, step: Step) -> bool:
 def split_undoes_merge(state: State, step: Step) -> bool:
     """SPLIT that puts two neighbouring digits together again."""
     high, low = last_digit(state, step.operands[0]), step.operands[1]
-    return are_adjacent(high, low) and sharers(state, high) == sharers(state, low)
+    return are_one(high, low) and sharers(state, high) == sharers(state, low)
 
 
 def dilated_window(state: State, step: Step) -> bool:
@@ -197,7 +244,7 @@ def dilated_window(state: State, step: Step) -> bool:
     if not _operand_from(step, "UNFOLD"):
         return False
     (main, window), low = step.operands[0].node.operands, step.operands[1]
-    if not are_adjacent(main, low) or sharers(state, main) or sharers(state, low) or sharers(state, step.operands[0]):
+    if not are_one(main, low) or sharers(state, main) or sharers(state, low) or sharers(state, step.operands[0]):
         return False
     spec = state.spec
     is_even = bool(spec.binding_maps) and all(window.size.at(b) % 2 == 0 for b in spec.binding_maps)
@@ -253,8 +300,11 @@ def shifts_of_a_block(state: State, step: Step) -> bool:
 
 
 def expand_of_reduction(state: State, step: Step) -> bool:
-    """EXPAND of a reduction that no weight shares."""
-    return is_raw_reduction(state, step.operands[0])
+    """EXPAND of a reduction that no weight shares, or of a digit of one, where a REDUCE of the rest is in the space."""
+    (operand,) = step.operands
+    if not is_raw_reduction(state, operand):
+        return False
+    return operand.is_reduction or rest_of(operand) in reduce_sizes(state.spec)
 
 
 def expand_of_view(state: State, step: Step) -> bool:
@@ -304,7 +354,7 @@ def is_of_shared(state: State, coordinate: Coordinate) -> bool:
 
 def unfold_of_two_reductions(state: State, step: Step) -> bool:
     """UNFOLD of two reductions, of which little is out of bounds."""
-    if not all(is_raw_reduction(state, c) for c in step.operands):
+    if not all(c.is_reduction and c not in state.sharing for c in step.operands):
         return False
     return _share(state.spec, _out_of_bounds, *(c.size for c in step.operands)) <= TOLERANCE
 
@@ -378,7 +428,7 @@ def window_rejoins_blocks(state: State, step: Step) -> bool:
         return False
     main, window = step.operands
     last, above = last_digit(state, main.node.operands[0]), sharers(state, main)
-    return are_adjacent(last, window) and sharers(state, last) | above == sharers(state, window)
+    return are_one(last, window) and sharers(state, last) | above == sharers(state, window)
 
 
 def _offset(step: Step) -> Coordinate | None:
@@ -425,27 +475,22 @@ def stride_of_output(state: State, step: Step) -> bool:
 
 
 def reduction_in_one_weight(state: State, step: Step) -> bool:
-    """A reduction leaves the data, and of the weights left after absorption only one has it."""
+    """A reduction, or a digit, leaves the data, and of the weights left after absorption only one has it."""
     if step.primitive == "EXPAND":
         leaving, new = step.operands, set()
     else:
         leaving, new = step.given, set(step.operands + step.given)
     for coordinate in leaving:
-        if coordinate.is_reduction:
-            holders = sum(not set(state.weights[i].coordinates) <= new for i in sharers(state, coordinate))
-            if holders + (step.primitive == "SHARE") == 1:
+        if is_summed(coordinate):
+            number = sum(not set(state.weights[i].coordinates) <= new for i in holders(state, coordinate))
+            if number + (step.primitive == "SHARE") == 1:
                 return True
     return False
 
 
 def two_inner_reductions(state: State, step: Step) -> bool:
-    """Two reductions that live in the same weights alone: the contraction would give away the second of them."""
-    number = len(state.weights)
-    inner = [sharers(state, c) | {number} for c in step.given if c.is_reduction]
-    if not inner:
-        return False
-    given = {c for weight in state.weights for c in weight.given if c.is_reduction}
-    inner += [frozenset(i for i, weight in enumerate(state.weights) if c in weight.coordinates) for c in given]
+    """Two reductions, or digits, that live in the same weights alone: the contraction gives both away."""
+    inner = [holders(state, c) for c in step.given if is_summed(c)]
     return len(set(inner)) < len(inner)
 
 

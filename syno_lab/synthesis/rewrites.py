@@ -33,6 +33,7 @@ REWRITES: dict[str, Rewriter] = {
     "merge-above-split": views.merge_above_split,
     "merge-above-unfold": views.merge_above_unfold,
     "merge-of-low-digit": views.merge_of_low_digit,
+    "merge-of-reduction": views.merge_of_reduction,
     "reduce-first": sums.reduce_first,
     "share-above-shift": sums.share_above_shift,
     "shift-above-reduction": sums.shift_above_reduction,

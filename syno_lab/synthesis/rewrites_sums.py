@@ -52,7 +52,7 @@ def view_of_reduction(state: State, step: Step) -> Rewrite | None:
 def shift_above_reduction(state: State, step: Step) -> Rewrite | None:
     """A SHIFT across blocks whose number is summed, and one inside the blocks."""
     digits, first = [], step.operands[0]
-    while not first.is_leaf:
+    while first.node.primitive == "SPLIT":
         first, offset = first.node.operands
         digits.append(offset)
     bottoms = tuple(reversed(digits))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.digits import are_adjacent, digit
+from syno_lab.synthesis.digits import are_adjacent, are_one, digit
 from syno_lab.synthesis.rewrites_parts import Part, Rewrite, parts
 from syno_lab.synthesis.rules import sharers
 
@@ -43,6 +45,25 @@ def merge_of_low_digit(state: State, step: Step) -> Rewrite | None:
     return Rewrite(bottoms, left, right)
 
 
+def merge_of_reduction(state: State, step: Step) -> Rewrite | None:
+    """The digits of a reduction, and those of the same sizes in the order that is kept."""
+    (operand,) = step.operands
+    block = step.parameter
+    assert block is not None
+    if (operand.size / block).exponents < block.exponents:
+        before, after = parts(state, ())
+        left = before.side(*before.view("MERGE", before.reduce(operand.size), parameter=block))
+        high, low = after.view("MERGE", after.reduce(operand.size), parameter=operand.size / block)
+        return Rewrite((), left, after.side(low, high), (operand,))
+    (whole,), inner = operand.node.operands, operand.node.parameter
+    before, after = parts(state, ())
+    rest, last = before.view("MERGE", before.reduce(whole.size), parameter=inner)
+    left = before.side(*before.view("MERGE", rest, parameter=block), last)
+    rest, middle = after.view("MERGE", after.reduce(whole.size), parameter=block)
+    high, low = after.view("MERGE", rest, parameter=inner)
+    return Rewrite((), left, after.side(high, middle, low), (whole,))
+
+
 def split_of_split(state: State, step: Step) -> Rewrite | None:
     """Blocks of blocks, put together from the right or from the left."""
     bottoms = (step.operands[0], *step.operands[1].node.operands)
@@ -57,21 +78,55 @@ def split_of_split(state: State, step: Step) -> Rewrite | None:
     return Rewrite(bottoms, left, after.side(*after.view("SPLIT", *after.view("SPLIT", first, second), third)))
 
 
-def split_undoes_merge(state: State, step: Step) -> Rewrite | None:
-    """Two neighbouring digits of ``#0`` joined, and the digit that they are together; blocks may stand before it."""
-    blocks, high = [], step.operands[0]
-    while not are_adjacent(high, step.operands[1]):
+class Rejoined:
+    """Both sides of a rewrite that puts two digits together again, over what they are digits of and ``others``.
+
+    Digits of a reduction that are not in order are two sums on the left and one of both sizes on the right.
+    """
+
+    def __init__(self, state: State, high: Coordinate, low: Coordinate, others: Sequence[Coordinate]) -> None:
+        in_order = are_adjacent(high, low)
+        self.bottoms = (digit(high).root, *others) if in_order else tuple(others)
+        self.summed = () if in_order else (high, low)
+        self.before, self.after = parts(state, self.bottoms)
+        self.over = dict(zip(self.bottoms, self.before.bottoms, strict=True))
+        self.there = dict(zip(self.bottoms, self.after.bottoms, strict=True))
+        if in_order:
+            self.joined = joined_digit(self.after, self.after.bottoms[0], high, low)
+        else:
+            self.over.update({c: self.before.reduce(c.size) for c in (high, low)})
+            self.joined = self.after.reduce(high.size * low.size)
+
+    def built(self, *coordinates: Coordinate) -> tuple[Coordinate, ...]:
+        """Coordinates of the state as they are proposed."""
+        return tuple(self.before.rebuild(c, self.over) for c in coordinates)
+
+    def behind(self, blocks: Sequence[Coordinate]) -> Coordinate:
+        """What has been put together, behind blocks, the last of them next to it."""
+        joined = self.joined
+        for block in reversed(blocks):
+            (joined,) = self.after.view("SPLIT", self.there[block], joined)
+        return joined
+
+    def rewrite(self, left: Sequence[Coordinate], right: Sequence[Coordinate]) -> Rewrite:
+        """The rewrite with these coordinates on top."""
+        return Rewrite(self.bottoms, self.before.side(*left), self.after.side(*right), self.summed)
+
+
+def blocks_before(high: Coordinate, low: Coordinate) -> tuple[list[Coordinate], Coordinate]:
+    """The blocks that SPLITs have put before the digit that is one with ``low``, and this digit."""
+    blocks = []
+    while not are_one(high, low):
         block, high = high.node.operands
         blocks.append(block)
-    root, low = digit(high).root, step.operands[1]
-    bottoms = (root, *blocks)
-    before, after = parts(state, bottoms)
-    over = dict(zip(bottoms, before.bottoms, strict=True))
-    left = before.side(*before.view("SPLIT", *(before.rebuild(c, over) for c in step.operands)))
-    joined = joined_digit(after, after.bottoms[0], high, low)
-    for block in reversed(after.bottoms[1:]):
-        (joined,) = after.view("SPLIT", block, joined)
-    return Rewrite(bottoms, left, after.side(joined))
+    return blocks, high
+
+
+def split_undoes_merge(state: State, step: Step) -> Rewrite | None:
+    """Two neighbouring digits of ``#0`` joined, and the digit that they are together; blocks may stand before it."""
+    blocks, high = blocks_before(*step.operands)
+    found = Rejoined(state, high, step.operands[1], blocks)
+    return found.rewrite(found.before.view("SPLIT", *found.built(*step.operands)), [found.behind(blocks)])
 
 
 def joined_digit(part: Part, root: Coordinate, high: Coordinate, low: Coordinate) -> Coordinate:
@@ -88,14 +143,10 @@ def joined_digit(part: Part, root: Coordinate, high: Coordinate, low: Coordinate
 def dilated_window(state: State, step: Step) -> Rewrite | None:
     """A window along the high digit, and a STRIDEd one along both."""
     (high, window), low = step.operands[0].node.operands, step.operands[1]
-    bottoms = (digit(high).root, window)
-    before, after = parts(state, bottoms)
-    over = dict(zip(bottoms, before.bottoms, strict=True))
-    left = before.side(*before.view("SPLIT", *(before.rebuild(c, over) for c in step.operands)))
-    strided = after.view("STRIDE", after.bottoms[1], parameter=low.size)
-    return Rewrite(
-        bottoms, left, after.side(*after.view("UNFOLD", joined_digit(after, after.bottoms[0], high, low), *strided))
-    )
+    found = Rejoined(state, high, low, (window,))
+    left = found.before.view("SPLIT", *found.built(*step.operands))
+    strided = found.after.view("STRIDE", found.there[window], parameter=low.size)
+    return found.rewrite(left, found.after.view("UNFOLD", found.joined, *strided))
 
 
 def shift_above_rejoined(state: State, step: Step) -> Rewrite | None:
@@ -182,27 +233,19 @@ def _swapped(state: State, step: Step, inner: str) -> Rewrite:
 def window_rejoins_blocks(state: State, step: Step) -> Rewrite | None:
     """A window that is the digit below a SPLIT's blocks, and the whole that they are; more blocks may stand before."""
     main, low = step.operands
-    high, offset = main.node.operands
-    blocks = []
-    while not are_adjacent(high, low):
-        block, high = high.node.operands
-        blocks.append(block)
-    root = digit(high).root
-    bottoms = (root, *blocks, offset)
-    before, after = parts(state, bottoms)
-    over = dict(zip(bottoms, before.bottoms, strict=True))
-    joined = whole = joined_digit(after, after.bottoms[0], high, low)
-    for block in reversed(after.bottoms[1:-1]):
-        (joined,) = after.view("SPLIT", block, joined)
+    blocks, high = blocks_before(main.node.operands[0], low)
+    offset = main.node.operands[1]
+    found = Rejoined(state, high, low, (*blocks, offset))
+    joined = found.behind(blocks)
     above = sharers(state, main)
     for _ in above:
-        before.share([before.rebuild(c, over) for c in step.operands])
-        after.share([joined, after.bottoms[-1]])
+        found.before.share(found.built(main, low))
+        found.after.share([joined, found.there[offset]])
     for _ in sharers(state, high) - above:
-        before.share([before.rebuild(c, over) for c in (high, low)])
-        after.share([whole])
-    left = before.side(*before.view("UNFOLD", *(before.rebuild(c, over) for c in step.operands)))
-    return Rewrite(bottoms, left, after.side(*after.view("UNFOLD", joined, after.bottoms[-1])))
+        found.before.share(found.built(high, low))
+        found.after.share([found.joined])
+    left = found.before.view("UNFOLD", *found.built(main, low))
+    return found.rewrite(left, found.after.view("UNFOLD", joined, found.there[offset]))
 
 
 def expand_of_view(state: State, step: Step) -> Rewrite | None:

@@ -159,6 +159,7 @@ EXAMPLES: dict[str, list[tuple]] = {
     "merge-above-split": [("SPLIT", [0, 1]), ("MERGE", [3], "s*H")],
     "merge-above-unfold": [("REDUCE", [], "k"), ("UNFOLD", [1, 3]), ("MERGE", [4], "s^-1*H")],
     "merge-of-low-digit": [("MERGE", [1], "s^2"), ("MERGE", [4], "s")],
+    "merge-of-reduction": [("REDUCE", [], "H"), ("MERGE", [3], "s^-1*H")],
     "reduce-first": [("SHIFT", [0]), ("REDUCE", [], "k")],
     "share-above-shift": [("SPLIT", [0, 1]), ("SHIFT", [3]), ("MERGE", [4], "H"), ("SHARE", [6, 2], None, [])],
     "shift-above-reduction": [("REDUCE", [], "k"), ("SPLIT", [3, 1]), ("SHIFT", [4])],
@@ -255,6 +256,11 @@ CORNERS: list[tuple[str, list[tuple]]] = [
         "dilated-window",
         [("REDUCE", [], "e"), ("MERGE", [1], "s^2"), ("MERGE", [4], "s"), ("UNFOLD", [7, 3]), ("SPLIT", [8, 5])],
     ),
+    ("expand-of-reduction", [("REDUCE", [], "D"), ("MERGE", [3], "s"), ("EXPAND", [5])]),
+    (  # the digits of a reduction, the low one as the high one
+        "dilated-window",
+        [("REDUCE", [], "e"), ("REDUCE", [], "H"), ("MERGE", [4], "s^-1*H"), ("UNFOLD", [6, 3]), ("SPLIT", [7, 5])],
+    ),
     ("expand-of-view", [("MERGE", [1], "s"), ("EXPAND", [3]), ("EXPAND", [4])]),
     ("expand-of-view", [("STRIDE", [1], "s"), ("EXPAND", [3])]),
     ("expand-above-shift", [("SHIFT", [1]), ("SHIFT", [3]), ("MERGE", [4], "s"), ("SHARE", [6]), ("EXPAND", [5])]),
@@ -274,6 +280,7 @@ CORNERS: list[tuple[str, list[tuple]]] = [
     ("merge-above-shift-above-split", [("SPLIT", [0, 1]), ("SHIFT", [3]), ("SHIFT", [4]), ("MERGE", [5], "H")]),
     ("merge-above-split", [("SPLIT", [0, 1]), ("MERGE", [3], "s")]),
     ("merge-above-split", [("SPLIT", [0, 1]), ("MERGE", [3], "H")]),
+    ("merge-of-reduction", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("MERGE", [4], "e")]),
     ("reduce-first", [("SHARE", [0], None, [1]), ("REDUCE", [], "k")]),
     ("reduce-first", [("MERGE", [1], "s"), ("REDUCE", [], "C"), ("REDUCE", [], "k")]),
     (
@@ -287,6 +294,9 @@ CORNERS: list[tuple[str, list[tuple]]] = [
         [("MERGE", [1], "s^2"), ("MERGE", [4], "s"), ("SHARE", [6]), ("SPLIT", [5, 6]), ("SHIFT", [7])],
     ),
     ("split-of-split", [("SPLIT", [1, 2]), ("SHARE", [3]), ("SPLIT", [0, 3])]),
+    ("shift-above-reduction", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SPLIT", [5, 1]), ("SHIFT", [6])]),
+    ("split-undoes-merge", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SPLIT", [5, 4])]),
+    ("split-undoes-merge", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SPLIT", [0, 5]), ("SPLIT", [6, 4])]),
     ("split-undoes-merge", [("MERGE", [1], "s"), ("SPLIT", [0, 3]), ("SPLIT", [5, 4])]),
     ("split-undoes-merge", [("MERGE", [1], "s^2"), ("MERGE", [3], "s"), ("SPLIT", [6, 4])]),
     ("split-undoes-merge", [("MERGE", [1], "s^2"), ("MERGE", [3], "s"), ("SPLIT", [5, 6])]),
@@ -296,6 +306,18 @@ CORNERS: list[tuple[str, list[tuple]]] = [
     (
         "window-and-offset",
         [("REDUCE", [], "k"), ("REDUCE", [], "k"), ("SPLIT", [1, 3]), ("SHARE", [5]), ("UNFOLD", [5, 4])],
+    ),
+    ("view-of-reduction", [("REDUCE", [], "s"), ("REDUCE", [], "D"), ("MERGE", [4], "s"), ("SPLIT", [5, 3])]),
+    (
+        "window-rejoins-blocks",
+        [
+            ("REDUCE", [], "s"),
+            ("REDUCE", [], "H"),
+            ("MERGE", [4], "s^-1*H"),
+            ("SPLIT", [6, 3]),
+            ("SHARE", [7, 5]),
+            ("UNFOLD", [7, 5]),
+        ],
     ),
     (  # the weight has them all
         "window-rejoins-blocks",

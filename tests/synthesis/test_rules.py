@@ -38,6 +38,28 @@ CASES = [
     ("reduce-first", [("SHIFT", [0]), ("REDUCE", [], "k")]),
     ("view-of-reduction", [("REDUCE", [], "C"), ("MERGE", [3], "s")]),
     ("view-of-reduction", [("REDUCE", [], "k"), ("REDUCE", [], "s"), ("SPLIT", [3, 4])]),
+    ("view-of-reduction", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SHIFT", [5])]),
+    ("view-of-reduction", [("REDUCE", [], "s"), ("REDUCE", [], "D"), ("MERGE", [4], "s"), ("SPLIT", [3, 5])]),
+    ("merge-of-reduction", [("REDUCE", [], "H"), ("MERGE", [3], "s^-1*H")]),
+    ("merge-of-reduction", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("MERGE", [4], "e")]),
+    ("split-undoes-merge", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SPLIT", [5, 4])]),
+    ("expand-of-reduction", [("REDUCE", [], "D"), ("MERGE", [3], "s"), ("EXPAND", [5])]),
+    ("reduction-in-one-weight", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SHARE", [0], None, [5])]),
+    (
+        "two-inner-reductions",
+        [
+            ("REDUCE", [], "k"),
+            ("REDUCE", [], "H"),
+            ("MERGE", [4], "s"),
+            ("SHARE", [0, 3, 6]),
+            ("SHARE", [1], None, [3, 6]),
+        ],
+    ),
+    (
+        "dilated-window",
+        [("REDUCE", [], "e"), ("REDUCE", [], "H"), ("MERGE", [4], "s^-1*H"), ("UNFOLD", [6, 3]), ("SPLIT", [7, 5])],
+    ),
+    ("shift-above-reduction", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SPLIT", [5, 1]), ("SHIFT", [6])]),
     ("view-above-share", [("SHARE", [0], None, []), ("MERGE", [0], "s")]),
     ("view-above-share", [("SHARE", [0, 1], None, []), ("SPLIT", [0, 1])]),
     ("merge-above-split", [("SPLIT", [0, 1]), ("MERGE", [3], "s*H")]),
@@ -119,6 +141,9 @@ def test_every_rule_has_a_case() -> None:
         [("MERGE", [0], "s"), ("SHARE", [3], None, []), ("SPLIT", [3, 4])],  # exactly one digit is shared
         # The weight has the high digit, which no SHIFT of the whole by one element leaves alone.
         [("MERGE", [1], "e"), ("SHIFT", [3]), ("SHARE", [5]), ("SPLIT", [5, 4]), ("SHIFT", [6])],
+        # A weight that has one digit of a reduction tells it from the other; and digits in two weights stay.
+        [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SHARE", [5]), ("SPLIT", [4, 5])],
+        [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SHARE", [1, 5]), ("SHARE", [0], None, [5])],
         # The low digit keeps its block; the high one alone shows the carry.
         [("SHIFT", [1]), ("MERGE", [3], "e"), ("EXPAND", [5])],
         [("SHIFT", [1]), ("MERGE", [3], "e"), ("SHARE", [0], None, [4])],
