@@ -3,19 +3,20 @@
 Each match is a function of a state and a step; the table that gives it a name and a reason is in
 :mod:`syno_lab.synthesis.rules`. A match may look at a coordinate's own primitive, at the coordinates right below it,
 at its digits and at the weights that share it; :mod:`syno_lab.synthesis.features` lists just that, so that search can
-take two states for one where no rule tells them apart. The two matches that look deeper, at a whole weight, say so.
+take two states for one where no rule tells them apart. Matches that look deeper say so; those of contractions are in
+:mod:`syno_lab.synthesis.matches_weights`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 
-from syno_lab.ir.coordinate import Coordinate, Node
+from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.digits import are_adjacent, are_one, digit, is_summed
+from syno_lab.synthesis.digits import are_adjacent, are_one
 from syno_lab.synthesis.parameters import coefficient_products, merge_blocks, reduce_sizes
 
 TOLERANCE = 1 / 8  # an approximate rule applies where at most this share of the elements differs
@@ -469,189 +470,3 @@ def stride_main(state: State, step: Step) -> bool:
 def stride_of_output(state: State, step: Step) -> bool:
     """STRIDE of an output coordinate."""
     return step.operands[0].is_output
-
-
-# -- contractions ----------------------------------------------------------------------------------------------------
-
-
-def reduction_in_one_weight(state: State, step: Step) -> bool:
-    """A reduction, or a digit, leaves the data, and of the weights left after absorption only one has it."""
-    if step.primitive == "EXPAND":
-        leaving, new = step.operands, set()
-    else:
-        leaving, new = step.given, set(step.operands + step.given)
-    for coordinate in leaving:
-        if is_summed(coordinate):
-            number = sum(not set(state.weights[i].coordinates) <= new for i in holders(state, coordinate))
-            if number + (step.primitive == "SHARE") == 1:
-                return True
-    return False
-
-
-def two_inner_reductions(state: State, step: Step) -> bool:
-    """Two reductions, or digits, that live in the same weights alone: the contraction gives both away."""
-    inner = [holders(state, c) for c in step.given if is_summed(c)]
-    return len(set(inner)) < len(inner)
-
-
-def share_above_shift(state: State, step: Step) -> bool:
-    """SHARE of the low digit above SHIFTs above a SPLIT of that block, whose offset can be shared instead.
-
-    Looks deeper than the top of the state.
-    """
-    for coordinate in step.operands:
-        node = coordinate.node
-        if node.primitive != "MERGE" or coordinate.index == 0:
-            continue
-        below, count = below_shifts(node.operands[0])
-        if count and below.node.primitive == "SPLIT" and below.node.operands[1].size == coordinate.size:
-            others = tuple(c for c in step.operands + step.given if c != coordinate)
-            if commute((below, *below.node.operands), others):
-                return True
-    return False
-
-
-def give_view(state: State, step: Step) -> bool:
-    """A view given to a weight, whose coordinates below can be given instead; or two neighbouring digits."""
-    if any(c.node.primitive in ("SPLIT", "SHIFT") for c in step.given):
-        return True
-    digits = [c for c in step.given if c.node.primitive == "MERGE"]
-    return any(
-        are_adjacent(high, low) and sharers(state, high) == sharers(state, low) and is_one_digit(state.spec, high, low)
-        for high in digits
-        for low in digits
-    )
-
-
-def give_above_shift(state: State, step: Step) -> bool:
-    """The high digit of a SHIFT, given to a weight: all weights that have it fix the low one, and so the carry.
-
-    Looks deeper than the top of the state.
-    """
-    for coordinate in step.given:
-        if is_high_of_shift(coordinate):
-            node = coordinate.node
-            low = (Coordinate(node, 1, node.parameter),) if node.parameter is not None else ()
-            holders = [state.weights[i].coordinates for i in sharers(state, coordinate)]
-            if all(_fixes(known, low) for known in (step.operands + step.given, *holders)):
-                return True
-    return False
-
-
-def is_one_digit(spec: Spec, high: Coordinate, low: Coordinate) -> bool:
-    """Whether MERGEs that the space has give the two neighbouring digits as one."""
-    one, other = digit(high), digit(low)
-    whole = one.root.size
-    blocks = merge_blocks(spec, whole)
-    return all(boundary.is_one or boundary == whole or boundary in blocks for boundary in (other.low, one.high))
-
-
-def absorbed_weight(state: State, step: Step) -> bool:
-    """A new weight whose coordinates all lie in an old one, or the other way round."""
-    new = set(step.operands + step.given)
-    return any(new <= set(w.coordinates) or set(w.coordinates) <= new for w in state.weights)
-
-
-def absorbed_through_views(state: State, step: Step) -> bool:
-    """A new weight whose coordinates an old one's fix, through the views between them, or the other way round.
-
-    Looks deeper than the top of the state.
-    """
-    return any(_unfolds(given) <= _unfolds(rest) for given, rest in _absorbed(state, step))
-
-
-def absorbed_but_for_border(state: State, step: Step) -> bool:
-    """The same where an UNFOLD is in no other coordinates than the absorbed weight's: its zeros are lost with it.
-
-    Looks deeper than the top of the state.
-    """
-    stay = [_unfolds(given) <= _unfolds(rest) for given, rest in _absorbed(state, step)]
-    return bool(stay) and not any(stay)
-
-
-def _absorbed(state: State, step: Step) -> Iterator[tuple[tuple[Coordinate, ...], list[Coordinate]]]:
-    """For each weight that another one fixes, one of both new: what was given to it, and all that stays without it."""
-    new = step.operands + step.given
-    data = [*(c for c in state.data if c not in step.given), *state.expanded]
-    for old in state.weights:
-        others = [c for weight in state.weights if weight is not old for c in weight.coordinates]
-        if _fixes(old.coordinates, new):
-            yield step.given, [*data, *others, *old.coordinates]
-        if _fixes(new, old.coordinates):
-            yield old.given, [*data, *others, *new]
-
-
-def _unfolds(coordinates: Iterable[Coordinate]) -> set[Node]:
-    """The UNFOLDs that coordinates are made by."""
-    found: set[Node] = set()
-    stack = list(coordinates)
-    while stack:
-        node = stack.pop().node
-        stack.extend(node.operands)
-        if node.primitive == "UNFOLD":
-            found.add(node)
-    return found
-
-
-def _fixes(known: tuple[Coordinate, ...], wanted: tuple[Coordinate, ...]) -> bool:
-    """Whether the values of ``known`` leave no choice for those of ``wanted``."""
-    universe: set[Coordinate] = set()
-    stack = [*known, *wanted]
-    while stack:
-        top = stack.pop()
-        if top not in universe:
-            universe.add(top)
-            stack.extend(top.node.operands)
-    fixed = set(known)
-    size = -1
-    while size != len(fixed):
-        size = len(fixed)
-        for c in universe:
-            operands = c.node.operands
-            if not operands:
-                continue
-            if all(o in fixed for o in operands):
-                fixed.add(c)
-            elif c in fixed and (
-                c.node.primitive in ("SPLIT", "SHIFT", "STRIDE")
-                or (c.node.primitive == "UNFOLD" and any(o in fixed for o in operands))
-                or (c.node.primitive == "MERGE" and sum(d in fixed for d in universe if d.node == c.node) == 2)
-            ):
-                fixed.update(operands)
-    return all(c in fixed for c in wanted)
-
-
-def contraction_order(state: State, step: Step) -> bool:
-    """A contraction that could as well come before an earlier one, and is less.
-
-    Looks deeper than the top of the state.
-    """
-    new = step.operands + step.given
-    for weight in state.weights:
-        both = set(weight.coordinates)
-        if not commute(weight.coordinates, new):
-            continue
-        # The other order must leave both weights a coordinate to share.
-        if not any(c not in step.given for c in weight.shared):
-            continue
-        one, other = weight_rank(weight.coordinates), weight_rank(new)
-        if other < one and both != set(new):
-            return True
-    return False
-
-
-def weight_rank(coordinates: tuple[Coordinate, ...]) -> tuple[object, ...]:
-    """An order of weights: by their sizes first, which search can compare without looking deeper."""
-    return (sorted(c.size.exponents for c in coordinates), sorted(built(c) for c in coordinates))
-
-
-def commute(earlier: tuple[Coordinate, ...], later: tuple[Coordinate, ...]) -> bool:
-    """Whether no coordinate of the later contraction is made from one of the earlier."""
-    first = set(earlier)
-    stack = [operand for c in later for operand in c.node.operands]
-    while stack:
-        top = stack.pop()
-        if top in first:
-            return False
-        stack.extend(top.node.operands)
-    return True

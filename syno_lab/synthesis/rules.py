@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal
 
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis import matches
+from syno_lab.synthesis import matches, matches_weights
 from syno_lab.synthesis.matches import TOLERANCE, is_raw_reduction, merge_above_unfold_difference, sharers
 
 __all__ = [
@@ -225,7 +225,7 @@ RULES: tuple[Rule, ...] = (
         "A reduction, or a digit of one, in one weight alone sums weight elements: again a weight by algebra.",
         "6, contractions",
         "space",
-        matches.reduction_in_one_weight,
+        matches_weights.reduction_in_one_weight,
         "SHARE",
         "EXPAND",
         is_of_given=True,
@@ -237,7 +237,7 @@ RULES: tuple[Rule, ...] = (
         "Two reductions, or digits, that live in the same weights alone are one, of the size of both.",
         "6, contractions",
         "space",
-        matches.two_inner_reductions,
+        matches_weights.two_inner_reductions,
         "SHARE",
         is_of_given=True,
     ),
@@ -248,7 +248,7 @@ RULES: tuple[Rule, ...] = (
         "The low digit of a SHIFTed SPLIT only renames the elements of a weight: share the SPLIT's offset.",
         "6, between views and contractions",
         "exact",
-        matches.share_above_shift,
+        matches_weights.share_above_shift,
         "SHARE",
         is_deep=True,
     ),
@@ -289,7 +289,7 @@ RULES: tuple[Rule, ...] = (
         "A weight that has both digits of a SHIFT has its elements in another order: the SHIFT stays inside the block.",
         "6, between views and contractions",
         "exact",
-        matches.give_above_shift,
+        matches_weights.give_above_shift,
         "SHARE",
         is_deep=True,
     ),
@@ -300,7 +300,7 @@ RULES: tuple[Rule, ...] = (
         "Weights need no views: give the coordinates below instead.",
         "6, contractions",
         "exact",
-        matches.give_view,
+        matches_weights.give_view,
         "SHARE",
         is_of_given=True,
     ),
@@ -321,7 +321,7 @@ RULES: tuple[Rule, ...] = (
         "A weight whose coordinates all lie in another's can be multiplied into it offline.",
         "6, contractions",
         "exact",
-        matches.absorbed_weight,
+        matches_weights.absorbed_weight,
         "SHARE",
     ),
     _row(
@@ -331,7 +331,7 @@ RULES: tuple[Rule, ...] = (
         "A weight whose element another's element fixes can be multiplied into it offline.",
         "6, contractions",
         "exact",
-        matches.absorbed_through_views,
+        matches_weights.absorbed_through_views,
         "SHARE",
         is_deep=True,
     ),
@@ -342,7 +342,7 @@ RULES: tuple[Rule, ...] = (
         "A weight that another fixes, but for the zeros of an UNFOLD, is an EXPAND of it, which the space leaves out.",
         "6, contractions",
         "space",
-        matches.absorbed_but_for_border,
+        matches_weights.absorbed_but_for_border,
         "SHARE",
         is_deep=True,
     ),
@@ -353,7 +353,7 @@ RULES: tuple[Rule, ...] = (
         "Contractions that do not depend on one another are taken in one order.",
         "6, contractions",
         "exact",
-        matches.contraction_order,
+        matches_weights.contraction_order,
         "SHARE",
         is_deep=True,
     ),
