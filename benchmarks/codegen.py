@@ -84,7 +84,7 @@ def compare(ours: Module, peer: Module, x: Tensor, budget_s: float) -> dict[str,
     for _ in range(3):
         step(peer, x), step(ours, x)
     start = time.perf_counter()
-    while len(pairs) < 7 or (time.perf_counter() - start < budget_s and len(pairs) < 200):
+    while len(pairs) < 15 or (time.perf_counter() - start < budget_s and len(pairs) < 200):
         if len(pairs) % 2:
             pairs.append((step(ours, x), step(peer, x)))
         else:
@@ -217,7 +217,7 @@ def main() -> None:
     options.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     options.add_argument("--tables", nargs="+", default=["conv2d", "operator_1", "calls", "plans", "compile"])
     options.add_argument("--operators", type=int, default=100, help="sampled operators on which plans are compared")
-    options.add_argument("--seconds", type=float, default=1.0, help="for each row, and at least 7 pairs of runs")
+    options.add_argument("--seconds", type=float, default=1.0, help="for each row, and at least 15 pairs of runs")
     chosen = options.parse_args()
     torch.manual_seed(chosen.seed)
     rows: list[dict[str, Any]] = []

@@ -14,6 +14,7 @@ from typing import Any
 
 import render_tvm
 from common import RESULTS
+from render_codegen import tables
 
 README = Path(__file__).parent / "README.md"
 
@@ -231,6 +232,15 @@ def tvm() -> str:
     return f"{hand}\n\n{table(*render_tvm.layers(result))}\n\n{footer([result['about']])}"
 
 
+def codegen() -> str:
+    """Generated torch modules against PyTorch."""
+    result = load("codegen")
+    if result is None:
+        return "Not run yet."
+    parts = [f"### {title}\n\n{table(header, rows)}" for title, header, rows in tables(result["rows"])]
+    return "\n\n".join([*parts, footer([result["about"]])])
+
+
 def rendered(text: str) -> str:
     """``text`` with every marked part made anew.
 
@@ -245,6 +255,7 @@ def rendered(text: str) -> str:
         "flops": flops,
         "trust": trust,
         "tvm": tvm,
+        "codegen": codegen,
     }.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
