@@ -68,7 +68,7 @@ class Recorded(Graph):
     """The graph, with the states that were taken for one."""
 
     def __init__(self, spec: Spec) -> None:
-        super().__init__(spec, SHALLOW)
+        super().__init__(spec)  # which asks the rows of SHALLOW
         self.pairs: list[tuple[State, State]] = []
 
     def _interned(self, node: SearchNode) -> SearchNode:
