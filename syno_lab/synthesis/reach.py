@@ -115,7 +115,15 @@ class Reach:
             size = item >> FLAG_BITS
             sums += [size + other for other in sums]
         self._items, self._sums = items, sums
-        self._waiting = sum([1 << i for i, item in enumerate(items) if item & WAITING])
+        contractions, _, spent, _ = self._flags
+        # A view begins with what waits, or waits anew once a weight shares it.
+        self._openers = sum(
+            [
+                1 << i
+                for i, item in enumerate(items)
+                if item & WAITING or (contractions and self._kind(item >> FLAG_BITS, spent, 1)[0])
+            ]
+        )
         self._strided = sum([1 << i for i, item in enumerate(items) if item & STRIDED])
         # Of equal items the first is chosen first.
         self._twins = [3 << i for i in range(len(items) - 1) if items[i] == items[i + 1]]
@@ -152,7 +160,7 @@ class Reach:
                 item = items[mask.bit_length() - 1]
                 if item & _MERGES != _MERGES:
                     delay = 1 if item & WAITING else 2  # another view first, or another coordinate to begin it
-            elif count > 1 and not mask & self._waiting and not self._may_be_shared(mask):
+            elif count > 1 and not mask & self._openers:
                 delay += 1
             rest = free & ~mask
             # Whatever is not matched takes a step to be eliminated.
@@ -167,13 +175,6 @@ class Reach:
                 self._close([item for i, item in enumerate(items) if rest >> i & 1], left, more, delay)
             else:
                 self._assign(rest, groups, at + 1, left, more, delay)
-
-    def _may_be_shared(self, mask: int) -> bool:
-        """Whether a weight may have one of these items, which then waits anew."""
-        contractions, _, spent, _ = self._flags
-        return contractions > 0 and any(
-            self._kind(item >> FLAG_BITS, spent, 1)[0] for i, item in enumerate(self._items) if mask >> i & 1
-        )
 
     def _close(self, rest: list[int], pieces: Shape, cost: int, late: int = 0) -> None:
         """Everything left is eliminated whole, by as few 1-to-many primitives as can be."""
