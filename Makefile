@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 ARGS ?=
 # The kernels of the tests are small: more threads than one only wait for each other, and for TVM's workers.
 TEST := env OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --timeout=300
+# Two processes, each file whole in one of them: what a file works out once is worked out once.
+PARALLEL := -n 2 --dist loadfile
 # Seconds that each part of the tests may take on two cores.
 TEST_BUDGET := 900
 BROWSER_BUDGET := 480
@@ -38,10 +40,10 @@ lint: $(VENV)/.installed-dev ## ruff and mypy
 	$(BIN)/mypy
 
 fast: $(VENV)/.installed-dev ## The tests without browser, TVM and notebooks
-	timeout -k 20 $(TEST_BUDGET) $(TEST) -m "not browser and not tvm and not notebook" $(ARGS)
+	timeout -k 20 $(TEST_BUDGET) $(TEST) $(PARALLEL) -m "not browser and not tvm and not notebook" $(ARGS)
 
 unit: $(VENV)/.installed-dev ## The tests without browser and notebooks
-	timeout -k 20 $(TEST_BUDGET) $(TEST) -m "not browser and not notebook" $(ARGS)
+	timeout -k 20 $(TEST_BUDGET) $(TEST) $(PARALLEL) -m "not browser and not notebook" $(ARGS)
 
 trust: $(VENV)/.installed-dev ## Loop nest, PyTorch and TVM on random operators (ARGS="--operators 10000")
 	$(BIN)/python benchmarks/trust.py $(ARGS)
