@@ -21,6 +21,7 @@ from syno_lab.synthesis.matches import (
     is_of_shared,
     is_raw_reduction,
     last_digit,
+    offset_sizes,
     sharers,
     standing,
 )
@@ -56,7 +57,7 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
         high, low = node.operands
         under, count = below_shifts(high)
         below = (
-            low.size.exponents,
+            tuple([block.exponents for block in offset_sizes(coordinate)]),
             standing(state, low) if not low.size.has_primary else None,
             is_raw_reduction(state, first_digit(state, coordinate)),
             are_adjacent(under, low),

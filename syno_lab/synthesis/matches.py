@@ -157,13 +157,24 @@ def view_of_shared(state: State, step: Step) -> bool:
 
 
 def merge_above_split(state: State, step: Step) -> bool:
-    """The block of the MERGE and the block of the SPLIT divide one another."""
+    """The block of the MERGE and that of the SPLIT, or of several SPLITs, divide one another."""
     if not _operand_from(step, "SPLIT"):
         return False
     assert step.parameter is not None
     offset = step.operands[0].node.operands[1].size
     ratio = step.parameter / offset
-    return ratio.is_one or state.spec.is_legal(ratio) or state.spec.is_legal(offset / step.parameter)
+    if ratio.is_one or state.spec.is_legal(ratio) or state.spec.is_legal(offset / step.parameter):
+        return True
+    return any(step.parameter in merge_blocks(state.spec, size) for size in offset_sizes(step.operands[0])[1:])
+
+
+def offset_sizes(coordinate: Coordinate) -> list[Size]:
+    """The blocks of the SPLITs that a coordinate is made by, from the innermost: ``C``, then ``B*C``, ..."""
+    sizes: list[Size] = []
+    while coordinate.node.primitive == "SPLIT":
+        coordinate, offset = coordinate.node.operands
+        sizes.append(offset.size * sizes[-1] if sizes else offset.size)
+    return sizes
 
 
 def blocks_as_numbers(state: State, step: Step) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.digits import are_adjacent, are_one, digit
+from syno_lab.synthesis.parameters import merge_blocks
 from syno_lab.synthesis.rewrites_parts import Part, Rewrite, parts
 from syno_lab.synthesis.rules import sharers
 
@@ -16,6 +17,8 @@ def merge_above_split(state: State, step: Step) -> Rewrite | None:
     assert step.parameter is not None
     bottoms = step.operands[0].node.operands
     ratio = step.parameter / bottoms[1].size
+    if not (ratio.is_one or state.spec.is_legal(ratio) or state.spec.is_legal(bottoms[1].size / step.parameter)):
+        return _merge_above_splits(state, step)
     before, after = parts(state, bottoms)
     (joined,) = before.view("SPLIT", *before.bottoms)
     left = before.side(*before.view("MERGE", joined, parameter=step.parameter))
@@ -29,6 +32,37 @@ def merge_above_split(state: State, step: Step) -> Rewrite | None:
     high, low = after.view("MERGE", offset, parameter=step.parameter)
     (joined,) = after.view("SPLIT", block, high)
     return Rewrite(bottoms, left, after.side(joined, low))
+
+
+def _merge_above_splits(state: State, step: Step) -> Rewrite | None:
+    """``[(B*C*#0 + C*#1 + #2)//D, ...]`` with D a divisor of B*C, though not of C."""
+    block = step.parameter
+    assert block is not None
+    rest, size = step.operands[0], state.spec.symbols.one
+    joined: list[Coordinate] = []
+    offsets: list[Coordinate] = []
+    while rest.node.primitive == "SPLIT":
+        joined.append(rest)
+        rest, offset = rest.node.operands
+        offsets.insert(0, offset)
+        size = size * offset.size
+        if block in merge_blocks(state.spec, size):
+            break
+    else:
+        return None
+    bottoms = (rest, *offsets)
+    before, after = parts(state, bottoms)
+    over = dict(zip(bottoms, before.bottoms, strict=True))
+    for depth, coordinate in enumerate(reversed(joined)):
+        for _ in sharers(state, coordinate):
+            before.share([before.rebuild(coordinate, over)])
+            after.share(after.bottoms[: depth + 2])
+    left = before.side(*before.view("MERGE", before.rebuild(step.operands[0], over), parameter=block))
+    high, whole, *others = after.bottoms
+    for offset in others:
+        (whole,) = after.view("SPLIT", whole, offset)
+    above, below = after.view("MERGE", whole, parameter=block)
+    return Rewrite(bottoms, left, after.side(*after.view("SPLIT", high, above), below))
 
 
 def merge_of_low_digit(state: State, step: Step) -> Rewrite | None:

@@ -112,7 +112,7 @@ RULES: tuple[Rule, ...] = (
         "merge-above-split",
         "[(C*i + j) / (B*C), (C*i + j) % (B*C)]",
         "[i/B, C*(i%B) + j]",
-        "The block sizes divide one another, so a parenthesis can be removed: MERGE goes below SPLIT.",
+        "The sizes of blocks (or blocks of blocks) divide one another: a parenthesis goes, and MERGE is below SPLIT.",
         "6, between two views, Figure 3(a)",
         "exact",
         matches.merge_above_split,

@@ -280,6 +280,20 @@ CORNERS: list[tuple[str, list[tuple]]] = [
     ("merge-above-shift-above-split", [("SPLIT", [0, 1]), ("SHIFT", [3]), ("SHIFT", [4]), ("MERGE", [5], "H")]),
     ("merge-above-split", [("SPLIT", [0, 1]), ("MERGE", [3], "s")]),
     ("merge-above-split", [("SPLIT", [0, 1]), ("MERGE", [3], "H")]),
+    (  # e divides H, though not the H/(e*s) of the last SPLIT
+        "merge-above-split",
+        [("MERGE", [1], "e^-1*s^-1*H"), ("SPLIT", [0, 3]), ("SPLIT", [5, 4]), ("MERGE", [6], "e")],
+    ),
+    (
+        "merge-above-split",
+        [
+            ("MERGE", [1], "e^-1*s^-1*H"),
+            ("SPLIT", [0, 3]),
+            ("SHARE", [5]),
+            ("SPLIT", [5, 4]),
+            ("MERGE", [6], "e"),
+        ],
+    ),
     ("merge-of-reduction", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("MERGE", [4], "e")]),
     ("reduce-first", [("SHARE", [0], None, [1]), ("REDUCE", [], "k")]),
     ("reduce-first", [("MERGE", [1], "s"), ("REDUCE", [], "C"), ("REDUCE", [], "k")]),

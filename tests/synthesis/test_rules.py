@@ -64,6 +64,7 @@ CASES = [
     ("view-above-share", [("SHARE", [0, 1], None, []), ("SPLIT", [0, 1])]),
     ("merge-above-split", [("SPLIT", [0, 1]), ("MERGE", [3], "s*H")]),
     ("merge-above-split", [("SPLIT", [0, 1]), ("MERGE", [3], "s")]),
+    ("merge-above-split", [("MERGE", [1], "e^-1*s^-1*H"), ("SPLIT", [0, 3]), ("SPLIT", [5, 4]), ("MERGE", [6], "e")]),
     ("merge-of-low-digit", [("MERGE", [0], "s^2"), ("MERGE", [4], "s")]),
     ("split-undoes-merge", [("MERGE", [0], "s"), ("SPLIT", [3, 4])]),
     ("expand-of-reduction", [("REDUCE", [], "k"), ("EXPAND", [3])]),
