@@ -454,13 +454,23 @@ def _offset(step: Step) -> Coordinate | None:
 
 def unfold_windows(state: State, step: Step) -> bool:
     """Two UNFOLDs along one coordinate: the window that is less comes first."""
+    return _between_windows(state, step) <= TOLERANCE
+
+
+def unfold_one_sided(state: State, step: Step) -> bool:
+    """The same where the border makes no difference, as with windows of two: these reach beyond one end alone."""
+    return bool(state.spec.binding_maps) and not _between_windows(state, step)
+
+
+def _between_windows(state: State, step: Step) -> float:
+    """The share of positions at which two windows along one coordinate, the lesser last, differ from those swapped."""
     main, window = step.operands
     if main.node.primitive != "UNFOLD" or main in state.sharing:
-        return False
+        return 1.0
     below, first = main.node.operands
     if standing(state, window) >= standing(state, first):
-        return False
-    return _share(state.spec, _clipped_between, below.size, first.size, window.size) <= TOLERANCE
+        return 1.0
+    return _share(state.spec, _clipped_between, below.size, first.size, window.size)
 
 
 def window_too_large(state: State, step: Step) -> bool:

@@ -43,6 +43,7 @@ REWRITES: dict[str, Rewriter] = {
     "split-undoes-merge": views.split_undoes_merge,
     "unfold-above-shift": views.unfold_above_shift,
     "unfold-of-reductions": sums.unfold_of_reductions,
+    "unfold-one-sided": views.unfold_windows,
     "unfold-windows": views.unfold_windows,
     "view-above-share": sums.view_above_share,
     "view-of-reduction": sums.view_of_reduction,

@@ -409,6 +409,16 @@ RULES: tuple[Rule, ...] = (
         "UNFOLD",
     ),
     _row(
+        "unfold-one-sided",
+        "(i + k - 1) + j - 1",
+        "(i + j - 1) + k - 1",
+        "Two windows along one coordinate that reach beyond the same end alone commute: the lesser comes first.",
+        "6, between two views",
+        "exact",
+        matches.unfold_one_sided,
+        "UNFOLD",
+    ),
+    _row(
         "unfold-windows",
         "(i + k - L/2) + j - K/2",
         "(i + j - K/2) + k - L/2",

@@ -169,6 +169,13 @@ EXAMPLES: dict[str, list[tuple]] = {
     "split-undoes-merge": [("MERGE", [1], "s"), ("SPLIT", [3, 4])],
     "unfold-above-shift": [("REDUCE", [], "k"), ("SHIFT", [1]), ("UNFOLD", [4, 3])],
     "unfold-of-reductions": [("REDUCE", [], "C"), ("REDUCE", [], "k"), ("UNFOLD", [3, 4])],
+    "unfold-one-sided": [
+        ("REDUCE", [], "s"),
+        ("REDUCE", [], "s"),
+        ("SHARE", [3]),
+        ("UNFOLD", [1, 3]),
+        ("UNFOLD", [5, 4]),
+    ],
     "unfold-windows": [("REDUCE", [], "k"), ("REDUCE", [], "e"), ("UNFOLD", [1, 3]), ("UNFOLD", [5, 4])],
     "view-above-share": [("SHARE", [1]), ("MERGE", [1], "s")],
     "view-of-reduction": [("REDUCE", [], "C"), ("MERGE", [3], "s")],

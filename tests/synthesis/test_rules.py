@@ -118,6 +118,10 @@ CASES = [
         "window-rejoins-blocks",
         [("REDUCE", [], "s"), ("MERGE", [1], "s"), ("SPLIT", [4, 3]), ("SHARE", [5, 6]), ("UNFOLD", [6, 5])],
     ),
+    (
+        "unfold-one-sided",
+        [("REDUCE", [], "s"), ("REDUCE", [], "s"), ("SHARE", [3]), ("UNFOLD", [1, 3]), ("UNFOLD", [5, 4])],
+    ),
     ("unfold-windows", [("REDUCE", [], "k"), ("REDUCE", [], "e"), ("UNFOLD", [1, 3]), ("UNFOLD", [5, 4])]),
     ("merge-above-shift-above-split", [("SPLIT", [0, 1]), ("SHIFT", [3]), ("MERGE", [4], "H")]),
 ]
