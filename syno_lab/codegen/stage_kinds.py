@@ -159,7 +159,7 @@ class Contraction:
         return "matmul" if self.contracted or self.free else "product"
 
     def __str__(self) -> str:
-        words = [self.kind]
+        words: list[str] = [self.kind]
         if self.group and self.kind in ("convolution", "matmul"):
             words.insert(0, "grouped" if self.contracted or self.free else "depthwise")
         for name, steps in (
