@@ -55,11 +55,13 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
     below_digit = digit_below(state, coordinate)
     if node.primitive == "SPLIT":
         high, low = node.operands
+        last = last_digit(state, coordinate)
         under, count = below_shifts(high)
         below = (
             tuple([block.exponents for block in offset_sizes(coordinate)]),
             standing(state, low) if not low.size.has_primary else None,
             is_raw_reduction(state, first_digit(state, coordinate)),
+            _summed(state, last),
             are_adjacent(under, low),
             tuple(sorted(sharers(state, under))),
             tuple(sorted(sharers(state, high))),
@@ -70,9 +72,7 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
         below = (
             is_high_of_shift(coordinate),
             tuple(sorted(holders(state, coordinate))),
-            (is_raw_reduction(state, coordinate), node.operands[0].is_reduction, node.operands[0].size.exponents)
-            if is_summed(coordinate)
-            else None,
+            _summed(state, coordinate),
         )
     elif node.primitive == "STRIDE":
         below = tuple(sorted(sharers(state, node.operands[0])))
@@ -102,6 +102,14 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
         standing(state, coordinate) if leaf == 0 and not size.has_primary else None,
         below_digit is not None and below_digit.root.is_reduction,
     )
+
+
+def _summed(state: State, coordinate: Coordinate) -> tuple[object, ...] | None:
+    """Of a reduction or a digit of one: whether a weight shares it, its size, and what it is a digit of."""
+    if not is_summed(coordinate):
+        return None
+    of = coordinate.node.operands[0] if coordinate.node.operands else coordinate
+    return is_raw_reduction(state, coordinate), coordinate.size.exponents, of.is_reduction, of.size.exponents
 
 
 def digit_below(state: State, coordinate: Coordinate) -> Digit | None:

@@ -114,17 +114,31 @@ def reduce_late(state: State, step: Step) -> bool:
 
 def view_of_raw_reduction(state: State, step: Step) -> bool:
     """MERGE, SHIFT or SPLIT of reductions or of their digits, where the REDUCEs that replace it are in the space."""
-    if not all(is_raw_reduction(state, c) for c in step.operands):
-        return False
     if step.primitive == "SPLIT":
-        return _is_one_reduction(state.spec, *step.operands)
-    if step.primitive == "MERGE":
-        (operand,), sizes = step.operands, reduce_sizes(state.spec)
-        assert step.parameter is not None
-        two = (step.parameter, operand.size / step.parameter)
-        is_room = len(state.reductions) < state.spec.limits.max_reduces
-        return operand.is_reduction and is_room and all(size in sizes for size in two)
-    return True
+        two = _raw_reductions(state, step)
+        return two is not None and _is_one_reduction(state.spec, *two)
+    (operand,) = step.operands
+    if step.primitive == "SHIFT" or not is_raw_reduction(state, operand):
+        return is_raw_reduction(state, operand)
+    assert step.parameter is not None
+    sizes = reduce_sizes(state.spec)
+    is_room = len(state.reductions) < state.spec.limits.max_reduces
+    return operand.is_reduction and is_room and step.parameter in sizes and operand.size / step.parameter in sizes
+
+
+def split_of_reductions(state: State, step: Step) -> bool:
+    """SPLIT of two reductions or digits, maybe behind other blocks: the larger one comes first."""
+    two = _raw_reductions(state, step)
+    return two is not None and two[0].size.exponents < two[1].size.exponents
+
+
+def _raw_reductions(state: State, step: Step) -> tuple[Coordinate, Coordinate] | None:
+    """The reductions, or digits, side by side in a SPLIT."""
+    low = step.operands[1]
+    if not is_raw_reduction(state, low):
+        return None
+    high = last_digit(state, step.operands[0])
+    return (high, low) if is_raw_reduction(state, high) else None
 
 
 def _is_one_reduction(spec: Spec, *operands: Coordinate) -> bool:
@@ -306,6 +320,15 @@ def shifts_of_a_block(state: State, step: Step) -> bool:
         return False
     block = below.node.operands[1].size
     return all(block.at(binding) == count + 1 for binding in state.spec.binding_maps)
+
+
+def shifts_all_around(state: State, step: Step) -> bool:
+    """As many SHIFTs as there are elements."""
+    operand = step.operands[0]
+    if operand.size.has_primary or not state.spec.binding_maps:
+        return False
+    count = below_shifts(operand)[1] + 1
+    return all(operand.size.at(binding) == count for binding in state.spec.binding_maps)
 
 
 # -- EXPAND ----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from syno_lab.synthesis.digits import are_adjacent, digit
 from syno_lab.synthesis.matches import is_high_of_shift
 from syno_lab.synthesis.matches_weights import weight_rank
 from syno_lab.synthesis.rewrites_parts import Part, Rewrite, parts
-from syno_lab.synthesis.rewrites_views import below_shifts, expand_of_view, joined_digit, shifts
+from syno_lab.synthesis.rewrites_views import Rejoined, below_shifts, expand_of_view, joined_digit, shifts
 from syno_lab.synthesis.rules import sharers
 
 
@@ -43,11 +43,42 @@ def reduce_first(state: State, step: Step) -> Rewrite | None:
 
 
 def view_of_reduction(state: State, step: Step) -> Rewrite | None:
-    """A sum over the results of a view, each summed over by itself."""
+    """A sum over the results of a view, each summed over by itself; blocks may stand before those of a SPLIT."""
+    if step.primitive == "SPLIT":
+        blocks, high = _blocks_before(state, step)
+        found = Rejoined(state, high, step.operands[1], blocks)
+        return found.rewrite(found.before.view("SPLIT", *found.built(*step.operands)), [found.behind(blocks)])
     before, after = parts(state, ())
     tops = before.view(step.primitive, *(before.reduce(c.size) for c in step.operands), parameter=step.parameter)
     right = after.side(*(after.reduce(c.size) for c in tops))
     return Rewrite((), before.side(*tops), right, summed=step.operands)
+
+
+def split_of_reductions(state: State, step: Step) -> Rewrite | None:
+    """Two sums side by side in a SPLIT, in both orders."""
+    blocks, high = _blocks_before(state, step)
+    low = step.operands[1]
+    before, after = parts(state, blocks)
+    over = {
+        **dict(zip(blocks, before.bottoms, strict=True)),
+        high: before.reduce(high.size),
+        low: before.reduce(low.size),
+    }
+    left = before.side(*before.view("SPLIT", *(before.rebuild(c, over) for c in step.operands)))
+    joined = after.reduce(low.size)
+    for block in reversed(after.bottoms):
+        (joined,) = after.view("SPLIT", block, joined)
+    right = after.side(*after.view("SPLIT", joined, after.reduce(high.size)))
+    return Rewrite(tuple(blocks), left, right, summed=(high, low))
+
+
+def _blocks_before(state: State, step: Step) -> tuple[list[Coordinate], Coordinate]:
+    """The blocks that SPLITs have put before the last digit of a SPLIT's first operand, and this digit."""
+    blocks, high = [], step.operands[0]
+    while high.node.primitive == "SPLIT" and high not in state.sharing:
+        block, high = high.node.operands
+        blocks.append(block)
+    return blocks, high
 
 
 def shift_above_reduction(state: State, step: Step) -> Rewrite | None:

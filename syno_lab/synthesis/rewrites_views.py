@@ -203,6 +203,14 @@ def shift_above_rejoined(state: State, step: Step) -> Rewrite | None:
     return Rewrite((root,), left, after.side(*after.view("SPLIT", shifts(after, block, count), offset)))
 
 
+def shifts_all_around(state: State, step: Step) -> Rewrite | None:
+    """SHIFTs by all elements, and none."""
+    bottom, count = below_shifts(step.operands[0])
+    before, after = parts(state, (bottom,))
+    left = before.side(shifts(before, before.bottoms[0], count + 1))
+    return Rewrite((bottom,), left, after.side(*after.bottoms))
+
+
 def shifts_of_a_block(state: State, step: Step) -> Rewrite | None:
     """SHIFTs of the whole, and one SHIFT of the number of the block."""
     joined, count = below_shifts(step.operands[0])

@@ -149,6 +149,16 @@ RULES: tuple[Rule, ...] = (
         "MERGE",
     ),
     _row(
+        "split-of-reductions",
+        "sum_r sum_q X[B*r + q]",
+        "sum_q sum_r X[C*q + r]",
+        "Reductions side by side in a SPLIT are summed over all they are together: the larger comes first.",
+        "6, between views and contractions",
+        "exact",
+        matches.split_of_reductions,
+        "SPLIT",
+    ),
+    _row(
         "split-of-split",
         "B*C*i + (C*j + k)",
         "C*(B*i + j) + k",
@@ -216,6 +226,16 @@ RULES: tuple[Rule, ...] = (
         "6, between two views",
         "exact",
         matches.shifts_of_a_block,
+        "SHIFT",
+    ),
+    _row(
+        "shifts-all-around",
+        "(i + N) % N",
+        "i",
+        "As many SHIFTs as there are elements are none.",
+        "6, between two views",
+        "exact",
+        matches.shifts_all_around,
         "SHIFT",
     ),
     _row(

@@ -40,6 +40,10 @@ CASES = [
     ("view-of-reduction", [("REDUCE", [], "k"), ("REDUCE", [], "s"), ("SPLIT", [3, 4])]),
     ("view-of-reduction", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SHIFT", [5])]),
     ("view-of-reduction", [("REDUCE", [], "s"), ("REDUCE", [], "D"), ("MERGE", [4], "s"), ("SPLIT", [3, 5])]),
+    ("view-of-reduction", [("REDUCE", [], "s"), ("REDUCE", [], "s"), ("SPLIT", [0, 3]), ("SPLIT", [5, 4])]),
+    ("split-of-reductions", [("REDUCE", [], "s"), ("REDUCE", [], "H"), ("SPLIT", [3, 4])]),
+    ("split-of-reductions", [("REDUCE", [], "s"), ("REDUCE", [], "H"), ("SPLIT", [0, 3]), ("SPLIT", [5, 4])]),
+    ("shifts-all-around", [("REDUCE", [], "s"), ("SHARE", [3]), ("SHIFT", [3]), ("SHIFT", [4])]),
     ("merge-of-reduction", [("REDUCE", [], "H"), ("MERGE", [3], "s^-1*H")]),
     ("merge-of-reduction", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("MERGE", [4], "e")]),
     ("split-undoes-merge", [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SPLIT", [5, 4])]),
@@ -158,7 +162,7 @@ def test_every_rule_has_a_case() -> None:
         [("REDUCE", [], "k"), ("UNFOLD", [1, 3]), ("SHIFT", [4])],
         [("MERGE", [0], "s"), ("SPLIT", [4, 3])],  # a permutation of the digits
         [("REDUCE", [], "k"), ("SHARE", [3], None, [0]), ("SHARE", [1], None, [3])],  # a reduction in two weights
-        [("REDUCE", [], "k"), ("REDUCE", [], "C"), ("SPLIT", [3, 4])],  # no REDUCE of the space is of this size
+        [("REDUCE", [], "k"), ("REDUCE", [], "C"), ("SPLIT", [4, 3])],  # no REDUCE of the space is of this size
     ],
 )
 def test_canonical_steps_stay(moves: list) -> None:
