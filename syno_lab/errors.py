@@ -21,6 +21,10 @@ class FormatError(SynoError, ValueError):
     """A file or a string is not what it claims to be: other version, missing fields, junk."""
 
 
+class SearchError(SynoError, ValueError):
+    """A search was told something it cannot learn from, or set up with settings that make no sense."""
+
+
 class DataError(SynoError):
     """A data set is missing, incomplete or corrupt."""
 
