@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from syno_lab import __version__
-from syno_lab.commands import ablate, demo, doctor, export, lab, operators, replay, sample, show, train, tune
+from syno_lab.commands import ablate, backbone, demo, doctor, export, lab, operators, replay, sample, show, train, tune
 from syno_lab.errors import SynoError
 
 #: Exit statuses; 1 is for what a command says itself (``doctor``: something is missing, ``replay``: something differs).
@@ -36,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (lab, demo, sample, replay, ablate, train, tune, operators, show, export, doctor):
+for _command in (lab, demo, sample, replay, ablate, backbone, train, tune, operators, show, export, doctor):
     app.command(_command.__name__.rpartition(".")[2])(_command.command)
 
 

@@ -1,21 +1,50 @@
-"""Backbone networks, the slots for operators in them, and the way from a network's convolutions to slots."""
+"""Backbone networks, the slots for operators in them, and the way from a network's layers to slots."""
 
-from syno_lab.models.extraction import Site, WithBias, find_convolutions, replace_modules, with_placeholders
+from syno_lab.models.derive import derive_spec
+from syno_lab.models.extraction import WithBias, find_convolutions, replace_modules, with_placeholders
+from syno_lab.models.gpt import GPT, gpt2, gpt_tiny
+from syno_lab.models.layers import Selection, Survey, survey
 from syno_lab.models.placeholder import KernelPack, Placeholder, placeholders, replace
+from syno_lab.models.registry import BACKBONES, Backbone, backbone
 from syno_lab.models.resnet import BasicBlock, CifarResNet, resnet20, resnet_tiny
+from syno_lab.models.resolution import AtResolution, scale_images
+from syno_lab.models.sites import Site
+from syno_lab.models.slot import Place, Slot, costs, put_in, slots, take_out, with_slots
+from syno_lab.models.tokens import Tokens, tokens_for
 
 __all__ = [
+    "BACKBONES",
+    "GPT",
+    "AtResolution",
+    "Backbone",
     "BasicBlock",
     "CifarResNet",
     "KernelPack",
+    "Place",
     "Placeholder",
+    "Selection",
     "Site",
+    "Slot",
+    "Survey",
+    "Tokens",
     "WithBias",
+    "backbone",
+    "costs",
+    "derive_spec",
     "find_convolutions",
+    "gpt2",
+    "gpt_tiny",
     "placeholders",
+    "put_in",
     "replace",
     "replace_modules",
     "resnet20",
     "resnet_tiny",
+    "scale_images",
+    "slots",
+    "survey",
+    "take_out",
+    "tokens_for",
     "with_placeholders",
+    "with_slots",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from syno_lab.errors import SpecError
+from syno_lab.models.checks import check_counts
 
 
 class BasicBlock(nn.Module):
@@ -51,14 +51,7 @@ class CifarResNet(nn.Module):
 
     def __init__(self, num_classes: int, in_channels: int = 3, width: int = 16, blocks: int = 1) -> None:
         super().__init__()
-        for name, value in (
-            ("num_classes", num_classes),
-            ("in_channels", in_channels),
-            ("width", width),
-            ("blocks", blocks),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise SpecError(f"a residual network needs {name} as a whole number from 1 up, found {value!r}")
+        check_counts("a residual network", num_classes=num_classes, in_channels=in_channels, width=width, blocks=blocks)
         self.conv = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
         self.bn = nn.BatchNorm2d(width)
         self.stage1 = _stage(width, width, blocks, stride=1)
@@ -87,5 +80,5 @@ def resnet_tiny(num_classes: int, in_channels: int = 3, width: int = 16, blocks:
 
 
 def resnet20(num_classes: int = 10, in_channels: int = 3) -> CifarResNet:
-    """Return ResNet-20 of section 4.2, table 6: 0.27 million parameters for CIFAR-10 (272,474)."""
+    """Return ResNet-20 of section 4.2, table 6: 269,722 parameters (0.27 million) with shortcuts of option A."""
     return CifarResNet(num_classes, in_channels, width=16, blocks=3)

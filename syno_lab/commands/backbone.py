@@ -1,0 +1,200 @@
+"""``syno-lab backbone``: the networks, their layers, and which of them an operator would replace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syno_lab.commands.operands import load_operator
+from syno_lab.commands.output import JsonTarget, check_json, say, say_table, write_json
+from syno_lab.errors import SpecError
+
+if TYPE_CHECKING:
+    from syno_lab.ir.operator import Operator
+    from syno_lab.models.layers import Survey
+    from syno_lab.models.sites import Kind, Site
+    from syno_lab.models.sites import Strides as StridesName
+
+
+class Layers(StrEnum):
+    """The kinds of layers to replace."""
+
+    conv2d = "conv2d"
+    linear = "linear"
+    both = "both"
+
+
+class Strides(StrEnum):
+    """What becomes of a stride."""
+
+    pool = "pool"
+    shape = "shape"
+
+
+_KINDS: dict[Layers, tuple[Kind, ...]] = {
+    Layers.conv2d: ("conv2d",),
+    Layers.linear: ("linear",),
+    Layers.both: ("conv2d", "linear"),
+}
+
+
+def command(
+    name: Annotated[str | None, typer.Argument(help="A backbone; without it, all are listed.")] = None,
+    layers: Annotated[
+        Layers | None, typer.Option(help="The kind of layers to replace. [default: the backbone's own]")
+    ] = None,
+    match: Annotated[
+        list[str] | None, typer.Option(help="Replace only layers whose names fit such a pattern, as in '*.qkv'.")
+    ] = None,
+    leave: Annotated[
+        list[str] | None, typer.Option(help="Leave layers whose names fit; '' for none. [default: the first layer]")
+    ] = None,
+    pointwise: Annotated[bool, typer.Option("--pointwise", help="Replace 1x1 convolutions too.")] = False,
+    groups: Annotated[
+        int | None, typer.Option(min=0, help="Groups of a convolution to replace; 0 for any. [default: backbone's own]")
+    ] = None,
+    stride: Annotated[int | None, typer.Option(min=1, help="Replace only convolutions of this stride.")] = None,
+    strides: Annotated[
+        Strides, typer.Option(help="Strides by an average pooling afterwards, or in the operator's shape.")
+    ] = Strides.pool,
+    operator: Annotated[
+        str | None, typer.Option(help="A known operator or an operator file: what it would cost in each place.")
+    ] = None,
+    resolution: Annotated[int | None, typer.Option(min=1, help="Height and width of the images.")] = None,
+    context: Annotated[int | None, typer.Option(min=1, help="Tokens of a text.")] = None,
+    outputs: Annotated[int | None, typer.Option(min=1, help="Classes, or tokens of the vocabulary.")] = None,
+    channels: Annotated[int, typer.Option(min=1, help="Channels of the images.")] = 3,
+    everything: Annotated[bool, typer.Option("--all", help="Show the layers that stay, too, each with why.")] = False,
+    json: JsonTarget = None,
+) -> None:
+    """Show a backbone's convolutions and linear layers with shapes, FLOPs and share, and what can replace them."""
+    check_json(json)
+    from syno_lab.models.derive import derive_spec
+    from syno_lab.models.registry import backbone
+
+    if name is None:
+        _list_all(json)
+        return
+    chosen = backbone(name)
+    loaded = None if operator is None else load_operator(operator)
+    selection = replace(chosen.selection, strides=strides.value, pointwise=pointwise or chosen.selection.pointwise)
+    if layers is not None:
+        kinds = _KINDS[layers]
+        # The backbone's own patterns are meant for its own kind of layer.
+        names = chosen.selection.names if chosen.selection.kinds == kinds else ("*",)
+        selection = replace(selection, kinds=kinds, names=names)
+    if match:
+        selection = replace(selection, names=tuple(match))
+    if leave is not None:
+        selection = replace(selection, leave=tuple(pattern for pattern in leave if pattern))
+    if groups is not None:
+        selection = replace(selection, groups=groups or None)
+    if stride is not None:
+        selection = replace(selection, stride=(stride, stride))
+    seen = chosen.survey(outputs=outputs, in_channels=channels, size=_size(chosen.domain, resolution, context))
+    sites = seen.select(selection)
+    rows = seen.rows(selection)
+    summary = {
+        "name": chosen.name,
+        "params": seen.params,
+        "flops": seen.flops,
+        "reference": chosen.reference,
+        "paper": chosen.paper,
+        "layers": rows,
+        "spec": None,
+    }
+    lines = []
+    if loaded is not None:
+        with_operator = _put_in(loaded, seen, sites, rows, strides.value)
+        summary["operator"] = with_operator
+        lines.append(
+            f"with {loaded[0]}: {with_operator['params']:,} parameters, {with_operator['flops']:,} FLOPs, "
+            f"{with_operator['flops'] / seen.flops:.1%} of the network's"
+        )
+    try:
+        spec = derive_spec(sites, strides=strides.value)
+    except SpecError as error:
+        lines.insert(0, f"no one specification: {error}")
+    else:
+        before, after = (f"[{', '.join(map(str, shape))}]" for shape in (spec.input_shape, spec.output_shape))
+        lines.insert(0, f"specification: {before} to {after} with {_count(len(spec.bindings), 'binding')}")
+        summary["spec"] = {"input_shape": before, "output_shape": after, "bindings": list(spec.binding_maps)}
+    names_of_sites = {site.name for site in sites}
+    shown = [row for row in rows if everything or row["name"] in names_of_sites]
+    hidden = () if any(row["reason"] for row in shown) else ("replaced", "reason")
+    say_table([_for_people(row, hidden) for row in shown], json)
+    replaced = [row for row in rows if row["replaced"]]
+    say(
+        f"{chosen.name}: {seen.params:,} parameters, {seen.flops:,} FLOPs; {len(replaced)} of {len(rows)} layers "
+        f"replaced, {sum(row['share'] for row in replaced):.1%} of the FLOPs",
+        json,
+    )
+    for line in lines:
+        say(line, json)
+    write_json(summary, json)
+
+
+def _put_in(
+    operator: tuple[str, Operator], seen: Survey, sites: list[Site], rows: list[dict[str, Any]], strides: StridesName
+) -> dict[str, Any]:
+    """What the network costs with the operator in it; the rows get what it costs in each place, or why it is not there.
+
+    Raises:
+        SpecError: when it fits nowhere.
+    """
+    from syno_lab.models.slot import costs
+
+    label, value = operator
+    places = {place.name: place for place in costs(value, sites, strides=strides)}
+    if not any(place.replaced for place in places.values()):
+        reason = next(iter(places.values())).reason
+        raise SpecError(f"{label} fits none of the {len(places)} layers to replace: {reason}")
+    flops, params = seen.flops, seen.params
+    for row in rows:
+        place = places.get(row["name"])
+        replaced = place is not None and place.replaced
+        row["operator flops"] = place.flops if place is not None and replaced else None
+        row["operator params"] = place.params if place is not None and replaced else None
+        if place is not None:
+            row["replaced"], row["reason"] = place.replaced, place.reason
+            flops += place.flops - row["flops"]
+            params += place.params - row["params"]
+    return {"label": label, "flops": flops, "params": params}
+
+
+def _list_all(json: str | None) -> None:
+    from syno_lab.models.registry import BACKBONES
+
+    rows = [
+        {
+            "name": known.name,
+            "takes": f"{known.size}x{known.size} images" if known.domain == "images" else f"{known.size} tokens",
+            "params": known.params,
+            "flops": known.flops,
+            "reference": known.reference,
+            "paper": known.paper,
+        }
+        for known in BACKBONES.values()
+    ]
+    say_table([{key: row[key] for key in ("name", "takes", "params", "flops", "reference")} for row in rows], json)
+    write_json(rows, json)
+
+
+def _size(domain: str, resolution: int | None, context: int | None) -> int | None:
+    if domain == "images" and context is not None:
+        raise SpecError("--context: expected --resolution for a network that takes images")
+    if domain == "text" and resolution is not None:
+        raise SpecError("--resolution: expected --context for a network that takes text")
+    return resolution if domain == "images" else context
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _for_people(row: dict[str, Any], hidden: tuple[str, ...]) -> dict[str, Any]:
+    shown = {key: value for key, value in row.items() if key not in (*hidden, "bias", "calls", "kind")}
+    return {**shown, "share": f"{row['share']:.1%}"}

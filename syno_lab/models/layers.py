@@ -1,0 +1,326 @@
+"""All convolutions and linear layers of a network, with shapes, FLOPs and what speaks against replacing each.
+
+They are seen in one forward pass over an example, so any ``nn.Module`` will do: one of :mod:`.registry`, one that
+``transformers`` builds from a configuration, or a user's own. A network on the meta device is surveyed without memory
+or time; a network with weights is run once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from syno_lab.errors import SpecError
+from syno_lab.models.sites import Kind, Site, Strides, check_strides
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Predicate = Callable[[str, nn.Module], bool]
+Example = tuple[int, int, int] | Tensor | Mapping[str, Tensor]
+KINDS: tuple[Kind, ...] = ("conv2d", "linear")
+
+# Linear layers that are no nn.Linear, by the name of their class; their weights are [C_in, C_out].
+_TRANSPOSED = {"transformers.pytorch_utils.Conv1D"}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which layers to replace.
+
+    Attributes:
+        kinds: among ``conv2d`` and ``linear``.
+        names: patterns as on a shell's command line (``*.qkv``); a layer must match one.
+        leave: patterns of layers that stay whatever else is said.
+        kernel_size, stride: rows and columns of a convolution; None is any, as below.
+        groups: of a convolution.
+        pointwise: whether 1x1 convolutions are replaced too, where ``kernel_size`` does not ask for them.
+        predicate: asked with name and module.
+        strides: what becomes of a stride; see :meth:`.sites.Site.form`.
+
+    Raises:
+        SpecError: for a kind or a treatment of strides that is unknown.
+    """
+
+    kinds: tuple[Kind, ...] = ("conv2d",)
+    names: tuple[str, ...] = ("*",)
+    leave: tuple[str, ...] = ()
+    kernel_size: tuple[int, int] | None = None
+    stride: tuple[int, int] | None = None
+    groups: int | None = 1
+    pointwise: bool = False
+    predicate: Predicate | None = None
+    strides: Strides = "pool"
+
+    def __post_init__(self) -> None:
+        check_strides(self.strides)
+        unknown = [kind for kind in self.kinds if kind not in KINDS]
+        if unknown or not self.kinds:
+            raise SpecError(f"kinds of layers: expected some of {', '.join(KINDS)}, found {list(self.kinds)}")
+
+    def reason_against(self, site: Site, module: nn.Module) -> str | None:
+        """Why ``site`` stays, or None where it is replaced."""
+        if site.kind not in self.kinds:
+            return f"it is a {site.kind}"
+        if not any(fnmatchcase(site.name, pattern) for pattern in self.names):
+            return f"no pattern of {', '.join(self.names)} has its name"
+        if any(fnmatchcase(site.name, pattern) for pattern in self.leave):
+            return "it is to be left by its name"
+        obstacle = site.obstacle_to(self.strides)
+        if obstacle is not None:
+            return obstacle
+        if site.kind == "conv2d":
+            if self.kernel_size is None and site.kernel_size == (1, 1) and not self.pointwise:
+                return "1x1 convolutions stay unless asked for"
+            for what, wanted, found in (
+                ("kernel", self.kernel_size, site.kernel_size),
+                ("stride", self.stride, site.stride),
+            ):
+                if wanted is not None and tuple(wanted) != found:
+                    return f"its {what} is {found[0]}x{found[1]}"
+            if self.groups is not None and site.groups != self.groups:
+                return f"it has {site.groups} groups"
+        if self.predicate is not None and not self.predicate(site.name, module):
+            return "the predicate says no"
+        return None
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a network does with one example: ``sites`` in the order of their calls, those never called at the end.
+
+    ``flops``: 2 for each multiply-add of its convolutions and matrix products, as torch counts them; ``params``: all
+    parameters, shared ones once.
+    """
+
+    network: str
+    sites: tuple[Site, ...]
+    flops: int
+    params: int
+    modules: Mapping[str, nn.Module] = field(repr=False)
+
+    def select(self, selection: Selection | None = None) -> list[Site]:
+        """The sites that ``selection`` (by default: dense convolutions larger than 1x1) replaces.
+
+        Raises:
+            SpecError: where there is none, with the reasons.
+        """
+        chosen = selection or Selection()
+        reasons = {site.name: chosen.reason_against(site, self.modules[site.name]) for site in self.sites}
+        found = [site for site in self.sites if reasons[site.name] is None]
+        if not found:
+            raise SpecError(f"expected something to replace in this {self.network}, found {_summary(reasons)}")
+        return found
+
+    def rows(self, selection: Selection | None = None) -> list[dict[str, Any]]:
+        """One row a layer: name, kind, shapes, FLOPs and their share, parameters, whether replaced and why not."""
+        chosen = selection or Selection()
+        rows = []
+        for site in self.sites:
+            reason = chosen.reason_against(site, self.modules[site.name])
+            rows.append(
+                {
+                    "name": site.name,
+                    "kind": site.kind,
+                    "input": _shape(site, site.in_channels, (site.height, site.width)),
+                    "output": _shape(site, site.out_channels, _output_pixels(site)),
+                    "kernel": None if site.kind == "linear" else f"{site.kernel_size[0]}x{site.kernel_size[1]}",
+                    "stride": None if site.kind == "linear" else max(site.stride),
+                    "groups": None if site.kind == "linear" else site.groups,
+                    "bias": site.bias,
+                    "calls": site.calls,
+                    "flops": site.flops,
+                    "share": site.flops / self.flops if self.flops else 0.0,
+                    "params": site.params,
+                    "replaced": reason is None,
+                    "reason": reason,
+                }
+            )
+        return rows
+
+    def to_frame(self, selection: Selection | None = None) -> pd.DataFrame:
+        """:meth:`rows` as a table of pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows(selection))
+
+
+def survey(net: nn.Module, example: Example) -> Survey:
+    """Run ``net`` on ``example`` and return what was seen; the network is as before afterwards.
+
+    ``example``: the shape [C, H, W] of one image, a tensor (tokens, a batch), or a mapping of arguments to tensors as
+    models of ``transformers`` take them. Counts are those of the whole example, so give a batch of one. Raises
+    SpecError where the network refuses it.
+    """
+    positional, named = _arguments(net, example)
+    shown = getattr(example, "shape", example) if not isinstance(example, Mapping) else list(example)
+    names = {module: name for name, module in net.named_modules() if _kind(module) is not None}
+    seen: dict[nn.Module, list[tuple[torch.Size, torch.Size]]] = {}
+
+    def record(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
+            seen.setdefault(module, []).append((inputs[0].shape, output.shape))
+
+    with _watched(net, names, record), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        try:
+            # torch counts attention where it is made of matrix products.
+            with sdpa_kernel(SDPBackend.MATH):
+                net(*positional, **named)
+        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            what = f"images {list(shown)}" if isinstance(example, tuple) else f"an example {list(shown)}"
+            raise SpecError(f"expected a network that takes {what}, found: {reason}") from error
+    sharing = _sharing(net)
+    sites = [_site(names[module], module, calls, sharing) for module, calls in seen.items()]
+    sites += [_site(name, module, [], sharing) for module, name in names.items() if module not in seen]
+    return Survey(
+        network=type(net).__name__,
+        sites=tuple(sites),
+        flops=int(counter.get_total_flops()),
+        params=sum(parameter.numel() for parameter in net.parameters()),
+        modules={name: module for module, name in names.items()},
+    )
+
+
+def _kind(module: nn.Module) -> Kind | None:
+    if isinstance(module, nn.Conv2d):
+        return "conv2d"
+    names = {f"{base.__module__}.{base.__qualname__}" for base in type(module).__mro__}
+    return "linear" if isinstance(module, nn.Linear) or names & _TRANSPOSED else None
+
+
+def _arguments(net: nn.Module, example: Example) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    weight = next((parameter for parameter in net.parameters() if parameter.is_floating_point()), torch.empty(0))
+    if isinstance(example, Mapping):
+        return (), {name: value.to(weight.device) for name, value in example.items()}
+    if isinstance(example, Tensor):
+        return (example.to(weight.device),), {}
+    if len(example) != 3 or any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in example):
+        raise SpecError(f"expected the input shape of one image as [C, H, W], found {list(example)}")
+    return (torch.zeros((1, *example), dtype=weight.dtype, device=weight.device),), {}
+
+
+@contextmanager
+def _watched(
+    net: nn.Module, modules: Mapping[nn.Module, str], record: Callable[[nn.Module, tuple[Any, ...], Any], None]
+) -> Iterator[None]:
+    modes = [(module, module.training) for module in net.modules()]
+    hooks = [module.register_forward_hook(record) for module in modules]
+    try:
+        net.eval()
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module, training in modes:
+            module.training = training
+
+
+def _sharing(net: nn.Module) -> dict[int, set[str]]:
+    """For each parameter (by identity) the modules that have it as their own."""
+    owners: dict[int, set[str]] = {}
+    for name, module in net.named_modules():
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                owners.setdefault(id(parameter), set()).add(name)
+    return owners
+
+
+def _site(
+    name: str, module: nn.Module, calls: list[tuple[torch.Size, torch.Size]], sharing: Mapping[int, set[str]]
+) -> Site:
+    weight, bias = module.weight, module.bias
+    assert isinstance(weight, Tensor)
+    params = sum(parameter.numel() for parameter in module.parameters())
+    others = sorted(sharing.get(id(weight), set()) - {name})
+    obstacle = f"it shares its weight with {others[0]}" if others else None
+    if not calls:
+        obstacle = "the network does not call it on this example"
+    base = Site(
+        name=name,
+        in_channels=0,
+        out_channels=0,
+        height=1,
+        width=1,
+        kernel_size=(1, 1),
+        flops=0,
+        params=params,
+        calls=len(calls),
+        bias=bias is not None,
+        obstacle=obstacle,
+    )
+    if isinstance(module, nn.Conv2d):
+        return _convolution(base, module, calls)
+    rows, columns = weight.shape
+    inputs, outputs = (columns, rows) if isinstance(module, nn.Linear) else (rows, columns)
+    return replace(
+        base,
+        kind="linear",
+        in_channels=inputs,
+        out_channels=outputs,
+        positions=prod(calls[0][0][:-1]) if calls else 1,
+        flops=sum(2 * inputs * prod(output) for _, output in calls),
+    )
+
+
+def _convolution(base: Site, module: nn.Conv2d, calls: list[tuple[torch.Size, torch.Size]]) -> Site:
+    site = replace(
+        base,
+        in_channels=module.in_channels,
+        out_channels=module.out_channels,
+        kernel_size=(module.kernel_size[0], module.kernel_size[1]),
+        stride=(module.stride[0], module.stride[1]),
+        dilation=(module.dilation[0], module.dilation[1]),
+        groups=module.groups,
+    )
+    if not calls:
+        return site
+    height, width = calls[0][0][-2:]
+    pixels = (calls[0][1][-2], calls[0][1][-1])
+    area = module.weight[0].numel()
+    site = replace(site, height=height, width=width, flops=sum(2 * area * prod(output) for _, output in calls))
+    obstacle = site.obstacle
+    if obstacle is None and len({tuple(image[-2:]) for image, _ in calls}) > 1:
+        obstacle = "it is called on images of several sizes"
+    elif obstacle is None and any(len(image) != 4 for image, _ in calls):
+        obstacle = "it is called on an image without a batch"
+    elif obstacle is None and site.dilation != (1, 1):
+        obstacle = f"its dilation is {site.dilation[0]}x{site.dilation[1]}"
+    elif obstacle is None and pixels != _output_pixels(site):
+        wanted = _times(_output_pixels(site))
+        obstacle = f"its output is {_times(pixels)}, and not {wanted} as its padding would have to make it"
+    return replace(site, obstacle=obstacle)
+
+
+def _output_pixels(site: Site) -> tuple[int, int]:
+    return -(-site.height // site.stride[0]), -(-site.width // site.stride[1])
+
+
+def _shape(site: Site, channels: int, pixels: tuple[int, int]) -> str:
+    return f"{site.positions}x{channels}" if site.kind == "linear" else f"{channels}x{_times(pixels)}"
+
+
+def _times(pixels: tuple[int, int]) -> str:
+    return f"{pixels[0]}x{pixels[1]}"
+
+
+def _summary(reasons: Mapping[str, str | None]) -> str:
+    """The reasons, each once with the first layer that has it."""
+    if not reasons:
+        return "no convolution and no linear layer"
+    first: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        first.setdefault(reason or "", []).append(name)
+    parts = [
+        f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {reason}" for reason, names in first.items()
+    ]
+    return "; ".join(parts)

@@ -1,0 +1,214 @@
+"""The backbones by name: how each is built, what it takes, whose figures it has, and which layers are replaced.
+
+A new one is a file and a row of ``BACKBONES``. The first six are the paper's workloads (section 9.1), the other two are
+small enough for two cores. A network of one's own needs no row: :func:`.layers.survey` takes any ``nn.Module``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from syno_lab.errors import SpecError
+from syno_lab.models import densenet, efficientnet, gpt, resnet, resnet_imagenet, resnext
+from syno_lab.models.checks import check_counts
+from syno_lab.models.layers import Selection, Survey, survey
+
+Domain = Literal["images", "text"]
+
+#: The first convolution reads 1 or 3 channels, which no coefficient divides.
+_DENSE = Selection(leave=("conv", "conv0", "conv1", "stem.*"))
+_QKV = Selection(kinds=("linear",), names=("*.qkv",))
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A network by name.
+
+    Attributes:
+        name: as on the command line.
+        builder: makes it; takes ``num_classes`` and ``in_channels`` (images), or ``vocabulary`` and ``context`` (text).
+        domain: ``images`` or ``text``.
+        size: the height and width of the images, or the tokens of a text, that its published figures are for.
+        outputs: classes, or the vocabulary, that its figures are for.
+        params: parameters of the reference implementation.
+        flops: 2 for each multiply-add of one example of ``size``, convolutions and matrix products alone.
+        reference: whose figures these are.
+        paper: where the network comes from.
+        selection: the layers that are replaced unless the user says otherwise.
+    """
+
+    name: str
+    builder: Callable[..., nn.Module] = field(repr=False)
+    domain: Domain
+    size: int
+    outputs: int
+    params: int
+    flops: int
+    reference: str
+    paper: str
+    selection: Selection = _DENSE
+
+    def build(
+        self,
+        *,
+        outputs: int | None = None,
+        in_channels: int = 3,
+        size: int | None = None,
+        device: str | torch.device | None = None,
+    ) -> nn.Module:
+        """A new network with ``outputs`` classes or tokens; weights are drawn from torch's global generator.
+
+        ``in_channels``: of images. ``size``: of a text's context in tokens; networks for images take any size.
+        ``device="meta"``: shapes alone, for counting. Raises SpecError for numbers below 1.
+        """
+        outputs = self.outputs if outputs is None else outputs
+        with torch.device("cpu" if device is None else device):
+            if self.domain == "text":
+                return self.builder(vocabulary=outputs, context=self.size if size is None else size)
+            return self.builder(num_classes=outputs, in_channels=in_channels)
+
+    def example(self, *, in_channels: int = 3, size: int | None = None) -> tuple[int, int, int] | Tensor:
+        """What :func:`.layers.survey` runs it on: the shape of an image, or zeros as tokens [1, T].
+
+        Raises SpecError for numbers below 1.
+        """
+        size = self.size if size is None else size
+        check_counts("an example", size=size, in_channels=in_channels)
+        return (in_channels, size, size) if self.domain == "images" else torch.zeros(1, size, dtype=torch.int64)
+
+    def survey(self, *, outputs: int | None = None, in_channels: int = 3, size: int | None = None) -> Survey:
+        """Its layers with an input of ``size``, counted without memory for weights."""
+        net = self.build(outputs=outputs, in_channels=in_channels, size=size, device="meta")
+        return survey(net, self.example(in_channels=in_channels, size=size))
+
+    @property
+    def about(self) -> str:
+        """Its builder's docstring in one line."""
+        return (inspect.getdoc(self.builder) or "").partition("\n\n")[0].replace("\n", " ").removeprefix("Return ")
+
+
+_HE = "He et al., Deep Residual Learning for Image Recognition, CVPR 2016"
+_RADFORD = "Radford et al., Language Models are Unsupervised Multitask Learners, 2019"
+
+BACKBONES: dict[str, Backbone] = {
+    backbone.name: backbone
+    for backbone in (
+        Backbone(
+            "resnet18",
+            resnet_imagenet.resnet18,
+            "images",
+            224,
+            1000,
+            11_689_512,
+            3_628_146_688,
+            "torchvision resnet18",
+            _HE,
+        ),
+        Backbone(
+            "resnet34",
+            resnet_imagenet.resnet34,
+            "images",
+            224,
+            1000,
+            21_797_672,
+            7_327_522_816,
+            "torchvision resnet34",
+            _HE,
+        ),
+        Backbone(
+            "densenet121",
+            densenet.densenet121,
+            "images",
+            224,
+            1000,
+            7_978_856,
+            5_668_323_328,
+            "torchvision densenet121",
+            "Huang et al., Densely Connected Convolutional Networks, CVPR 2017",
+        ),
+        Backbone(
+            "resnext29_2x64d",
+            resnext.resnext29_2x64d,
+            "images",
+            32,
+            10,
+            9_128_778,
+            2_818_985_984,
+            "kuangliu/pytorch-cifar ResNeXt29_2x64d",
+            "Xie et al., Aggregated Residual Transformations for Deep Neural Networks, CVPR 2017",
+            # Its only convolutions larger than 1x1 have two groups.
+            Selection(groups=None, leave=("conv1",)),
+        ),
+        Backbone(
+            "efficientnet_v2_s",
+            efficientnet.efficientnet_v2_s,
+            "images",
+            384,
+            1000,
+            21_458_488,
+            16_731_234_304,
+            "torchvision efficientnet_v2_s",
+            "Tan and Le, EfficientNetV2: Smaller Models and Faster Training, ICML 2021",
+        ),
+        Backbone(
+            "gpt2",
+            gpt.gpt2,
+            "text",
+            1024,
+            50_257,
+            124_439_808,
+            291_648_307_200,
+            "openai/gpt-2 117M, transformers GPT2LMHeadModel",
+            _RADFORD,
+            _QKV,
+        ),
+        Backbone(
+            "resnet20",
+            resnet.resnet20,
+            "images",
+            32,
+            10,
+            269_722,
+            81_102_080,
+            "He et al., section 4.2: 0.27M",
+            _HE,
+        ),
+        Backbone(
+            "gpt_tiny",
+            gpt.gpt_tiny,
+            "text",
+            64,
+            256,
+            834_304,
+            113_246_208,
+            "our own",
+            _RADFORD,
+            _QKV,
+        ),
+    )
+}
+
+
+def backbone(name: str) -> Backbone:
+    """The backbone ``name``; case, - and . do not matter (``ResNeXt-29-2x64D``).
+
+    Raises:
+        SpecError: where there is none, with the nearest.
+    """
+    plain = {_plain(known): known for known in BACKBONES}
+    if _plain(name) in plain:
+        return BACKBONES[plain[_plain(name)]]
+    near = [plain[match] for match in difflib.get_close_matches(_plain(name), plain, 2)]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(BACKBONES)}"
+    raise SpecError(f"expected the name of a backbone, found {name!r}; {hint}")
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

@@ -1,0 +1,106 @@
+"""One convolution or linear layer as a network uses it, and the symbolic shapes that an operator in its place has.
+
+Shapes: N images or positions, C_in and C_out channels, H rows, W columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from syno_lab.errors import SpecError
+
+Kind = Literal["conv2d", "linear"]
+Strides = Literal["pool", "shape"]
+STRIDES: tuple[Strides, ...] = ("pool", "shape")
+
+
+@dataclass(frozen=True)
+class Form:
+    """The shapes of an operator in symbols, and the axes that take part in nothing."""
+
+    input_shape: str
+    output_shape: str
+    primary: tuple[str, ...]
+    stride: int = 1
+
+
+_IMAGE = Form("[N, C_in, H, W]", "[N, C_out, H, W]", ("N", "C_in", "C_out", "H", "W"))
+_POSITIONS = Form("[N, C_in]", "[N, C_out]", ("N", "C_in", "C_out"))
+
+
+@dataclass(frozen=True)
+class Site:
+    """A convolution or linear layer of a network, as it is used on one example.
+
+    ``name``: dotted, as in ``named_modules``. ``kind``: ``conv2d`` or ``linear``. ``height``, ``width``: of its input
+    (1 for a linear layer), ``positions``: how many vectors a linear layer is applied to (tokens; 1 for a convolution).
+    ``kernel_size``, ``stride``, ``dilation``: rows and columns. ``flops``: 2 for each multiply-add of one example,
+    summed over ``calls`` (how often the network calls it); a bias is not counted. ``params``: all of its parameters, a
+    bias included. ``obstacle``: why no operator can take its place, or None.
+    """
+
+    name: str
+    in_channels: int
+    out_channels: int
+    height: int
+    width: int
+    kernel_size: tuple[int, int]
+    flops: int
+    params: int
+    calls: int = 1
+    kind: Kind = "conv2d"
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    bias: bool = False
+    positions: int = 1
+    obstacle: str | None = None
+
+    @property
+    def mapping(self) -> dict[str, int]:
+        """The values of the variables here, for a Placeholder: C_in, C_out, H and W, or N, C_in and C_out.
+
+        H and W are the input's: of a stride, an operator at the input's resolution knows nothing.
+        """
+        if self.kind == "linear":
+            return {"N": self.positions, "C_in": self.in_channels, "C_out": self.out_channels}
+        return {"C_in": self.in_channels, "C_out": self.out_channels, "H": self.height, "W": self.width}
+
+    def form(self, strides: Strides = "pool") -> Form:
+        """The shapes in symbols of an operator in this place.
+
+        ``strides="pool"``: images keep their size, and what a stride leaves out an average pooling does afterwards.
+        ``strides="shape"``: the operator itself goes from ``[N, C_in, s*H, s*W]`` to ``[N, C_out, H, W]``. A linear
+        layer's positions are the fixed axis N: an operator that mixed them would let a language model see the future.
+        """
+        if self.kind == "linear":
+            return _POSITIONS
+        if strides == "pool" or self.stride == (1, 1):
+            return _IMAGE
+        return replace(_IMAGE, input_shape="[N, C_in, s*H, s*W]", stride=self.stride[0])
+
+    def binding(self, strides: Strides = "pool") -> dict[str, int]:
+        """The values of all variables of :meth:`form`, N among them (1 for images)."""
+        bound = {"N": 1, **self.mapping}
+        stride = self.form(strides).stride
+        if stride > 1:
+            bound |= {"H": self.height // stride, "W": self.width // stride, "s": stride}
+        return bound
+
+    def obstacle_to(self, strides: Strides = "pool") -> str | None:
+        """Why no operator of :meth:`form` can take this place, or None."""
+        if self.obstacle is not None or strides == "pool" or self.stride == (1, 1):
+            return self.obstacle
+        rows, columns = self.stride
+        if rows != columns:
+            return f"its strides {rows} and {columns} differ"
+        if self.height % rows or self.width % columns:
+            return f"its stride {rows} does not divide {self.height}x{self.width}"
+        return None
+
+
+def check_strides(strides: str) -> None:
+    """Raise SpecError where ``strides`` is none of :data:`STRIDES`."""
+    if strides not in STRIDES:
+        raise SpecError(f"strides: expected {' or '.join(map(repr, STRIDES))}, found {strides!r}")

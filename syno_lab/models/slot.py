@@ -1,0 +1,261 @@
+"""Operators put into the places of a network's layers, and taken out again.
+
+A :class:`Slot` stands where a convolution or linear layer was and keeps it. It does what belongs to the place and not
+to the operator: the pooling that a stride becomes, the bias, and a linear layer's many positions as one axis.
+
+Shapes: N images or positions, C_in and C_out channels, H rows, W columns, s a stride.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from syno_lab.errors import SpecError
+from syno_lab.models.placeholder import Placeholder
+from syno_lab.models.sites import Site, Strides, check_strides
+
+_SIDES = ("input", "output")
+
+
+class Replacement(Protocol):
+    """What a place needs to know of an operator: its sizes, what it costs, and its module."""
+
+    def complete_binding(self, binding: Mapping[str, int], /) -> dict[str, int]:
+        """The values of all variables."""
+
+    def input_sizes(self, binding: Mapping[str, int], /) -> tuple[int, ...]:
+        """The input's shape."""
+
+    def output_sizes(self, binding: Mapping[str, int], /) -> tuple[int, ...]:
+        """The output's shape."""
+
+    def flops(self, binding: Mapping[str, int], /) -> int:
+        """2 for each multiply-add."""
+
+    def params(self, binding: Mapping[str, int], /) -> int:
+        """Elements of all weights."""
+
+    def to_torch(self, binding: Mapping[str, int], /) -> nn.Module:
+        """A module with freshly drawn weights."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A site and what became of it: ``binding`` of the operator there, or None and the ``reason`` why it stays.
+
+    ``flops`` and ``params`` are the operator's there for one example, all calls together (the layer's own where it
+    stays), a bias among the parameters; pooling and bias are no multiply-adds and not counted.
+    """
+
+    name: str
+    binding: dict[str, int] | None
+    reason: str | None
+    flops: int
+    params: int
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the operator stands there."""
+        return self.reason is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "replaced": self.replaced}
+
+
+class Slot(nn.Module):
+    """Stands in the place of ``original`` with a :class:`.Placeholder` that an operator fills.
+
+    A convolution: [N, C_in, H, W] to [N, C_out, ⌈H/s⌉, ⌈W/s⌉]; with ``strides="pool"`` the operator works on H x W and
+    an average pooling of s x s follows (windows at the far edge may be smaller), with ``"shape"`` the operator changes
+    the size itself. A linear layer: [..., C_in] to [..., C_out]; the operator sees all positions as one axis N. A bias
+    is a copy of the original's, added at the end. The original is no submodule: it is neither trained nor counted nor
+    saved, follows the network's device and dtype, and :meth:`original` gives it back.
+    """
+
+    def __init__(self, site: Site, original: nn.Module, strides: Strides = "pool") -> None:
+        super().__init__()
+        check_strides(strides)
+        obstacle = site.obstacle_to(strides)
+        if obstacle is not None:
+            raise SpecError(f"expected a layer that an operator can replace, found {site.name}: {obstacle}")
+        mapping = site.binding(strides)
+        if site.kind == "conv2d":
+            del mapping["N"]  # any batch will do, and a spec has a default for it
+        self.placeholder = Placeholder(mapping)
+        self.is_linear = site.kind == "linear"
+        self.pool: nn.Module | None = None
+        if site.kind == "conv2d" and strides == "pool" and site.stride != (1, 1):
+            self.pool = nn.AvgPool2d(site.stride, ceil_mode=True)
+        bias = original.bias
+        self.bias = nn.Parameter(bias.detach().clone(), bias.requires_grad) if isinstance(bias, Tensor) else None
+        self._original = (original,)  # in a tuple, so that nn.Module does not take it for a part
+
+    @property
+    def original(self) -> nn.Module:
+        """The layer that stood here, with the weights it had."""
+        return self._original[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the operator and what belongs to the place."""
+        if self.is_linear:
+            y = self.placeholder(x.reshape(-1, x.shape[-1]))
+            y = y.reshape(*x.shape[:-1], y.shape[-1])
+            return y if self.bias is None else y + self.bias
+        y = self.placeholder(x)
+        if self.pool is not None:
+            y = self.pool(y)
+        return y if self.bias is None else y + self.bias[:, None, None]
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Slot:
+        if recurse:
+            self.original._apply(fn)
+        super()._apply(fn, recurse)
+        return self
+
+
+def slots(net: nn.Module) -> list[tuple[str, Slot]]:
+    """Return every Slot of ``net`` once, with its dotted name, in the order of definition."""
+    return [(name, module) for name, module in net.named_modules() if isinstance(module, Slot)]
+
+
+def with_slots(
+    net: nn.Module, sites: Iterable[Site], *, strides: Strides = "pool", in_place: bool = False
+) -> nn.Module:
+    """Return ``net`` with an empty slot at each site, in a copy unless ``in_place``.
+
+    The placeholders in them are those that ``sl.Sampler(net=…)`` and its ``replace`` look for. Raises SpecError for a
+    site that the network has not, or that no operator can have; nothing is changed then.
+    """
+    chosen = list(sites)
+    result = net if in_place else copy.deepcopy(net)
+    known = dict(result.named_modules())
+    missing = [site.name for site in chosen if site.name not in known]
+    if missing:
+        raise SpecError(f"expected sites of this {type(net).__name__}, found {', '.join(map(repr, missing))}")
+    return swap(result, {known[site.name]: Slot(site, known[site.name], strides) for site in chosen})
+
+
+def swap(net: nn.Module, new: Mapping[nn.Module, nn.Module]) -> nn.Module:
+    """Put each value of ``new`` wherever its key stands in ``net``, in its mode of training; return the network."""
+    if net in new:
+        return new[net].train(net.training)
+    for parent in list(net.modules()):
+        for name, child in list(parent._modules.items()):
+            if child is not None and child in new:
+                setattr(parent, name, new[child].train(child.training))
+    return net
+
+
+def binding_at(operator: Replacement, site: Site, strides: Strides = "pool") -> dict[str, int]:
+    """The values of ``operator``'s variables in a place: the place's own, then its spec's defaults.
+
+    A variable that is an axis of the input or output by itself has the size of that axis here, whatever its name;
+    others are matched by name (s, a stride). Raises SpecError where the sizes do not fit, or a variable has no value.
+    """
+    wanted = _shapes(site, strides)
+    bound = operator.complete_binding(_named(operator, site, strides))
+    found = (tuple(operator.input_sizes(bound)), tuple(operator.output_sizes(bound)))
+    if found != wanted:
+        raise SpecError(
+            f"{site.name} needs an operator from {list(wanted[0])} to {list(wanted[1])}, "
+            f"this one is from {list(found[0])} to {list(found[1])}"
+        )
+    return bound
+
+
+def put_in(
+    net: nn.Module,
+    sites: Sequence[Site],
+    operator: Replacement,
+    *,
+    strides: Strides = "pool",
+    partial: bool = False,
+    in_place: bool = False,
+) -> tuple[nn.Module, list[Place]]:
+    """Return ``net`` with ``operator`` at each site, in a copy unless ``in_place``, and what became of each site.
+
+    Every site gets weights of its own. ``partial``: where the operator does not fit, the layer stays. Raises SpecError
+    where it fits nowhere, or, unless ``partial``, not everywhere; nothing is changed then.
+    """
+    places = costs(operator, sites, strides=strides)
+    stays = [place for place in places if not place.replaced]
+    if stays and (not partial or len(stays) == len(places)):
+        share = "none" if len(stays) == len(places) else f"not {len(stays)}"
+        raise SpecError(
+            f"expected an operator for {len(places)} layers, found one that fits {share} of them: {stays[0].reason}"
+        )
+    kernels = {place.name: operator.to_torch(place.binding) for place in places if place.binding is not None}
+    result = with_slots(net, [site for site in sites if site.name in kernels], strides=strides, in_place=in_place)
+    for name, slot in slots(result):
+        if name in kernels:
+            slot.placeholder.fill(kernels[name].train(slot.training))
+    return result, places
+
+
+def take_out(net: nn.Module) -> nn.Module:
+    """Put the original layers with their own weights back into all slots of ``net``, in place; return the network.
+
+    Raises SpecError where there is no slot.
+    """
+    found = slots(net)
+    if not found:
+        raise SpecError(f"expected a network with operators in slots, found none in this {type(net).__name__}")
+    return swap(net, {slot: slot.original for _, slot in found})
+
+
+def costs(operator: Replacement, sites: Sequence[Site], *, strides: Strides = "pool") -> list[Place]:
+    """What ``operator`` would cost at each site, without building anything; a site it does not fit says why.
+
+    Raises SpecError where there are no sites.
+    """
+    if not sites:
+        raise SpecError("expected at least one layer to put an operator into, found none")
+    places = []
+    for site in sites:
+        obstacle = site.obstacle_to(strides)
+        binding: dict[str, int] | None = None
+        flops = params = 0
+        if obstacle is None:
+            try:
+                binding = binding_at(operator, site, strides)
+                flops = operator.flops(binding) * site.calls
+                params = operator.params(binding) + (site.out_channels if site.bias else 0)
+            except SpecError as error:
+                binding, obstacle = None, str(error)
+        if obstacle is not None:
+            flops, params = site.flops, site.params
+        places.append(Place(site.name, binding, obstacle, flops, params))
+    return places
+
+
+def _shapes(site: Site, strides: Strides) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if site.kind == "linear":
+        return (site.positions, site.in_channels), (site.positions, site.out_channels)
+    stride = site.form(strides).stride
+    image = (1, site.in_channels, site.height, site.width)
+    return image, (1, site.out_channels, site.height // stride, site.width // stride)
+
+
+def _named(operator: Any, site: Site, strides: Strides) -> dict[str, int]:
+    """The values that a place has for ``operator``'s variables, whatever the operator calls them."""
+    bound = site.binding(strides)
+    spec = getattr(operator, "spec", None)
+    if spec is None:
+        return bound
+    named: dict[str, int] = {}
+    for axes, sizes, side in zip((spec.input_shape, spec.output_shape), _shapes(site, strides), _SIDES, strict=True):
+        if len(axes) != len(sizes):
+            raise SpecError(
+                f"{site.name} needs an operator whose {side} is {list(sizes)}, this one's has {len(axes)} axes"
+            )
+        for axis, size in zip(axes, sizes, strict=True):
+            variables = [name for name, power in zip(spec.symbols.names, axis.exponents, strict=True) if power]
+            if len(variables) == 1 and axis == spec.symbols.size(variables[0]):
+                named.setdefault(variables[0], size)
+    return {name: size for name, size in bound.items() if name in spec.symbols.names} | named
