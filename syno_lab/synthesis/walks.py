@@ -50,6 +50,8 @@ class Walker:
     PATHS_A_WALK = 4_000
     #: Steps left at which what lies ahead is counted whatever it takes: a handful of nodes.
     SMALL = 2
+    #: What a walk that finds nothing new costs, in nodes, when walks choose where to go.
+    IN_VAIN = 100
     #: How much likelier a move is that leads a step nearer to the input.
     PULL = 2.0
     #: Nodes, and known distances, that are kept before all are forgotten: a bound of memory, some hundred megabytes.
@@ -97,10 +99,10 @@ class Walker:
         return self._drawn(region, self.PATHS_A_WALK if wanted is None else wanted)
 
     def reward(self, new: int) -> None:
-        """So many paths of the last walk were new."""
+        """So many paths of the last walk were new; where none was there is little left to find."""
         for key in self._last:
             gain, cost = self._history.get(key, (0, 0.0))
-            self._history[key] = (gain + new, cost)
+            self._history[key] = (gain + new, cost if new else cost + self.IN_VAIN)
 
     def _worth(self, key: Any) -> float:
         gain, cost = self._history.get(key, (0, 0.0))
