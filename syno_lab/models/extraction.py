@@ -13,7 +13,8 @@ from typing import cast
 from torch import Tensor, nn
 
 from syno_lab.errors import SpecError
-from syno_lab.models.layers import Selection, survey
+from syno_lab.models.layers import survey
+from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site
 from syno_lab.models.slot import swap, with_slots
 

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from syno_lab.errors import SpecError
 from syno_lab.models import densenet, efficientnet, gpt, resnet, resnet_imagenet, resnext
 from syno_lab.models.checks import check_counts
-from syno_lab.models.layers import Selection, Survey, survey
+from syno_lab.models.layers import Survey, survey
+from syno_lab.models.selection import Selection
 
 Domain = Literal["images", "text"]
 
