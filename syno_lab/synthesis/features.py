@@ -19,6 +19,7 @@ from syno_lab.synthesis.matches import (
     holders,
     is_high_of_shift,
     is_of_shared,
+    is_of_unfold,
     is_raw_reduction,
     last_digit,
     offset_sizes,
@@ -75,7 +76,7 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
             _summed(state, coordinate),
         )
     elif node.primitive == "STRIDE":
-        below = tuple(sorted(sharers(state, node.operands[0])))
+        below = (tuple(sorted(sharers(state, node.operands[0]))), is_of_unfold(coordinate))
     elif node.primitive == "SHIFT":
         under, count = below_shifts(coordinate)
         block = under.node.operands[1].size.exponents if under.node.primitive == "SPLIT" else None

@@ -276,7 +276,7 @@ def dilated_window(state: State, step: Step) -> bool:
     is_even = bool(spec.binding_maps) and all(window.size.at(b) % 2 == 0 for b in spec.binding_maps)
     return (
         is_even
-        and window.node.primitive not in ("STRIDE", "UNFOLD")
+        and window.node.primitive not in ("STRIDE", "UNFOLD", "OUTPUT")  # which the space does not STRIDE
         and low.size in coefficient_products(spec)
         and min(low.size.exponents) >= 0
         and spec.limits.max_strides > 0
@@ -363,8 +363,15 @@ def is_high_of_shift(coordinate: Coordinate) -> bool:
 
 
 def expand_of_unfold(state: State, step: Step) -> bool:
-    """EXPAND above UNFOLD."""
-    return _operand_from(step, "UNFOLD")
+    """EXPAND above UNFOLD, itself or below SHIFT and STRIDE."""
+    return is_of_unfold(step.operands[0])
+
+
+def is_of_unfold(coordinate: Coordinate) -> bool:
+    """Whether it is an UNFOLD, or SHIFT or STRIDE of one."""
+    while coordinate.node.primitive in ("SHIFT", "STRIDE"):
+        coordinate = coordinate.node.operands[0]
+    return coordinate.node.primitive == "UNFOLD"
 
 
 def expand_of_shared(state: State, step: Step) -> bool:
@@ -373,12 +380,12 @@ def expand_of_shared(state: State, step: Step) -> bool:
 
 
 def is_of_shared(state: State, coordinate: Coordinate) -> bool:
-    """Whether a weight shares a coordinate, or what SHIFTs and MERGEs, or a SPLIT, have made it of."""
+    """Whether a weight shares a coordinate, or what SHIFTs, STRIDEs and MERGEs, or a SPLIT, have made it of."""
     while coordinate not in state.sharing:
         primitive, operands = coordinate.node.primitive, coordinate.node.operands
         if primitive == "SPLIT":
             return any(c in state.sharing for c in operands)
-        if primitive not in ("SHIFT", "MERGE"):
+        if primitive not in ("SHIFT", "MERGE", "STRIDE"):
             return False
         coordinate = operands[0]
     return True

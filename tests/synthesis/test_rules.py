@@ -80,6 +80,8 @@ CASES = [
     ("give-above-shift", [("SHIFT", [1]), ("MERGE", [3], "s"), ("SPLIT", [0, 5]), ("SHARE", [6], None, [4])]),
     ("give-view", [("SHIFT", [0]), ("SHARE", [1], None, [3])]),
     ("expand-of-shared", [("SHARE", [0, 1], None, []), ("SHIFT", [0]), ("EXPAND", [3])]),
+    ("expand-of-unfold", [("REDUCE", [], "k"), ("UNFOLD", [1, 3]), ("SHIFT", [4]), ("EXPAND", [5])]),
+    ("expand-of-shared", [("SHARE", [0]), ("STRIDE", [0], "s"), ("EXPAND", [3])]),
     ("expand-of-shared", [("SHARE", [0]), ("SPLIT", [0, 1]), ("EXPAND", [3])]),
     ("reduction-in-one-weight", [("REDUCE", [], "k"), ("SHARE", [1], None, [3])]),
     ("reduction-in-one-weight", [("REDUCE", [], "k"), ("SHARE", [3], None, []), ("EXPAND", [3])]),
@@ -153,6 +155,8 @@ def test_every_rule_has_a_case() -> None:
         # A weight that has one digit of a reduction tells it from the other; and digits in two weights stay.
         [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SHARE", [5]), ("SPLIT", [4, 5])],
         [("REDUCE", [], "H"), ("MERGE", [3], "s"), ("SHARE", [1, 5]), ("SHARE", [0], None, [5])],
+        # The space STRIDEs no output, so a window that is one stays above its block.
+        [("REDUCE", [], "H"), ("REDUCE", [], "W"), ("MERGE", [1], "s"), ("UNFOLD", [5, 0]), ("SPLIT", [7, 6])],
         # The low digit keeps its block; the high one alone shows the carry.
         [("SHIFT", [1]), ("MERGE", [3], "e"), ("EXPAND", [5])],
         [("SHIFT", [1]), ("MERGE", [3], "e"), ("SHARE", [0], None, [4])],
