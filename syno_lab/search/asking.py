@@ -1,0 +1,179 @@
+"""What the world knows of a search: it is asked for operators and told their rewards.
+
+Between ``ask`` and ``tell`` anything may happen, and several operators may be outstanding at once.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
+from math import isfinite
+from typing import Any
+
+from syno_lab.errors import SearchError
+from syno_lab.search.descent import Facts
+from syno_lab.search.protocol import Candidate, State, Step, Trail
+
+
+class Search(ABC):
+    """Asks and tells, and continues from records; not for several threads at once.
+
+    Args:
+        root: the space.
+        rng: the only source of chance.
+    """
+
+    def __init__(self, root: State, rng: random.Random) -> None:
+        self.root = root
+        self.rng = rng
+        self.told: list[tuple[Any, float]] = []
+        self._asked = 0
+        self._waiting: dict[int, tuple[Candidate, Trail]] = {}
+        self._again: list[Candidate] = []  # asked for in vain by :meth:`resume`
+        self.facts = Facts()
+        self._known: set[Hashable] = set()
+
+    # -- what a search does ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _propose(self) -> tuple[Trail, Any] | None:
+        """A way to an operator not asked for yet, and it; None when there is none left."""
+
+    @abstractmethod
+    def _learn(self, trail: Trail, reward: float, *, was_asked: bool) -> None:
+        """An operator has been evaluated; ``was_asked``: by :meth:`_propose`, else it comes from a record."""
+
+    @abstractmethod
+    def _release(self, trail: Trail) -> None:
+        """An operator that was asked for will not be evaluated."""
+
+    # -- ask and tell ------------------------------------------------------------------------------------------------
+
+    @property
+    def outstanding(self) -> tuple[Candidate, ...]:
+        """What has been asked for and not been told."""
+        return tuple(candidate for candidate, _ in self._waiting.values() if candidate not in self._again)
+
+    @property
+    def best(self) -> tuple[Any, float] | None:
+        """The operator with the highest reward so far, the first of equals."""
+        return max(self.told, key=lambda pair: pair[1], default=None)
+
+    def ask(self) -> Candidate | None:
+        """An operator to evaluate, each once; None when the space is exhausted (but for those outstanding)."""
+        if self._again:
+            return self._again.pop(0)
+        proposal = self._propose()
+        if proposal is None:
+            return None
+        trail, operator = proposal
+        candidate = Candidate(self._asked, operator, trail.names)
+        self._asked += 1
+        self.facts.ended.add(trail.end.key)
+        self._known.add(operator)
+        self._waiting[candidate.number] = (candidate, trail)
+        return candidate
+
+    def tell(self, candidate: Candidate, reward: float) -> None:
+        """The reward of an operator that was asked for: from 0 (worst; also for one that failed) to 1.
+
+        Raises:
+            SearchError: for a reward outside [0, 1], and for a candidate that is not outstanding.
+        """
+        check_reward(reward)
+        _, trail = self._taken(candidate)
+        self.told.append((candidate.operator, reward))
+        self._learn(trail, reward, was_asked=True)
+
+    def drop(self, candidate: Candidate) -> None:
+        """The operator will not be evaluated now (a job was cancelled); it is not asked for again.
+
+        Raises:
+            SearchError: for a candidate that is not outstanding.
+        """
+        _, trail = self._taken(candidate)
+        self._release(trail)
+
+    def resume(self, records: Iterable[tuple[Any, float]]) -> int:
+        """Continue from records of a search, in the order in which they were told; how many had a place in the space.
+
+        A fresh search with the seed, the space and the settings that gave the records, asks the same questions
+        again and, where it was told them one at a time, goes on as if it had never stopped. Any other records are taken in as they are: from then
+        on their operators are not asked for again, and what is learned from them counts.
+
+        Raises:
+            SearchError: for a reward outside [0, 1], or while candidates are outstanding.
+        """
+        if self._waiting:
+            raise SearchError(
+                f"resume: expected no outstanding candidate, found {len(self._waiting)}; tell or drop them first"
+            )
+        pairs = list(records)
+        for _, reward in pairs:
+            check_reward(reward)
+        ahead = {operator for operator, _ in pairs}
+        is_replay = not self.told
+        held: dict[Hashable, Candidate] = {}
+        placed = 0
+        for operator, reward in pairs:
+            while is_replay and operator not in held and operator not in self._known:
+                candidate = self.ask()
+                if candidate is not None:
+                    held[candidate.operator] = candidate
+                is_replay = candidate is not None and candidate.operator in ahead
+            if operator in held:
+                self.tell(held.pop(operator), reward)
+                placed += 1
+            elif operator not in self._known:
+                placed += self._take_in(operator, reward)
+        # Asked for, but not told when the records end: these are the next questions.
+        self._again += held.values()
+        return placed
+
+    def _take_in(self, operator: Any, reward: float) -> bool:
+        """Learn from an operator that was not asked for; whether the space has it."""
+        trail = find(self.root, operator)
+        self._known.add(operator)
+        self.told.append((operator, reward))
+        if trail is not None:
+            self.facts.ended.add(trail.end.key)
+            self._learn(trail, reward, was_asked=False)
+        return trail is not None
+
+    def _taken(self, candidate: Candidate) -> tuple[Candidate, Trail]:
+        found = self._waiting.get(candidate.number)
+        if found is None or found[0] != candidate:
+            raise SearchError(
+                f"candidate {candidate.number}: expected one that is outstanding ({len(self._waiting)} are), found one "
+                "that was told, dropped or never asked for; tell each once, to the search that gave it"
+            )
+        del self._waiting[candidate.number]
+        return found
+
+
+def find(state: State, operator: Any) -> Trail | None:
+    """The steps that lead to ``operator``; None where the space does not have it."""
+
+    def below(at: State, before: tuple[Step, ...]) -> Trail | None:
+        if at.is_complete:
+            return Trail(before) if at.operator() == operator else None
+        for step in at.towards(operator):
+            found = below(step.state, (*before, step))
+            if found is not None:
+                return found
+        return None
+
+    return below(state, ())
+
+
+def check_reward(reward: float) -> None:
+    """Refuse what is not a number from 0 to 1.
+
+    Raises:
+        SearchError: for anything else.
+    """
+    if isinstance(reward, bool) or not isinstance(reward, int | float) or not isfinite(reward) or not 0 <= reward <= 1:
+        raise SearchError(
+            f"reward: expected a number from 0 to 1 (an accuracy), found {reward!r}; tell 0 for a failure"
+        )

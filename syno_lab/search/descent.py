@@ -1,0 +1,136 @@
+"""Ways down: random descents to operators not met before, shared by all searches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from syno_lab.search.protocol import Child, State, Step, Trail
+
+#: Dead ends that one descent turns back from before it gives up; the next begins elsewhere.
+TURNS = 30
+#: Descents in vain after which a space is searched from end to end.
+ATTEMPTS = 200
+
+Prefer = Callable[[Sequence[Step]], Step]
+
+
+@dataclass
+class Facts:
+    """What is known for certain: it holds for every search of a space.
+
+    Attributes:
+        dead: keys of partial states from which no operator can be completed.
+        ended: keys of complete states that are not to be asked for (again).
+    """
+
+    dead: set[Hashable] = field(default_factory=set)
+    ended: set[Hashable] = field(default_factory=set)
+
+    def is_open(self, state: State) -> bool:
+        """Whether it may still lead to something."""
+        return state.key not in (self.ended if state.is_complete else self.dead)
+
+
+class Fork:
+    """The children of a state while a descent stands there, tried in a random order by their weights."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.rest: list[Child] = list(state.children())
+        self.spare: list[Step] = []
+        self.is_dead = True  # until something below is found, or was found before
+
+    def draw(self, rng: random.Random, facts: Facts, width: int) -> list[Step]:
+        """At least one step that is open, up to ``width`` looked at; none where none is left."""
+        found = [step for step in self.spare if self._is_open(step, facts)]
+        while self.rest and len(found) < width:
+            child = pop_weighted(self.rest, rng)
+            found += [step for step in child.steps() if self._is_open(step, facts)]
+        self.spare = found
+        return found
+
+    def _is_open(self, step: Step, facts: Facts) -> bool:
+        if facts.is_open(step.state):
+            return True
+        if step.state.is_complete:
+            self.is_dead = False
+        return False
+
+
+def descend(
+    start: State,
+    rng: random.Random,
+    facts: Facts,
+    *,
+    prefer: Prefer | None = None,
+    width: int = 1,
+    turns: int | None = TURNS,
+) -> tuple[Step, ...] | None:
+    """Random steps from ``start`` to a complete state that is not ended; dead ends met are noted in ``facts``.
+
+    Args:
+        start: a partial state.
+        rng: the only source of chance.
+        facts: what is known; added to.
+        prefer: chooses among the steps that were looked at; None: the one drawn by weight.
+        width: how many steps are looked at before one is chosen.
+        turns: dead ends after which it gives up; None: it does not, and None as a result means that nothing is left.
+    """
+    forks = [Fork(start)]
+    taken: list[Step] = []
+    while forks:
+        fork = forks[-1]
+        steps = fork.draw(rng, facts, width)
+        if not steps:
+            if fork.is_dead:
+                facts.dead.add(fork.state.key)
+            forks.pop()
+            if taken:
+                taken.pop()
+            if forks and not fork.is_dead:
+                forks[-1].is_dead = False
+            if turns is not None:
+                turns -= 1
+                if turns < 0:
+                    return None
+            continue
+        step = steps[0] if prefer is None or len(steps) == 1 else prefer(steps)
+        fork.spare.remove(step)
+        if step.state.is_complete:
+            return (*taken, step)
+        taken.append(step)
+        forks.append(Fork(step.state))
+    return None
+
+
+def draw(root: State, rng: random.Random, facts: Facts, known: set[Hashable]) -> tuple[Trail, Any] | None:
+    """A random operator that is not known; None where there is none left."""
+    attempts = 0
+    while True:
+        is_thorough = attempts >= ATTEMPTS
+        steps = descend(root, rng, facts, turns=None if is_thorough else TURNS)
+        if steps is None:
+            if is_thorough:
+                return None
+            attempts += 1
+            continue
+        operator = claim(steps[-1].state, facts, known)
+        if operator is not None:
+            return Trail(steps), operator
+        attempts += 1
+
+
+def claim(end: State, facts: Facts, known: set[Hashable]) -> Any | None:
+    """The operator of a complete state, if the space has it and it is not known; either way not to be met again."""
+    facts.ended.add(end.key)
+    operator = end.operator()
+    return None if operator is None or operator in known else operator
+
+
+def pop_weighted(children: list[Child], rng: random.Random) -> Child:
+    """One child by weight, taken off the list."""
+    (index,) = rng.choices(range(len(children)), [child.weight for child in children])
+    return children.pop(index)

@@ -1,0 +1,93 @@
+"""Regularised evolution (Real and others, Regularized evolution for image classifier architecture search, AAAI 2019).
+
+A population of the last operators told; the parent is the best of a random few, the child a mutation of it, and the
+oldest dies. An operator is the list of its steps. A mutation either grows the steps after a random place anew, or
+changes one step and follows the rest of the old ones as far as they can still be taken.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+from syno_lab.errors import SearchError
+from syno_lab.search.asking import Search
+from syno_lab.search.descent import claim, descend, draw
+from syno_lab.search.protocol import State, Step, Trail
+
+#: Mutations in a row that give nothing new before an operator is drawn at random instead.
+MUTATIONS = 50
+
+
+class RegularizedEvolution(Search):
+    """Regularised (ageing) evolution.
+
+    Args:
+        root: the space.
+        rng: the only source of chance.
+        population: how many live; the first so many are drawn at random (the paper's P, 100 there).
+        tournament: how many are drawn to find a parent (S, 25 there).
+
+    Raises:
+        SearchError: for a population below 1, or a tournament below 1 or above the population.
+    """
+
+    def __init__(self, root: State, rng: random.Random, *, population: int = 50, tournament: int = 12) -> None:
+        super().__init__(root, rng)
+        if population < 1:
+            raise SearchError(f"population: expected 1 or more, found {population}")
+        if not 1 <= tournament <= population:
+            raise SearchError(f"tournament: expected 1 to the population of {population}, found {tournament}")
+        self.population: deque[tuple[Trail, float]] = deque(maxlen=population)
+        self.tournament = tournament
+
+    def _propose(self) -> tuple[Trail, Any] | None:
+        if len(self.population) == self.population.maxlen:
+            for _ in range(MUTATIONS):
+                few = self.rng.sample(list(self.population), self.tournament)
+                parent, _ = max(few, key=lambda member: member[1])
+                steps = self._mutated(parent)
+                operator = None if steps is None else claim(steps[-1].state, self.facts, self._known)
+                if steps is not None and operator is not None:
+                    return Trail(steps), operator
+        return draw(self.root, self.rng, self.facts, self._known)
+
+    def _mutated(self, parent: Trail) -> tuple[Step, ...] | None:
+        """A mutation that is a complete state not met before; None where this attempt gives none."""
+        place = self.rng.randrange(len(parent.steps))
+        before = parent.steps[:place]
+        at = before[-1].state if before else self.root
+        if self.rng.random() < 0.5:
+            rest = descend(at, self.rng, self.facts)
+            return None if rest is None else (*before, *rest)
+        others = [
+            step
+            for child in at.children()
+            for step in child.steps()
+            if step.name != parent.steps[place].name and self.facts.is_open(step.state)
+        ]
+        if not others:
+            return None
+        taken = [*before, self.rng.choice(others)]
+        for old in parent.steps[place + 1 :]:
+            again = _same(taken[-1].state, old)
+            if again is None or not self.facts.is_open(again.state):
+                break
+            taken.append(again)
+        if taken[-1].state.is_complete:
+            return tuple(taken)
+        rest = descend(taken[-1].state, self.rng, self.facts)
+        return None if rest is None else (*taken, *rest)
+
+    def _learn(self, trail: Trail, reward: float, *, was_asked: bool) -> None:
+        self.population.append((trail, reward))
+
+    def _release(self, trail: Trail) -> None:
+        pass
+
+
+def _same(state: State, old: Step) -> Step | None:
+    """The step from ``state`` that does what ``old`` did, the same one if it can be; None where there is none."""
+    alike = [step for child in state.children() for step in child.steps() if step.actions == old.actions]
+    return next((step for step in alike if step.name == old.name), alike[0] if alike else None)

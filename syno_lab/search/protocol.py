@@ -1,0 +1,90 @@
+"""What search knows of a space and of an operator.
+
+A space is its first :class:`State`. Search asks a state for its children and never looks inside, so whatever has states
+can be searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class State(Protocol):
+    """A partial operator, or a complete one."""
+
+    @property
+    def key(self) -> Hashable:
+        """Partial states with one key have the same future and share statistics; complete ones are one operator."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether an operator ends here; a complete state has no children."""
+
+    def children(self) -> Sequence[Child]:
+        """What may be done next, in a fixed order; none at a dead end."""
+
+    def operator(self) -> Any | None:
+        """The (hashable) operator of a complete state; None where it is outside the space after all: a hard limit."""
+
+    def towards(self, operator: Any) -> Sequence[Step]:
+        """The steps from here that may lead to ``operator``; none where it is not in this space."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step that has been looked at.
+
+    Attributes:
+        name: for people, and to tell the steps from one state apart.
+        actions: what is done, as words that mean the same in other states; estimates are shared by them (AMAF).
+        state: where it leads.
+    """
+
+    name: str
+    actions: tuple[str, ...]
+    state: State
+
+
+class Child(Protocol):
+    """A step that may be taken; looking closer may take time and turn out none, or several."""
+
+    @property
+    def weight(self) -> float:
+        """How likely it is taken when nothing else is known; positive."""
+
+    def steps(self) -> Sequence[Step]:
+        """What it turns out to be; the same each time."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An operator to be evaluated.
+
+    Attributes:
+        number: of the question, from 0 on.
+        operator: what the space gave.
+        steps: the names of the steps that lead to it.
+    """
+
+    number: int
+    operator: Any
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Trail:
+    """The steps from the root to a complete state."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def end(self) -> State:
+        """The complete state."""
+        return self.steps[-1].state
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The steps for people."""
+        return tuple(step.name for step in self.steps)

@@ -1,0 +1,189 @@
+"""The synthesis graph as a space to search: canonical partial pGraphs, within the budgets of a spec.
+
+A state is a node of :mod:`syno_lab.synthesis.graph` with the steps that are left, and the way to it. Rules and distance
+see no more than the node, so its future is the same whatever the way: that is the key, by which statistics are shared.
+The operator at the end depends on the whole way, and so do the few rules that look deeper and the budgets of a whole
+operator: FLOPs, parameters, memory. They are asked when an operator is complete (Syno, section 7.2: a hard limit).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from math import prod
+
+from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.size import Size
+from syno_lab.ir.spec import Spec
+from syno_lab.search.protocol import Child, Step
+from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
+from syno_lab.synthesis.paths import Builder, Path, name
+from syno_lab.synthesis.rules import RULES, Rule
+
+#: How much likelier a step is that leads one step nearer to the input, before anything is learned.
+PULL = 2.0
+_FAR = 9  # distances above do not matter any more
+
+
+def synthesis_space(spec: Spec, rules: tuple[Rule, ...] = RULES) -> SynthesisState:
+    """The first state of the space of ``spec``: the output's coordinates alone.
+
+    Raises:
+        SpecError: for rules without those of kind ``space``.
+    """
+    return SynthesisState(_Space(spec, rules), None, spec.limits.max_primitives, ())
+
+
+class _Space:
+    """What all states of one space share."""
+
+    def __init__(self, spec: Spec, rules: tuple[Rule, ...]) -> None:
+        self.graph = Graph(spec, rules)
+        self.builder = Builder(self.graph)
+        self.pinned = {inp: self.graph.root.state.output[out] for inp, out in spec.fixed_io_pairs}
+        maps = spec.binding_maps
+        self._binding = maps[0] if maps else None
+        outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
+        self._spare = None if spec.limits.max_flops is None else spec.limits.max_flops / max(1, 2 * outputs)
+
+    def weight(self, move: Move) -> float:
+        """Nearer to the input is likelier, and REDUCEs that exceed the budget of FLOPs by themselves are unlikely."""
+        weight = move.width * PULL ** -min(move.need, _FAR)
+        if move.sizes and self._spare is not None and self._binding is not None:
+            naive = prod(size.at(self._binding) for size in move.sizes)
+            if naive > self._spare:
+                weight *= (self._spare / naive) ** 2
+        return weight
+
+
+class SynthesisState:
+    """A partial pGraph, or a complete one (:class:`syno_lab.search.protocol.State`)."""
+
+    __slots__ = ("_key", "_node", "_space", "left", "path")
+
+    def __init__(self, space: _Space, node: SearchNode | None, left: int, path: Path) -> None:
+        self._space = space
+        self._node = space.graph.root if node is None and not path else node
+        self.left = left
+        self.path = path
+        self._key: Hashable = name(path) if self._node is None else (self._node, left)
+
+    @property
+    def key(self) -> Hashable:
+        """See :class:`syno_lab.search.protocol.State`."""
+        return self._key
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether an operator ends here."""
+        return self._node is None
+
+    def children(self) -> Sequence[Child]:
+        """The moves after which the input may still be reached."""
+        if self._node is None:
+            return ()
+        return [_Child(self, move) for move in self._space.graph.moves(self._node, self.left)]
+
+    def operator(self) -> Operator | None:
+        """The operator of a complete state; None where a deep rule or a budget rejects it."""
+        return self._space.builder.operator(self.path) if self._node is None else None
+
+    def steps(self, move: Move) -> list[Step]:
+        """What a move turns out to be."""
+        return [self._step(edge) for edge in move.edges()]
+
+    def towards(self, operator: Operator) -> Sequence[Step]:
+        """The steps that ``operator`` has taken from here, where it was built in the order of this space."""
+        if self._node is None or operator.spec.output_shape != self._space.graph.spec.output_shape:
+            return ()
+        places, done = self._places()
+        return [
+            self._step(edge)
+            for edge in self._space.graph.edges(self._node, self.left)
+            if self._is_of(edge, places, done, operator)
+        ]
+
+    def _step(self, edge: Edge) -> Step:
+        assert self._node is not None
+        sizes = [c.size for c in self._node.places]
+        actions = _actions(edge, sizes)
+        text = " ".join(actions) or "GIVE nothing"
+        used = ",".join(map(str, edge.operands + edge.given))
+        end = "" if edge.target is not None else f" -> {','.join(map(str, edge.order))}"
+        state = SynthesisState(self._space, edge.target, self.left - edge.cost, (*self.path, edge))
+        return Step(f"{text} @{used}{end}" if used else f"{text}{end}", actions, state)
+
+    def _places(self) -> tuple[tuple[Coordinate, ...], int]:
+        """The coordinates in the order of the node, on this way to it, and how many steps it took."""
+        places = self._space.graph.root.places
+        done = 0
+        for edge in self.path:
+            results: tuple[Coordinate, ...] = ()
+            if edge.primitive == "REDUCE":
+                results = tuple([reduce_coordinate(number, size) for number, size in enumerate(edge.parameter)])
+            elif edge.primitive and edge.primitive not in ("SHARE", "EXPAND"):
+                operands = tuple([places[i] for i in edge.operands])
+                made = Node(edge.primitive, operands, edge.parameter)
+                sizes = PRIMITIVES[edge.primitive].result_sizes(tuple([c.size for c in operands]), edge.parameter)
+                results = tuple([Coordinate(made, i, size) for i, size in enumerate(sizes)])
+            done += edge.cost
+            pool = places + results
+            places = tuple([pool[i] for i in edge.order])
+        return places, done
+
+    def _is_of(self, edge: Edge, places: tuple[Coordinate, ...], done: int, operator: Operator) -> bool:
+        """Whether an edge is what ``operator`` did next, after so many steps."""
+        steps = operator.steps
+        if edge.primitive == "REDUCE" or (not self.path and edge.target is not None):
+            return edge.parameter == tuple([step.parameter for step in steps if step.primitive == "REDUCE"])
+        if edge.primitive or edge.given or (edge.target is not None):
+            if done >= len(steps):
+                return False
+            step = steps[done]
+            primitive = edge.primitive or "SHARE"
+            if step.primitive != primitive or Counter(step.given) != Counter(places[i] for i in edge.given):
+                return False
+            operands = tuple([places[i] for i in edge.operands])
+            if edge.primitive == "SHARE":
+                return Counter(operands) == Counter(step.operands)
+            return not edge.primitive or (operands == step.operands and edge.parameter == step.parameter)
+        return done == len(steps)
+
+
+class _Child:
+    """A move, looked at when it is asked for."""
+
+    __slots__ = ("_from", "_move", "weight")
+
+    def __init__(self, state: SynthesisState, move: Move) -> None:
+        self._from = state
+        self._move = move
+        self.weight = state._space.weight(move)
+
+    def steps(self) -> list[Step]:
+        """The edges of the move; none where a rule rejects it."""
+        return self._from.steps(self._move)
+
+
+def _actions(edge: Edge, sizes: Sequence[Size]) -> tuple[str, ...]:
+    """What an edge does, in words without places: the primitive and the sizes of its operands.
+
+    REDUCEs and contractions are several actions, one for each size and how often it occurs: most of what they have in
+    common with others is a part of them.
+    """
+    if edge.primitive == "REDUCE":
+        return tuple(f"REDUCE({size})x{number}" for size, number in sorted(Counter(map(str, edge.parameter)).items()))
+    if edge.primitive == "SHARE":
+        return tuple(dict.fromkeys(f"SHARE({sizes[i]})" for i in edge.operands))
+    if not edge.primitive:
+        if edge.target is None:
+            return ("END",)
+        return tuple(dict.fromkeys(f"GIVE({sizes[i]})" for i in edge.given))
+    operands = ", ".join(str(sizes[i]) for i in edge.operands)
+    return (
+        f"{edge.primitive}({operands})"
+        if edge.parameter is None
+        else f"{edge.primitive}({operands}; {edge.parameter})",
+    )
