@@ -150,8 +150,8 @@ def _put_in(
     label, value = operator
     places = {place.name: place for place in costs(value, sites, strides=strides)}
     if not any(place.replaced for place in places.values()):
-        reason = next(iter(places.values())).reason
-        raise SpecError(f"{label} fits none of the {len(places)} layers to replace: {reason}")
+        first = next(iter(places.values()))
+        raise SpecError(f"{label} fits none of the {len(places)} layers to replace: {first.name}: {first.reason}")
     flops, params = seen.flops, seen.params
     for row in rows:
         place = places.get(row["name"])

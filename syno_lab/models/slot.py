@@ -156,17 +156,13 @@ def binding_at(operator: Replacement, site: Site, strides: Strides = "pool") -> 
     """The values of ``operator``'s variables in a place: the place's own, then its spec's defaults.
 
     A variable that is an axis of the input or output by itself has the size of that axis here, whatever its name;
-    others are matched by name (s, a stride). Raises SpecError where the sizes do not fit, or a variable has no value.
+    others are matched by name (s, a stride). Raises SpecError where the sizes do not fit, a variable has no value, or
+    the first axis (images, positions) is not fixed in the operator's spec.
     """
-    wanted = _shapes(site, strides)
-    bound = operator.complete_binding(_named(operator, site, strides))
-    found = (tuple(operator.input_sizes(bound)), tuple(operator.output_sizes(bound)))
-    if found != wanted:
-        raise SpecError(
-            f"{site.name} needs an operator from {list(wanted[0])} to {list(wanted[1])}, "
-            f"this one is from {list(found[0])} to {list(found[1])}"
-        )
-    return bound
+    try:
+        return _fitted(operator, site, strides)
+    except SpecError as error:
+        raise SpecError(f"{site.name}: {error}") from None
 
 
 def put_in(
@@ -186,9 +182,10 @@ def put_in(
     places = costs(operator, sites, strides=strides)
     stays = [place for place in places if not place.replaced]
     if stays and (not partial or len(stays) == len(places)):
-        share = "none" if len(stays) == len(places) else f"not {len(stays)}"
+        share = "fits none" if len(stays) == len(places) else f"does not fit {len(stays)}"
         raise SpecError(
-            f"expected an operator for {len(places)} layers, found one that fits {share} of them: {stays[0].reason}"
+            f"expected an operator for {len(places)} layers, found one that {share} of them: {stays[0].name}: "
+            f"{stays[0].reason}"
         )
     kernels = {place.name: operator.to_torch(place.binding) for place in places if place.binding is not None}
     result = with_slots(net, [site for site in sites if site.name in kernels], strides=strides, in_place=in_place)
@@ -223,7 +220,7 @@ def costs(operator: Replacement, sites: Sequence[Site], *, strides: Strides = "p
         flops = params = 0
         if obstacle is None:
             try:
-                binding = binding_at(operator, site, strides)
+                binding = _fitted(operator, site, strides)
                 flops = operator.flops(binding) * site.calls
                 params = operator.params(binding) + (site.out_channels if site.bias else 0)
             except SpecError as error:
@@ -242,6 +239,18 @@ def _shapes(site: Site, strides: Strides) -> tuple[tuple[int, ...], tuple[int, .
     return image, (1, site.out_channels, site.height // stride, site.width // stride)
 
 
+def _fitted(operator: Replacement, site: Site, strides: Strides) -> dict[str, int]:
+    wanted = _shapes(site, strides)
+    bound = operator.complete_binding(_named(operator, site, strides))
+    found = (tuple(operator.input_sizes(bound)), tuple(operator.output_sizes(bound)))
+    if found != wanted:
+        raise SpecError(
+            f"expected an operator from {list(wanted[0])} to {list(wanted[1])}, "
+            f"found one from {list(found[0])} to {list(found[1])}"
+        )
+    return bound
+
+
 def _named(operator: Any, site: Site, strides: Strides) -> dict[str, int]:
     """The values that a place has for ``operator``'s variables, whatever the operator calls them."""
     bound = site.binding(strides)
@@ -252,10 +261,15 @@ def _named(operator: Any, site: Site, strides: Strides) -> dict[str, int]:
     for axes, sizes, side in zip((spec.input_shape, spec.output_shape), _shapes(site, strides), _SIDES, strict=True):
         if len(axes) != len(sizes):
             raise SpecError(
-                f"{site.name} needs an operator whose {side} is {list(sizes)}, this one's has {len(axes)} axes"
+                f"expected an operator whose {side} is {list(sizes)}, found one whose {side} has {len(axes)} axes"
             )
         for axis, size in zip(axes, sizes, strict=True):
             variables = [name for name, power in zip(spec.symbols.names, axis.exponents, strict=True) if power]
             if len(variables) == 1 and axis == spec.symbols.size(variables[0]):
                 named.setdefault(variables[0], size)
+    if (0, 0) not in spec.fixed_io_pairs:
+        # It would be for one size of batch, and might mix images, or tokens with those after them.
+        raise SpecError(
+            "expected an operator whose first axis takes part in nothing, found no (0, 0) among its fixed_io_pairs"
+        )
     return {name: size for name, size in bound.items() if name in spec.symbols.names} | named

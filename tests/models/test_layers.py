@@ -1,0 +1,156 @@
+"""What is seen of a network, what speaks against replacing a layer, and what is selected."""
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from syno_lab.errors import SpecError
+from syno_lab.models import Selection, backbone, resnet20, survey
+
+
+class Odd(nn.Module):
+    """Layers of every kind that cannot be replaced, and what can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(2, 4, 3, padding=1)
+        self.unused = nn.Conv2d(4, 4, 3, padding=1)
+        self.pointwise = nn.Conv2d(4, 4, 1)
+        self.grouped = nn.Conv2d(4, 4, 3, padding=1, groups=2)
+        self.dilated = nn.Conv2d(4, 4, 3, padding=2, dilation=2)
+        self.strided = nn.Conv2d(4, 4, 5, padding=2, stride=2)
+        self.unpadded = nn.Conv2d(4, 4, 3)
+        self.alone = nn.Conv2d(4, 4, 3, padding=1)
+        self.at_two_sizes = nn.Conv2d(4, 4, 3, padding=1)
+        self.tied = nn.Linear(4, 4, bias=False)
+        self.twin = nn.Linear(4, 4)
+        self.twin.weight = self.tied.weight
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.dilated(self.grouped(self.pointwise(self.first(x))))
+        x = self.at_two_sizes(self.strided(self.at_two_sizes(x)))
+        x = self.unpadded(x)
+        x = self.alone(x[0])[None]
+        return self.last(self.twin(self.tied(x.permute(0, 2, 3, 1))))
+
+
+EVERYTHING = Selection(kinds=("conv2d", "linear"), groups=None, pointwise=True)
+
+
+def test_every_layer_is_there_once_with_its_reason():
+    rows = survey(Odd(), (2, 12, 10)).rows(EVERYTHING)
+    assert {row["name"]: row["reason"] for row in rows} == {
+        "first": None,
+        "pointwise": None,
+        "grouped": None,
+        "dilated": "its dilation is 2x2",
+        "at_two_sizes": "it is called on images of several sizes",
+        "strided": None,
+        "unpadded": "its output is 4x3, and not 6x5 as its padding would have to make it",
+        "alone": "it is called on an image without a batch",
+        "tied": "it shares its weight with twin",
+        "twin": "it shares its weight with tied",
+        "last": None,
+        "unused": "the network does not call it on this example",
+    }
+    assert [row["replaced"] for row in rows] == [row["reason"] is None for row in rows]
+
+
+def test_flops_and_shapes_agree_with_torchs_own_counter():
+    net = Odd()
+    seen = survey(net, (2, 12, 10))
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        net(torch.zeros(1, 2, 12, 10))
+    assert seen.flops == counter.get_total_flops() == sum(site.flops for site in seen.sites)
+    assert seen.params == sum(parameter.numel() for parameter in net.parameters())
+    frame = seen.to_frame(EVERYTHING)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["share"].sum() == pytest.approx(1)
+    strided = frame.set_index("name").loc["strided"]
+    assert (strided["input"], strided["output"], strided["kernel"], strided["stride"]) == ("4x12x10", "4x6x5", "5x5", 2)
+    last = frame.set_index("name").loc["last"]
+    assert (last["kind"], last["input"], last["output"], bool(last["bias"])) == ("linear", "12x4", "12x3", True)
+    assert frame.set_index("name").loc["at_two_sizes", "calls"] == 2
+
+
+def names(selection: Selection) -> list[str]:
+    return [site.name for site in survey(Odd(), (2, 12, 10)).select(selection)]
+
+
+def test_selections():
+    assert names(Selection()) == ["first", "strided"]
+    assert names(Selection(pointwise=True)) == ["first", "pointwise", "strided"]
+    assert names(Selection(kernel_size=(1, 1))) == ["pointwise"]
+    assert names(Selection(stride=(2, 2))) == ["strided"]
+    assert names(Selection(groups=None)) == ["first", "grouped", "strided"]
+    assert names(Selection(groups=2)) == ["grouped"]
+    assert names(Selection(kinds=("linear",))) == ["last"]
+    assert names(Selection(names=("s*", "[f]irst"))) == ["first", "strided"]
+    assert names(Selection(leave=("f*",))) == ["strided"]
+    assert names(Selection(predicate=lambda name, module: module.in_channels == 2)) == ["first"]
+    assert names(Selection(strides="shape", stride=(2, 2))) == ["strided"]
+
+
+def test_nothing_to_replace_is_one_line_with_the_reasons():
+    with pytest.raises(SpecError, match="to replace in this Sequential, found no convolution and no linear layer"):
+        survey(nn.Sequential(nn.ReLU()), (1, 2, 2)).select()
+    with pytest.raises(SpecError) as refusal:
+        survey(Odd(), (2, 12, 10)).select(Selection(kernel_size=(7, 7), groups=None))
+    assert "something to replace in this Odd, found first and 1 more: its kernel is 3x3" in str(refusal.value)
+    assert "tied and 2 more: it is a layer of kind linear" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_wrong_selections_are_refused():
+    with pytest.raises(SpecError, match=r"kinds of layers: expected some of conv2d, linear, found \['conv3d'\]"):
+        Selection(kinds=("conv3d",))
+    with pytest.raises(SpecError, match=r"kinds of layers: expected some of conv2d, linear, found \[\]"):
+        Selection(kinds=())
+    with pytest.raises(SpecError, match="strides: expected 'pool' or 'shape', found 'none'"):
+        Selection(strides="none")
+
+
+def test_looking_changes_nothing_whatever_happens():
+    net = Odd()
+    net.last.eval()
+
+    def check() -> None:
+        assert net.training
+        assert not net.last.training
+        assert not any(module._forward_hooks for module in net.modules())
+
+    survey(net, (2, 12, 10))
+    check()
+    with pytest.raises(SpecError, match=r"expected a network that takes images \[3, 12, 10\], found: "):
+        survey(net, (3, 12, 10))
+    check()
+
+
+def test_examples_may_be_tensors_and_arguments():
+    net = backbone("gpt_tiny").build(device="meta")
+    tokens = torch.zeros(1, 9, dtype=torch.int64)
+    assert survey(net, tokens).flops == survey(net, {"tokens": tokens}).flops
+    with pytest.raises(SpecError, match=r"expected a network that takes an example \['words'\], found: .*words"):
+        survey(net, {"words": tokens})
+    with pytest.raises(
+        SpecError, match=r"expected a network that takes an example \[1, 65\], found: expected texts of"
+    ):
+        survey(net, torch.zeros(1, 65, dtype=torch.int64))
+
+
+def test_an_unequal_stride_is_pooled_but_not_in_the_shape():
+    net = nn.Conv2d(2, 2, 3, stride=(1, 2), padding=1)
+    (site,) = survey(net, (2, 6, 6)).select()
+    assert site.stride == (1, 2)
+    with pytest.raises(SpecError, match="its strides 1 and 2 differ"):
+        survey(net, (2, 6, 6)).select(Selection(strides="shape"))
+
+
+def test_the_shares_of_resnet20():
+    frame = survey(resnet20(), (3, 32, 32)).to_frame()
+    assert len(frame) == 20
+    assert frame["replaced"].sum() == 19
+    assert frame.loc[frame["replaced"], "share"].sum() > 0.999
