@@ -138,7 +138,9 @@ def with_slots(
     missing = [site.name for site in chosen if site.name not in known]
     if missing:
         raise SpecError(f"expected sites of this {type(net).__name__}, found {', '.join(map(repr, missing))}")
-    return swap(result, {known[site.name]: Slot(site, known[site.name], strides) for site in chosen})
+    places = {site.name: known[site.name] for site in chosen}
+    originals = {name: old.original if isinstance(old, Slot) else old for name, old in places.items()}
+    return swap(result, {places[site.name]: Slot(site, originals[site.name], strides) for site in chosen})
 
 
 def swap(net: nn.Module, new: Mapping[nn.Module, nn.Module]) -> nn.Module:
@@ -176,8 +178,9 @@ def put_in(
 ) -> tuple[nn.Module, list[Place]]:
     """Return ``net`` with ``operator`` at each site, in a copy unless ``in_place``, and what became of each site.
 
-    Every site gets weights of its own. ``partial``: where the operator does not fit, the layer stays. Raises SpecError
-    where it fits nowhere, or, unless ``partial``, not everywhere; nothing is changed then.
+    Every site gets weights of its own, on the device and of the type of those they replace; an operator that is in a
+    site already makes room. ``partial``: where the operator does not fit, the layer stays. Raises SpecError where it
+    fits nowhere, or, unless ``partial``, not everywhere; nothing is changed then.
     """
     places = costs(operator, sites, strides=strides)
     stays = [place for place in places if not place.replaced]
@@ -191,7 +194,9 @@ def put_in(
     result = with_slots(net, [site for site in sites if site.name in kernels], strides=strides, in_place=in_place)
     for name, slot in slots(result):
         if name in kernels:
-            slot.placeholder.fill(kernels[name].train(slot.training))
+            weight = slot.original.weight
+            assert isinstance(weight, Tensor)
+            slot.placeholder.fill(kernels[name].to(weight.device, weight.dtype).train(slot.training))
     return result, places
 
 

@@ -146,6 +146,25 @@ def test_the_original_follows_but_is_no_part():
     assert twin(torch.zeros(1, 4, 8, 8, dtype=torch.float64)).dtype == torch.float64
 
 
+@pytest.mark.parametrize(("device", "dtype"), [("cpu", torch.float64), ("meta", torch.bfloat16)])
+def test_new_weights_are_where_and_what_the_old_ones_were(device, dtype):
+    net = Strided().to(device, dtype)
+    filled, _ = put_in(net, sites_of(net, (4, 8, 8)), operators.conv2d())
+    assert {(parameter.device.type, parameter.dtype) for parameter in filled.parameters()} == {(device, dtype)}
+    assert filled(torch.zeros(1, 4, 8, 8, device=device, dtype=dtype)).dtype == dtype
+
+
+def test_a_second_operator_takes_the_place_of_the_first():
+    net = Strided()
+    sites = sites_of(net, (4, 8, 8))
+    first, _ = put_in(net, sites, operators.conv2d())
+    second, _ = put_in(first, sites, operators.grouped())
+    sizes = [next(slot.placeholder.parameters()).numel() for _, slot in slots(second)]
+    assert sizes == [9 * 4 * 8 // 4, 9 * 8 * 8 // 4]
+    assert torch.equal(take_out(second).flat.weight, net.flat.weight)
+    assert isinstance(second.down, nn.Conv2d)
+
+
 def test_a_network_that_is_one_layer():
     layer = nn.Conv2d(2, 2, 3, padding=1)
     filled, _ = put_in(layer, sites_of(layer, (2, 5, 5)), operators.conv2d())
