@@ -1,9 +1,9 @@
 """Search: Monte Carlo tree search over a space of operators, and its rivals under the same ask and tell."""
 
+from syno_lab.search.asking import Search
 from syno_lab.search.evolution import RegularizedEvolution
 from syno_lab.search.mcts import MonteCarloTreeSearch
 from syno_lab.search.policies import rave, uct
-from syno_lab.search.asking import Search
 from syno_lab.search.protocol import Candidate, Child, State, Step
 from syno_lab.search.random_search import RandomSearch
 from syno_lab.search.space import SynthesisState, synthesis_space

@@ -98,9 +98,9 @@ class Search(ABC):
     def resume(self, records: Iterable[tuple[Any, float]]) -> int:
         """Continue from records of a search, in the order in which they were told; how many had a place in the space.
 
-        A fresh search with the seed, the space and the settings that gave the records, asks the same questions
-        again and, where it was told them one at a time, goes on as if it had never stopped. Any other records are taken in as they are: from then
-        on their operators are not asked for again, and what is learned from them counts.
+        A fresh search with the seed, the space and the settings that gave the records asks the same questions again
+        and, where it was told them one at a time, goes on as if it had never stopped. Any other records are taken in
+        as they are: their operators are not asked for again, and what is learned from them counts.
 
         Raises:
             SearchError: for a reward outside [0, 1], or while candidates are outstanding.

@@ -1,8 +1,8 @@
 """Monte Carlo tree search over a space of operators (Syno, section 7.2), in four verbs over plain data.
 
-``select`` goes down the tree, ``expand`` adds one place, ``simulate`` goes on at random to an operator, ``backup`` takes
-its reward up again. Accuracy is the reward; FLOPs and the other budgets are the space's own hard limits. Every operator
-is asked for once: places below which nothing is left are closed, dead ends with them.
+``select`` goes down the tree, ``expand`` adds one place, ``simulate`` goes on at random to an operator, ``backup``
+takes its reward up again. Accuracy is the reward; FLOPs and the other budgets are the space's own hard limits. Every
+operator is asked for once: places below which nothing is left are closed, dead ends with them.
 
 - Progressive widening: a place that was searched n times has ``ceil(width * n**growth)`` open children at most (Coulom,
   Computing Elo ratings of move patterns in the game of Go, 2007; Chaslot and others, 2008). Of a few children drawn by
@@ -10,6 +10,8 @@ is asked for once: places below which nothing is left are closed, dead ends with
 - Actions are valued wherever they were taken (RAVE), as the nearest ancestor knows them that has enough rewards (GRAVE:
   Cazenave, Generalized rapid action value estimation, 2015); at random descents as the root knows them (MAST: Finnsson
   and Björnsson, Simulation-based approach to general game playing, 2008).
+- Descents cost little beside a training: several are made, and the operator is taken that promises most by its actions
+  (:mod:`syno_lab.search.estimate`).
 - Virtual loss: what is outstanding counts as a loss until it is told, so the next search goes elsewhere (Chaslot,
   Winands and van den Herik, Parallel Monte-Carlo tree search, 2008).
 """
@@ -25,6 +27,7 @@ from typing import Any
 from syno_lab.errors import SearchError
 from syno_lab.search.asking import Search
 from syno_lab.search.descent import claim, descend, pop_weighted
+from syno_lab.search.estimate import Estimate, bag
 from syno_lab.search.policies import Select, rave
 from syno_lab.search.protocol import State, Step, Trail
 from syno_lab.search.tree import Place, Record, Tree
@@ -42,6 +45,8 @@ class Settings:
         trust: rewards from which on a place's own knowledge of actions is asked, not an ancestor's.
         virtual_loss: how many losses an outstanding operator counts for.
         is_sharing: whether states with one key share what is known (transpositions).
+        completions: how many descents are made from a new place, of which the most promising operator is taken.
+        bound: how many standard deviations a promise is above what is expected.
 
     Raises:
         SearchError: for numbers that make no sense.
@@ -49,11 +54,13 @@ class Settings:
 
     width: float = 1.5
     growth: float = 0.5
-    looks: int = 4
-    temperature: float = 0.1
+    looks: int = 8
+    temperature: float = 0.05
     trust: int = 10
     virtual_loss: float = 1.0
     is_sharing: bool = True
+    completions: int = 8
+    bound: float = 1.0
 
     def __post_init__(self) -> None:
         for name, is_right, expected in (
@@ -62,6 +69,8 @@ class Settings:
             ("looks", self.looks >= 1, "1 or more"),
             ("temperature", self.temperature > 0, "a positive number"),
             ("trust", self.trust >= 0, "0 or more"),
+            ("completions", self.completions >= 1, "1 or more"),
+            ("bound", self.bound >= 0, "0 or more"),
             ("virtual_loss", self.virtual_loss >= 0, "0 or more"),
         ):
             if not is_right:
@@ -141,13 +150,15 @@ def prefer(tree: Tree, steps: Sequence[Step], settings: Settings, rng: random.Ra
     return step
 
 
-def simulate(tree: Tree, start: Place, settings: Settings, rng: random.Random) -> tuple[Step, ...] | None:
+def simulate(
+    tree: Tree, start: Place, settings: Settings, rng: random.Random, knower: Record
+) -> tuple[Step, ...] | None:
     """Steps from a place to a complete state; none where it is one, None where a descent comes to nothing."""
     if start.state.is_complete:
         return ()
 
     def choose(steps: Sequence[Step]) -> Step:
-        return prefer(tree, steps, settings, rng, tree.root.record)
+        return prefer(tree, steps, settings, rng, knower)
 
     return descend(start.state, rng, tree.facts, prefer=choose, width=settings.looks)
 
@@ -190,6 +201,7 @@ class MonteCarloTreeSearch(Search):
         self.settings = Settings() if settings is None else settings
         self.tree = Tree(root, self.facts, self.settings.is_sharing)
         self._observe = observe
+        self._estimate = Estimate()
         self._paths: dict[Hashable, list[Place]] = {}
 
     @property
@@ -201,12 +213,13 @@ class MonteCarloTreeSearch(Search):
         tree, settings, rng = self.tree, self.settings, self.rng
         while not tree.root.is_closed:
             path = select(tree, self.policy, settings, rng)
-            added = expand(tree, path[-1], settings, rng, self._knower(path))
+            knower = self._knower(path)
+            added = expand(tree, path[-1], settings, rng, knower)
             if added is not None:
                 path.append(added)
-                rest = simulate(tree, added, settings, rng)
-                if rest is not None:
-                    steps = (*(place.step for place in path if place.step is not None), *rest)
+                before = tuple(place.step for place in path if place.step is not None)
+                trails = [(*before, *rest) for rest in self._completions(added, knower)]
+                for steps in self._most_promising_first(trails):
                     operator = claim(steps[-1].state, self.facts, self._known)
                     if added.state.is_complete:
                         tree.close(added)
@@ -215,12 +228,32 @@ class MonteCarloTreeSearch(Search):
                         self._paths[steps[-1].state.key] = path
                         self._show()
                         return Trail(steps), operator
-                elif tree.is_dead(added):
+                if not added.is_closed and tree.is_dead(added):
                     tree.close(added)
             for place in path:
                 place.fruitless += 1
                 place.record.fruitless += 1
         return None
+
+    def _completions(self, place: Place, knower: Record) -> list[tuple[Step, ...]]:
+        """Different ways on from a place to complete states; none where descents come to nothing."""
+        found: dict[Hashable, tuple[Step, ...]] = {}
+        for _ in range(self.settings.completions):
+            rest = simulate(self.tree, place, self.settings, self.rng, knower)
+            if rest is None:
+                break
+            found.setdefault(rest[-1].state.key if rest else None, rest)
+            if not rest or not self.told:  # nothing to choose, or nothing to choose by
+                break
+        return list(found.values())
+
+    def _most_promising_first(self, trails: list[tuple[Step, ...]]) -> list[tuple[Step, ...]]:
+        if len(trails) < 2:
+            return trails
+        waiting = [bag(trail.steps) for _, trail in self._waiting.values()]
+        promises = self._estimate.promises([bag(steps) for steps in trails], waiting, self.settings.bound)
+        order = sorted(range(len(trails)), key=lambda i: -promises[i])
+        return [trails[i] for i in order]
 
     def _knower(self, path: Sequence[Place]) -> Record:
         """Whose knowledge of actions is asked: the last that has enough of it, else the root's."""
@@ -241,6 +274,7 @@ class MonteCarloTreeSearch(Search):
         else:
             path = self._path(trail)
         backup(self.tree, path, trail.steps, reward)
+        self._estimate.add(bag(trail.steps), reward)
         self._show()
 
     def _release(self, trail: Trail) -> None:

@@ -38,7 +38,7 @@ class Choice:
 Select = Callable[[Choice], float]
 
 
-def uct(exploration: float = 0.5, best_share: float = 0.0) -> Select:
+def uct(exploration: float = 0.1, best_share: float = 0.3) -> Select:
     """``Q + c*sqrt(ln N / n)``, infinite for n = 0 (Kocsis and Szepesvári, Bandit based Monte-Carlo planning, 2006).
 
     Args:
@@ -59,7 +59,7 @@ def uct(exploration: float = 0.5, best_share: float = 0.0) -> Select:
     return score
 
 
-def rave(exploration: float = 0.5, best_share: float = 0.0, equivalence: float = 20.0) -> Select:
+def rave(exploration: float = 0.1, best_share: float = 0.3, equivalence: float = 20.0) -> Select:
     """``(1 - b)*Q + b*A + c*sqrt(ln N / n)`` with ``b = sqrt(k / (3*n + k))``, or 0 where m = 0.
 
     Gelly and Silver, Monte-Carlo tree search and rapid action value estimation in computer Go, 2011, section 4.3, with

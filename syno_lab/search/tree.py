@@ -1,9 +1,9 @@
 """The tree of a search as plain data: it can be shown while it grows, and written as JSON.
 
-A :class:`Place` is one way down from the root. What is known of the state there is a :class:`Record`, one for all places
-with the same key (transpositions), so what is learned on one way counts on the others. How often a way was taken is
-counted for itself: what was tried elsewhere has not been tried here (Childs, Brodeur and Kocsis, Transpositions and move
-groups in Monte Carlo tree search, 2008, the rule UCT2).
+A :class:`Place` is one way down from the root. What is known of the state there is a :class:`Record`, one for all
+places with the same key (transpositions), so what is learned on one way counts on the others. How often a way was taken
+is counted for itself: what was tried elsewhere has not been tried here (Childs, Brodeur and Kocsis, Transpositions and
+move groups in Monte Carlo tree search, 2008, the rule UCT2).
 """
 
 from __future__ import annotations

@@ -1,0 +1,215 @@
+"""Monte Carlo tree search against random search and regularised evolution, at equal trials, on known surrogates.
+
+``python benchmarks/search.py`` enumerates the conv spec (strict, at most 7 primitives), runs every search on every
+surrogate of ``surrogates.py`` with 20 seeds, and times the search itself on a space that cannot be enumerated. It
+prints JSON, writes ``benchmarks/results/search.json`` and draws ``benchmarks/results/search.svg``. ``--part`` measures
+one of the two anew and keeps the other; ``--draw`` draws the stored result.
+
+Regret is 1 minus the best reward so far: the best operator of the space has reward 1.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import resource
+import sys
+import time
+from collections.abc import Callable
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from common import RESULTS, about, parser, save, say, typed, use_one_core
+from scipy.stats import t as student
+from surrogates import SURROGATES, standardised, uniform
+
+from syno_lab.commands.specs import load_spec
+from syno_lab.search import MonteCarloTreeSearch, RandomSearch, RegularizedEvolution, Search, synthesis_space, uct
+from syno_lab.search.mcts import Settings
+from syno_lab.synthesis.sampler import Sampler
+
+SIZE, LIMITS = 7, "strict"
+OVERHEAD_SIZE, OVERHEAD_LIMITS = 9, "strict"
+AT = (1, 1_000, 5_000)
+EVERY = 10  # trials between the points of a curve
+SHOWN = (50, 100, 200)
+COLOURS = {"mcts": "#1b6ca8", "random": "#c8553d", "evolution": "#3a7d44", "uniform": "#888888"}
+
+#: The first three are compared; then the tree search with a part taken away.
+SEARCHES: dict[str, Callable[[Any, random.Random], Search]] = {
+    "mcts": MonteCarloTreeSearch,
+    "random": RandomSearch,
+    "evolution": RegularizedEvolution,
+    "mcts without the estimate": lambda root, rng: MonteCarloTreeSearch(root, rng, settings=Settings(completions=1)),
+    "the estimate without a tree": lambda root, rng: MonteCarloTreeSearch(
+        root, rng, policy=uct(1e6), settings=Settings(temperature=1e9, width=1e6)
+    ),
+}
+
+
+def regrets(rewards: list[float]) -> list[float]:
+    """Regret after each trial."""
+    return (1 - np.maximum.accumulate(rewards)).tolist()
+
+
+def interval(values: np.ndarray) -> list[float]:
+    """The 95 % interval of a mean, by Student's t over the seeds: mean, low, high."""
+    mean = float(values.mean())
+    half = float(student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / sqrt(len(values)))
+    return [mean, mean - half, mean + half]
+
+
+def compare(surrogates: list[str], trials: int, seeds: int, first_seed: int) -> dict[str, Any]:
+    """Every search on every surrogate."""
+    spec, _ = load_spec("conv", max_primitives=SIZE, weight_limits=LIMITS)
+    operators = list(Sampler.from_spec(spec).enumerate())
+    say(f"{len(operators):,} operators")
+    table = standardised(operators)
+    index = {operator: i for i, operator in enumerate(operators)}
+    root = synthesis_space(spec)  # one graph for all: the searches share no more than what it has looked at
+    found: dict[str, Any] = {}
+    for name in surrogates:
+        curves: dict[str, list[list[float]]] = {search: [] for search in (*SEARCHES, "uniform")}
+        for seed in range(first_seed, first_seed + seeds):
+            rewards = SURROGATES[name](table, np.random.default_rng(seed))
+            for label, make in SEARCHES.items():
+                search = make(root, random.Random(seed))
+                told = []
+                for _ in range(trials):
+                    candidate = search.ask()
+                    assert candidate is not None
+                    told.append(float(rewards[index[candidate.operator]]))
+                    search.tell(candidate, told[-1])
+                curves[label].append(regrets(told))
+            curves["uniform"].append(regrets(uniform(rewards, trials, random.Random(seed))))
+            say(f"{name}, seed {seed}: {time.process_time():.0f} CPU-seconds so far")
+        found[name] = summary({label: np.array(runs) for label, runs in curves.items()})
+    return {
+        "operators": len(operators),
+        "features": table.shape[1],
+        "trials": trials,
+        "seeds": seeds,
+        "surrogates": found,
+    }
+
+
+def summary(curves: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Mean regrets with bands, and the tree search less the others, paired by seed."""
+    first = curves["mcts"]
+    trials = first.shape[1]
+    points = [i for i in range(1, trials + 1) if i == 1 or i % EVERY == 0]
+    result: dict[str, Any] = {"points": points, "searches": {}}
+    for label, runs in curves.items():
+        entry: dict[str, Any] = {
+            "curve": [[round(v, 4) for v in interval(runs[:, i - 1])] for i in points],
+            "found_best": float((runs[:, -1] < 1e-12).mean()),
+            "mean_over_trials": interval(runs.mean(axis=1)),
+        }
+        if label != "mcts":
+            entry["mcts_less_this"] = {
+                "at_the_end": interval(first[:, -1] - runs[:, -1]),
+                "over_trials": interval(first.mean(axis=1) - runs.mean(axis=1)),
+            }
+        result["searches"][label] = entry
+    return result
+
+
+def overhead(seed: int) -> dict[str, Any]:
+    """Milliseconds that a search takes for a trial, from a cold start on a space that is too large to enumerate."""
+    rows = []
+    for label in ("mcts", "random", "evolution"):
+        spec, _ = load_spec("conv", max_primitives=OVERHEAD_SIZE, weight_limits=OVERHEAD_LIMITS)
+        gc.collect()
+        search = SEARCHES[label](synthesis_space(spec), random.Random(seed))
+        chance = random.Random(seed)
+        spent = []
+        for number in range(max(AT) + 50):
+            start = time.process_time()
+            candidate = search.ask()
+            assert candidate is not None
+            search.tell(candidate, chance.random())
+            spent.append(1e3 * (time.process_time() - start))
+            if (number + 1) % 500 == 0:
+                say(f"{label}: {number + 1:,} trials, {sum(spent) / 1e3:.0f} CPU-seconds")
+        row: dict[str, Any] = {"search": label, "mean_ms": sum(spent) / len(spent), "longest_ms": max(spent)}
+        for at in AT:
+            near = spent[:1] if at == 1 else spent[at - 50 : at + 50]
+            row[f"at_{at}"] = {"mean_ms": sum(near) / len(near), "median_ms": float(np.median(near))}
+        row["peak_memory_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        rows.append(row)
+        say(f"  {row}")
+        del search
+    return {"max_primitives": OVERHEAD_SIZE, "weight_limits": OVERHEAD_LIMITS, "rows": rows}
+
+
+def draw(result: dict[str, Any]) -> None:
+    """Regret curves with bands, one panel for each surrogate."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    mpl.rcParams["svg.hashsalt"] = "search"  # the same file for the same figures
+    mpl.rcParams["svg.fonttype"] = "none"
+    surrogates = result["surrogates"]
+    figure, panels = plt.subplots(
+        1, len(surrogates), figsize=(3.6 * len(surrogates), 3.6), sharey=True, layout="constrained", facecolor="white"
+    )
+    for axes, (name, found) in zip(np.atleast_1d(panels), surrogates.items(), strict=True):
+        for label, colour in COLOURS.items():
+            curve = np.array(found["searches"][label]["curve"])
+            axes.plot(found["points"], curve[:, 0], color=colour, label=label)
+            axes.fill_between(found["points"], curve[:, 1], curve[:, 2], color=colour, alpha=0.15, linewidth=0)
+        axes.set_title(name, fontsize=11)
+        axes.set_xlabel("trials")
+        axes.set_ylim(bottom=0, top=0.6)
+        axes.set_facecolor("white")
+        axes.grid(color="#dddddd")
+    np.atleast_1d(panels)[0].set_ylabel(f"regret: mean of {result['seeds']} seeds, 95 % band")
+    np.atleast_1d(panels)[-1].legend(frameon=False, fontsize=9)
+    figure.savefig(RESULTS / "search.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
+def main() -> None:
+    """Measure and draw."""
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--trials", type=int, default=max(SHOWN), help="of each search (200)")
+    arguments.add_argument("--seeds", type=int, default=20, help="from --seed on (20)")
+    arguments.add_argument("--surrogates", nargs="+", choices=list(SURROGATES), default=list(SURROGATES), help="(all)")
+    arguments.add_argument("--part", choices=["regret", "overhead", "both"], default="both")
+    arguments.add_argument("--draw", action="store_true", help="draw the stored result, measure nothing")
+    chosen = arguments.parse_args()
+    path = RESULTS / "search.json"
+    stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if chosen.draw:
+        if "regret" not in stored:
+            sys.exit(f"--draw: expected a result at {path}; measure first")
+        draw(stored["regret"])
+        return
+    core = use_one_core(chosen.core)
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "regret": lambda: compare(chosen.surrogates, chosen.trials, chosen.seeds, chosen.seed),
+        "overhead": lambda: overhead(chosen.seed),
+    }
+    for part, measure in parts.items():
+        if chosen.part in (part, "both"):
+            found = measure() | {"about": about(typed(), core)}
+            # Read again: the other part may have been measured meanwhile.
+            stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            if part == "regret" and stored.get(part, {}).get("operators") == found["operators"]:
+                # Surrogates measured by another run on the same space are kept.
+                others = stored[part]["surrogates"]
+                found["surrogates"] = {
+                    n: (others | found["surrogates"])[n] for n in SURROGATES if n in others | found["surrogates"]
+                }
+            stored[part] = found
+            save("search", {name: stored[name] for name in parts if name in stored})
+            if part == "regret":
+                draw(stored["regret"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What an operator may be worth, by its actions, from the rewards told so far: a Gaussian process over bags of actions.
+
+A descent costs milliseconds and a training seconds to hours, so a search may draw several completions and evaluate the
+one that promises most. AMAF adds up what single actions were worth; this also sees which of them go together. The
+kernel of two bags is what they have in common, ``sum(min(x, y)) / sum(max(x, y))`` (Tanimoto or min-max kernel:
+Ralaivola and others, Graph kernels for chemical informatics, 2005), the promise an upper confidence bound (Srinivas and
+others, Gaussian process optimization in the bandit setting, 2010).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from syno_lab.search.protocol import Step
+
+#: Rewards that are kept, the last so many: solving takes time with the cube of their number.
+MOST_REWARDS = 600
+#: The variance of the noise, with that of the rewards as the unit.
+NOISE = 0.05
+
+Bag = Counter[str]
+
+
+def bag(steps: Iterable[Step]) -> Bag:
+    """How often each action is taken."""
+    return Counter(action for step in steps for action in step.actions)
+
+
+class Estimate:
+    """Rewards by bags of actions.
+
+    Letters: ``R`` rewards kept, ``V`` actions seen, ``B`` bags asked about.
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, int] = {}
+        self._rows = np.zeros((0, 0))  # [R, V]
+        self._rewards: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._rewards)
+
+    def add(self, actions: Bag, reward: float) -> None:
+        """One more reward."""
+        (row,) = self._vectors([actions])
+        width = len(self._columns) - self._rows.shape[1]
+        self._rows = np.vstack([np.pad(self._rows, ((0, 0), (0, width))), row])[-MOST_REWARDS:]
+        self._rewards = [*self._rewards, reward][-MOST_REWARDS:]
+
+    def promises(self, bags: Sequence[Bag], waiting: Sequence[Bag] = (), bound: float = 1.0) -> list[float]:
+        """For each bag the expected reward and ``bound`` standard deviations more, with the rewards' deviation as unit.
+
+        Those ``waiting`` for a reward are taken to have the mean one, so that little is promised by what is like them
+        (the constant liar of Ginsbourger and others, 2010). Without rewards all promises are 0.
+        """
+        if not self._rewards:
+            return [0.0] * len(bags)
+        asked = self._vectors(bags)
+        held = self._vectors(waiting)
+        known = np.vstack([np.pad(self._rows, ((0, 0), (0, len(self._columns) - self._rows.shape[1]))), held])
+        rewards = np.array(self._rewards)
+        spread = rewards.std()
+        values = np.concatenate([(rewards - rewards.mean()) / (spread if spread > 0 else 1.0), np.zeros(len(held))])
+        kernel = _common(known, known)
+        kernel[np.diag_indices_from(kernel)] += NOISE
+        near = _common(asked, known)  # [B, R]
+        solved = np.linalg.solve(kernel, np.column_stack([values, near.T]))  # [R, 1 + B]
+        mean = near @ solved[:, 0]
+        variance = 1 - np.einsum("br,rb->b", near, solved[:, 1:])
+        return [float(value) for value in mean + bound * np.sqrt(np.maximum(variance, 0))]
+
+    def _vectors(self, bags: Sequence[Bag]) -> np.ndarray:
+        for found in bags:
+            for action in found:
+                self._columns.setdefault(action, len(self._columns))
+        rows = np.zeros((len(bags), len(self._columns)))
+        for row, found in zip(rows, bags, strict=True):
+            for action, number in found.items():
+                row[self._columns[action]] = number
+        return rows
+
+
+def _common(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The kernel of each row of ``x`` with each of ``y``; sum(max) = sum(x) + sum(y) - sum(min)."""
+    least = np.array([np.minimum(row, y).sum(axis=1) for row in x]).reshape(len(x), len(y))
+    most = x.sum(axis=1)[:, None] + y.sum(axis=1)[None, :] - least
+    return np.divide(least, most, out=np.ones_like(least), where=most > 0)
