@@ -191,14 +191,9 @@ def offset_sizes(coordinate: Coordinate) -> list[Size]:
     return sizes
 
 
-def blocks_as_numbers(state: State, step: Step) -> bool:
-    """The blocks of MERGE and SPLIT divide one another as numbers under every binding, though not in symbols."""
-    if not _operand_from(step, "SPLIT") or not state.spec.binding_maps:
-        return False
-    assert step.parameter is not None
-    offset, block = step.operands[0].node.operands[1].size, step.parameter
-    pairs = [(offset.at(binding), block.at(binding)) for binding in state.spec.binding_maps]
-    return all(not a % b or not b % a for a, b in pairs)
+def merge_across_blocks(state: State, step: Step) -> bool:
+    """The block of the MERGE and that of the SPLIT below it do not divide one another."""
+    return _operand_from(step, "SPLIT") and not merge_above_split(state, step)
 
 
 def merge_of_low_digit(state: State, step: Step) -> bool:

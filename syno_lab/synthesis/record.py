@@ -169,7 +169,7 @@ def replay(
     say what differs; it is tried all the same.
 
     Raises:
-        FormatError: when the record's spec is not one.
+        FormatError: when the record's spec is not one, or it lacks rows of the space.
     """
     try:
         spec = record.spec.spec()
@@ -178,7 +178,10 @@ def replay(
     chosen, notes = _same_rules(record, rules)
     if record.syno_lab != __version__:
         notes.insert(0, f"the record is of Syno Lab {_shown(record.syno_lab)}, this is {__version__}")
-    sampler = Sampler.from_spec(spec, seed=record.seed, rules=chosen)
+    try:
+        sampler = Sampler.from_spec(spec, seed=record.seed, rules=chosen)
+    except SpecError as error:
+        raise FormatError(f"search record: {error}") from None
     compared, difference = _compare(record, _drawn(sampler), report)
     return Replay(compared, difference, tuple(notes))
 

@@ -119,13 +119,13 @@ RULES: tuple[Rule, ...] = (
         "MERGE",
     ),
     _row(
-        "blocks-as-numbers",
+        "merge-across-blocks",
         "[(D*i + j) / B, (D*i + j) % B]",
-        "[i/b, D*(i%b) + j] with b = B/D as numbers",
-        "The block sizes divide one another under every binding, so each binding has a simpler form of its own.",
+        "blocks of which one divides the other",
+        "In the space such blocks divide one another; else what is read hangs on which numbers have a common divisor.",
         "6, between two views, Figure 3(a)",
         "space",
-        matches.blocks_as_numbers,
+        matches.merge_across_blocks,
         "MERGE",
     ),
     _row(

@@ -110,15 +110,15 @@ def test_complete_pgraphs_are_operators_of_exactly_that_size() -> None:
 
 
 def test_guided_trials_find_what_enumeration_gives_and_far_more_than_unguided_ones() -> None:
-    guided, unguided = (distance_trials(SMALL, guided=flag, trials=100, seed=4) for flag in (True, False))
+    guided, unguided = (distance_trials(SMALL, guided=flag, trials=200, seed=4) for flag in (True, False))
     every = set(Sampler.from_spec(SMALL).enumerate())
     for found in (guided, unguided):
         assert set(found.operators) <= every
-        assert found.trials == 100
+        assert found.trials == 200
         assert found.distinct == len(set(found.operators)) <= found.valid
         assert (found.first is None) == (found.valid == 0)
-    assert wilson(unguided.valid, 100)[1] < wilson(guided.valid, 100)[0]
-    assert distance_trials(SMALL, guided=True, trials=100, seed=4).operators == guided.operators
+    assert wilson(unguided.valid, 200)[1] < wilson(guided.valid, 200)[0]
+    assert distance_trials(SMALL, guided=True, trials=200, seed=4).operators == guided.operators
     assert guided.first is not None
     assert distance_trials(SMALL, guided=True, trials=guided.first, seed=4).valid == 1
 

@@ -226,7 +226,15 @@ def test_an_operator_in_a_record_that_is_not_one_is_only_shown_as_such() -> None
     spec = {"input_shape": "[C, H]", "output_shape": "[D, H]", "primary_specs": ["C=4: 1", "D=6: 1", "H=8: 0"]}
     record = from_text(
         msgspec.json.encode(
-            GOOD | {"spec": spec | {"max_primitives": 2}, "count": 1, "digests": ["0" * 32], "operators": [{"a": 1}]}
+            GOOD
+            | {"spec": spec | {"max_primitives": 2}, "count": 1, "digests": ["0" * 32], "operators": [{"a": 1}]}
+            | {"rules": [rule.name for rule in RULES]}
         )
     )
     assert f"{'0' * 32} (the operator in the record cannot be read)" in (replay(record).difference or "")
+
+
+def test_a_record_without_the_space_is_refused(stored: Record) -> None:
+    lacking = changed(stored, rules=["absorbed-weight"])
+    with pytest.raises(FormatError, match=r"search record: rules: expected every row of kind 'space'.* are missing"):
+        replay(lacking)

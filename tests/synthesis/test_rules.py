@@ -92,7 +92,7 @@ CASES = [
     ("window-size", [("REDUCE", [], "C"), ("UNFOLD", [1, 3])]),
     ("stride-window", [("REDUCE", [], "k"), ("REDUCE", [], "k"), ("STRIDE", [3], "s"), ("UNFOLD", [5, 4])]),
     ("stride-of-output", [("STRIDE", [1], "s")]),
-    ("blocks-as-numbers", [("SPLIT", [0, 1]), ("MERGE", [3], "s^-1*D")]),
+    ("merge-across-blocks", [("SPLIT", [0, 1]), ("MERGE", [3], "s^-1*D")]),
     ("split-of-split", [("SPLIT", [1, 2]), ("SPLIT", [0, 3])]),
     ("split-of-split", [("SPLIT", [1, 2]), ("SHARE", [3]), ("SPLIT", [0, 3])]),
     ("dilated-window", [("REDUCE", [], "e"), ("MERGE", [1], "s"), ("UNFOLD", [4, 3]), ("SPLIT", [6, 5])]),
