@@ -11,7 +11,7 @@ TEST := env OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --timeout
 # Two processes, each file whole in one of them: what a file works out once is worked out once.
 PARALLEL := -n 2 --dist loadfile
 # Seconds that each part of the tests may take on two cores.
-TEST_BUDGET := 900
+TEST_BUDGET := 1500
 BROWSER_BUDGET := 480
 NOTEBOOK_BUDGET := 720
 # Binds pip's own build environments too.

@@ -210,7 +210,12 @@ def test_readme_examples_run(tmp_path: Path) -> None:
     examples = re.findall(r"```python\n(.*?)```", _readme(), re.DOTALL)
     assert all(len([line for line in example.splitlines() if line.strip()]) <= 12 for example in examples)
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(examples)], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-c", "\n".join(examples)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "torch.Size([1, 64, 32, 32])" in done.stdout

@@ -38,6 +38,7 @@ class Estimate:
     def __init__(self) -> None:
         self._columns: dict[str, int] = {}
         self._rows = np.zeros((0, 0))  # [R, V]
+        self._kernel = np.zeros((0, 0))  # [R, R]
         self._rewards: list[float] = []
 
     def __len__(self) -> int:
@@ -45,9 +46,12 @@ class Estimate:
 
     def add(self, actions: Bag, reward: float) -> None:
         """One more reward."""
-        (row,) = self._vectors([actions])
-        width = len(self._columns) - self._rows.shape[1]
-        self._rows = np.vstack([np.pad(self._rows, ((0, 0), (0, width))), row])[-MOST_REWARDS:]
+        row = self._vectors([actions])
+        rows = self._wide()
+        near = _common(row, rows)
+        kernel = np.block([[self._kernel, near.T], [near, np.ones((1, 1))]])
+        self._rows = np.vstack([rows, row])[-MOST_REWARDS:]
+        self._kernel = kernel[-MOST_REWARDS:, -MOST_REWARDS:]
         self._rewards = [*self._rewards, reward][-MOST_REWARDS:]
 
     def promises(self, bags: Sequence[Bag], waiting: Sequence[Bag] = (), bound: float = 1.0) -> list[float]:
@@ -60,17 +64,23 @@ class Estimate:
             return [0.0] * len(bags)
         asked = self._vectors(bags)
         held = self._vectors(waiting)
-        known = np.vstack([np.pad(self._rows, ((0, 0), (0, len(self._columns) - self._rows.shape[1]))), held])
+        rows = self._wide()
+        known = np.vstack([rows, held])
         rewards = np.array(self._rewards)
         spread = rewards.std()
         values = np.concatenate([(rewards - rewards.mean()) / (spread if spread > 0 else 1.0), np.zeros(len(held))])
-        kernel = _common(known, known)
+        beside = _common(held, rows)
+        kernel = np.block([[self._kernel, beside.T], [beside, _common(held, held)]])
         kernel[np.diag_indices_from(kernel)] += NOISE
         near = _common(asked, known)  # [B, R]
         solved = np.linalg.solve(kernel, np.column_stack([values, near.T]))  # [R, 1 + B]
         mean = near @ solved[:, 0]
         variance = 1 - np.einsum("br,rb->b", near, solved[:, 1:])
         return [float(value) for value in mean + bound * np.sqrt(np.maximum(variance, 0))]
+
+    def _wide(self) -> np.ndarray:
+        """The rows, with a column for each action seen by now."""
+        return np.pad(self._rows, ((0, 0), (0, len(self._columns) - self._rows.shape[1])))
 
     def _vectors(self, bags: Sequence[Bag]) -> np.ndarray:
         for found in bags:

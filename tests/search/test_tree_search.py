@@ -37,11 +37,11 @@ def run(search: MonteCarloTreeSearch, score: Any, trials: int = 10**6) -> list[A
 
 
 @pytest.mark.parametrize("policy", [uct(), uct(0.3, 0.5), rave()], ids=["uct", "uct of the best", "rave"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_bandit_with_a_known_best(policy: Any, seed: int) -> None:
     # 4,096 words, one by one at random found after 2,048 on average.
     search = MonteCarloTreeSearch(Words("abcdefgh", 4), random.Random(seed), policy=policy)
-    asked = run(search, matches, 500)
+    asked = run(search, matches, 300)
     assert WORD in asked
     # The first letter that pays is where most searches go.
     firsts = Counter(word[0] for word in asked)
@@ -124,10 +124,10 @@ def test_outstanding_candidates_spread() -> None:
         search = MonteCarloTreeSearch(
             Words("abcdefgh", 6),
             random.Random(4),
-            policy=uct(0.1),
+            policy=uct(0.1, 0.0),
             settings=Settings(width=99, virtual_loss=virtual_loss),
         )
-        run(search, lambda word: 1.0 if word[0] == "c" else 0.25, 60)
+        run(search, lambda word: 1.0 if word[0] == "c" else 0.25, 40)
         asked = [search.ask() for _ in range(24)]
         assert len({candidate.operator for candidate in asked if candidate is not None}) == 24
         return len({candidate.operator[0] for candidate in asked if candidate is not None})
@@ -188,7 +188,7 @@ def test_uct_is_the_formula() -> None:
 def test_rave_is_the_formula() -> None:
     # b = sqrt(20 / (3*4 + 20)) = 0.79056942
     assert rave(0.0, 0.0, equivalence=20)(choice()) == pytest.approx(0.20943058 * 0.5 + 0.79056942 * 0.75)
-    assert rave(0.5)(choice(action_visits=0)) == uct(0.5, 0.0)(choice())
+    assert rave(0.5)(choice(action_visits=0)) == uct(0.5)(choice())
     assert rave(0.0, 0.0)(choice(visits=10**9, parent_visits=10**9)) == pytest.approx(0.5, abs=1e-4)
 
 

@@ -1,0 +1,91 @@
+"""What bags of actions promise, against the Gaussian process written out."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from search_spaces import Words
+
+from syno_lab.search import MonteCarloTreeSearch, uct
+from syno_lab.search.estimate import MOST_REWARDS, NOISE, Bag, Estimate, bag
+from syno_lab.search.mcts import Settings
+
+BAGS = [Counter(word) for word in ("aab", "abc", "cd", "ddd", "", "ae")]
+
+
+def common(x: Bag, y: Bag) -> float:
+    """The kernel by its definition."""
+    both = set(x) | set(y)
+    most = sum(max(x[a], y[a]) for a in both)
+    return sum(min(x[a], y[a]) for a in both) / most if most else 1.0
+
+
+def test_promises_are_those_of_the_process() -> None:
+    estimate = Estimate()
+    rewards = [0.9, 0.7, 0.2, 0.1]
+    for actions, reward in zip(BAGS, rewards, strict=False):
+        estimate.add(actions, reward)
+    asked = [Counter("aac"), Counter("d"), Counter("zz"), BAGS[4], BAGS[5]]
+    values = (np.array(rewards) - np.mean(rewards)) / np.std(rewards)
+    inverse = np.linalg.inv([[common(x, y) + NOISE * (x is y) for y in BAGS[:4]] for x in BAGS[:4]])
+    near = np.array([[common(x, y) for y in BAGS[:4]] for x in asked])
+    means = near @ inverse @ values
+    deviations = np.sqrt([1 - row @ inverse @ row for row in near])
+    assert estimate.promises(asked, bound=0.0) == pytest.approx(means)
+    assert estimate.promises(asked, bound=2.0) == pytest.approx(means + 2 * deviations)
+
+
+def test_what_waits_promises_less_to_what_is_like_it() -> None:
+    estimate = Estimate()
+    for actions, reward in ((Counter("ab"), 0.9), (Counter("cd"), 0.1)):
+        estimate.add(actions, reward)
+    like, other = Counter("abe"), Counter("fg")
+    before = estimate.promises([like, other])
+    after = estimate.promises([like, other], waiting=[Counter("abe")])
+    assert after[0] < before[0] - 0.1
+    assert after[1] == pytest.approx(before[1])
+
+
+def test_without_rewards_nothing_is_promised() -> None:
+    assert Estimate().promises([Counter("ab"), Counter()]) == [0.0, 0.0]
+
+
+def test_equal_rewards_promise_alike() -> None:
+    estimate = Estimate()
+    for actions in BAGS[:3]:
+        estimate.add(actions, 0.5)
+    assert estimate.promises(BAGS[:3], bound=0.0) == [0.0, 0.0, 0.0]
+
+
+def test_only_the_last_rewards_are_kept() -> None:
+    estimate = Estimate()
+    for number in range(MOST_REWARDS + 3):
+        estimate.add(Counter({f"a{number % 7}": 1}), 0.5)
+    assert len(estimate) == MOST_REWARDS
+
+
+def test_actions_of_steps_are_counted() -> None:
+    first = Words("ab", 2).children()[0].step
+    assert bag([first, first]) == Counter({"a0": 2})
+
+
+def test_the_most_promising_completion_is_evaluated() -> None:
+    # The tree is kept from learning anything: what is gained is gained by the choice among completions.
+    def mean(completions: int) -> float:
+        search = MonteCarloTreeSearch(
+            Words("abc", 8),
+            random.Random(3),
+            policy=uct(1e6),
+            settings=Settings(completions=completions, temperature=1e9, width=1e6),
+        )
+        for _ in range(100):
+            candidate = search.ask()
+            assert candidate is not None
+            search.tell(candidate, candidate.operator.count("a") / 8)
+        return sum(value for _, value in search.told[50:]) / 50
+
+    assert mean(1) == pytest.approx(1 / 3, abs=0.1)
+    assert mean(8) > 0.5
