@@ -47,3 +47,7 @@ class ExportError(SynoError):
 
 class StoreError(SynoError):
     """The results store is damaged, locked or of another version."""
+
+
+class JobError(SynoError):
+    """A job cannot be submitted, changed or done, or the cluster that runs jobs does not answer."""
