@@ -17,7 +17,21 @@ from typing import Annotated
 import typer
 
 from syno_lab import __version__
-from syno_lab.commands import ablate, backbone, demo, doctor, export, lab, operators, replay, sample, show, train, tune
+from syno_lab.commands import (
+    ablate,
+    backbone,
+    demo,
+    doctor,
+    export,
+    kernel,
+    lab,
+    operators,
+    replay,
+    sample,
+    show,
+    train,
+    tune,
+)
 from syno_lab.errors import SynoError
 
 #: Exit statuses; 1 is for what a command says itself (``doctor``: something is missing, ``replay``: something differs).
@@ -38,6 +52,8 @@ app = typer.Typer(
 )
 for _command in (lab, demo, sample, replay, ablate, backbone, train, tune, operators, show, export, doctor):
     app.command(_command.__name__.rpartition(".")[2])(_command.command)
+for _group in (kernel,):
+    app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
 
 
 def _show_version(wanted: bool) -> None:

@@ -229,7 +229,7 @@ def test_readme_names_real_commands_and_files() -> None:
     assert {"demo", "test", "lab"} <= named <= set(targets)
     from syno_lab.cli import app
 
-    commands = {command.name for command in app.registered_commands}
+    commands = {entry.name for entry in (*app.registered_commands, *app.registered_groups)}
     assert set(re.findall(r"`syno-lab ([a-z]+)", _readme())) == commands
     for link in re.findall(r"\]\(([^)#]+)\)", _readme()):
         assert "://" in link or (ROOT / link).exists(), f"README.md points to {link}, which is not there"

@@ -1,0 +1,99 @@
+"""``syno-lab kernel``: makes the Jupyter kernel "Syno Lab" known to Jupyter, or unknown again."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from syno_lab.commands.detach import FOLDER_VARIABLE
+from syno_lab.commands.output import JsonTarget, check_json, say, say_table, write_json
+from syno_lab.errors import SynoError
+
+NAME = "syno-lab"
+_PROGRAM = "syno_widgets.kernelspec"  # the engine knows no Jupyter, so it asks a child process
+
+app = typer.Typer(help='The Jupyter kernel "Syno Lab".', no_args_is_help=True)
+
+NameOption = Annotated[str, typer.Option(help="Its name for Jupyter; letters, digits, -, . and _.")]
+
+
+@app.command()
+def install(
+    user: Annotated[bool, typer.Option("--user", help="For every Jupyter of this user.")] = False,
+    prefix: Annotated[Path | None, typer.Option(metavar="PATH", help="Into PATH/share/jupyter/kernels.")] = None,
+    sys_prefix: Annotated[
+        bool, typer.Option("--sys-prefix", help="For the Jupyter of this Python's environment (the default).")
+    ] = False,
+    name: NameOption = NAME,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Its lab's folder. [default: .syno-lab beside each notebook]")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A variable of its environment; may be repeated."),
+    ] = None,
+    json: JsonTarget = None,
+) -> None:
+    """Offer the kernel in Jupyter. It runs this Python; installing it again replaces it."""
+    check_json(json)
+    if user + sys_prefix + (prefix is not None) > 1:
+        raise SynoError("expected one of --user, --prefix and --sys-prefix, found several")
+    variables = [_variable(text) for text in env or []]
+    if folder is not None:
+        variables.append(f"{FOLDER_VARIABLE}={folder.absolute()}")
+    arguments = ["install", f"--name={name}", *(f"--env={text}" for text in variables)]
+    arguments += ["--user"] if user else [f"--prefix={prefix.absolute() if prefix else sys.prefix}"]
+    made = _ask(*arguments)
+    say(f"{made['display_name']}: installed as {made['name']} in {made['folder']}", json)
+    if not made["finds"]:
+        share = Path(made["folder"]).parent.parent
+        say(f"this environment's Jupyter does not look there; add {share} to JUPYTER_PATH for it", json)
+    write_json(made, json)
+
+
+@app.command()
+def remove(name: NameOption = NAME, json: JsonTarget = None) -> None:
+    """Take it away again. Nothing of its lab or its jobs is touched."""
+    check_json(json)
+    gone = _ask("remove", f"--name={name}")
+    say(f"{gone['name']}: removed from {gone['folder']}", json)
+    write_json(gone, json)
+
+
+@app.command(name="list")
+def list_kernels(json: JsonTarget = None) -> None:
+    """List the kernels of Syno Lab that Jupyter finds."""
+    check_json(json)
+    found = _ask("list")
+    say_table(
+        [{**row, "env": " ".join(f"{name}={value}" for name, value in row["env"].items())} for row in found], json
+    )
+    if not found:
+        say("none is installed; `syno-lab kernel install` installs one", json)
+    write_json(found, json)
+
+
+def _variable(text: str) -> str:
+    name, equals, _ = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise SynoError(f"--env: expected NAME=VALUE such as CUDA_VISIBLE_DEVICES=0, found {text!r}")
+    return text
+
+
+def _ask(*arguments: str) -> Any:
+    """What the program of the widgets answers. Raises SynoError with its one line when it refuses."""
+    missing = [module for module in ("syno_widgets", "ipykernel") if importlib.util.find_spec(module) is None]
+    if missing:
+        raise SynoError(f"expected {missing[0]} in this Python, found none; install Syno Lab with its requirements")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", _PROGRAM, *arguments], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SynoError((done.stderr.strip().splitlines() or [f"{_PROGRAM} ended with {done.returncode}"])[-1])
+    return msgspec.json.decode(done.stdout)

@@ -1,0 +1,31 @@
+"""The kernel "Syno Lab": IPython's own, with ``%load_ext syno_lab`` done and its lab attached.
+
+Jobs live outside this process. When the kernel is interrupted, restarted or killed they go on, and the next kernel in
+the same folder finds them. ``syno-lab kernel install`` tells Jupyter of it.
+"""
+
+from __future__ import annotations
+
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.kernelapp import IPKernelApp
+from traitlets import List, Unicode
+
+import syno_lab
+
+
+class SynoKernel(IPythonKernel):
+    """IPython's kernel under our name; see :class:`SynoKernelApp` for what is loaded."""
+
+    implementation = "syno-lab"
+    implementation_version = syno_lab.__version__
+
+
+class SynoKernelApp(IPKernelApp):
+    """Starts the kernel. An extension that fails to load is reported, and the kernel runs without it."""
+
+    name = Unicode("syno-lab-kernel")
+    default_extensions = List(Unicode(), ["storemagic", "syno_lab"]).tag(config=False)
+
+
+if __name__ == "__main__":
+    SynoKernelApp.launch_instance(kernel_class=SynoKernel)

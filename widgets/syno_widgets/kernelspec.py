@@ -1,0 +1,154 @@
+"""The kernelspec "Syno Lab": what Jupyter reads to offer the kernel of :mod:`syno_widgets.kernel`.
+
+``syno-lab kernel`` runs this module as a program, because the engine knows no Jupyter; it answers in JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ipykernel.kernelspec import make_ipkernel_cmd
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+
+import syno_lab
+from syno_lab.errors import SynoError
+
+NAME = "syno-lab"
+DISPLAY_NAME = "Syno Lab"
+MODULE = "syno_widgets.kernel"
+_LOGOS = Path(__file__).parent / "kernelspec_files"
+
+
+def specification(name: str = NAME, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """The content of ``kernel.json``.
+
+    ``env`` is added to the kernel's environment, for example ``SYNO_LAB_FOLDER`` or ``CUDA_VISIBLE_DEVICES``.
+    """
+    # -P: a file beside the notebook must not take the place of a module of ours; IPython puts the folder back later.
+    # Frozen modules hide their lines from the debugger.
+    argv = make_ipkernel_cmd(MODULE, python_arguments=["-P", "-Xfrozen_modules=off"])
+    return {
+        "argv": argv,
+        "display_name": DISPLAY_NAME if name == NAME else f"{DISPLAY_NAME} ({name})",
+        "language": "python",
+        "env": dict(env or {}),
+        "metadata": {"debugger": True, "syno_lab": syno_lab.__version__},
+    }
+
+
+def install(
+    name: str = NAME, *, prefix: str | None = None, user: bool = False, env: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """Write the kernelspec where Jupyter looks for it and say where that is.
+
+    Args:
+        name: the kernel's name for Jupyter.
+        prefix: the folder that has ``share/jupyter/kernels``; by default that of this Python.
+        user: for every Jupyter of this user instead.
+        env: variables of the kernel's environment.
+
+    Returns:
+        ``name``, ``display_name``, ``folder``, and whether this Jupyter ``finds`` it there.
+
+    Raises:
+        SynoError: when the name is impossible or another kernel's, or the folder cannot be written to.
+    """
+    manager = KernelSpecManager()
+    prefix = None if user else prefix or sys.prefix
+    with tempfile.TemporaryDirectory() as temporary:
+        staged = Path(temporary) / "kernel"
+        shutil.copytree(_LOGOS, staged)
+        (staged / "kernel.json").write_text(json.dumps(specification(name, env), indent=1), encoding="utf-8")
+        _refuse_another_s(name, user, prefix)
+        try:
+            folder = manager.install_kernel_spec(str(staged), kernel_name=name, user=user, prefix=prefix)
+        except ValueError as error:
+            raise SynoError(f"--name: {' '.join(str(error).split())}") from None
+        except OSError as error:
+            where = error.filename or prefix or manager.user_kernel_dir
+            raise SynoError(
+                f"expected a folder that can be written to, found {where}: {error.strerror or error}; "
+                "choose --user or another --prefix"
+            ) from None
+    finds = str(Path(folder).parent) in map(str, manager.kernel_dirs)
+    return {"name": name.lower(), "display_name": specification(name)["display_name"], "folder": folder, "finds": finds}
+
+
+def _refuse_another_s(name: str, user: bool, prefix: str | None) -> None:
+    """Installing replaces what is there, so what is there must be ours."""
+    manager = KernelSpecManager()
+    folder = Path(manager.user_kernel_dir) if user else Path(str(prefix)) / "share" / "jupyter" / "kernels"
+    file = folder / name.lower() / "kernel.json"
+    if file.is_file() and not _is_ours(KernelSpec.from_resource_dir(str(file.parent))):
+        raise SynoError(f"--name: {name!r} is another kernel, in {file.parent}; choose another name")
+
+
+def _is_ours(spec: KernelSpec) -> bool:
+    return MODULE in spec.argv
+
+
+def installed() -> list[dict[str, Any]]:
+    """The kernels of Syno Lab that this Jupyter finds: ``name``, ``display_name``, ``python``, ``folder``, ``env``."""
+    found = []
+    manager = KernelSpecManager()
+    for name, folder in sorted(manager.find_kernel_specs().items()):
+        try:
+            spec = manager.get_kernel_spec(name)
+        except (NoSuchKernel, ValueError, OSError):
+            continue  # somebody else's, and broken
+        if _is_ours(spec):
+            python = spec.argv[0]
+            row = {"name": name, "display_name": spec.display_name, "python": python, "folder": folder, "env": spec.env}
+            found.append(row)
+    return found
+
+
+def remove(name: str = NAME) -> dict[str, Any]:
+    """Take the kernelspec away, from the first place where Jupyter finds it.
+
+    Raises:
+        SynoError: when there is no kernel of Syno Lab with this name, or its folder cannot be written to.
+    """
+    names = [row["name"] for row in installed()]
+    if name.lower() not in names:
+        known = f"there are {', '.join(names)}" if names else "none is installed"
+        raise SynoError(f"expected a kernel of Syno Lab, found no {name!r}; {known}")
+    try:
+        return {"name": name.lower(), "folder": KernelSpecManager().remove_kernel_spec(name.lower())}
+    except OSError as error:
+        raise SynoError(f"cannot remove {error.filename or name}: {error.strerror or error}") from None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """``install``, ``remove`` or ``list``: one line of JSON, or one line of what is wrong and the status 2."""
+    parser = argparse.ArgumentParser(prog=f"python -m {__spec__.name if __spec__ else __name__}", description=__doc__)
+    actions = parser.add_subparsers(dest="action", required=True)
+    add = actions.add_parser("install")
+    add.add_argument("--name", default=NAME)
+    add.add_argument("--prefix")
+    add.add_argument("--user", action="store_true")
+    add.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    actions.add_parser("remove").add_argument("--name", default=NAME)
+    actions.add_parser("list")
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.action == "install":
+            env = dict(text.partition("=")[::2] for text in chosen.env)
+            result: Any = install(chosen.name, prefix=chosen.prefix, user=chosen.user, env=env)
+        else:
+            result = remove(chosen.name) if chosen.action == "remove" else installed()
+    except SynoError as error:
+        print(error, file=sys.stderr)  # noqa: T201 the program speaks to syno-lab
+        return 2
+    print(json.dumps(result))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
