@@ -17,6 +17,7 @@ from syno_lab.errors import SynoError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+    from rich.table import Table
 
 STANDARD_OUTPUT = "-"
 _LINE_PERIOD_S = 5.0  # between lines of progress where there is no terminal
@@ -84,18 +85,24 @@ def say_table(rows: Sequence[Mapping[str, Any]], json_target: str | None) -> Non
     if json_target == STANDARD_OUTPUT or not rows:
         return
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDE)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, value in rows[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int | float) else "left")
+    console.print(table(rows))
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rows with the same keys as a table of rich, numbers to the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for name, value in rows[0].items() if rows else ():
+        drawn.add_column(name, justify="right" if isinstance(value, int | float) else "left")
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row.values()))  # shapes have brackets: no markup
-    console.print(table)
+        drawn.add_row(*(Text(_cell(value)) for value in row.values()))  # shapes have brackets: no markup
+    return drawn
 
 
 def _cell(value: Any) -> str:
