@@ -11,16 +11,9 @@ from torch import nn
 
 from syno_lab.errors import FormatError, TrainingError
 from syno_lab.evaluate.data import Dataset, load_dataset
-from syno_lab.evaluate.training import (
-    TrainingProgress,
-    TrainingResult,
-    _batch_bounds,
-    _crop_and_flip,
-    _cycle,
-    load_curve,
-    save_curve,
-    train,
-)
+from syno_lab.evaluate.training import TrainingProgress, TrainingResult, load_curve, save_curve, train
+from syno_lab.evaluate.training.images import crop_and_flip
+from syno_lab.evaluate.training.schedule import batch_bounds, cycle
 from syno_lab.models import resnet_tiny
 
 
@@ -212,7 +205,7 @@ def test_a_foreign_or_hostile_checkpoint_is_refused_and_runs_nothing(few, tmp_pa
             train(small_net(), few, epochs=1, checkpoint=path)
         assert "\n" not in str(refusal.value)
     torch.save({"format": "other"}, path)
-    with pytest.raises(TrainingError, match=r"expected a checkpoint of version 1 .* found something else"):
+    with pytest.raises(TrainingError, match=r"expected a checkpoint of version 2 .* found something else"):
         train(small_net(), few, epochs=1, checkpoint=path)
 
 
@@ -240,23 +233,23 @@ def test_progress_after_every_batch(few):
 
 def test_early_stopping_waits_for_patience(few):
     class Fixed(nn.Module):
-        """Always says the same, so that the accuracy never rises after the first epoch."""
+        """Always says 3, more or less loudly, so that the accuracy never rises after the first epoch."""
 
         def __init__(self) -> None:
             super().__init__()
             self.weight = nn.Parameter(torch.zeros(1))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.weight * 0 + torch.eye(10)[3].expand(len(x), 10)
+            return (10 + self.weight) * torch.eye(10)[3].expand(len(x), 10)
 
-    result = train(Fixed(), few, epochs=9, patience=2)
+    result = train(Fixed(), few, epochs=9, patience=2, learning_rate=0.001)
     assert result.stopped == "early"
     assert len(result.curve) == 3
     assert result.accuracy == np.mean(few.test_labels == 3)
 
 
 def test_the_time_limit_cuts_an_epoch_short_and_tests_it(few, monkeypatch):
-    import syno_lab.evaluate.training as room
+    import syno_lab.evaluate.training.limits as room
 
     clock = [0.0]
     monkeypatch.setattr(room.time, "monotonic", lambda: clock[0])
@@ -272,7 +265,7 @@ def test_the_time_limit_cuts_an_epoch_short_and_tests_it(few, monkeypatch):
 
 
 def test_time_spent_before_a_resumption_counts(few, monkeypatch, tmp_path):
-    import syno_lab.evaluate.training as room
+    import syno_lab.evaluate.training.limits as room
 
     clock = [0.0]
     monkeypatch.setattr(room.time, "monotonic", lambda: clock[0])
@@ -424,7 +417,7 @@ def test_augmentation_shifts_and_mirrors():
             crop = padded[:, top : top + 32, left : left + 32]
             possible[crop.numpy().tobytes()] = (top, left, False)
             possible[crop.flip(2).numpy().tobytes()] = (top, left, True)
-    got = _crop_and_flip(image.expand(2000, 2, 32, 32), draw)
+    got = crop_and_flip(image.expand(2000, 2, 32, 32), draw)
     kinds = [possible[one.contiguous().numpy().tobytes()] for one in got]
     assert len(set(kinds)) == 162
     assert 0.4 < np.mean([mirrored for _, _, mirrored in kinds]) < 0.6
@@ -433,17 +426,17 @@ def test_augmentation_shifts_and_mirrors():
 def test_batches_cover_everything_and_none_trains_on_one_image():
     for count in range(1, 40):
         for size in range(1, 12):
-            bounds = _batch_bounds(count, size)
+            bounds = batch_bounds(count, size)
             assert [first for first, _ in bounds[1:]] == [last for _, last in bounds[:-1]]
             assert (bounds[0][0], bounds[-1][1]) == (0, count)
             assert size == 1 or count == 1 or all(last - first > 1 for first, last in bounds)
-    assert _batch_bounds(9, 4) == [(0, 4), (4, 9)]
-    assert _batch_bounds(9, 4, merge_single=False) == [(0, 4), (4, 8), (8, 9)]
+    assert batch_bounds(9, 4) == [(0, 4), (4, 9)]
+    assert batch_bounds(9, 4, merge_single=False) == [(0, 4), (4, 8), (8, 9)]
 
 
 def test_the_learning_rate_rises_once_and_falls_to_nothing():
     for steps in (1, 2, 7, 1000):
-        rates = [_cycle(step, steps) for step in range(steps)]
+        rates = [cycle(step, steps) for step in range(steps)]
         assert all(0 < rate <= 1 for rate in rates)
         top = rates.index(max(rates))
         assert rates == sorted(rates[: top + 1]) + sorted(rates[top + 1 :], reverse=True)

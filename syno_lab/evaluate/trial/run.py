@@ -1,0 +1,359 @@
+"""One trial, from a request to an outcome; nothing but a bug raises."""
+
+from __future__ import annotations
+
+import gc
+import math
+import platform
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import torch
+
+import syno_lab
+from syno_lab.errors import SynoError, TrainingError
+from syno_lab.evaluate.training import EpochRecord, Resumption, TrainingProgress, TrainingResult, train, train_text
+from syno_lab.evaluate.training.answers import image_answers, text_answers
+from syno_lab.evaluate.training.files import write_whole
+from syno_lab.evaluate.trial.backbone import Network, build
+from syno_lab.evaluate.trial.facts import Facts, context_of, facts_of, text_of
+from syno_lab.evaluate.trial.images import images_of
+from syno_lab.evaluate.trial.meter import Meter
+from syno_lab.evaluate.trial.request import State, TrialOutcome, TrialRequest
+from syno_lab.evaluate.trial.stopping import parse_rule
+
+if TYPE_CHECKING:
+    from syno_lab.evaluate.data import Dataset
+    from syno_lab.evaluate.text_data import TextData
+
+Report = Callable[[float, str], None]
+
+STEPS = 100
+"""Batches of an epoch of text, unless said otherwise."""
+
+IMAGE_LEARNING_RATE = 0.1
+TEXT_LEARNING_RATE = 1e-3
+
+OUTCOME_FILE = "outcome.json"
+
+# What a trial of these ends in will be the same the next time.
+_LASTING: tuple[State, ...] = ("finished", "pruned", "diverged", "timeout")
+
+# What torch and its libraries say, beside OutOfMemoryError and MemoryError, where an allocation fails.
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|can't allocate memory|not enough memory|cannot allocate memory|bad_alloc|STATUS_ALLOC_FAILED"
+    r"|could not create a memory|failed to allocate",
+    re.IGNORECASE,
+)
+
+
+def run_trial(
+    request: TrialRequest,
+    *,
+    folder: Path,
+    report: Report = lambda fraction, message: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> TrialOutcome:
+    """Train what ``request`` asks for and say how it ended.
+
+    Checkpoints lie in ``folder`` after each epoch. A trial that finds one of its own goes on from it, to the very
+    outcome of one that was never interrupted (seconds apart), and says so; one that finds its outcome returns it. Once
+    a trial has ended for good its outcome is in ``folder/outcome.json`` and its checkpoint is gone.
+
+    ``report(fraction, message)`` is called after every batch, and so is ``should_stop``. Every ending is an outcome,
+    see :class:`.TrialOutcome`: bad requests, missing data and full disks too (``failed``). KeyboardInterrupt and
+    SystemExit pass.
+    """
+    folder = Path(folder)
+    known = _known_outcome(folder / OUTCOME_FILE, request)
+    if known is not None:
+        report(1.0, f"{known.state} in an earlier attempt")
+        return known
+    trial = _Trial(request, folder, report, should_stop)
+    with Meter(request.device) as meter, _threads(request.threads):
+        end = trial.attempt(request.batch_size)
+        if end.state == "oom" and request.retry_oom and request.batch_size > 1:
+            # What the first attempt held is unreachable only now, outside of its except clause.
+            _free_memory()
+            half = request.batch_size // 2
+            report(0.0, f"{end.reason}; once more with half the batch, {half}")
+            again = trial.attempt(half)
+            said = f"out of memory with a batch of {request.batch_size}, so trained with one of {half}"
+            again.reason = f"{said}; {again.reason}" if again.reason else said
+            end = again
+    _free_memory()
+    outcome = _outcome(trial, end, meter)
+    if outcome.state in _LASTING:
+        outcome = _keep(outcome, request, folder)
+    report(1.0, _summary(outcome))
+    return outcome
+
+
+@dataclass
+class _End:
+    """How an attempt ended."""
+
+    state: State
+    reason: str = ""
+    result: TrainingResult | None = None
+    predictions: list[int] | None = None
+    losses: list[float] | None = None
+    batch_size: int = 0
+
+
+@dataclass
+class _Trial:
+    """What the attempts of a trial have in common."""
+
+    request: TrialRequest
+    folder: Path
+    report: Report
+    should_stop: Callable[[], bool]
+    network: Network | None = None
+    facts: Facts | None = None
+    earlier: Resumption = field(default_factory=lambda: Resumption(0, 0.0, 0.0))
+
+    def attempt(self, batch_size: int) -> _End:
+        try:
+            end = self._train(batch_size)
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            end = _End("oom", _line(error, "out of memory"))
+        except SynoError as error:
+            end = _End("failed", _line(error))
+        except (RuntimeError, OSError) as error:
+            # torch has one class for everything that a kernel may refuse, its memory among it.
+            is_memory = isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
+            end = _End("oom" if is_memory else "failed", _line(error))
+        finally:
+            # The weights are of no use any more, and a retry needs the memory.
+            if self.network is not None:
+                self.network.module = torch.nn.Identity()
+        end.batch_size = batch_size
+        return end
+
+    def _train(self, batch_size: int) -> _End:
+        request = self.request
+        if self.should_stop():
+            return _End("interrupted", "before it began")
+        self.report(0.0, f"reading {request.data}")
+        self.facts = facts_of(request)
+        data: Dataset | TextData = text_of(request) if self.facts.domain == "text" else images_of(request)
+        self.network = build(request)
+        if self.network.replaced:
+            where = f"an operator in {self.network.replaced} of {self.network.places} places"
+            self.report(0.0, f"{request.backbone} with {where}, {self.network.flops:,} FLOPs")
+        result = self._fit(data, batch_size)
+        end = _End(*_STATES[result.stopped], result)
+        end.reason = result.reason or end.reason
+        if result.stopped == "time" and self._ends_by_clock and result.curve:
+            end.state, end.reason = "finished", ""
+        elif result.stopped == "time":
+            end.reason = f"its time of {request.time_limit_s or request.budget_s:g} s was over"
+        if end.state == "finished" and request.keep_predictions:
+            self.report(1.0, "answering the test")
+            self._answer(data, end, batch_size)
+        return end
+
+    @property
+    def _ends_by_clock(self) -> bool:
+        """Whether the clock that ends this training is the one that is meant to."""
+        request = self.request
+        return request.budget_s is not None and request.budget_s <= (request.time_limit_s or math.inf)
+
+    def _fit(self, data: Any, batch_size: int) -> TrainingResult:
+        request, network, facts = self.request, self.network, self.facts
+        assert network is not None
+        assert facts is not None
+        rule = None if request.stopping is None else parse_rule(request.stopping)
+
+        def judge(curve: Sequence[EpochRecord]) -> str | None:
+            measures = [self.measure(record) for record in curve]
+            return None if rule is None else rule.reason(measures, request.rivals, request.epochs)
+
+        limits = [limit for limit in (request.time_limit_s, request.budget_s) if limit is not None]
+        rates = {"images": IMAGE_LEARNING_RATE, "text": TEXT_LEARNING_RATE}
+        shared: dict[str, Any] = {
+            "epochs": request.epochs,
+            "batch_size": batch_size,
+            "learning_rate": rates[facts.domain] if request.learning_rate is None else request.learning_rate,
+            "seed": request.seed,
+            "time_limit_s": min(limits, default=None),
+            "device": request.device,
+            "precision": request.precision,
+            "on_progress": self._progress,
+            "on_resume": self._resumed,
+            "judge": judge,
+            "checkpoint": self.folder / f"checkpoint-{batch_size}.pt",
+            "should_stop": self.should_stop,
+        }
+        if facts.domain == "images":
+            return train(network.module, data, **shared)
+        return train_text(
+            network.module,
+            data,
+            context=context_of(request),
+            steps=request.options.get("steps", STEPS),
+            ends_by_clock=request.budget_s is not None,
+            test_windows=request.test_images,
+            **shared,
+        )
+
+    def _answer(self, data: Any, end: _End, batch_size: int) -> None:
+        assert self.network is not None
+        request = self.request
+        where: dict[str, Any] = {"batch_size": batch_size, "device": request.device, "precision": request.precision}
+        if self.facts is not None and self.facts.domain == "images":
+            end.predictions, end.losses = image_answers(self.network.module, data, **where)
+        else:
+            end.losses = text_answers(
+                self.network.module, data, context=context_of(request), test_windows=request.test_images, **where
+            )
+
+    def measure(self, record: EpochRecord) -> float:
+        """What is maximised: the accuracy of images, exp(-loss) of a text."""
+        is_text = self.facts is not None and self.facts.domain == "text"
+        return math.exp(-record.test_loss) if is_text else record.test_accuracy
+
+    def _progress(self, now: TrainingProgress) -> None:
+        share = (now.epoch - 1 + (now.batch / max(now.batches, 1) if now.phase == "train" else 1.0)) / now.epochs
+        what = "" if now.phase == "train" else "test "
+        self.report(
+            min(share, 1.0),
+            f"epoch {now.epoch} of {now.epochs}: {what}loss {now.loss:.3f}, accuracy {now.accuracy:.3f}",
+        )
+
+    def _resumed(self, found: Resumption) -> None:
+        self.earlier = found
+        self.report(
+            found.epochs / self.request.epochs,
+            f"resumed from a checkpoint after epoch {found.epochs} of {self.request.epochs}",
+        )
+
+
+_STATES: dict[str, tuple[State, str]] = {
+    "finished": ("finished", ""),
+    "early": ("pruned", "nothing better for its patience"),
+    "pruned": ("pruned", ""),
+    "time": ("timeout", ""),
+    "diverged": ("diverged", ""),
+    "interrupted": ("interrupted", "stopped on request"),
+}
+
+
+def _outcome(trial: _Trial, end: _End, meter: Meter) -> TrialOutcome:
+    request, network, result = trial.request, trial.network, end.result
+    records = result.curve if result is not None else ()
+    is_text = trial.facts is not None and trial.facts.domain == "text"
+    curve = []
+    for record in records:
+        row: dict[str, float] = {
+            "epoch": record.epoch,
+            "train_loss": record.train_loss,
+            "test_loss": record.test_loss,
+            "accuracy": trial.measure(record),
+            "seconds": record.seconds,
+        }
+        if is_text:
+            row["perplexity"] = record.perplexity
+        curve.append(row)
+    return TrialOutcome(
+        state=end.state,
+        reason=end.reason,
+        accuracy=curve[-1]["accuracy"] if curve else None,
+        best_accuracy=max((row["accuracy"] for row in curve), default=None),
+        perplexity=curve[-1].get("perplexity") if curve else None,
+        curve=curve,
+        flops=network.flops if network else 0,
+        params=network.params if network else 0,
+        baseline_flops=network.baseline_flops if network else 0,
+        baseline_params=network.baseline_params if network else 0,
+        replaced=network.replaced if network else 0,
+        places=network.places if network else 0,
+        wall_s=trial.earlier.wall_s + meter.wall_s,
+        cpu_s=trial.earlier.cpu_s + meter.cpu_s,
+        peak_mib=meter.peak_mib,
+        resumed=trial.earlier.epochs,
+        seed=request.seed,
+        batch_size=end.batch_size,
+        device=_device_name(request.device),
+        threads=request.threads or torch.get_num_threads(),
+        versions=versions(),
+        predictions=end.predictions,
+        losses=end.losses,
+    )
+
+
+def versions() -> dict[str, str]:
+    """The versions of what a training's numbers depend on."""
+    return {
+        "syno_lab": syno_lab.__version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+    }
+
+
+def _device_name(device: str) -> str:
+    if device.startswith("cuda") and torch.cuda.is_available():
+        return f"{device} ({torch.cuda.get_device_name(device)})"
+    return device
+
+
+def _summary(outcome: TrialOutcome) -> str:
+    found = "" if outcome.accuracy is None else f", accuracy {outcome.accuracy:.4f}"
+    if outcome.perplexity is not None:
+        found = f", perplexity {outcome.perplexity:.2f}"
+    return f"{outcome.state}{found}{f' ({outcome.reason})' if outcome.reason else ''}"
+
+
+def _keep(outcome: TrialOutcome, request: TrialRequest, folder: Path) -> TrialOutcome:
+    """Write the outcome, and only then remove the checkpoints: a kill in between costs nothing."""
+    content = {"request": request.to_dict(), "outcome": outcome.to_dict()}
+    try:
+        write_whole(folder / OUTCOME_FILE, msgspec.json.encode(content))
+    except TrainingError as error:
+        said = f"{outcome.reason}; its outcome is not in a file: {error}".removeprefix("; ")
+        return msgspec.structs.replace(outcome, reason=said)
+    for checkpoint in folder.glob("checkpoint-*.pt"):
+        checkpoint.unlink(missing_ok=True)
+    return outcome
+
+
+def _known_outcome(path: Path, request: TrialRequest) -> TrialOutcome | None:
+    """The outcome that an earlier attempt at this very request has left, or None."""
+    try:
+        content = msgspec.json.decode(path.read_bytes())
+        if content["request"] == msgspec.json.decode(msgspec.json.encode(request)):
+            return TrialOutcome.from_dict(content["outcome"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, SynoError):
+        return None
+    return None
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _free_memory() -> None:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _line(error: BaseException, otherwise: str = "") -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = lines[0] if lines else otherwise or type(error).__name__
+    return said if isinstance(error, SynoError) else f"{type(error).__name__}: {said}"[:300]

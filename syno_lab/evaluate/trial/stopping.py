@@ -1,0 +1,216 @@
+"""Early termination: whether a training goes on, from its curve so far and those of its rivals.
+
+A curve is the measure (higher is better) after each epoch. A rule is a value; it is asked after every epoch but the
+last, and answers with a reason to stop, or None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import msgspec
+
+from syno_lab.errors import TrainingError
+
+if TYPE_CHECKING:
+    import optuna
+
+Curve = Sequence[float]
+
+
+class StoppingRule(Protocol):
+    """What ends trainings that will come to nothing."""
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """Why a training of ``epochs`` with this ``curve`` so far should end, or None."""
+
+
+@dataclass(frozen=True)
+class CanvasRule:
+    """Canvas, section 7: at each epoch at least a fraction of what the best so far had at the same epoch.
+
+    accuracy(epoch) >= λ · accuracy_max(epoch) with λ = f(epoch / epochs) and f(x) = θ + (1 - θ) x: lenient in the
+    beginning, strict in the end. The best is the rival whose curve rises highest, and the first of equals; where its
+    curve is shorter than this one there is nothing to compare with. ``theta`` is typically 0.5; 0 to 1.
+    """
+
+    name: ClassVar[str] = "canvas"
+    theta: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_between("theta", self.theta, 0, 1)
+
+    def share(self, epoch: int, epochs: int) -> float:
+        """λ after ``epoch`` of ``epochs``."""
+        return self.theta + (1 - self.theta) * epoch / epochs
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """Why to stop, or None; see :class:`StoppingRule`."""
+        best = max((rival for rival in rivals if rival), key=max, default=())
+        epoch = len(curve)
+        if not epoch or len(best) < epoch:
+            return None
+        least = self.share(epoch, epochs) * best[epoch - 1]
+        if curve[-1] >= least:
+            return None
+        return (
+            f"{curve[-1]:.4f} after epoch {epoch} of {epochs}, below {self.share(epoch, epochs):.3f} of the best's "
+            f"{best[epoch - 1]:.4f} (canvas, theta {self.theta:g})"
+        )
+
+
+@dataclass(frozen=True)
+class PercentileRule:
+    """Optuna's PercentilePruner: among the ``percentile`` best of the rivals at the same epoch, or stop.
+
+    Its best value so far counts. ``startup``: rivals that there must be, ``warmup``: epochs that are not looked at.
+    """
+
+    name: ClassVar[str] = "percentile"
+    percentile: float = 25.0
+    startup: int = 5
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        _check_between("percentile", self.percentile, 0, 100)
+        _check_count("startup", self.startup, 0)
+        _check_count("warmup", self.warmup, 0)
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """Why to stop, or None; see :class:`StoppingRule`."""
+        import optuna
+
+        pruner = optuna.pruners.PercentilePruner(self.percentile, self.startup, self.warmup)
+        if not _is_pruned(pruner, curve, rivals):
+            return None
+        return f"{curve[-1]:.4f} after epoch {len(curve)}, not among the best {self.percentile:g} % of {len(rivals)}"
+
+
+@dataclass(frozen=True)
+class MedianRule:
+    """Optuna's MedianPruner: as good as the median of the rivals at the same epoch, or stop."""
+
+    name: ClassVar[str] = "median"
+    startup: int = 5
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        _check_count("startup", self.startup, 0)
+        _check_count("warmup", self.warmup, 0)
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """Why to stop, or None; see :class:`StoppingRule`."""
+        import optuna
+
+        if not _is_pruned(optuna.pruners.MedianPruner(self.startup, self.warmup), curve, rivals):
+            return None
+        return f"{curve[-1]:.4f} after epoch {len(curve)}, below the median of {len(rivals)}"
+
+
+@dataclass(frozen=True)
+class HalvingRule:
+    """Optuna's SuccessiveHalvingPruner (Li et al. 2018): at each rung the best of ``reduction`` go on.
+
+    Rungs are after ``least`` · ``reduction``^rung epochs. The rivals go through Optuna's rungs first, in their order.
+    """
+
+    name: ClassVar[str] = "halving"
+    least: int = 1
+    reduction: int = 4
+
+    def __post_init__(self) -> None:
+        _check_count("least", self.least, 1)
+        _check_count("reduction", self.reduction, 2)
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """Why to stop, or None; see :class:`StoppingRule`."""
+        import optuna
+
+        pruner = optuna.pruners.SuccessiveHalvingPruner(self.least, self.reduction)
+        if not _is_pruned(pruner, curve, rivals, replay=True):
+            return None
+        return f"{curve[-1]:.4f} after epoch {len(curve)}, not among the best 1/{self.reduction} of its rung"
+
+
+@dataclass(frozen=True)
+class PatienceRule:
+    """Nothing better than before for ``patience`` epochs; rivals do not matter."""
+
+    name: ClassVar[str] = "patience"
+    patience: int = 3
+
+    def __post_init__(self) -> None:
+        _check_count("patience", self.patience, 1)
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """Why to stop, or None; see :class:`StoppingRule`."""
+        if not curve or len(curve) - 1 - list(curve).index(max(curve)) < self.patience:
+            return None
+        return f"nothing above {max(curve):.4f} for {self.patience} epochs"
+
+
+Rule = CanvasRule | PercentileRule | MedianRule | HalvingRule | PatienceRule
+RULES: dict[str, type[Rule]] = {
+    rule.name: rule for rule in (CanvasRule, MedianRule, PercentileRule, HalvingRule, PatienceRule)
+}
+
+
+def parse_rule(data: Mapping[str, Any]) -> Rule:
+    """Make a rule of ``{"rule": name, …}``; TrainingError for an unknown one, or numbers out of range."""
+    name = data.get("rule")
+    if name not in RULES:
+        raise TrainingError(f"stopping: expected a rule among {', '.join(RULES)}, found {name!r}")
+    kind = RULES[name]
+    given = {key: value for key, value in data.items() if key != "rule"}
+    unknown = given.keys() - kind.__annotations__.keys()
+    if unknown:
+        raise TrainingError(f"stopping: the rule {name} has no {', '.join(sorted(unknown))}")
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise TrainingError(f"stopping: the rule {name}: {error}") from None
+
+
+def _is_pruned(
+    pruner: optuna.pruners.BasePruner, curve: Curve, rivals: Sequence[Curve], *, replay: bool = False
+) -> bool:
+    """What Optuna says of ``curve`` in a study of its own, in memory, that holds the rivals.
+
+    ``replay``: the rivals are asked about too, epoch by epoch, for pruners that note something in each trial.
+    """
+    import optuna
+
+    study = optuna.create_study(
+        direction="maximize", pruner=pruner, storage=optuna.storages.InMemoryStorage(), study_name="rivals"
+    )
+    for rival in rivals:
+        if not rival:
+            continue
+        if replay:
+            trial = study.ask()
+            for epoch, value in enumerate(rival, start=1):
+                trial.report(value, epoch)
+                trial.should_prune()
+            study.tell(trial, rival[-1])
+        else:
+            values = dict(enumerate(map(float, rival), start=1))
+            study.add_trial(optuna.trial.create_trial(value=float(rival[-1]), intermediate_values=values))
+    trial = study.ask()
+    verdict = False
+    for epoch, value in enumerate(curve, start=1):
+        trial.report(value, epoch)
+        verdict = trial.should_prune()
+    return verdict
+
+
+def _check_between(name: str, value: float, low: float, high: float) -> None:
+    if not (math.isfinite(value) and low <= value <= high):
+        raise TrainingError(f"stopping: expected {name} from {low:g} to {high:g}, found {value!r}")
+
+
+def _check_count(name: str, value: int, low: int) -> None:
+    if value < low:
+        raise TrainingError(f"stopping: expected {name} as a whole number from {low} up, found {value!r}")
