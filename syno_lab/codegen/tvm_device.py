@@ -5,8 +5,7 @@ Importing this module imports TVM.
 
 from __future__ import annotations
 
-import json
-import os
+import difflib
 import platform
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -15,24 +14,11 @@ import tvm
 import tvm_ffi
 from tvm.target import Target
 
+from syno_lab.codegen.target_names import LOCAL, TARGETS, describe, local_threads
 from syno_lab.errors import SynoError
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
-
-#: Names of our own beside TVM's tags and kinds. "local" is :func:`this_processor`.
-NAMED: dict[str, Any] = {
-    # Without an arch TVM looks for a GPU here and falls back to one that CUDA 13 has dropped; this is its oldest.
-    "cuda": {"kind": "cuda", "arch": "sm_75"},
-    "jetson-orin-nano": "nvidia/jetson-orin-nano",
-    "jetson-orin-nano-cpu": {
-        "kind": "llvm",
-        "keys": ["arm_cpu", "cpu"],
-        "mtriple": "aarch64-linux-gnu",
-        "mcpu": "cortex-a78ae",
-        "num-cores": 6,
-    },
-}
 
 _GENERATOR = "target.build."
 
@@ -40,33 +26,51 @@ _GENERATOR = "target.build."
 def find_target(target: str | Target) -> Target:
     """The TVM target called ``target``, for which this TVM generates code.
 
-    That is ``local`` (this processor, with the features that it has), a name in :data:`NAMED`, a TVM tag
-    (``nvidia/jetson-orin-nano``), a kind (``cuda``, ``llvm``) or a JSON object with a ``kind``.
+    That is whatever :func:`~syno_lab.codegen.target_names.describe` reads: a name in
+    :data:`~syno_lab.codegen.target_names.TARGETS`, ``local:THREADS``, a TVM tag, kind or JSON object.
 
     Raises:
-        SynoError: for a target that TVM does not know, or has no code generator for.
+        SynoError: for a target that TVM does not know, has no code generator for, or whose processor LLVM does not know
+            (LLVM itself only prints a warning, and generates code for a generic one).
     """
     if isinstance(target, Target):
         found = target
     else:
-        description: Any = this_processor() if target == "local" else NAMED.get(target, target)
+        description = describe(target)
         try:
-            if isinstance(description, str) and description.lstrip().startswith("{"):
-                description = json.loads(description)
-            found = Target(description)
+            found = Target(this_processor(local_threads(target)) if description is None else description)
         except Exception as error:  # noqa: BLE001 - TVM raises its own and Python's kinds alike
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise SynoError(
-                f"expected a target among local, {', '.join(NAMED)}, a TVM tag or kind, or a JSON object with a kind, "
+                f"expected a target among {', '.join(TARGETS)}, a TVM tag or kind, or a JSON object with a kind, "
                 f"found {target!r}: {reason}"
             ) from None
     for one in (found, found.host):
-        if one is not None and one.kind.name not in generators():
+        if one is None:
+            continue
+        if one.kind.name not in generators():
             raise SynoError(
                 f"expected a target of a kind that this TVM ({tvm.__version__}) was built for, "
                 f"{', '.join(generators())}, found {one.kind.name!r}"
             )
+        _check_processor(one)
     return found
+
+
+def _check_processor(target: Target) -> None:
+    from tvm.target import codegen
+
+    name = str(target.attrs.get("mcpu", "")) if target.kind.name == "llvm" else ""
+    if name and name not in ("generic", "native"):
+        triple = str(target.attrs.get("mtriple", ""))
+        asked = Target({"kind": "llvm", **({"mtriple": triple} if triple else {})})
+        known = [str(one) for one in codegen.llvm_get_cpu_archlist(asked)]
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise SynoError(
+                f"expected a processor (mcpu) that LLVM {codegen.llvm_version_major()} knows for "
+                f"{triple or platform.machine()}, found {name!r}{f'; did you mean {near[0]}?' if near else ''}"
+            )
 
 
 def generators() -> tuple[str, ...]:
@@ -75,8 +79,10 @@ def generators() -> tuple[str, ...]:
     return tuple(sorted(name.removeprefix(_GENERATOR) for name in names if not name.endswith("_host")))
 
 
-def this_processor() -> dict[str, Any]:
+def this_processor(threads: int | None = None) -> dict[str, Any]:
     """LLVM's name for this processor, with the features in which this machine differs from that name.
+
+    ``num-cores`` are the threads that operators are to run in: all processors that this process may use, by default.
 
     Without ``mcpu`` TVM compiles for the oldest processor of the family, two to three times slower code; with the
     name alone, code for features that a virtual machine hides would be illegal here.
@@ -87,8 +93,7 @@ def this_processor() -> dict[str, Any]:
     here = {str(key): bool(on) for key, on in tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()}
     implied = set(codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": name})))
     differences = [("+" if on else "-") + key for key, on in sorted(here.items()) if on != (key in implied)]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    target: dict[str, Any] = {"kind": "llvm", "mcpu": name, "num-cores": cores}
+    target: dict[str, Any] = {"kind": "llvm", "mcpu": name, "num-cores": threads or local_threads(LOCAL)}
     return target | ({"mattr": differences} if differences else {})
 
 

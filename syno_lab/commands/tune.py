@@ -20,7 +20,7 @@ def command(
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Candidates to measure.")] = 16,
     target: Annotated[
-        str, typer.Option(help="local, jetson-orin-nano, jetson-orin-nano-cpu, or a TVM target.")
+        str, typer.Option(help="local, local:THREADS, a Jetson such as jetson-orin-nano-cpu, or a TVM target.")
     ] = "local",
     tracker: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="An RPC tracker. [default: one of our own on 127.0.0.1]")

@@ -20,7 +20,6 @@ import pytest
 from syno_lab.errors import FormatError, TrackerError, TuningError
 from syno_lab.evaluate.tuning import TuningResult, TuningStopped, TuningTask, local_board, tracker_summary, tune
 from syno_lab.evaluate.tuning.search import _State
-from syno_lab.evaluate.tuning.targets import check_target
 from syno_lab.evaluate.tuning.worker import CallFailedError, Worker
 
 # ---- builders: imported and called by the tuning's process, which finds this file on its path
@@ -306,20 +305,6 @@ def test_a_task_is_a_value():
 def test_no_trials():
     with pytest.raises(TuningError, match="at least one trial and second, found 0"):
         tune(task(), tracker="127.0.0.1:1", key="local", trials=0, work_dir=".")
-
-
-@pytest.mark.parametrize(
-    ("target", "match"),
-    [
-        ("llvm -mcpu=skylake", "expected a target among local, jetson-orin-nano-cpu"),
-        ("", "expected a target among"),
-        ('{"kind": ', "expected a TVM target as JSON"),
-        ('{"mcpu": "skylake"}', "expected a TVM target with a 'kind'"),
-    ],
-)
-def test_malformed_targets(target, match):
-    with pytest.raises(TuningError, match=match):
-        check_target(target)
 
 
 RESULT = TuningResult("x", 1.5, 1.25, 15, 8, 1, 9.0, "{}", "0.27", 0, True, ((1, 2.0), (2, 1.5)))

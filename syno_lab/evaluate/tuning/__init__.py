@@ -8,7 +8,7 @@
 
 from syno_lab.evaluate.tuning.board import Board, local_board
 from syno_lab.evaluate.tuning.network import NetworkTuning, tune_network
-from syno_lab.evaluate.tuning.targets import TARGETS, TuningTarget
+from syno_lab.evaluate.tuning.targets import TARGETS, NamedTarget
 from syno_lab.evaluate.tuning.tracker import DeviceKey, TrackerSummary, check_tracker, tracker_summary
 from syno_lab.evaluate.tuning.tune import TuningStopped, tune
 from syno_lab.evaluate.tuning.values import TuningProgress, TuningResult, TuningTask
@@ -22,7 +22,7 @@ __all__ = [
     "TuningProgress",
     "TuningResult",
     "TuningStopped",
-    "TuningTarget",
+    "NamedTarget",
     "TuningTask",
     "check_tracker",
     "local_board",

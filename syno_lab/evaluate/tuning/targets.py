@@ -1,50 +1,22 @@
-"""What can be tuned for: named targets as values, and any TVM target as JSON text or tag."""
+"""What can be tuned for: the named targets, and how the tuning process uses one."""
 
 from __future__ import annotations
 
 import json
 import platform
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from syno_lab.errors import TuningError
+from syno_lab.codegen.target_names import LOCAL, TARGETS, NamedTarget, describe, local_threads
+from syno_lab.errors import SynoError, TuningError
 
 if TYPE_CHECKING:
     import tvm
 
+__all__ = ["LOCAL", "TARGETS", "NamedTarget", "ResolvedTarget", "check_target", "is_local", "resolve", "threads_of"]
+
 #: MetaSchedule's rules look tensor intrinsics up by name: the families of TVM modules that a target may ask for.
 _INTRINSICS = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm_cpu", "arm64": "arm_cpu"}
-
-
-@dataclass(frozen=True)
-class TuningTarget:
-    """A named target: ``tvm`` is a TVM tag or a JSON object, None for this machine's own processor."""
-
-    name: str
-    description: str
-    tvm: str | None
-
-
-TARGETS = {
-    target.name: target
-    for target in (
-        TuningTarget("local", "this machine's processor with the features it really has", None),
-        TuningTarget(
-            "jetson-orin-nano-cpu",
-            "the six Cortex-A78AE cores of a Jetson Orin Nano",
-            json.dumps(
-                {
-                    "kind": "llvm",
-                    "keys": ["arm_cpu", "cpu"],
-                    "mtriple": "aarch64-linux-gnu",
-                    "mcpu": "cortex-a78ae",
-                    "num-cores": 6,
-                }
-            ),
-        ),
-        TuningTarget("jetson-orin-nano", "the GPU of a Jetson Orin Nano (sm_87)", "nvidia/jetson-orin-nano"),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -60,50 +32,43 @@ class ResolvedTarget:
     artifact: str
     intrinsics: tuple[str, ...]
 
+    @property
+    def text(self) -> str:
+        """The target as JSON with sorted keys: by this text records are kept."""
+        return json.dumps(json.loads(str(self.tvm)), sort_keys=True)
+
 
 def check_target(name: str) -> str:
-    """``name`` when it can be a target: a known name, a JSON object with a ``kind``, or a TVM tag or kind."""
-    if name in TARGETS:
-        return name
-    if name.lstrip().startswith("{"):
-        try:
-            kind = json.loads(name).get("kind")
-        except ValueError as error:
-            raise TuningError(f"expected a TVM target as JSON, found {name!r} ({error})") from None
-        if not isinstance(kind, str):
-            raise TuningError(f"expected a TVM target with a 'kind', found {name!r}")
-        return name
-    if not name or " " in name:
-        raise TuningError(
-            f"expected a target among {', '.join(TARGETS)}, a TVM tag or a JSON object such as "
-            f'{{"kind": "llvm", "mcpu": "cortex-a78"}}, found {name!r}'
-        )
+    """``name`` when it can be a target (see :func:`~syno_lab.codegen.target_names.describe`), else TuningError."""
+    try:
+        describe(name)
+    except SynoError as error:
+        raise TuningError(str(error)) from None
     return name
+
+
+def is_local(name: str) -> bool:
+    """Whether ``name`` is this machine's processor."""
+    return local_threads(name) is not None
+
+
+def threads_of(name: str) -> int | None:
+    """The threads in which a board of our own must run operators for ``name``; None where it is another machine's."""
+    return local_threads(name)
 
 
 def resolve(name: str) -> ResolvedTarget:
     """The TVM target called ``name``, in a process that has imported TVM. Raises :class:`TuningError`."""
-    from tvm.target import Target
+    from syno_lab.codegen.tvm_device import find_target, machine
 
-    known = TARGETS.get(check_target(name))
-    description: Any = name if known is None else known.tvm
-    if description is None:
-        from syno_lab.codegen.tvm_device import this_processor
-
-        description = this_processor()
-    elif description.lstrip().startswith("{"):
-        description = json.loads(description)
     try:
-        target = Target(description)
-    except Exception as error:  # noqa: BLE001 - TVM raises its own and Python's kinds alike
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise TuningError(f"TVM does not know the target {name!r}: {reason}") from None
+        target = find_target(name)
+    except SynoError as error:
+        raise TuningError(f"TVM does not know the target {name!r}: {error}") from None
     kind = target.kind.name
     device = {"llvm": "cpu", "c": "cpu"}.get(kind, kind)
-    host = target if device == "cpu" else target.host
-    triple = str(host.attrs.get("mtriple", "")) if host is not None else ""
-    machine = triple.partition("-")[0] or platform.machine()
+    where = machine(target)
     families = ["cuda"] if kind == "cuda" else []
-    if device == "cpu" and machine in _INTRINSICS:
-        families.append(_INTRINSICS[machine])
-    return ResolvedTarget(target, device, "so" if machine == platform.machine() else "tar", tuple(families))
+    if device == "cpu" and where in _INTRINSICS:
+        families.append(_INTRINSICS[where])
+    return ResolvedTarget(target, device, "so" if where == platform.machine() else "tar", tuple(families))

@@ -1,0 +1,132 @@
+"""Targets by name, as plain values: the one table that code generation and tuning read. No TVM here."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from syno_lab.errors import SynoError
+
+#: Our name for the processor of this machine; ``local:2`` is the same with operators in two threads.
+LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class NamedTarget:
+    """A named target: ``tvm`` is the JSON text of TVM's description, None for this machine's own processor."""
+
+    name: str
+    description: str
+    tvm: str | None
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether operators run on a GPU."""
+        return self.tvm is not None and json.loads(self.tvm)["kind"] == "cuda"
+
+
+def _arm(processor: str, cores: int) -> dict[str, Any]:
+    return {
+        "kind": "llvm",
+        "keys": ["arm_cpu", "cpu"],
+        "mtriple": "aarch64-linux-gnu",
+        "mcpu": processor,
+        "num-cores": cores,
+    }
+
+
+def _gpu(arch: str, host: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A card with the limits that MetaSchedule's rules ask for, which are the same from Volta to Blackwell."""
+    card: dict[str, Any] = {
+        "kind": "cuda",
+        "arch": arch,
+        "max_num_threads": 1024,
+        "max_threads_per_block": 1024,
+        "max_shared_memory_per_block": 49152,
+        "registers_per_block": 65536,
+        "thread_warp_size": 32,
+    }
+    return card if host is None else card | {"host": host}
+
+
+def _jetson(name: str, device: str, processor: str, cores: int, arch: str) -> tuple[NamedTarget, NamedTarget]:
+    # TVM's own tags give Carmel, which is Xavier's processor, as the host of an Orin Nano.
+    host = _arm(processor, cores)
+    return (
+        NamedTarget(f"{name}-cpu", f"the {cores} {processor} cores of a {device}", json.dumps(host)),
+        NamedTarget(name, f"the GPU of a {device} ({arch})", json.dumps(_gpu(arch, host))),
+    )
+
+
+TARGETS: dict[str, NamedTarget] = {
+    target.name: target
+    for target in (
+        NamedTarget(LOCAL, "this machine's processor with the features it really has, in all its cores", None),
+        *_jetson("jetson-orin-nano", "Jetson Orin Nano", "cortex-a78ae", 6, "sm_87"),
+        *_jetson("jetson-agx-orin", "Jetson AGX Orin 64GB", "cortex-a78ae", 12, "sm_87"),
+        *_jetson("jetson-xavier", "Jetson AGX Xavier", "carmel", 8, "sm_72"),
+        # Without an arch TVM looks for a GPU here and falls back to one that CUDA 13 has dropped; this is its oldest.
+        NamedTarget("cuda", "any NVIDIA card since Turing (sm_75)", json.dumps(_gpu("sm_75"))),
+    )
+}
+
+
+def local_threads(name: str) -> int | None:
+    """The threads that ``local`` or ``local:2`` stands for (all that this process may use for ``local``); else None.
+
+    Raises SynoError for more threads than this process may use, or none.
+    """
+    head, colon, count = name.partition(":")
+    if head != LOCAL:
+        return None
+    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not colon:
+        return most
+    if not count.isdecimal() or not 0 < int(count) <= most:
+        raise SynoError(f"expected local:THREADS with 1 to {most} threads, found {name!r}")
+    return int(count)
+
+
+def describe(name: str) -> dict[str, Any] | str | None:
+    """What TVM is to be told for ``name``: a JSON object, or a tag or kind as it is; None for this machine's processor.
+
+    ``name`` is one of :data:`TARGETS`, ``local:THREADS``, a JSON object with a ``kind``, a TVM tag
+    (``nvidia/jetson-orin-nano``) or kind (``llvm``), or the command-line form ``llvm -mcpu=skylake -num-cores=4`` that
+    older TVMs took and this one does not.
+
+    Raises:
+        SynoError: for text that is none of these, before TVM is asked.
+    """
+    if local_threads(name) is not None:
+        return None
+    if name in TARGETS:
+        known = TARGETS[name].tvm
+        assert known is not None  # only local has none
+        found: dict[str, Any] = json.loads(known)
+        return found
+    text = name.strip()
+    if text.startswith("{"):
+        try:
+            described = json.loads(text)
+        except ValueError as error:
+            raise SynoError(f"expected a TVM target as JSON, found {name!r} ({error})") from None
+        if not isinstance(described.get("kind"), str):
+            raise SynoError(f"expected a TVM target with a 'kind', found {name!r}")
+        return dict(described)
+    kind, *options = text.split()[:64] or [""]
+    if not kind or kind.startswith("-") or not all(one.startswith("-") and "=" in one for one in options):
+        raise SynoError(
+            f"expected a target among {', '.join(TARGETS)}, a TVM tag or kind, or a JSON object such as "
+            f'{{"kind": "llvm", "mcpu": "cortex-a78"}}, found {name!r}'
+        )
+    return {"kind": kind, **dict(_option(one) for one in options)} if options else kind
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """``-mattr=+a,+b`` as a name and a value of the type that TVM's JSON wants."""
+    name, _, value = text.lstrip("-").partition("=")
+    if name in ("mattr", "keys", "libs"):
+        return name, value.split(",")
+    return {"device-host": "host"}.get(name, name), int(value) if value.isdecimal() else value
