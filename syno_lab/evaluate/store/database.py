@@ -22,35 +22,10 @@ from urllib.parse import quote
 
 from syno_lab.errors import StoreError
 
-FILE_NAME = "results.sqlite"
-APPLICATION_ID = 0x53594E4F  # "SYNO"
-SCHEMA_VERSION = 1
-BUSY_SECONDS = 30.0
+from .schema import APPLICATION_ID, SCHEMA_VERSION, script
 
-_SCHEMA = """
-CREATE TABLE syno_runs (
-    run INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL, created TEXT NOT NULL,
-    digest TEXT NOT NULL);
-CREATE TABLE syno_operators (
-    run INTEGER NOT NULL REFERENCES syno_runs, position INTEGER NOT NULL, fingerprint TEXT NOT NULL,
-    operator TEXT NOT NULL, flops INTEGER NOT NULL, params INTEGER NOT NULL, label TEXT NOT NULL,
-    baseline INTEGER NOT NULL, digest TEXT NOT NULL, UNIQUE (run, fingerprint));
-CREATE TABLE syno_trainings (
-    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, accuracy REAL, result TEXT NOT NULL, digest TEXT NOT NULL,
-    PRIMARY KEY (run, fingerprint), FOREIGN KEY (run, fingerprint) REFERENCES syno_operators (run, fingerprint));
-CREATE TABLE syno_latencies (
-    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, target TEXT NOT NULL, binding TEXT NOT NULL,
-    count INTEGER NOT NULL, latency_ms REAL NOT NULL, result TEXT NOT NULL, digest TEXT NOT NULL,
-    PRIMARY KEY (run, fingerprint, target, binding),
-    FOREIGN KEY (run, fingerprint) REFERENCES syno_operators (run, fingerprint));
-CREATE TABLE syno_bindings (
-    run INTEGER NOT NULL REFERENCES syno_runs, binding TEXT NOT NULL, count INTEGER NOT NULL, digest TEXT NOT NULL,
-    PRIMARY KEY (run, binding));
-CREATE TABLE syno_published (
-    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, target TEXT NOT NULL, accuracy REAL NOT NULL,
-    latency_ms REAL NOT NULL, digest TEXT NOT NULL,
-    PRIMARY KEY (run, fingerprint, target, accuracy, latency_ms));
-"""
+FILE_NAME = "results.sqlite"
+BUSY_SECONDS = 30.0
 
 
 def digest(values: Sequence[object]) -> str:
@@ -87,10 +62,16 @@ def damage(found: str) -> str:
 
 
 class Database:
-    """An open store file. One connection, guarded so that threads may share it; not to be used after a fork."""
+    """An open store file. One connection, guarded so that threads may share it; not to be used after a fork.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the file; made where there is none.
+        is_thorough: read the whole file once to see that it is undamaged; rows have their digests either way.
+    """
+
+    def __init__(self, path: Path, *, is_thorough: bool = True) -> None:
         self.path = path
+        self._writes = 0
         self._pid = os.getpid()
         self._guard = threading.RLock()
         self._connection: sqlite3.Connection | None = None
@@ -101,12 +82,14 @@ class Database:
             raise StoreError(f"the results store {path} cannot be reached: {error.strerror or error}") from error
         if not exists:
             self._create()
-        self._check()
+        version = self._check(is_thorough)
         with _told(path):
             self._connection = sqlite3.connect(
                 _uri(path, "rw"), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             prepare(self._connection)
+        if version < SCHEMA_VERSION:
+            self._upgrade()
 
     def _create(self) -> None:
         """Build the file beside its place and move it there whole, so that no half-made store can be found."""
@@ -120,10 +103,7 @@ class Database:
                     left.unlink(missing_ok=True)
                 with _told(self.path), closing(sqlite3.connect(half, isolation_level=None)) as connection:
                     connection.execute("PRAGMA journal_mode=WAL")
-                    connection.executescript(
-                        f"BEGIN; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
-                        f"{_SCHEMA} COMMIT;"
-                    )
+                    connection.executescript(f"BEGIN; PRAGMA application_id={APPLICATION_ID}; {script(0)} COMMIT;")
                 half.replace(self.path)
             except OSError as error:
                 raise StoreError(f"the results store {self.path} cannot be made: {error.strerror or error}") from error
@@ -131,8 +111,8 @@ class Database:
                 for left in parts:
                     left.unlink(missing_ok=True)
 
-    def _check(self) -> None:
-        """Refuse a damaged, foreign or newer file through a connection that cannot write.
+    def _check(self, is_thorough: bool) -> int:
+        """Refuse a damaged, foreign or newer file through a connection that cannot write; return its version.
 
         A read-only connection also leaves the write-ahead log where it is, which a writing one would move into the
         file when it closes.
@@ -142,17 +122,33 @@ class Database:
         with _told(self.path), closing(sqlite3.connect(_uri(self.path, "ro"), uri=True, timeout=BUSY_SECONDS)) as file:
             (found,) = file.execute("PRAGMA application_id").fetchone()
             (version,) = file.execute("PRAGMA user_version").fetchone()
-            (health,) = file.execute("PRAGMA integrity_check(1)").fetchone()
+            (health,) = file.execute("PRAGMA integrity_check(1)").fetchone() if is_thorough else ("ok",)
         if health != "ok":
             raise StoreError(f"the results store {self.path} {damage(health)}")
         if found != APPLICATION_ID:
             raise StoreError(f"the results store {self.path} {damage('it was made by another program')}")
-        if version != SCHEMA_VERSION:
+        if not 1 <= version <= SCHEMA_VERSION:
             age = "a newer" if version > SCHEMA_VERSION else "another"
             raise StoreError(
                 f"the results store {self.path} has version {version}, this Syno Lab reads version {SCHEMA_VERSION}: "
                 f"it was made by {age} Syno Lab; update, or use another folder"
             )
+        return int(version)
+
+    def _upgrade(self) -> None:
+        """Add the tables of later versions, all or none; what is there stays as it is."""
+        with self._use() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                (version,) = connection.execute(
+                    "PRAGMA user_version"
+                ).fetchone()  # another process may have been faster
+                for statement in script(version).split(";"):
+                    connection.execute(statement)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
     @contextmanager
     def _use(self) -> Iterator[sqlite3.Connection]:
@@ -181,11 +177,18 @@ class Database:
         with self._use() as connection:
             return [value for (value,) in connection.execute(query, parameters)]
 
+    def version(self) -> tuple[int, int]:
+        """Return a value that differs once anybody has written to the file; it costs next to nothing to ask."""
+        with self._use() as connection:
+            (others,) = connection.execute("PRAGMA data_version").fetchone()
+            return others, self._writes
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Make all writes inside one: all of them are kept, or none."""
         with self._use() as connection:
             connection.execute("BEGIN IMMEDIATE")
+            self._writes += 1
             try:
                 yield
                 connection.execute("COMMIT")
@@ -196,8 +199,15 @@ class Database:
     def write(self, verb: str, table: str, columns: str, values: Sequence[object]) -> None:
         """Insert one row with its digest; `verb` is INSERT, INSERT OR REPLACE or INSERT OR IGNORE."""
         with self._use() as connection:
+            self._writes += 1
             marks = ", ".join("?" * (len(values) + 1))
             connection.execute(f"{verb} INTO {table} ({columns}, digest) VALUES ({marks})", (*values, digest(values)))
+
+    def remove(self, table: str, key: str, value: object) -> int:
+        """Delete the rows of a table whose column `key` has this value; return how many there were."""
+        with self._use() as connection:
+            self._writes += 1
+            return connection.execute(f"DELETE FROM {table} WHERE {key}=?", (value,)).rowcount
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -27,8 +27,11 @@ class Store:
         self._studies = Studies(database.path)
 
     @classmethod
-    def open(cls, path: str | Path) -> Store:
+    def open(cls, path: str | Path, *, is_thorough: bool = True) -> Store:
         """Open the store at `path`, a file, or a folder that holds `results.sqlite`; make it where there is none.
+
+        A file of an earlier version is brought to this one in place: tables are added, nothing is changed.
+        `is_thorough=False` leaves out reading the whole file for damage, for processes that open it often.
 
         Raises:
             StoreError: the file is damaged, foreign, of another version, busy, or cannot be made. It is left as
@@ -36,12 +39,17 @@ class Store:
 
         """
         place = Path(path).expanduser().absolute()
-        return cls(Database(place / FILE_NAME if place.is_dir() else place))
+        return cls(Database(place / FILE_NAME if place.is_dir() else place, is_thorough=is_thorough))
 
     @property
     def path(self) -> Path:
         """The SQLite file. Copy it only while nobody has it open, or with SQLite's own backup."""
         return self._database.path
+
+    @property
+    def database(self) -> Database:
+        """The open file, for the rooms that keep tables of their own in it."""
+        return self._database
 
     def run(self, name: str, settings: Mapping[str, Any] | None = None) -> Run:
         """Return the run of this name; make it when there is none and `settings` are given.

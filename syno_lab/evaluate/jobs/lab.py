@@ -1,0 +1,173 @@
+"""A laboratory folder with its jobs: submitted, listed, watched, stopped; the one door for every front end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from syno_lab.evaluate.jobs import alive
+from syno_lab.evaluate.jobs.cluster import Cluster, Settings
+from syno_lab.evaluate.jobs.handle import JobHandle
+from syno_lab.evaluate.jobs.keeper import Keeper
+from syno_lab.evaluate.jobs.kinds import ONE_SLOT, RESOURCES, check
+from syno_lab.evaluate.jobs.ledger import Ledger
+from syno_lab.evaluate.jobs.records import JobRecord, JobState
+from syno_lab.evaluate.jobs.sweep import Watch, sweep
+from syno_lab.evaluate.store import Store
+
+__all__ = ["Lab"]
+
+
+class Lab:
+    """An open lab; a context manager, made by `Lab.open`. Closing it ends no job.
+
+    Attributes:
+        folder: where everything is: ``results.sqlite``, ``logs/``, ``jobs/<id>/``.
+        store: the results store in it.
+    """
+
+    def __init__(
+        self, folder: Path, store: Store, *, address: str | None, settings: Settings, parent: int | None, start: bool
+    ) -> None:
+        self.folder = folder
+        self.store = store
+        self.ledger = Ledger(store.database)
+        self._parent = parent
+        self._watch = Watch()
+        self.cluster = Cluster(folder, settings)
+        self.keeper = Keeper(folder, self.ledger, self._watch, self.cluster, address)
+        if start:
+            self.keeper.start()
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        address: str | None = None,
+        slots: int = 0,
+        gpus: int = 0,
+        idle_minutes: float = 10.0,
+        start: bool = True,
+        parent: int | None = None,
+        is_thorough: bool = True,
+    ) -> Lab:
+        """Open the lab in a folder, made where there is none.
+
+        Args:
+            folder: of the lab.
+            address: of a Dask scheduler to use (``tcp://host:port``) in place of the lab's own, which is started when
+                the first job needs it and found again by whoever opens the lab later.
+            slots: how many jobs that train run at a time, 0 for one for every two cores; for a cluster that this call
+                starts.
+            gpus: how many GPUs that cluster offers as the resource ``GPU``.
+            idle_minutes: after how long without a job that cluster ends by itself.
+            start: see that waiting jobs get run; False only to look and to cancel.
+            parent: the job in whose name jobs are submitted.
+            is_thorough: look through the whole store for damage.
+
+        Raises:
+            StoreError: the store is damaged, of another version or cannot be made.
+            JobError: the cluster at `address` does not answer, or a number makes no sense.
+        """
+        root = Path(folder).expanduser().absolute()
+        settings = Settings(slots, gpus, idle_minutes)
+        root.mkdir(parents=True, exist_ok=True)
+        store = Store.open(root, is_thorough=is_thorough)
+        try:
+            return cls(root, store, address=address, settings=settings, parent=parent, start=start)
+        except BaseException:
+            store.close()
+            raise
+
+    def submit(
+        self,
+        kind: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str = "",
+        after: Iterable[int] = (),
+        max_attempts: int = 3,
+        resources: Mapping[str, float] | None = None,
+    ) -> JobHandle:
+        """Write a job down and have it run as soon as there is room for it; it is safe when this returns.
+
+        Args:
+            kind: a name of :mod:`syno_lab.evaluate.jobs.kinds`.
+            params: plain data for its function.
+            name: for people.
+            after: numbers of jobs that must have finished before; where one fails, this one does.
+            max_attempts: deaths (signals, exits without a result, out of memory) after which it is given up.
+            resources: what it occupies of a worker, such as ``{"slot": 1, "GPU": 1}``; None for what its kind does,
+                nothing for one that only waits for others.
+
+        Raises:
+            JobError: the kind is unknown, or a number makes no sense.
+            StoreError: the parameters are not plain data, or the store cannot be written.
+        """
+        check(kind)
+        needs = RESOURCES.get(kind, ONE_SLOT) if resources is None else resources
+        number = self.ledger.submit(
+            kind, params or {}, name=name, after=after, max_attempts=max_attempts, resources=needs, parent=self._parent
+        )
+        self.keeper.wake()
+        return JobHandle(self, number)
+
+    def sweep(self) -> list[int]:
+        """Put right what the dead have left; the numbers of jobs that were in their hands."""
+        return sweep(self.ledger, self._watch)
+
+    def jobs(
+        self, kind: str | None = None, state: JobState | None = None, parent: int | None = None
+    ) -> list[JobRecord]:
+        """Return jobs in order of submission, swept first: what is dead is not shown as running."""
+        self.sweep()
+        wanted = {"kind": kind, "state": state, "parent": parent}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        return self.ledger.jobs(" AND ".join(f"{name}=?" for name in given) or "1", given.values())
+
+    def job(self, number: int) -> JobHandle:
+        """Return a job by its number.
+
+        Raises:
+            JobError: there is none.
+        """
+        self.ledger.job(number)
+        return JobHandle(self, number)
+
+    def wait(self, numbers: Iterable[int] | None = None, timeout: float | None = None) -> bool:
+        """Wait until these jobs (all, if none are named) have ended; False when the time (in seconds) is up."""
+        wanted = None if numbers is None else list(numbers)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = [job for job in self.jobs() if not job.is_ended and (wanted is None or job.id in wanted)]
+            if not left:
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(0.2)
+
+    def shutdown(self) -> None:
+        """End the lab's own cluster and the processes of its jobs; those go on when the lab is opened again."""
+        self.keeper.stop()
+        self.cluster.stop()
+        for lease in self.ledger.leases():
+            if lease.place == alive.place() and lease.boot == alive.boot():
+                alive.end_attempt(lease.token, 1.0)
+        self.sweep()
+
+    def close(self) -> None:
+        """Let go of the lab; its jobs go on."""
+        self.keeper.stop()
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,175 @@
+"""What a Dask worker does for a job: take it, start its process, look after that, and write down how it died."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from syno_lab.errors import StoreError
+from syno_lab.evaluate.jobs import alive, attempts
+from syno_lab.evaluate.jobs.context import BEAT_S, log_path
+from syno_lab.evaluate.jobs.ledger import Lease, Ledger
+from syno_lab.evaluate.jobs.sweep import Watch, sweep
+from syno_lab.evaluate.store import Store
+from syno_lab.evaluate.tuning.process import describe_exit
+
+#: Seconds between two looks at what the user wishes.
+PERIOD_S = 0.2
+#: Seconds that a cancelled job is given between SIGTERM and SIGKILL.
+TERM_S = 3.0
+
+_stores: dict[str, Store] = {}
+_guard = threading.Lock()
+
+
+def open_store(folder: str) -> Store:
+    """The store of a lab, opened once in this process."""
+    with _guard:
+        if folder not in _stores:
+            _stores[folder] = Store.open(folder, is_thorough=False)
+        return _stores[folder]
+
+
+def supervise(folder: str, number: int) -> None:
+    """Do a job if it still waits, or adopt it; return when its attempt has ended.
+
+    Dask may call this twice, late, or on another worker after a death: the store alone decides.
+    """
+    root = Path(folder)
+    ledger = Ledger(open_store(folder).database)
+    lease = attempts.take(ledger, number)
+    if lease is not None:
+        Supervisor(ledger, root, lease).run()
+        return
+    sweep(ledger, Watch())
+    lease = attempts.adopt(ledger, number)
+    if lease is not None:
+        Supervisor(ledger, root, lease).watch()
+        return
+    lease = attempts.take(ledger, number)
+    if lease is not None:
+        Supervisor(ledger, root, lease).run()
+
+
+class Supervisor:
+    """One attempt under our eyes."""
+
+    def __init__(self, ledger: Ledger, root: Path, lease: Lease) -> None:
+        self.ledger, self.root, self.lease = ledger, root, lease
+        self._cancelled = False
+
+    def run(self) -> None:
+        """Start the process of the attempt and stay with it to its end."""
+        number, token = self.lease.job, self.lease.token
+        log = log_path(self.root, number, self.ledger.job(number).attempt)
+        kills = oom_kills()
+        try:
+            child = start(self.root, number, token, log)
+        except OSError as error:
+            self._write_down(f"its process could not be started: {error}", 0.0, 0.0)
+            return
+        begun = time.monotonic()
+        self._stay(child.pid)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, 9)  # what it left behind; its number is not given out before we reap it
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        cause = exit_cause(child.returncode, oom_kills() > kills)
+        self._write_down(cause, time.monotonic() - begun, usage.ru_utime + usage.ru_stime)
+
+    def watch(self) -> None:
+        """Stay with a process that somebody else started."""
+        begun = time.monotonic()
+        self._stay(alive.pid_of(self.lease.child))
+        self._write_down("died after the worker that supervised it: how is not known", time.monotonic() - begun, 0.0)
+
+    def _stay(self, pid: int) -> None:
+        """Return once the process has ended; end it where the user wishes so."""
+        version: tuple[int, int] | None = None
+        beaten = time.monotonic()
+        with ended(pid) as wait:
+            while not wait(PERIOD_S):
+                with contextlib.suppress(StoreError):  # busy or full for a moment: the process goes on meanwhile
+                    found = self.ledger.database.version()
+                    if found != version:
+                        version = found
+                        self._heed()
+                    if time.monotonic() - beaten >= BEAT_S:
+                        beaten = time.monotonic()
+                        attempts.beat(self.ledger, self.lease.job, self.lease.token)
+
+    def _heed(self) -> None:
+        lease = self.ledger.lease(self.lease.job)
+        is_ours = lease is not None and lease.token == self.lease.token
+        if not is_ours or self.ledger.job(self.lease.job).wish == "cancel":
+            alive.end_attempt(self.lease.token, TERM_S)
+
+    def _write_down(self, cause: str, wall_s: float, cpu_s: float) -> None:
+        """Say how the attempt ended, where it has not said so itself."""
+        alive.end_attempt(self.lease.token)
+        while True:
+            with contextlib.suppress(StoreError):
+                attempts.die(self.ledger, self.lease.job, self.lease.token, cause, wall_s, cpu_s)
+                return
+            time.sleep(1.0)
+
+
+def start(root: Path, number: int, token: str, log: Path) -> subprocess.Popen[bytes]:
+    """Start the process of an attempt, in a session of its own, with its output in ``log``."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "syno_lab.evaluate.jobs.child", str(root), str(number), token],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", alive.TOKEN_VARIABLE: token},
+            start_new_session=True,
+        )
+
+
+@contextlib.contextmanager
+def ended(pid: int):  # type: ignore[no-untyped-def]
+    """Give a function that waits so many seconds and says whether the process has ended; at once where Linux tells."""
+    name = alive.identity(pid)
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+
+        def look(seconds: float) -> bool:
+            time.sleep(min(seconds, 0.05))
+            return name is None or not alive.is_alive(name)
+
+        yield look
+        return
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    try:
+        yield lambda seconds: bool(poller.poll(seconds * 1000))
+    finally:
+        os.close(descriptor)
+
+
+def oom_kills() -> int:
+    """How often this system's kernel has killed for lack of memory; 0 where it does not say."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def exit_cause(code: int, is_oom: bool) -> str:
+    """How a process without a result ended, in words."""
+    said = describe_exit(code)
+    if code == -9 and is_oom:
+        return f"out of memory: {said} by the kernel"
+    return f"{said}, without a result" if code >= 0 else said

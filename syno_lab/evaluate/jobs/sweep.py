@@ -1,0 +1,81 @@
+"""Putting right what the dead have left: every reader of a lab's jobs does it first, so no job is shown that is not so.
+
+Whether an attempt lives is seen, not guessed from clocks: on this boot of this machine by its processes, elsewhere by
+its beat, which whoever looks must have seen stand still for a while of the looker's own watching.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+from syno_lab.evaluate.jobs import alive, attempts
+from syno_lab.evaluate.jobs.ledger import Lease, Ledger, now
+
+#: Seconds of watching after which an attempt that cannot be seen, and whose beat stands still, is taken for dead.
+GRACE_S = 60.0
+#: One look counts for at most so many seconds of watching: a looker that slept has not watched meanwhile.
+LONGEST_LOOK_S = 5.0
+
+
+@dataclass
+class Watch:
+    """What a looker remembers between sweeps: for how long it has seen each beat stand still."""
+
+    grace_s: float = GRACE_S
+    _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _looked: float | None = None
+
+    def look(self, leases: list[Lease], at: float) -> set[str]:
+        """Return the tokens of leases whose beat has stood still for the grace; ``at`` is our monotonic clock."""
+        passed = 0.0 if self._looked is None else min(at - self._looked, LONGEST_LOOK_S)
+        self._looked = at
+        seen = {}
+        for lease in leases:
+            beat, still = self._seen.get(lease.token, (lease.beat, 0.0))
+            seen[lease.token] = (lease.beat, still + passed if beat == lease.beat else 0.0)
+        self._seen = seen
+        return {token for token, (_, still) in seen.items() if still >= self.grace_s}
+
+
+def sweep(ledger: Ledger, watch: Watch) -> list[int]:
+    """Put the jobs of dead attempts in line again and settle those whose predecessors failed; return the former."""
+    lost = []
+    leases = ledger.leases()
+    silent = watch.look(leases, time.monotonic())
+    for lease in leases:
+        cause = _loss(lease, lease.token in silent)
+        if cause is not None:
+            if lease.place == alive.place():
+                alive.end_attempt(lease.token)
+            if attempts.stop(ledger, lease.job, lease.token, cause):
+                lost.append(lease.job)
+    _settle(ledger)
+    return lost
+
+
+def _loss(lease: Lease, is_silent: bool) -> str | None:
+    """Say why nobody looks after an attempt any more; None while somebody does."""
+    if lease.place != alive.place():
+        return "nothing was heard of its machine any more" if is_silent else None
+    if lease.boot != alive.boot():
+        return "the machine was started anew"
+    if alive.is_alive(lease.child):  # with or without a supervisor: it is adopted or ends by itself
+        return None
+    if not alive.is_alive(lease.supervisor):
+        return "it and the worker that supervised it died"
+    return "the worker that supervised it hangs" if is_silent else None
+
+
+def _settle(ledger: Ledger) -> None:
+    """A job that comes after one that will not finish cannot run."""
+    for job in ledger.jobs("state='waiting' AND after!='[]'"):
+        for number in job.after:
+            state = ledger.state(number)
+            if state in ("failed", "cancelled", "poisoned"):
+                with ledger.database.transaction():
+                    fresh = ledger.job(job.id)
+                    if fresh.state == "waiting" and ledger.state(number) == state:
+                        reason = f"job {number}, which it comes after, is {state}"
+                        ledger.write(replace(fresh, state="failed", reason=reason, ended=now()))
+                break

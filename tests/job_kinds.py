@@ -1,0 +1,108 @@
+"""Small real jobs for tests and benchmarks: ``SYNO_LAB_KINDS`` registers them, see :data:`VARIABLE`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from syno_lab.evaluate.jobs import JobContext
+
+VARIABLE = ";".join(f"{name}=job_kinds:{name}" for name in ("sleep", "count", "end", "drive", "nothing"))
+
+
+def nothing(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
+    """Give back the parameters."""
+    return params
+
+
+def sleep(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
+    """Sleep for ``seconds``, saying how far it is; stops when asked to."""
+    from syno_lab.evaluate.jobs import JobStopped
+
+    begun = time.monotonic()
+    while (passed := time.monotonic() - begun) < params["seconds"]:
+        context.report(passed / params["seconds"], "sleeping")
+        if context.should_stop():
+            raise JobStopped("asked to")
+        time.sleep(0.02)
+    return {"slept": params["seconds"], "attempt": context.attempt}
+
+
+def count(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
+    """Count to ``steps`` with a checkpoint after each, and a line in a journal that tells of steps done twice."""
+    from syno_lab.evaluate.jobs import JobStopped
+
+    checkpoint, journal = context.folder / "checkpoint.json", context.folder / "journal.txt"
+    step = json.loads(checkpoint.read_text())["step"] if checkpoint.is_file() else 0
+    total = sum(range(step))
+    context.log(f"begins at step {step}")
+    while step < params["steps"]:
+        time.sleep(params.get("seconds", 0.01))
+        total += step
+        step += 1
+        half = checkpoint.with_suffix(".new")
+        half.write_text(json.dumps({"step": step}))
+        half.replace(checkpoint)
+        with journal.open("a") as file:
+            file.write(f"{context.attempt} {step} {os.getpid()}\n")
+        context.report(step / params["steps"], f"step {step}")
+        if context.should_stop():
+            raise JobStopped("asked to")
+    return {"total": total, "steps": step}
+
+
+def end(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
+    """End in the way that ``how`` names, in the first ``times`` attempts."""
+    from syno_lab.evaluate.jobs import JobFailed
+
+    how = params["how"]
+    if context.attempt > params.get("times", 1000):
+        return {"attempt": context.attempt}
+    if how.startswith("SIG"):
+        os.kill(os.getpid(), getattr(signal, how))
+        time.sleep(60)
+    if how == "exit":
+        os._exit(params.get("status", 0))
+    if how == "SystemExit":
+        sys.exit(0)
+    if how == "memory":
+        raise MemoryError("no room")
+    if how == "bug":
+        raise ValueError("two\nlines")
+    if how == "give up":
+        raise JobFailed("the data is of the wrong shape")
+    if how == "try again":
+        raise JobFailed("the board did not answer", retry=True)
+    if how == "not a mapping":
+        return 3  # type: ignore[return-value]
+    if how == "not plain":
+        return {"x": object()}
+    if how == "orphans":
+        sleeper = [sys.executable, "-c", "import time; time.sleep(300)"]
+        mine = [subprocess.Popen(sleeper), subprocess.Popen(sleeper, start_new_session=True)]
+        (context.folder / "orphans.json").write_text(json.dumps([process.pid for process in mine]))
+        time.sleep(300)
+    raise AssertionError(how)
+
+
+def drive(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
+    """Submit ``jobs`` counting jobs, each once whatever happens, and add up what they give."""
+    lab = context.lab
+    known = {job.name for job in lab.jobs(parent=context.id)}
+    for index in range(params["jobs"]):
+        if f"count {index}" not in known:
+            lab.submit(
+                "count", {"steps": params["steps"], "seconds": params.get("seconds", 0.01)}, name=f"count {index}"
+            )
+    jobs = lab.jobs(parent=context.id)
+    while not all(job.is_ended for job in jobs):
+        context.report(sum(job.is_ended for job in jobs) / len(jobs))
+        time.sleep(0.1)
+        jobs = lab.jobs(parent=context.id)
+    return {"totals": [job.result["total"] for job in jobs if job.result], "jobs": len(jobs)}
