@@ -39,13 +39,21 @@ class StaticOutput:
 
     def show(self, svg: str, description: str) -> None:
         """Add the picture to the output of the running cell."""
-        from IPython.display import display
-
-        handle = display(static_bundle(self.static_id, svg, description), raw=True, display_id=True)
-        if handle is not None:
-            self._handles.append(handle)
+        self.show_bundle(static_bundle(self.static_id, svg, description))
 
     def update(self, svg: str, description: str) -> None:
         """Replace the picture wherever it is shown, so that a saved notebook has the latest."""
+        self.update_bundle(static_bundle(self.static_id, svg, description))
+
+    def show_bundle(self, bundle: Bundle) -> None:
+        """Add what is no picture, with the mark of ``static_id`` in its HTML."""
+        from IPython.display import display
+
+        handle = display(bundle, raw=True, display_id=True)
+        if handle is not None:
+            self._handles.append(handle)
+
+    def update_bundle(self, bundle: Bundle) -> None:
+        """Replace it wherever it is shown."""
         for handle in self._handles:
-            handle.update(static_bundle(self.static_id, svg, description), raw=True)
+            handle.update(bundle, raw=True)
