@@ -67,7 +67,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["ablate", "distance", "--complete"], "--complete: only for `syno-lab ablate canonical`"),
         (["sample", "--spec", "nothing"], "--spec: expected conv, readme or a JSON file, found 'nothing'"),
         (["train", "conv2d", "--data", "/dev/null/x"], "expected a data folder at /dev/null/x"),
-        (["train", "matmul", "--data", "digits"], "fits none of the network's 5 convolutions"),
+        (["train", "matmul", "--data", "digits"], "found one that fits none: stage1.0.conv1"),
+        (["train", "baseline", "--option", "width"], "--option: expected NAME=VALUE such as layers=2, found 'width'"),
+        (["train", "baseline", "--option", "depth=2"], "options of resnet20: expected some of width, blocks"),
+        (["train", "baseline", "--data", "digits", "--backbone", "gpt2"], "expected text for the backbone gpt2"),
+        (["train", "baseline", "--patience", "2", "--stop-early", "canvas"], "--patience or --stop-early, found both"),
         (["train", "nothing"], "expected baseline, a known operator or an operator file, found 'nothing'"),
         (["demo", "--data", "/dev/null/x", "--out", "/dev/null/out"], "expected a data folder at /dev/null/x"),
         (["tune", "conv2d", *SIZES, "--tracker", "localhost:1"], "--tracker HOST:PORT and --key KEY together"),
@@ -281,27 +285,59 @@ TRAIN = ["--data", "digits", "--epochs", "1", "--width", "4"]
 
 
 def test_train_replaces_and_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    curve = tmp_path / "curve.json"
-    result = json.loads(answered(capsys, "train", "conv1x1", *TRAIN, "--out", str(curve), "--json", "-"))
-    assert [place["replaced"] for place in result["places"]] == [True] * 5
-    baseline = json.loads(answered(capsys, "train", "baseline", *TRAIN, "--json", "-"))
-    # Five convolutions of 3x3 became 1x1: channels 1-4, 4-4, 4-4, 8-8 and 16-16.
-    fewer = 8 * (1 * 4 + 4 * 4 + 4 * 4 + 8 * 8 + 16 * 16)
-    assert baseline["training"]["parameters"] - result["training"]["parameters"] == fewer
-    assert json.loads(curve.read_text())["curve"] == result["training"]["curve"]
-    assert baseline["training"]["accuracy"] > 0.2
+    arguments = ["train", "baseline", "conv1x1", *TRAIN, "--folder", str(tmp_path / "kept"), "--json", "-"]
+    result = json.loads(answered(capsys, *arguments))
+    baseline, conv1x1 = result["trials"]
+    assert [trial["label"] for trial in result["trials"]] == ["baseline", "conv1x1"]
+    assert [place["replaced"] for place in conv1x1["sites"]] == [True] * 6
+    # Six convolutions of 3x3 became 1x1: channels 4-4 twice, 4-8, 8-8, 8-16 and 16-16; the first one stays.
+    fewer = 8 * (2 * 4 * 4 + 4 * 8 + 8 * 8 + 8 * 16 + 16 * 16)
+    assert baseline["params"] - conv1x1["params"] == fewer
+    assert baseline["accuracy"] > 0.2
+    # Once more in the same folder: nothing is trained, and the result is the same, seconds included.
+    assert json.loads(answered(capsys, *arguments)) == result
 
 
 def test_train_leaves_convolutions_that_the_operator_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     # Four groups do not divide the first convolution's single channel.
-    result = json.loads(answered(capsys, "train", "grouped", *TRAIN, "--json", "-"))
-    assert [place["replaced"] for place in result["places"]] == [False, True, True, True, True]
-    assert "C_in" in result["places"][0]["reason"]
+    result = json.loads(answered(capsys, "train", "grouped", *TRAIN, "--option", "leave=[]", "--json", "-"))
+    (trial,) = result["trials"]
+    assert [place["replaced"] for place in trial["sites"]] == [False] + [True] * 6
+    assert (trial["replaced"], trial["places"]) == (6, 7)
+    assert "C_in" in trial["sites"][0]["reason"]
+
+
+def test_train_against_the_baseline_on_two_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["conv1x1", *TRAIN, "--against-baseline", "--seeds", "2", "--resolution", "4"]
+    result = json.loads(answered(capsys, "train", *arguments, "--json", "-"))
+    assert [(trial["label"], trial["seed"]) for trial in result["trials"]] == [
+        ("baseline", 0),
+        ("baseline", 1),
+        ("conv1x1", 0),
+        ("conv1x1", 1),
+    ]
+    (found,) = result["comparisons"]
+    accuracies = [trial["accuracy"] for trial in result["trials"]]
+    assert found["by_seed"] == pytest.approx([accuracies[2] - accuracies[0], accuracies[3] - accuracies[1]])
+    assert found["interval"]["low"] <= found["interval"]["difference"] <= found["interval"]["high"]
+    assert found["flops_ratio"] < 1
+
+
+def test_train_on_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be, that is the question. " * 100)
+    small = ["--width", "16", *(part for one in ("layers=1", "context=8", "steps=30") for part in ("--option", one))]
+    result = json.loads(
+        answered(capsys, "train", "baseline", "--data", str(text), "--epochs", "2", *small, "--json", "-")
+    )
+    (trial,) = result["trials"]
+    assert result["request"]["backbone"] == "gpt_tiny"
+    assert trial["curve"][1]["perplexity"] < trial["curve"][0]["perplexity"] < 256
 
 
 def test_train_stops_on_divergence(capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(capsys, "train", "baseline", *TRAIN, "--learning-rate", "1e30")
-    assert "expected a finite loss" in line
+    assert "diverged: expected" in line
 
 
 @pytest.mark.tvm

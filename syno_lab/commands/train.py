@@ -1,158 +1,251 @@
-"""``syno-lab train``: a small ResNet with an operator in the place of its convolutions."""
+"""``syno-lab train``: a network with operators in the place of its convolutions or projections, each trained alike."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from syno_lab.commands.operands import load_operator
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
-from syno_lab.errors import SpecError, SynoError
+from syno_lab.errors import DataError, SpecError, SynoError
 
 if TYPE_CHECKING:
-    from torch import nn
+    from collections.abc import Iterable
 
-    from syno_lab.evaluate.training import TrainingProgress
-    from syno_lab.ir.operator import Operator
-    from syno_lab.models.extraction import Site
+    from syno_lab.evaluate.trial import TrialOutcome, TrialRequest
 
 BASELINE = "baseline"
+_USABLE = ("finished", "pruned", "timeout")
+
+
+class Precision(StrEnum):
+    """What the arithmetic of matrix products and convolutions is done in."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+class Rule(StrEnum):
+    """The rules for early termination."""
+
+    canvas = "canvas"
+    median = "median"
+    percentile = "percentile"
+    halving = "halving"
 
 
 def command(
-    operator: Annotated[
-        str, typer.Argument(help="A known operator's name, an operator file, or 'baseline' for the network as it is.")
+    operators: Annotated[
+        list[str],
+        typer.Argument(help="Known operators' names, operator files, or 'baseline' for the network as it is."),
     ],
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="A network of `syno-lab backbone`. [default: a ResNet of 8 layers; of a text, gpt_tiny]"),
+    ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="A folder with CIFAR-10 or CIFAR-100, or 'digits'. [default: $SYNO_LAB_DATA, else digits]"),
+        typer.Option(
+            help="A folder with CIFAR or with images in class folders, a text file, or 'digits'. "
+            "[default: $SYNO_LAB_DATA, else digits]"
+        ),
     ] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch CIFAR-10 first where it is not there.")] = False,
+    resolution: Annotated[int | None, typer.Option(min=1, help="Scale images to this height and width.")] = None,
+    train_images: Annotated[int | None, typer.Option(min=1, help="Train on the first so many images.")] = None,
+    test_images: Annotated[
+        int | None, typer.Option(min=1, help="Test on the first so many images, or windows of a text.")
+    ] = None,
     epochs: Annotated[int, typer.Option(min=1)] = 3,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    learning_rate: Annotated[float, typer.Option(help="The highest of the cycle.")] = 0.1,
-    patience: Annotated[int | None, typer.Option(min=1, help="Epochs to wait for a better test accuracy.")] = None,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds, all epochs together.")] = None,
-    width: Annotated[int, typer.Option(min=1, help="Channels of the network's first stage.")] = 16,
-    blocks: Annotated[int, typer.Option(min=1, help="Residual blocks in each stage.")] = 1,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="The highest of the cycle. [default: 0.1; of a text, 0.001]")
+    ] = None,
+    patience: Annotated[int | None, typer.Option(min=1, help="Epochs to wait for a better test.")] = None,
+    stop_early: Annotated[
+        Rule | None, typer.Option(help="End a training that falls behind those before it, by this rule.")
+    ] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds that a training may take.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds after which a training ends and is tested.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Channels of the network. [default: its own, or 16]")] = None,
+    blocks: Annotated[int | None, typer.Option(min=1, help="Residual blocks in each stage. [default: 1]")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="More of the network, as in layers=2, context=128, tokens=characters, strides=shape."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Train each operator on so many seeds, from --seed on.")] = 1,
+    against_baseline: Annotated[
+        bool,
+        typer.Option("--against-baseline", help="Train the network as it is, too, and give the difference."),
+    ] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
-    out: Annotated[Path | None, typer.Option(help="Write the training's curve to this JSON file.")] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Written after each epoch; a training that finds one goes on from it.")
+    precision: Annotated[Precision, typer.Option()] = Precision.float32,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Checkpoints and outcomes go here; a command that finds its own goes on from them."),
     ] = None,
     json: JsonTarget = None,
 ) -> None:
-    """Train a small ResNet for images in which an operator replaces the 3x3 convolutions of stride 1.
+    """Train a network for images or text in which an operator replaces the convolutions or projections.
 
-    An operator that cannot have a place's sizes leaves the convolution there.
+    Without --backbone it is a ResNet of 8 layers for CIFAR, or a tiny GPT for a text. An operator that cannot have a
+    place's sizes leaves the layer there.
     """
     check_json(json)
-    chosen = None if operator == BASELINE else load_operator(operator, besides=[BASELINE])
-    with Reporter() as report:
-        report("data", 0.0, "reading images")
-        from syno_lab.evaluate.data import load_dataset
+    loaded = [(name, None) if name == BASELINE else _loaded(name) for name in operators]
+    with Reporter() as report, ExitStack() as stack:
+        place = _data(data, download, report)
+        from syno_lab.evaluate.data import DIGITS
+        from syno_lab.evaluate.text_data import is_text_file
+        from syno_lab.evaluate.trial import TrialRequest, compare, costs_of, places_of, run_trial
 
-        dataset = load_dataset(
-            data,
-            download=download,
-            progress=lambda done, total: report("data", done / total if total else 0.0, f"{done:,} bytes"),
-        )
-        report(
-            "data", 1.0, f"{dataset.name}: {len(dataset.train_images)} training, {len(dataset.test_images)} test images"
-        )
-
-        import torch
-
-        from syno_lab.evaluate.training import save_curve, train
-        from syno_lab.models.resnet import resnet_tiny
-
-        torch.manual_seed(seed)
-        net: nn.Module = resnet_tiny(len(dataset.classes), dataset.image_shape[0], width, blocks)
-        places: list[dict[str, Any]] = []
-        if chosen is not None:
-            net, places = replace_convolutions(net, dataset.image_shape, chosen[1])
-
-        def progress(now: TrainingProgress) -> None:
-            share = (now.epoch - 1 + (now.batch / max(now.batches, 1) if now.phase == "train" else 1.0)) / now.epochs
-            report("train", min(share, 1.0), f"epoch {now.epoch}: loss {now.loss:.3f}, accuracy {now.accuracy:.3f}")
-
-        result = train(
-            net,
-            dataset,
+        is_text = place != DIGITS and is_text_file(place)
+        options = _options(option or [], width, blocks, is_default=backbone is None and not is_text)
+        base = TrialRequest(
+            backbone=backbone or ("gpt_tiny" if is_text else "resnet20"),
+            options=options,
+            data=place,
+            resolution=resolution,
+            train_images=train_images,
+            test_images=test_images,
             epochs=epochs,
             batch_size=batch_size,
             learning_rate=learning_rate,
-            seed=seed,
-            time_limit_s=time_limit,
-            patience=patience,
             device=device,
-            on_progress=progress,
-            checkpoint=checkpoint,
-            raise_on_divergence=True,
+            precision=precision.value,
+            time_limit_s=time_limit,
+            budget_s=budget,
         )
-    if out is not None:
-        save_curve(result, out)
-    label = BASELINE if chosen is None else chosen[0]
-    replaced = sum(place["replaced"] for place in places)
-    rows = [
-        {
-            "epoch": record.epoch,
-            "train loss": record.train_loss,
-            "test loss": record.test_loss,
-            "test accuracy": record.test_accuracy,
-            "seconds": record.seconds,
-        }
-        for record in result.curve
-    ]
-    say_table(rows, json)
-    where = f", in {replaced} of {len(places)} places" if chosen is not None else ""
-    best = "no epoch was completed" if result.accuracy is None else f"best test accuracy {result.accuracy:.4f}"
-    say(f"{label}{where}: {best} on {dataset.name}, {result.parameters:,} parameters, {result.stopped}", json)
-    write_json({"label": label, "data": dataset.name, "places": places, "training": result.to_dict()}, json)
+        base = msgspec.structs.replace(base, stopping=_rule(patience, stop_early))
+        requests = [(label, msgspec.structs.replace(base, operator=text)) for label, text in loaded]
+        for label, request in requests:
+            try:
+                costs_of(request)
+            except SpecError as error:
+                raise SpecError(f"{label}: {error}") from None
+        where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syno-lab-")))
+        trials: list[dict[str, Any]] = []
+        comparisons: list[dict[str, Any]] = []
+        curves: list[list[float]] = []
+        numbers = list(range(seed, seed + seeds))
+        for at, (label, request) in enumerate(requests):
+
+            def told(fraction: float, message: str, label: str = label, at: int = at) -> None:
+                report("train", (at + fraction) / len(requests), f"{label}: {message}")
+
+            name = f"{at}-{''.join(letter if letter.isalnum() else '-' for letter in label)}"
+            if against_baseline and request.operator is not None:
+                found = compare(request, numbers, folder=where / name, report=told)
+                comparisons.append({"label": label, **found.to_dict()})
+                trials += _rows(BASELINE, found.baselines, [])
+                trials += _rows(label, found.operators, places_of(request))
+                continue
+            outcomes = []
+            for one in numbers:
+                wanted = msgspec.structs.replace(request, seed=one, rivals=list(curves) if stop_early else [])
+                outcomes.append(run_trial(wanted, folder=where / f"{name}-{one}", report=told))
+                if outcomes[-1].state == "finished":
+                    curves.append([row["accuracy"] for row in outcomes[-1].curve])
+            trials += _rows(label, outcomes, places_of(request))
+    if not any(trial["state"] in _USABLE for trial in trials):
+        raise SynoError("; ".join(f"{trial['label']}: {trial['state']}: {trial['reason']}" for trial in trials))
+    _say(base, trials, comparisons, json)
+    write_json({"request": base.to_dict(), "trials": trials, "comparisons": comparisons}, json)
 
 
-def replace_convolutions(
-    net: nn.Module, image_shape: tuple[int, int, int], operator: Operator
-) -> tuple[nn.Module, list[dict[str, Any]]]:
-    """A copy of ``net`` with ``operator`` in every place that it fits, and for each place whether and why not.
+def _loaded(name: str) -> tuple[str, str]:
+    label, operator = load_operator(name, besides=[BASELINE])
+    return label, operator.to_json()
 
-    Raises:
-        SynoError: when it fits nowhere, with the reason at the first place.
-    """
-    from syno_lab.codegen.torch_module import to_torch
-    from syno_lab.models.extraction import find_convolutions, replace_modules
 
-    sites = find_convolutions(net, image_shape)
-    modules: dict[str, nn.Module] = {}
-    places: list[dict[str, Any]] = []
-    for site in sites:
+def _data(data: str | None, download: bool, report: Reporter) -> str:
+    """Where the data is; fetched first where that is wanted."""
+    from syno_lab.evaluate.data import DATA_VARIABLE, DIGITS, load_dataset
+
+    named = data or os.environ.get(DATA_VARIABLE) or DIGITS
+    if download:
+        report("data", 0.0, "fetching images")
+        dataset = load_dataset(
+            data,
+            download=True,
+            progress=lambda done, total: report("data", done / total if total else 0.0, f"{done:,} bytes"),
+        )
+        report("data", 1.0, f"{dataset.name} in {dataset.source}")
+        return dataset.source
+    if not data and named != DIGITS and not Path(named).expanduser().exists():
+        raise DataError(
+            f"expected a data folder at {named}, found nothing there (the path comes from the environment variable "
+            f"{DATA_VARIABLE})"
+        )
+    return named
+
+
+def _options(texts: Iterable[str], width: int | None, blocks: int | None, *, is_default: bool) -> dict[str, Any]:
+    """The backbone's options; of the default one, width 16 and a single block."""
+    options: dict[str, Any] = {"width": 16, "blocks": 1} if is_default else {}
+    options |= {name: value for name, value in (("width", width), ("blocks", blocks)) if value is not None}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals or not value:
+            raise SpecError(f"--option: expected NAME=VALUE such as layers=2, found {text!r}")
         try:
-            modules[site.name] = to_torch(operator, _binding(operator, site))
-            reason = None
-        except SpecError as error:
-            reason = str(error)
-        places.append({"name": site.name, "sizes": site.mapping, "replaced": reason is None, "reason": reason})
-    if not modules:
-        raise SynoError(f"the operator fits none of the network's {len(places)} convolutions: {places[0]['reason']}")
-    return replace_modules(net, modules), places
+            # Numbers, true and lists of texts as in JSON; all else is a text.
+            options[name.strip()] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            options[name.strip()] = value
+    return options
 
 
-def _binding(operator: Operator, site: Site) -> dict[str, int]:
-    """The operator's variables at a place of the network: a batch of 1, the place's sizes, the spec's defaults."""
-    declared = set(operator.spec.symbols.names)
-    sizes = {"N": 1, **site.mapping}
-    bound = operator.complete_binding({name: number for name, number in sizes.items() if name in declared})
-    wanted = (
-        (1, site.in_channels, site.height, site.width),
-        (1, site.out_channels, site.height, site.width),
+def _rule(patience: int | None, stop_early: Rule | None) -> dict[str, Any] | None:
+    if patience is not None and stop_early is not None:
+        raise SpecError("expected --patience or --stop-early, found both")
+    if patience is not None:
+        return {"rule": "patience", "patience": patience}
+    return None if stop_early is None else {"rule": stop_early.value}
+
+
+def _rows(label: str, outcomes: Iterable[TrialOutcome], places: Iterable[Any]) -> list[dict[str, Any]]:
+    where = [place.to_dict() for place in places]
+    return [{"label": label, **outcome.to_dict(), "sites": where} for outcome in outcomes]
+
+
+def _say(
+    request: TrialRequest, trials: list[dict[str, Any]], comparisons: list[dict[str, Any]], json: str | None
+) -> None:
+    say(f"{request.backbone} on {request.data}", json)
+    measure = "perplexity" if any(trial["perplexity"] is not None for trial in trials) else "accuracy"
+    say_table(
+        [
+            {
+                "operator": trial["label"],
+                "seed": trial["seed"],
+                "places": f"{trial['replaced']} of {trial['places']}",
+                "FLOPs": trial["flops"],
+                "parameters": trial["params"],
+                measure: trial[measure],
+                "epochs": len(trial["curve"]),
+                "seconds": trial["wall_s"],
+                "MiB": trial["peak_mib"],
+                "ended": trial["state"] + (f": {trial['reason']}" if trial["reason"] else ""),
+            }
+            for trial in trials
+        ],
+        json,
     )
-    found = (operator.input_sizes(bound), operator.output_sizes(bound))
-    if found != wanted:
-        raise SpecError(
-            f"{site.name} needs an operator from {list(wanted[0])} to {list(wanted[1])}, "
-            f"this one is from {list(found[0])} to {list(found[1])}"
+    for one in comparisons:
+        interval = one["interval"]
+        say(
+            f"{one['label']} - baseline: {one['measure']} {interval['difference']:+.4f}, "
+            f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
+            f"(over the test examples, {len(one['seeds'])} seeds), {one['flops_ratio']:.3f} of the FLOPs",
+            json,
         )
-    return bound

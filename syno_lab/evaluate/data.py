@@ -1,7 +1,8 @@
 """Data sets of small images: finding, downloading and reading them.
 
-Shapes: N images, C channels, H rows, W columns. A data set is CIFAR-10 or CIFAR-100 (:mod:`.cifar`) from a folder that
-the user names, or the digits that come with scikit-learn, which need neither a folder nor a network.
+Shapes: N images, C channels, H rows, W columns. A data set is CIFAR-10 or CIFAR-100 (:mod:`.cifar`) or images in class
+folders (:mod:`.image_folder`) from a folder that the user names, or the digits that come with scikit-learn, which need
+neither a folder nor a network.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from syno_lab.errors import DataError
 from syno_lab.evaluate.cifar import CIFAR_FORMATS, CifarFormat, find_cifar, read_cifar
+from syno_lab.evaluate.image_folder import SIZE, find_image_folder, is_image_folder, read_image_folder
 
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz/"
 """Where the archives of CIFAR are published."""
@@ -33,6 +35,9 @@ DATA_VARIABLE = "SYNO_LAB_DATA"
 DIGITS = "digits"
 """Given as the path, it asks for the embedded digits whatever the environment says."""
 
+_COUNTED_AT_ONCE = 4096
+"""Images: counting takes eight times their memory."""
+
 DownloadProgress = Callable[[int, int], None]
 """Called with the bytes received so far and the bytes expected (0 where the server does not say)."""
 
@@ -42,8 +47,8 @@ class Dataset:
     """Images with one label each, in a part to learn from and a part to test on; the arrays cannot be written to.
 
     ``train_images`` and ``test_images``: uint8 [N, C, H, W], 0 is dark. ``train_labels`` and ``test_labels``: int64
-    [N], indices into ``classes``. ``name``: ``cifar-10``, ``cifar-100`` or ``digits``; ``source``: where it was read,
-    in words. Raises DataError where the arrays do not fit together.
+    [N], indices into ``classes``. ``name``: ``cifar-10``, ``cifar-100``, ``digits`` or an image folder's;
+    ``source``: where it was read, in words. Raises DataError where the arrays do not fit together.
     """
 
     name: str
@@ -95,6 +100,21 @@ class Dataset:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
+    def part(self, train_images: int | None = None, test_images: int | None = None) -> Dataset:
+        """The first ``train_images`` and ``test_images`` of it (None: all); DataError for a number below 1."""
+        for name, count in (("train_images", train_images), ("test_images", test_images)):
+            if count is not None and count < 1:
+                raise DataError(f"expected {name} as a whole number from 1 up, found {count}")
+        if train_images is None and test_images is None:
+            return self
+        return replace(
+            self,
+            train_images=self.train_images[:train_images],
+            train_labels=self.train_labels[:train_images],
+            test_images=self.test_images[:test_images],
+            test_labels=self.test_labels[:test_images],
+        )
+
     def channel_statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and standard deviation [C] of each channel over the training images, pixels scaled to 0 … 1.
 
@@ -102,9 +122,11 @@ class Dataset:
         one value throughout has the deviation 1, so that dividing by it is harmless.
         """
         levels = np.arange(256) / 255
-        channels = range(self.image_shape[0])
-        share = np.stack([np.bincount(self.train_images[:, c].ravel(), minlength=256) for c in channels])
-        share = share / share.sum(axis=1, keepdims=True)
+        counts = np.zeros((self.image_shape[0], 256), dtype=np.int64)
+        for first in range(0, len(self.train_images), _COUNTED_AT_ONCE):
+            some = self.train_images[first : first + _COUNTED_AT_ONCE]
+            counts += np.stack([np.bincount(some[:, c].ravel(), minlength=256) for c in range(len(counts))])
+        share = counts / counts.sum(axis=1, keepdims=True)
         mean = share @ levels
         deviation = np.sqrt((share * (levels - mean[:, None]) ** 2).sum(axis=1))
         return mean, np.where(deviation > 1e-12, deviation, 1.0)
@@ -117,12 +139,19 @@ def load_dataset(
     progress: DownloadProgress | None = None,
     base_url: str = CIFAR_URL,
     known_hash: str | None = None,
+    size: int | None = None,
+    train_images: int | None = None,
+    test_images: int | None = None,
 ) -> Dataset:
     """Read a data set: from ``path``, else from the folder in ``SYNO_LAB_DATA``, else scikit-learn's digits.
 
     ``path`` is a folder in one of the four published forms of CIFAR (``cifar-10-batches-bin``, ``cifar-10-batches-py``,
     ``cifar-100-binary``, ``cifar-100-python``), or a parent of such folders, of which the first in that order is taken,
-    or ``"digits"``. A file may hold any whole number of records.
+    or a folder of images in class folders (see :mod:`.image_folder`), or ``"digits"``. A file of CIFAR may hold any
+    whole number of records.
+
+    ``size``: height and width that images in class folders are scaled to, by default 224; others stay as they are.
+    ``train_images`` and ``test_images``: the first so many of each alone; of class folders no more than these are read.
 
     With ``download``, a folder that is not there is fetched first: the form that the last part of the path names, else
     ``cifar-10-batches-bin`` into that path; without a path and without the variable, into the user's cache folder.
@@ -137,10 +166,14 @@ def load_dataset(
 
         chosen = pooch.os_cache("syno-lab")
     if chosen is None or str(chosen) == DIGITS:
-        return _load_digits()
+        return _load_digits().part(train_images, test_images)
     folder = Path(chosen).expanduser()
+    if not download and not holds_cifar(folder) and is_image_folder(folder):
+        found = find_image_folder(folder)
+        read = read_image_folder(found, size=size or SIZE, train_images=train_images, test_images=test_images)
+        return Dataset(folder.name, str(folder), *read, found.classes)
     try:
-        if download and not _holds_cifar(folder):
+        if download and not holds_cifar(folder):
             form = next((form for form in CIFAR_FORMATS if form.folder == folder.name), None)
             parent = folder.parent if form else folder
             folder = download_cifar(
@@ -156,10 +189,11 @@ def load_dataset(
             raise DataError(f"{error} (the path comes from the environment variable {DATA_VARIABLE})") from None
         raise
     arrays = read_cifar(folder, form)
-    return Dataset(form.name, str(folder), *arrays)
+    return Dataset(form.name, str(folder), *arrays).part(train_images, test_images)
 
 
-def _holds_cifar(path: Path) -> bool:
+def holds_cifar(path: Path) -> bool:
+    """Whether ``path`` is a folder of CIFAR, or a parent of one."""
     if not path.is_dir() or not any(path.iterdir()):
         return False
     try:

@@ -76,17 +76,17 @@ class ImageTask:
 
 
 def _held(images: NDArray[np.uint8], device: torch.device) -> Tensor | NDArray[np.uint8]:
-    """The images on the device, or where they lie in a file, as they are."""
-    if isinstance(images, np.memmap):
-        return images
-    return torch.from_numpy(images.copy()).to(device)  # a copy: torch does not know arrays that cannot be written to
+    """The images on a GPU that has room for them, else as they are."""
+    if device.type == "cuda" and images.nbytes < torch.cuda.mem_get_info(device)[0] // 2:
+        # A copy, because torch does not know arrays that cannot be written to.
+        return torch.from_numpy(images.copy()).to(device)
+    return images
 
 
 def _rows(images: Tensor | NDArray[np.uint8], where: Tensor | slice, device: torch.device) -> Tensor:
     if isinstance(images, Tensor):
         return images[where.to(device) if isinstance(where, Tensor) else where]
-    found = images[where.numpy() if isinstance(where, Tensor) else where]
-    return torch.from_numpy(np.array(found)).to(device)
+    return torch.from_numpy(np.array(images[where.numpy() if isinstance(where, Tensor) else where])).to(device)
 
 
 def crop_and_flip(images: Tensor, draw: torch.Generator) -> Tensor:

@@ -1,20 +1,26 @@
 """One trial: a network with an operator in it, trained once; a request and an outcome of plain data."""
 
-from syno_lab.evaluate.trial.backbone import Costs, costs_of, full_costs_of, sites_of, survey_of
+from syno_lab.evaluate.trial.backbone import Costs, costs_of, full_costs_of, places_of, sites_of, survey_of
+from syno_lab.evaluate.trial.compare import Comparison, Interval, compare, paired_bootstrap
 from syno_lab.evaluate.trial.request import State, TrialOutcome, TrialRequest
 from syno_lab.evaluate.trial.run import run_trial
 from syno_lab.evaluate.trial.stopping import RULES, StoppingRule, parse_rule
 
 __all__ = [
     "RULES",
+    "Comparison",
     "Costs",
+    "Interval",
     "State",
     "StoppingRule",
     "TrialOutcome",
     "TrialRequest",
+    "compare",
     "costs_of",
     "full_costs_of",
+    "paired_bootstrap",
     "parse_rule",
+    "places_of",
     "run_trial",
     "sites_of",
     "survey_of",

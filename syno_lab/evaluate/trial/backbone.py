@@ -25,7 +25,7 @@ from syno_lab.models.resnet import CifarResNet
 from syno_lab.models.resolution import AtResolution
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site, Strides, check_strides
-from syno_lab.models.slot import costs, put_in
+from syno_lab.models.slot import Place, costs, put_in
 
 #: Options of all backbones: ``strides`` ("pool" or "shape"), ``pointwise`` (replace 1x1 convolutions too), and patterns
 #: of names of layers, ``match`` to replace and ``leave`` to leave.
@@ -90,12 +90,19 @@ def costs_of(request: TrialRequest) -> tuple[int, int]:
     return counted.flops, counted.params
 
 
+def places_of(request: TrialRequest) -> list[Place]:
+    """What becomes of each layer that the operator is to replace; empty without an operator."""
+    if request.operator is None:
+        return []
+    return costs(Operator.from_json(request.operator), sites_of(request), strides=_strides(request.options))
+
+
 def full_costs_of(request: TrialRequest) -> Costs:
     """:func:`costs_of` with the baseline's beside them, and how many layers the operator takes."""
     seen, sites = survey_of(request), sites_of(request)
     if request.operator is None:
         return Costs(seen.flops, seen.params, seen.flops, seen.params, 0, len(sites))
-    places = costs(Operator.from_json(request.operator), sites, strides=_strides(request.options))
+    places = places_of(request)
     replaced = sum(place.replaced for place in places)
     if not replaced:
         raise SpecError(

@@ -9,7 +9,8 @@ from typing import Literal
 
 from syno_lab.errors import SpecError
 from syno_lab.evaluate.cifar import find_cifar
-from syno_lab.evaluate.data import DIGITS
+from syno_lab.evaluate.data import DIGITS, holds_cifar
+from syno_lab.evaluate.image_folder import SIZE, find_image_folder, is_image_folder
 from syno_lab.evaluate.text_data import TextData, is_text_file, load_text
 from syno_lab.evaluate.trial.request import TrialRequest
 from syno_lab.models.registry import backbone
@@ -50,7 +51,12 @@ def facts_of(request: TrialRequest) -> Facts:
     if request.data == DIGITS:
         outputs, channels, stored = 10, 1, 8
     else:
-        _, form = find_cifar(Path(request.data).expanduser())
+        path = Path(request.data).expanduser()
+        if not holds_cifar(path) and is_image_folder(path):
+            classes = len(find_image_folder(path).classes)
+            size = request.resolution or SIZE
+            return Facts("images", classes, 3, size, size)
+        _, form = find_cifar(path)
         outputs, channels, stored = len(form.classes), 3, 32
     return Facts("images", outputs, channels, request.resolution or stored, stored)
 

@@ -18,18 +18,17 @@ import torch
 
 import syno_lab
 from syno_lab.errors import SynoError, TrainingError
+from syno_lab.evaluate.data import Dataset, load_dataset
 from syno_lab.evaluate.training import EpochRecord, Resumption, TrainingProgress, TrainingResult, train, train_text
 from syno_lab.evaluate.training.answers import image_answers, text_answers
 from syno_lab.evaluate.training.files import write_whole
 from syno_lab.evaluate.trial.backbone import Network, build
 from syno_lab.evaluate.trial.facts import Facts, context_of, facts_of, text_of
-from syno_lab.evaluate.trial.images import images_of
 from syno_lab.evaluate.trial.meter import Meter
 from syno_lab.evaluate.trial.request import State, TrialOutcome, TrialRequest
 from syno_lab.evaluate.trial.stopping import parse_rule
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.data import Dataset
     from syno_lab.evaluate.text_data import TextData
 
 Report = Callable[[float, str], None]
@@ -143,7 +142,7 @@ class _Trial:
             return _End("interrupted", "before it began")
         self.report(0.0, f"reading {request.data}")
         self.facts = facts_of(request)
-        data: Dataset | TextData = text_of(request) if self.facts.domain == "text" else images_of(request)
+        data: Dataset | TextData = text_of(request) if self.facts.domain == "text" else _images_of(request)
         self.network = build(request)
         if self.network.replaced:
             where = f"an operator in {self.network.replaced} of {self.network.places} places"
@@ -334,6 +333,12 @@ def _known_outcome(path: Path, request: TrialRequest) -> TrialOutcome | None:
     except (OSError, msgspec.DecodeError, KeyError, TypeError, SynoError):
         return None
     return None
+
+
+def _images_of(request: TrialRequest) -> Dataset:
+    return load_dataset(
+        request.data, size=request.resolution, train_images=request.train_images, test_images=request.test_images
+    )
 
 
 @contextmanager
