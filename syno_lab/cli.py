@@ -23,6 +23,7 @@ from syno_lab.commands import (
     demo,
     doctor,
     export,
+    jobs,
     kernel,
     lab,
     operators,
@@ -52,7 +53,7 @@ app = typer.Typer(
 )
 for _command in (lab, demo, sample, replay, ablate, backbone, train, tune, operators, show, export, doctor):
     app.command(_command.__name__.rpartition(".")[2])(_command.command)
-for _group in (kernel,):
+for _group in (jobs, kernel):
     app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
 
 

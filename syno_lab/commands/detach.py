@@ -1,18 +1,22 @@
-"""Commands that run as jobs: the options that they share, and the one way to hand a job over.
+"""Commands that run as jobs or ask about them: the options that they share, their lab, and how a job is handed over.
 
-``--detach`` is also how notebooks submit: ``%%syno search`` runs the command with its own words and this option.
+``--detach`` is also how notebooks submit: ``%%syno search`` runs the command with its own words and this option, inside
+:func:`working_in`, so that the job goes to the lab that the notebook has open.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from syno_lab.commands.output import say, write_json
+from syno_lab.errors import JobError
 
 if TYPE_CHECKING:
     from syno_lab.evaluate.jobs import Lab
@@ -28,17 +32,51 @@ DetachOption = Annotated[
     bool, typer.Option("--detach", help="Submit it as a job and return at once; `syno-lab jobs` shows it.")
 ]
 
+_given: ContextVar[Lab | None] = ContextVar("given", default=None)
+
 
 def lab_folder(folder: Path | None = None) -> Path:
     """The lab's folder: the one given, else that of ``SYNO_LAB_FOLDER``, else ``.syno-lab`` where we are."""
     return folder or Path(os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER)
 
 
-def open_lab(folder: Path | None = None) -> Lab:
-    """The lab of :func:`lab_folder`, opened. Raises StoreError and others of the family as :meth:`Lab.open` does."""
+@contextmanager
+def use_lab(folder: Path | None = None, *, start: bool = True) -> Iterator[Lab]:
+    """The lab of :func:`lab_folder`, open within the block; inside :func:`working_in` the lab given there, left open.
+
+    ``start``: see that waiting jobs get run; False only to look, to pause and to cancel.
+
+    Raises:
+        SynoError: as :meth:`~syno_lab.evaluate.jobs.Lab.open` does.
+    """
     from syno_lab.evaluate.jobs import Lab
 
-    return Lab.open(lab_folder(folder))
+    given = _given.get()
+    if given is not None:
+        yield given
+        return
+    with Lab.open(lab_folder(folder), start=start, is_thorough=False) as lab:
+        yield lab
+
+
+@contextmanager
+def working_in(lab: Lab) -> Iterator[None]:
+    """Commands run within the block use this open lab, whose owner sees to its jobs."""
+    token = _given.set(lab)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def hand_over(lab: Lab) -> None:
+    """Wait until the cluster has the jobs that can be run, where nobody is left to give them to it afterwards.
+
+    Raises:
+        JobError: the cluster does not start or answer.
+    """
+    if _given.get() is None:
+        lab.hand_over()
 
 
 def detach(
@@ -47,11 +85,15 @@ def detach(
     """Submit a job of ``kind`` to the lab in ``folder`` and say its number; JSON: ``{"job": its record}``.
 
     Raises:
-        SynoError: when the folder cannot be written to, or the kind or its parameters are unknown.
+        SynoError: when the folder cannot be written to, the kind or its parameters are unknown, or no cluster starts.
     """
     import msgspec
 
-    with open_lab(folder) as lab:
-        record = lab.submit(kind, dict(params), name=name).record()
-    say(f"job {record.id}: {record.kind}{f' {record.name}' if record.name else ''}, {record.state}", json)
+    with use_lab(folder) as lab:
+        record = lab.submit(kind, params, name=name).record()
+        say(f"job {record.id}: {record.kind}{f' {record.name}' if record.name else ''}, {record.state}", json)
+        try:
+            hand_over(lab)
+        except JobError as error:
+            raise JobError(f"job {record.id} is kept, but nothing runs it yet: {error}") from None
     write_json({"job": msgspec.to_builtins(record)}, json)

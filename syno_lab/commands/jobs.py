@@ -1,0 +1,268 @@
+"""``syno-lab jobs``: what runs, waits and has ended in a lab, and what can be done about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syno_lab.commands.detach import FolderOption, hand_over, use_lab
+from syno_lab.commands.output import JsonTarget, check_json, say, say_table, table, write_json
+from syno_lab.errors import SynoError
+
+if TYPE_CHECKING:
+    from syno_lab.evaluate.jobs import JobRecord, Lab
+
+#: Exit status of ``watch`` when a job has ended without a result.
+NOT_ALL_FINISHED = 1
+_PERIOD_S = 0.5
+_MESSAGE_LENGTH = 100
+
+app = typer.Typer(help="List, watch and steer the jobs of a lab.", invoke_without_command=True)
+
+
+class State(StrEnum):
+    """Where a job can be."""
+
+    waiting = "waiting"
+    running = "running"
+    paused = "paused"
+    finished = "finished"
+    failed = "failed"
+    cancelled = "cancelled"
+    poisoned = "poisoned"
+
+
+KindOption = Annotated[str | None, typer.Option(help="Only jobs of this kind: train, search, tune.")]
+StateOption = Annotated[State | None, typer.Option(help="Only jobs in this state.")]
+Job = Annotated[int, typer.Argument(metavar="JOB", help="A job's number.")]
+Jobs = Annotated[list[int], typer.Argument(metavar="JOB…", help="Numbers of jobs.")]
+
+
+def job_row(record: JobRecord) -> dict[str, Any]:
+    """A job in one line for people: what it is, where it stands and why.
+
+    ``done`` is in percent, ``wall_s`` the seconds of all its attempts together, the present one included.
+    """
+    seconds = record.wall_s
+    if record.state == "running" and record.started is not None:
+        seconds += max(0.0, (datetime.now(UTC) - datetime.fromisoformat(record.started)).total_seconds())
+    state = f"{record.state}, to {record.wish}" if record.wish else record.state
+    said = " ".join((record.reason or record.message).split())
+    return {
+        "job": str(record.id),
+        "kind": record.kind,
+        "name": record.name,
+        "state": state,
+        "done": f"{100 * record.progress:.0f} %",
+        "attempt": f"{record.attempt}",
+        "wall_s": f"{seconds:.1f}",
+        "message": said if len(said) <= _MESSAGE_LENGTH else said[: _MESSAGE_LENGTH - 1] + "…",
+    }
+
+
+def possible_actions(record: JobRecord) -> tuple[str, ...]:
+    """What can be asked of a job as it stands, of ``pause``, ``resume``, ``cancel`` and ``retry``."""
+    if record.state == "finished" or record.wish == "cancel":
+        return ()
+    if record.is_ended:
+        return ("retry",)
+    return ("resume" if record.state == "paused" or record.wish == "pause" else "pause", "cancel")
+
+
+@app.callback()
+def every(
+    context: typer.Context,
+    folder: FolderOption = None,
+    kind: KindOption = None,
+    state: StateOption = None,
+    json: JsonTarget = None,
+) -> None:
+    """List, watch and steer the jobs of a lab; without a word more, list them."""
+    if context.invoked_subcommand is None:
+        list_jobs(folder, kind, state, json)
+    elif any(value is not None for value in (folder, kind, state, json)):
+        raise SynoError(f"expected the options behind the word {context.invoked_subcommand!r}, found them before it")
+
+
+@app.command(name="list")
+def list_jobs(
+    folder: FolderOption = None, kind: KindOption = None, state: StateOption = None, json: JsonTarget = None
+) -> None:
+    """List the jobs, those of dead processes put right first."""
+    check_json(json)
+    with use_lab(folder, start=False) as lab:
+        found = lab.jobs(kind=kind, state=None if state is None else state.value)
+        if not found:
+            say(f"no jobs in {lab.folder}", json)
+    say_table([job_row(record) for record in found], json)
+    write_json(found, json)
+
+
+@app.command()
+def show(job: Job, folder: FolderOption = None, json: JsonTarget = None) -> None:
+    """Show all that is known of a job: its parameters, attempts and result."""
+    check_json(json)
+    with use_lab(folder, start=False) as lab:
+        handle = lab.job(job)
+        record, attempts = handle.record(), handle.attempts()
+    facts = _plain(record)
+    for name, value in facts.items():
+        say(f"{name + ':':<13} {_fact(value)}", json)
+    for one in attempts:
+        ending = "runs" if one.ended is None else one.cause or "gave its result"
+        say(f"attempt {one.attempt}: {ending}, {one.wall_s:.1f} s, on {one.host}", json)
+    write_json({**facts, "attempts": _plain(attempts)}, json)
+
+
+@app.command()
+def watch(
+    jobs: Annotated[list[int] | None, typer.Argument(metavar="[JOB…]", help="Numbers. [default: all jobs]")] = None,
+    folder: FolderOption = None,
+    json: JsonTarget = None,
+) -> int:
+    """Watch jobs until none of them waits or runs. Ctrl-C ends the watching alone.
+
+    Exit status: 0 when all have finished, 1 when one has not.
+    """
+    check_json(json)
+    with use_lab(folder) as lab:
+        found = _follow(lab, jobs or None)
+        if not found:
+            say(f"no jobs in {lab.folder}", json)
+    say_table([job_row(record) for record in found], json)
+    write_json(found, json)
+    return 0 if all(record.state == "finished" for record in found) else NOT_ALL_FINISHED
+
+
+@app.command()
+def cancel(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> None:
+    """End jobs, and those that they submitted; what they have written is kept."""
+    _steer("cancel", jobs, folder, json)
+
+
+@app.command()
+def pause(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> None:
+    """Stop jobs at their next checkpoint, until `resume`."""
+    _steer("pause", jobs, folder, json)
+
+
+@app.command()
+def resume(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> None:
+    """Let paused jobs go on from their checkpoints."""
+    _steer("resume", jobs, folder, json)
+
+
+@app.command()
+def retry(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> None:
+    """Put jobs that failed, died or were cancelled in line again; they go on from what they have kept."""
+    _steer("retry", jobs, folder, json)
+
+
+@app.command()
+def log(
+    job: Job,
+    folder: FolderOption = None,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Which attempt. [default: the last]")] = None,
+    tail: Annotated[int | None, typer.Option(min=1, help="Only the last lines.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    json: JsonTarget = None,
+) -> None:
+    """Show what a job has written."""
+    check_json(json)
+    with use_lab(folder, start=False) as lab:
+        handle = lab.job(job)
+        text = handle.log(attempt)
+        shown = text if tail is None else "".join(text.splitlines(keepends=True)[-tail:])
+        _say_text(shown, json)
+        while follow and not handle.record().is_ended:
+            time.sleep(_PERIOD_S)
+            before, text = text, handle.log(attempt)
+            _say_text(text[len(before) :] if text.startswith(before) else text, json)  # else: another attempt has begun
+    write_json({"job": job, "log": text}, json)
+
+
+@app.command()
+def stop(folder: FolderOption = None, json: JsonTarget = None) -> None:
+    """Stop the lab's workers on this machine and what they run; `syno-lab jobs watch` or a new job goes on with it."""
+    check_json(json)
+    with use_lab(folder, start=False) as lab:
+        lab.shutdown()
+        left = [record for record in lab.jobs() if not record.is_ended]
+        say(f"stopped the workers of {lab.folder}; jobs that are not at their end: {len(left)}", json)
+    write_json({"stopped": True, "jobs": [record.id for record in left]}, json)
+
+
+def _steer(action: str, jobs: Sequence[int], folder: Path | None, json: str | None) -> None:
+    """One action on each job in turn, all of them looked up first, so that a wrong number changes nothing."""
+    check_json(json)
+    runs = action in ("resume", "retry")
+    with use_lab(folder, start=runs) as lab:
+        handles = [lab.job(job) for job in jobs]
+        for handle in handles:
+            record = handle.record()
+            if action not in possible_actions(record):
+                can = " or ".join(possible_actions(record)) or "show"
+                raise SynoError(
+                    f"job {record.id} is {record.state}: expected one to {action}; it can be asked to {can}"
+                )
+            getattr(handle, action)()
+        if runs:
+            hand_over(lab)
+        found = [handle.record() for handle in handles]
+    say_table([job_row(record) for record in found], json)
+    write_json(found, json)
+
+
+def _say_text(text: str, json: str | None) -> None:
+    if text:
+        say(text.removesuffix("\n"), json)
+
+
+def _follow(lab: Lab, numbers: Iterable[int] | None) -> list[JobRecord]:
+    """The records at the end; what changes is shown on standard error: a table on a terminal, lines elsewhere."""
+    from rich.console import Console
+    from rich.live import Live
+
+    wanted = None if numbers is None else {lab.job(number).id for number in numbers}
+
+    def look() -> list[JobRecord]:
+        found = lab.jobs()
+        return found if wanted is None else [record for record in found if record.id in wanted]
+
+    console = Console(stderr=True)
+    records = look()
+    said: dict[int, str] = {}
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        while True:
+            if console.is_terminal:
+                live.update(table([job_row(record) for record in records]), refresh=True)
+            else:
+                now = {record.id: f"job {record.id}: {record.state} {record.reason}".rstrip() for record in records}
+                for number, line in now.items():
+                    if said.get(number) != line:
+                        typer.echo(line, err=True)
+                said = now
+            if not any(record.state in ("waiting", "running") for record in records):
+                return records
+            time.sleep(_PERIOD_S)
+            records = look()
+
+
+def _plain(value: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(value)
+
+
+def _fact(value: Any) -> str:
+    import msgspec
+
+    if isinstance(value, dict | list):
+        return msgspec.json.encode(value).decode()
+    return "–" if value is None or value == "" else str(value)

@@ -1,0 +1,89 @@
+"""The lab of this kernel: the folder of ``SYNO_LAB_FOLDER``, else ``.syno-lab`` in the working directory.
+
+It is opened when something is asked of it, so that a notebook that only draws leaves no folder behind.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.commands.detach import lab_folder
+from syno_lab.errors import SynoError
+from syno_lab.evaluate.store.database import FILE_NAME
+
+if TYPE_CHECKING:
+    from syno_lab.evaluate.jobs import Lab
+    from syno_widgets.jobs_view import JobsView
+
+
+class AttachedLab:
+    """Stands for the :class:`~syno_lab.evaluate.jobs.Lab` and passes everything on to it.
+
+    The folder is settled when it is made: a notebook that changes its working directory keeps its jobs.
+    """
+
+    def __init__(self) -> None:
+        self._folder = lab_folder().absolute()
+        self._lab: Lab | None = None
+        self._table: JobsView | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def folder(self) -> Any:
+        """Its folder, whether or not it is there yet."""
+        return self._folder
+
+    def opened(self) -> Lab:
+        """The lab itself. Raises SynoError when the folder cannot be opened."""
+        with self._lock:
+            if self._lab is None:
+                from syno_lab.evaluate.jobs import Lab
+
+                self._lab = Lab.open(self._folder)
+                atexit.register(self.close)
+            return self._lab
+
+    def open_soon(self) -> None:
+        """Open it in the background where there is one, so that what waits for a notebook to come back is run."""
+        if (self._folder / FILE_NAME).is_file():
+            threading.Thread(target=self._try_to_open, name="syno-lab opens", daemon=True).start()
+
+    def _try_to_open(self) -> None:
+        with contextlib.suppress(SynoError):  # said when somebody asks for it
+            self.opened()
+
+    def table(self) -> JobsView:
+        """The table of its jobs, the same one each time."""
+        from syno_widgets.jobs_view import JobsView
+
+        lab = self.opened()
+        with self._lock:
+            if self._table is None:
+                self._table = JobsView(lab)
+            return self._table
+
+    def close(self) -> None:
+        """Close the lab and its table; the jobs go on, and whatever is asked next opens it again."""
+        with self._lock, contextlib.suppress(SynoError):
+            atexit.unregister(self.close)
+            if self._table is not None:
+                self._table.close()
+            if self._lab is not None:
+                self._lab.close()
+            self._lab = self._table = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # what shells and notebooks ask of anything, such as _repr_html_
+            raise AttributeError(name)
+        return getattr(self.opened(), name)
+
+    def __dir__(self) -> list[str]:
+        from syno_lab.evaluate.jobs import Lab
+
+        return sorted({*dir(Lab), *object.__dir__(self)})
+
+    def __repr__(self) -> str:
+        return f"<the lab in {self._folder}>"

@@ -1,0 +1,148 @@
+// The view of `JobsView`: a table of jobs. Everything it shows is a trait, everything it asks for one small message.
+// It loads nothing: no address stands in this file.
+
+const ANSWER_WITHIN_MS = 20000;
+const COLUMNS = ["job", "kind", "name", "state", "done", "attempt", "wall_s", "message"];
+const HEADS = { wall_s: "seconds" };
+const VERBS = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry", log: "Log" };
+
+/** An element with attributes and children; texts become text nodes and are never parsed as HTML. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== undefined) element.setAttribute(name, String(value));
+  }
+  element.append(...children);
+  return element;
+}
+
+/** A text is written only where it differs, so that what a reader has marked or focused stays. */
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+class View {
+  constructor(model, el) {
+    this.model = model;
+    this.number = 0;
+    this.waiting = null;
+    this.lines = new Map();
+    this.status = make("p", { class: "syno-jobs-status", role: "status", "aria-live": "polite" });
+    this.error = make("p", { class: "syno-jobs-error", role: "alert" });
+    this.body = make("tbody");
+    const head = [...COLUMNS, "actions"].map((name) => make("th", { scope: "col" }, HEADS[name] ?? name));
+    this.table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), this.body);
+    this.log = make("pre", { class: "syno-jobs-log", tabindex: "0", "aria-label": "Log" });
+    const frame = make("div", { class: "syno-jobs-frame", tabindex: "0", role: "group", "aria-label": "Table of jobs" });
+    frame.append(this.table);
+    this.root = make("div", { class: "syno-jobs", role: "group", "aria-label": "Jobs" });
+    this.root.append(this.status, this.error, frame, this.log);
+    el.append(this.root);
+    this.listeners = [];
+    const listen = (name, draw) => {
+      const call = draw.bind(this);
+      model.on(`change:${name}`, call);
+      this.listeners.push([name, call]);
+      call();
+    };
+    listen("rows", this.drawRows);
+    listen("status", () => write(this.status, model.get("status")));
+    listen("error", () => this.say(model.get("error")));
+    listen("log", this.drawLog);
+    listen("answered", this.drawAnswer);
+    this.hideStatic();
+  }
+
+  /** Everything that was attached to the model or the page is taken off again. */
+  destroy() {
+    for (const [name, call] of this.listeners) this.model.off(`change:${name}`, call);
+    clearTimeout(this.waiting);
+    this.style.remove();
+    this.root.remove();
+  }
+
+  /** The static table beside this widget is hidden while the widget lives. */
+  hideStatic() {
+    const mark = `[data-syno-static="${CSS.escape(this.model.get("static_id"))}"]`;
+    this.style = make("style");
+    this.style.textContent =
+      `${mark}, .jp-OutputArea-child:has(${mark}), .cell-output-ipywidget-background + div:has(${mark}) ` +
+      "{ display: none !important; }";
+    document.head.append(this.style);
+  }
+
+  ask(kind, job) {
+    this.number += 1;
+    this.root.setAttribute("aria-busy", "true");
+    this.model.send({ kind, job, request: this.number });
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => {
+      this.root.removeAttribute("aria-busy");
+      this.say("The kernel does not answer: it is busy or gone. The jobs go on; run the cell again to see them.");
+    }, ANSWER_WITHIN_MS);
+  }
+
+  drawAnswer() {
+    if (this.number && this.model.get("answered") !== this.number) return;
+    clearTimeout(this.waiting);
+    this.root.removeAttribute("aria-busy");
+  }
+
+  say(text) {
+    write(this.error, text);
+    this.error.hidden = text === "";
+  }
+
+  drawLog() {
+    const log = this.model.get("log");
+    this.log.hidden = !("job" in log);
+    if ("job" in log) write(this.log, `Log of job ${log.job}\n${log.text || "nothing yet"}`);
+  }
+
+  drawRows() {
+    const rows = this.model.get("rows");
+    const ids = new Set(rows.map((row) => row.job));
+    for (const [id, line] of this.lines) {
+      if (ids.has(id)) continue;
+      line.row.remove();
+      this.lines.delete(id);
+    }
+    let before = null;
+    for (const row of rows) {
+      if (!this.lines.has(row.job)) this.lines.set(row.job, this.makeLine(row.job));
+      const line = this.lines.get(row.job);
+      const place = before === null ? this.body.firstChild : before.nextSibling;
+      if (line.row !== place) this.body.insertBefore(line.row, place);
+      line.row.dataset.state = row.state;
+      for (const name of COLUMNS) write(line.cells[name], String(row[name]));
+      for (const [kind, button] of Object.entries(line.buttons)) button.hidden = !row.actions.includes(kind);
+      before = line.row;
+    }
+    this.table.hidden = rows.length === 0;
+  }
+
+  makeLine(job) {
+    const cells = Object.fromEntries(COLUMNS.map((name) => [name, make("td", { class: `syno-jobs-${name}` })]));
+    const buttons = {};
+    for (const [kind, verb] of Object.entries(VERBS)) {
+      const options = { type: "button", "aria-label": `${verb} job ${job}`, onclick: () => this.ask(kind, job) };
+      buttons[kind] = make("button", options, verb);
+    }
+    const row = make("tr", { "data-job": job }, ...Object.values(cells), make("td", {}, ...Object.values(buttons)));
+    return { row, cells, buttons };
+  }
+}
+
+/** One view; whatever goes wrong while it is made is said in its place. */
+function render({ model, el }) {
+  try {
+    const view = new View(model, el);
+    return () => view.destroy();
+  } catch (error) {
+    el.append(make("p", { role: "alert" }, `The jobs cannot be shown: ${error.message}`));
+    return () => {};
+  }
+}
+
+export default { render };
