@@ -27,13 +27,13 @@ _PROC = Path("/proc")
 
 @cache
 def place() -> str:
-    """This machine, as far as process numbers go: containers that number their own processes are places apart."""
+    """The machine, as far as process numbers go: containers that number their own processes are places apart."""
     try:
         machine = Path("/etc/machine-id").read_text(encoding="ascii").strip()
     except OSError:
         machine = f"{uuid.getnode():x}"
     try:
-        space = os.readlink("/proc/self/ns/pid")
+        space = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         space = ""
     return f"{platform.node()}/{machine}/{space}"
@@ -41,7 +41,7 @@ def place() -> str:
 
 @cache
 def boot() -> str:
-    """This boot of the machine; empty where the system does not tell."""
+    """The present boot of the machine; empty where the system does not tell."""
     with contextlib.suppress(OSError):
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     with contextlib.suppress(OSError, subprocess.SubprocessError):

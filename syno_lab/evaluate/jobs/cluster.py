@@ -130,7 +130,8 @@ class Cluster:
         resources = f"slot={places}" + (f" GPU={self._settings.gpus}" if self._settings.gpus else "")
         process, _ = self._dask(
             "worker", address, "--no-nanny", "--nthreads", str(places), "--memory-limit", "0", "--no-dashboard",
-            "--host", "127.0.0.1", "--resources", resources, "--death-timeout", "30", "--local-directory", str(self._root),
+            "--host", "127.0.0.1", "--resources", resources, "--death-timeout", "30",
+            "--local-directory", str(self._root),
         )  # fmt: skip
         return alive.identity(process.pid) or ""
 

@@ -99,6 +99,7 @@ class JobContext:
                     lease = self._ledger.lease(self.id)
                     if lease is None or lease.token != self._token:
                         leave()
+                        return
                     supervisor = lease.supervisor
                     self._heed(self._ledger.job(self.id).wish)
             orphaned = 0.0 if alive.is_alive(supervisor) else orphaned + PERIOD_S

@@ -65,6 +65,26 @@ class Keeper:
         """There is something to do."""
         self._awake.set()
 
+    def hand_over(self, timeout: float | None = None) -> bool:
+        """Wait until all that is ready now is in the cluster's hands; False when the time (in seconds) is up.
+
+        Raises:
+            JobError: the cluster does not start or answer, or nothing is started by this lab.
+        """
+        if self._thread is None:
+            raise JobError("this lab was opened only to look: open it with start=True to have jobs run")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        wanted = {(job.id, job.round) for job in self._ledger.ready()}
+        while wanted - set(self._sent):
+            self.wake()
+            time.sleep(0.05)
+            if self.trouble:
+                raise JobError(self.trouble)
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            wanted &= {(job.id, job.round) for job in self._ledger.ready()}
+        return True
+
     def watch(self, future: JobFuture) -> JobFuture:
         """Settle a future when its job ends."""
         if not future.settle():

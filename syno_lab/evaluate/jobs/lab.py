@@ -150,6 +150,17 @@ class Lab:
                 return False
             time.sleep(0.2)
 
+    def hand_over(self, timeout: float | None = None) -> bool:
+        """Wait until every job that is ready now was given to the cluster, which is started for it: then close.
+
+        Returns:
+            Whether they were within `timeout` seconds.
+
+        Raises:
+            JobError: the cluster does not start or answer, or the lab was opened with `start=False`.
+        """
+        return self.keeper.hand_over(timeout)
+
     def shutdown(self) -> None:
         """End the lab's own cluster and the processes of its jobs; those go on when the lab is opened again."""
         self.keeper.stop()

@@ -65,7 +65,7 @@ class Ledger:
         """Return the jobs that a condition on the columns of ``syno_jobs`` picks, in order of submission."""
         given = tuple(parameters)
         rows = self.database.read(COLUMNS, f"FROM syno_jobs WHERE {where} ORDER BY job", given)
-        rest = f"FROM syno_progress WHERE job IN (SELECT job FROM syno_jobs WHERE {where})"
+        rest = f"FROM syno_progress WHERE job IN (SELECT job FROM syno_jobs WHERE {where})"  # noqa: S608 - conditions of ours
         said = {job: (fraction, message) for job, fraction, message in self.database.read(PROGRESS, rest, given)}
         return [from_row(row, said.get(row[0], (0.0, ""))) for row in rows]
 

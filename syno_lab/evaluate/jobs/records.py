@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from syno_lab.errors import JobError
@@ -111,16 +111,11 @@ def from_row(row: Sequence[Any], progress: tuple[float, str] = (0.0, "")) -> Job
         if values[place] is not None:
             values[place] = json.loads(values[place])
     values[_JSON["after"]] = tuple(values[_JSON["after"]])
-    fraction, message = progress
-    return JobRecord(*values, progress=1.0 if values[9] == "finished" else fraction, message=message)
+    values += (1.0 if values[9] == "finished" else progress[0], progress[1])
+    return JobRecord(*values)
 
 
 def to_row(record: JobRecord, texts: dict[str, str]) -> list[Any]:
     """Make a row of a record; ``texts`` holds the JSON of its mappings."""
-    values: list[Any] = []
-    for field in fields(JobRecord)[:-2]:
-        values.append(texts[field.name] if field.name in texts else getattr(record, field.name))
-    return values
-
-
-__all__ = ["ENDED", "Attempt", "JobFailed", "JobRecord", "JobState", "JobStopped", "from_row", "replace", "to_row"]
+    names = [field.name for field in fields(JobRecord)[:-2]]
+    return [texts[name] if name in texts else getattr(record, name) for name in names]

@@ -207,7 +207,7 @@ class Database:
         """Delete the rows of a table whose column `key` has this value; return how many there were."""
         with self._use() as connection:
             self._writes += 1
-            return connection.execute(f"DELETE FROM {table} WHERE {key}=?", (value,)).rowcount
+            return connection.execute(f"DELETE FROM {table} WHERE {key}=?", (value,)).rowcount  # noqa: S608 - names of ours
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

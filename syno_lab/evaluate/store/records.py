@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Literal, SupportsFloat
 
 from syno_lab.errors import StoreError
@@ -84,6 +85,17 @@ def finite(value: object) -> float | None:
         return None
     number = float(value)
     return number if math.isfinite(number) else None
+
+
+def whole(value: int, what: str, least: int) -> int:
+    """Return an integer that SQLite can hold, or say what is not one."""
+    try:
+        number = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = None
+    if number is None or not least <= number < 2**63:
+        raise StoreError(f"{what}: expected a whole number from {least} to 2^63-1, found {value!r}")
+    return number
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

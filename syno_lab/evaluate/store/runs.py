@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from operator import index
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import StoreError
 
 from .database import Database
-from .records import OperatorRecord, State, Trial, finite, to_text
+from .records import OperatorRecord, State, Trial, finite, to_text, whole
 from .studies import Evaluation, Studies
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ class Run:
         values = (
             str(record.fingerprint),
             str(record.operator),
-            _whole(record.flops, "an operator's FLOPs", 0),
-            _whole(record.params, "an operator's parameters", 0),
+            whole(record.flops, "an operator's FLOPs", 0),
+            whole(record.params, "an operator's parameters", 0),
             str(record.label),
             int(record.baseline),
         )
@@ -301,25 +300,12 @@ def _state(trained: bool, accuracy: float | None, latency: float | None) -> Stat
     return "waiting" if latency is None else "tuned"
 
 
-def _whole(value: int, what: str, least: int) -> int:
-    """Return an integer that SQLite can hold, or say what is not one."""
-    try:
-        number = None if isinstance(value, bool) else index(value)
-    except TypeError:
-        number = None
-    if number is None or not least <= number < 2**63:
-        raise StoreError(f"{what}: expected a whole number from {least} to 2^63-1, found {value!r}")
-    return number
-
-
 def _binding(binding: Mapping[str, int]) -> str:
-    return to_text(
-        {name: _whole(size, f"the size {name} of a binding", 1) for name, size in binding.items()}, "binding"
-    )
+    return to_text({name: whole(size, f"the size {name} of a binding", 1) for name, size in binding.items()}, "binding")
 
 
 def _count(count: int) -> int:
-    return _whole(count, "the number of layers with a binding", 1)
+    return whole(count, "the number of layers with a binding", 1)
 
 
 def _expected(run: str, declared: Mapping[str, int], binding: str, count: int) -> None:

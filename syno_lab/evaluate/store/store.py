@@ -14,9 +14,11 @@ from syno_lab.errors import StoreError
 from .database import FILE_NAME, Database
 from .records import difference, to_text
 from .runs import Run
+from .searches import SearchLog
 from .studies import Studies
 
 _RUN = "run, name, settings, created"
+_SEARCH = "search, name, settings, created"
 
 
 class Store:
@@ -81,6 +83,37 @@ class Store:
     def runs(self) -> list[Run]:
         """Return all runs in the order in which they were made."""
         return [self._make(row) for row in self._rows("ORDER BY run")]
+
+    def search(self, name: str, settings: Mapping[str, Any] | None = None) -> SearchLog:
+        """Return the log of the search of this name; make it when there is none and `settings` are given.
+
+        Raises:
+            StoreError: the search was made with other settings (named in the message), or it does not exist.
+
+        """
+        text = None if settings is None else to_text(settings, "settings")
+        with self._database.transaction():
+            rows = self._database.read(_SEARCH, "FROM syno_searches WHERE name=?", (name,))
+            if not rows:
+                if text is None:
+                    known = ", ".join(sorted(repr(log.name) for log in self.searches())) or "none"
+                    raise StoreError(f"no search {name!r} in {self.path}; there is {known}")
+                (key,) = self._database.column("SELECT COALESCE(MAX(search), 0) + 1 FROM syno_searches")
+                created = datetime.now(UTC).isoformat(timespec="seconds")
+                self._database.write("INSERT", "syno_searches", _SEARCH, (key, name, text, created))
+                rows = self._database.read(_SEARCH, "FROM syno_searches WHERE name=?", (name,))
+        log = SearchLog(self._database, *rows[0])
+        if text is not None and log.settings != json.loads(text):
+            raise StoreError(
+                f"search {name!r} in {self.path} was made with other settings: "
+                f"{difference(log.settings, json.loads(text))}; give them as they were, or another name"
+            )
+        return log
+
+    def searches(self) -> list[SearchLog]:
+        """Return the logs of all searches in the order in which they were made."""
+        rows = self._database.read(_SEARCH, "FROM syno_searches ORDER BY search")
+        return [SearchLog(self._database, *row) for row in rows]
 
     def close(self) -> None:
         """Close the file; closing twice is fine."""

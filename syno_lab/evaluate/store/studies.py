@@ -19,6 +19,8 @@ from .database import connect_writer
 if TYPE_CHECKING:
     import optuna
 
+    from .searches import SearchTrial
+
 
 class Evaluation(NamedTuple):
     """What a trial is made of; `accuracy` is maximised, `latency_ms` minimised."""
@@ -38,7 +40,7 @@ def _key(fingerprint: str, target: str, values: Iterable[float]) -> tuple[object
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _told(path: Path | str) -> Iterator[None]:
     """Turn what Optuna and SQLAlchemy raise into one line, and keep Optuna's log lines off the terminal."""
     import optuna
 
@@ -108,5 +110,42 @@ class Studies:
         storage, self._storage = self._storage, None
         self._known.clear()
         if storage is not None:
+            storage.remove_session()
+            storage.engine.dispose()
+
+
+def publish_search(url: str, name: str, trials: Iterable[SearchTrial]) -> int:
+    """Add to the study of this name in any Optuna storage what it lacks of a search's trials; return how many."""
+    with _told(url.partition("@")[2] or url):  # no password in a message
+        import optuna
+        from optuna.trial import TrialState, create_trial
+
+        storage = optuna.storages.RDBStorage(url)
+        try:
+            study = optuna.create_study(
+                storage=storage, study_name=name, directions=["maximize", "minimize"], load_if_exists=True
+            )
+            if "objectives" not in study.user_attrs:
+                study.set_user_attr("objectives", ["accuracy", "flops"])
+            known = {trial.user_attrs.get("number") for trial in study.get_trials(deepcopy=False)}
+            fresh = [trial for trial in trials if trial.number not in known]
+            study.add_trials(
+                create_trial(
+                    state=TrialState.FAIL if trial.accuracy is None else TrialState.COMPLETE,
+                    values=None if trial.accuracy is None else [trial.accuracy, float(trial.flops)],
+                    user_attrs={
+                        "number": trial.number,
+                        "fingerprint": trial.fingerprint,
+                        "state": trial.state,
+                        "reason": trial.reason,
+                        "flops": trial.flops,
+                        "params": trial.params,
+                        "wall_s": trial.wall_s,
+                    },
+                )
+                for trial in fresh
+            )
+            return len(fresh)
+        finally:
             storage.remove_session()
             storage.engine.dispose()

@@ -1,0 +1,280 @@
+"""What one search has asked for and been told: its trials, once each, whoever is killed in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from syno_lab.errors import StoreError
+from syno_lab.evaluate.pareto import AXES, pareto_front
+
+from .database import Database
+from .records import finite, to_text, whole
+
+#: The state of a trial without an outcome; one that was interrupted may have another outcome later.
+WAITING, INTERRUPTED = "waiting", "interrupted"
+
+_TRIAL = "search, number, fingerprint, operator, steps, flops, params, created"
+_OUTCOME = "search, number, position, state, accuracy, reward, job, outcome, ended"
+_LATENCY = "search, number, target, latency_ms, result"
+_decode = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTrial:
+    """One operator of a search with all that is known of it.
+
+    Attributes:
+        number: in the order of asking, from 0 on.
+        fingerprint: which operator it is; once in a search.
+        operator: its JSON.
+        steps: how it was built, for people.
+        flops: of the whole backbone with it.
+        params: likewise.
+        created: when it was asked for (ISO 8601, UTC).
+        state: ``waiting``, or the outcome's.
+        reason: why it has none better, one line.
+        accuracy: a share of 1; None where there is none.
+        reward: what the search was told, from 0 to 1; None while it waits.
+        position: the how-manieth that was told, from 0 on.
+        job: the number of the job that evaluated it.
+        wall_s: seconds that it took.
+        cpu_s: processor seconds that it took.
+        outcome: all that the evaluation gave.
+        ended: when (ISO 8601, UTC).
+    """
+
+    number: int
+    fingerprint: str
+    operator: str
+    steps: tuple[str, ...]
+    flops: int
+    params: int
+    created: str
+    state: str
+    reason: str
+    accuracy: float | None
+    reward: float | None
+    position: int | None
+    job: int | None
+    wall_s: float
+    cpu_s: float
+    outcome: dict[str, Any] | None
+    ended: str | None
+
+
+class SearchLog:
+    """One search in a store, made by `Store.search`. Every method that writes has saved when it returns."""
+
+    def __init__(self, database: Database, key: int, name: str, settings: str, created: str) -> None:
+        self._database = database
+        self._key = key
+        self._settings = settings
+        self.name = name
+        self.created = created
+        """When the search was first made: ISO 8601, UTC."""
+
+    def __repr__(self) -> str:
+        return f"SearchLog({self.name!r}, {self._settings})"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the search was made with; it cannot change."""
+        settings: dict[str, Any] = json.loads(self._settings)
+        return settings
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def add(self, fingerprint: str, operator: str, steps: Iterable[str], flops: int, params: int) -> int:
+        """Keep an operator that is to be evaluated and return its number; one that is there already keeps its own.
+
+        Raises:
+            StoreError: a count is no whole number.
+        """
+        texts = str(fingerprint), str(operator), json.dumps([str(step) for step in steps], ensure_ascii=False)
+        counts = whole(flops, "a trial's FLOPs", 0), whole(params, "a trial's parameters", 0)
+        with self._database.transaction():
+            query = "SELECT number FROM syno_search_trials WHERE search=? AND fingerprint=?"
+            if known := self._database.column(query, (self._key, fingerprint)):
+                return int(known[0])
+            query = "SELECT COALESCE(MAX(number) + 1, 0) FROM syno_search_trials WHERE search=?"
+            (number,) = self._database.column(query, (self._key,))
+            row = (self._key, number, *texts, *counts, _now())
+            self._database.write("INSERT", "syno_search_trials", _TRIAL, row)
+        return int(number)
+
+    def record(
+        self, number: int, outcome: Mapping[str, Any], job: int | None = None, *, reward: float | None = None
+    ) -> bool:
+        """Keep how a trial ended; True when it is told now, False when it had been told before (this one is ignored).
+
+        `outcome` holds `state` (anything but ``waiting``) and whatever else is worth keeping, `accuracy`, `reason`,
+        `wall_s` and `cpu_s` among it. `reward` is what the search is told: by default the accuracy, 0 where there is
+        none. An outcome ``interrupted`` is not told, and may be followed by another.
+
+        Raises:
+            StoreError: there is no such trial, no state, a reward outside [0, 1], or what is no plain data.
+        """
+        state = outcome.get("state")
+        if not isinstance(state, str) or state in ("", WAITING):
+            raise StoreError(
+                f"trial {number} of search {self.name!r}: expected the state of an outcome, found {state!r}"
+            )
+        accuracy = finite(outcome.get("accuracy"))
+        given = (accuracy or 0.0) if reward is None else finite(reward)
+        if given is None or not 0 <= given <= 1:
+            raise StoreError(f"trial {number} of search {self.name!r}: expected a reward from 0 to 1, found {reward!r}")
+        text = to_text(outcome, "outcome")
+        with self._database.transaction():
+            if not self._database.column(
+                "SELECT 1 FROM syno_search_trials WHERE search=? AND number=?", (self._key, number)
+            ):
+                raise StoreError(f"search {self.name!r} has no trial {number}: add it first")
+            query = "SELECT state FROM syno_search_outcomes WHERE search=? AND number=?"
+            old = self._database.column(query, (self._key, number))
+            if old and old[0] != INTERRUPTED:
+                return False
+            query = "SELECT COALESCE(MAX(position) + 1, 0) FROM syno_search_outcomes WHERE search=?"
+            position = -1 if state == INTERRUPTED else self._database.column(query, (self._key,))[0]
+            row = (self._key, number, position, state, accuracy, given, job, text, _now())
+            self._database.write("INSERT OR REPLACE", "syno_search_outcomes", _OUTCOME, row)
+        return state != INTERRUPTED
+
+    def record_latency(self, number: int, target: str, result: Mapping[str, Any]) -> None:
+        """Keep the latency of a trial on a target: `latency_ms`, milliseconds of the whole network, and what else is.
+
+        Raises:
+            StoreError: there is no such trial, or no latency above 0.
+        """
+        latency = finite(result.get("latency_ms"))
+        if latency is None or latency <= 0:
+            raise StoreError(
+                f"trial {number} on {target}: expected latency_ms in milliseconds above 0, "
+                f"found {result.get('latency_ms')!r}"
+            )
+        text = to_text(result, "latency")
+        with self._database.transaction():
+            self._one(number)
+            row = (self._key, number, str(target), latency, text)
+            self._database.write("INSERT OR REPLACE", "syno_search_latencies", _LATENCY, row)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def trials(self) -> list[SearchTrial]:
+        """Return all trials in the order of asking."""
+        rest = "WHERE search=?"
+        trials = self._database.read(_TRIAL, f"FROM syno_search_trials {rest} ORDER BY number", (self._key,))
+        outcomes = self._database.read(_OUTCOME, f"FROM syno_search_outcomes {rest}", (self._key,))
+        ended = {row[1]: row for row in outcomes}
+        return [_trial(row, ended.get(row[1])) for row in trials]
+
+    def trial(self, number: int) -> SearchTrial:
+        """Return one trial.
+
+        Raises:
+            StoreError: there is none of this number.
+        """
+        return self._one(number)
+
+    def latencies(self, target: str) -> dict[int, dict[str, Any]]:
+        """Return what was measured on a target, by the number of the trial."""
+        rest = "FROM syno_search_latencies WHERE search=? AND target=?"
+        return {row[1]: _decode(row[4]) for row in self._database.read(_LATENCY, rest, (self._key, target))}
+
+    def told(self) -> list[tuple[str, float]]:
+        """Return (operator's JSON, reward) in the order in which the search was told: what it continues from."""
+        rest = "FROM syno_search_outcomes WHERE search=? AND position>=0 ORDER BY position"
+        outcomes = self._database.read(_OUTCOME, rest, (self._key,))
+        trials = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=?", (self._key,))
+        operators = {row[1]: row[3] for row in trials}
+        return [(operators[row[1]], row[5]) for row in outcomes]
+
+    def count(self, state: str | None = None) -> int:
+        """Return how many trials there are, or how many in a state."""
+        query = "SELECT COUNT(*) FROM syno_search_trials WHERE search=?"
+        (everything,) = self._database.column(query, (self._key,))
+        if state is None:
+            return int(everything)
+        query = "SELECT COUNT(*) FROM syno_search_outcomes WHERE search=?"
+        given: tuple[object, ...] = (self._key,)
+        if state != WAITING:
+            query, given = f"{query} AND state=?", (self._key, state)
+        (found,) = self._database.column(query, given)
+        return int(everything - found if state == WAITING else found)
+
+    def front(self, axes: Sequence[str] = ("accuracy", "flops"), target: str | None = None) -> list[SearchTrial]:
+        """Return the trials that no other beats on these axes of `syno_lab.evaluate.pareto.AXES`, in order of asking.
+
+        Trials whose training did not finish take no part. ``latency_ms`` is that on `target`.
+
+        Raises:
+            StoreError: an axis is unknown, or latency is asked for without a target.
+        """
+        if unknown := [name for name in axes if name not in AXES]:
+            raise StoreError(f"no axis {unknown[0]!r}: expected one of {', '.join(AXES)}")
+        if "latency_ms" in axes and target is None:
+            raise StoreError("a front in latency needs the target that it was measured on")
+        rest = "FROM syno_search_outcomes WHERE search=? AND state='finished'"
+        accuracies = {row[1]: row[4] for row in self._database.read(_OUTCOME, rest, (self._key,))}
+        trials = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=? ORDER BY number", (self._key,))
+        latencies = self.latencies(target) if target is not None else {}
+        points = [
+            {
+                "number": row[1],
+                "accuracy": accuracies[row[1]],
+                "flops": row[5],
+                "params": row[6],
+                "latency_ms": latencies.get(row[1], {}).get("latency_ms"),
+            }
+            for row in trials
+            if row[1] in accuracies
+        ]
+        most, least = ([name for name in axes if AXES[name].maximise is side] for side in (True, False))
+        return [self._one(points[place]["number"]) for place in pareto_front(points, maximise=most, minimise=least)]
+
+    # -- for others --------------------------------------------------------------------------------------------------
+
+    def publish(self, url: str) -> int:
+        """Give an Optuna storage (``sqlite:///…``, ``postgresql://…``, ``mysql://…``) the trials it has not got yet.
+
+        The study has the search's name, accuracy (maximised) and FLOPs (minimised) as objectives, and is there for
+        Optuna's dashboard and samplers; nothing of ours is read from it. Trials without accuracy are given as failed.
+
+        Returns:
+            How many trials were new to it.
+
+        Raises:
+            StoreError: the storage cannot be reached or written.
+        """
+        from .studies import publish_search
+
+        return publish_search(url, self.name, [trial for trial in self.trials() if trial.state != WAITING])
+
+    def _one(self, number: int) -> SearchTrial:
+        given = (self._key, number)
+        rows = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=? AND number=?", given)
+        if not rows:
+            raise StoreError(f"search {self.name!r} has no trial {number}: add it first")
+        ended = self._database.read(_OUTCOME, "FROM syno_search_outcomes WHERE search=? AND number=?", given)
+        return _trial(rows[0], ended[0] if ended else None)
+
+
+def _trial(row: tuple[Any, ...], ended: tuple[Any, ...] | None) -> SearchTrial:
+    _, number, fingerprint, operator, steps, flops, params, created = row
+    known = (number, fingerprint, operator, tuple(_decode(steps)), flops, params, created)
+    if ended is None:
+        return SearchTrial(*known, WAITING, "", None, None, None, None, 0.0, 0.0, None, None)
+    _, _, position, state, accuracy, reward, job, text, when = ended
+    outcome = _decode(text)
+    place, told = (None, None) if position < 0 else (position, reward)
+    times = (outcome.get("wall_s") or 0.0, outcome.get("cpu_s") or 0.0)
+    return SearchTrial(*known, state, outcome.get("reason") or "", accuracy, told, place, job, *times, outcome, when)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
