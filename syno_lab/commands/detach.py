@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -82,18 +82,28 @@ def hand_over(lab: Lab) -> None:
 def detach(
     kind: str, params: Mapping[str, Any], folder: Path | None = None, *, name: str = "", json: str | None = None
 ) -> None:
-    """Submit a job of ``kind`` to the lab in ``folder`` and say its number; JSON: ``{"job": its record}``.
+    """Submit one job; see :func:`detach_all`."""
+    detach_all([(kind, params, name)], folder, json=json)
+
+
+def detach_all(
+    jobs: Iterable[tuple[str, Mapping[str, Any], str]], folder: Path | None = None, *, json: str | None = None
+) -> None:
+    """Submit jobs, each a kind, parameters and a name, and say their numbers; JSON: ``{"jobs": [record, …]}``.
+
+    They run in the lab's folder: paths in the parameters are absolute.
 
     Raises:
-        SynoError: when the folder cannot be written to, the kind or its parameters are unknown, or no cluster starts.
+        SynoError: when the folder cannot be written to, a kind is unknown, parameters are not plain data, or no
+            cluster starts.
     """
-    import msgspec
-
     with use_lab(folder) as lab:
-        record = lab.submit(kind, params, name=name).record()
-        say(f"job {record.id}: {record.kind}{f' {record.name}' if record.name else ''}, {record.state}", json)
+        records = [lab.submit(kind, params, name=name).record() for kind, params, name in jobs]
+        for record in records:
+            say(f"job {record.id}: {record.kind}{f' {record.name}' if record.name else ''}, {record.state}", json)
         try:
             hand_over(lab)
         except JobError as error:
-            raise JobError(f"job {record.id} is kept, but nothing runs it yet: {error}") from None
-    write_json({"job": msgspec.to_builtins(record)}, json)
+            numbers = ", ".join(str(record.id) for record in records)
+            raise JobError(f"kept as job {numbers}, but nothing runs it yet: {error}") from None
+    write_json({"jobs": records}, json)

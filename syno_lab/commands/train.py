@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from syno_lab.commands.detach import DetachOption, detach_all
 from syno_lab.commands.operands import load_operator
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
 from syno_lab.errors import DataError, SpecError, SynoError
@@ -91,8 +92,12 @@ def command(
     precision: Annotated[Precision, typer.Option()] = Precision.float32,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Checkpoints and outcomes go here; a command that finds its own goes on from them."),
+        typer.Option(
+            help="Checkpoints and outcomes go here; a command that finds its own goes on from them. "
+            "With --detach, the lab's folder."
+        ),
     ] = None,
+    detach: DetachOption = False,
     json: JsonTarget = None,
 ) -> None:
     """Train a network for images or text in which an operator replaces the convolutions or projections.
@@ -101,6 +106,10 @@ def command(
     place's sizes leaves the layer there.
     """
     check_json(json)
+    if detach and (against_baseline or stop_early is not None):
+        raise SynoError(
+            "--detach: expected trainings apart from each other; leave --against-baseline and --stop-early out"
+        )
     loaded = [(name, None) if name == BASELINE else _loaded(name) for name in operators]
     with Reporter() as report, ExitStack() as stack:
         place = _data(data, download, report)
@@ -132,11 +141,14 @@ def command(
                 costs_of(request)
             except SpecError as error:
                 raise SpecError(f"{label}: {error}") from None
+        numbers = list(range(seed, seed + seeds))
+        if detach:
+            _submit(requests, numbers, folder, json)
+            return
         where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syno-lab-")))
         trials: list[dict[str, Any]] = []
         comparisons: list[dict[str, Any]] = []
         curves: list[list[float]] = []
-        numbers = list(range(seed, seed + seeds))
         for at, (label, request) in enumerate(requests):
 
             def told(fraction: float, message: str, label: str = label, at: int = at) -> None:
@@ -160,6 +172,21 @@ def command(
         raise SynoError("; ".join(f"{trial['label']}: {trial['state']}: {trial['reason']}" for trial in trials))
     _say(base, trials, comparisons, json)
     write_json({"request": base.to_dict(), "trials": trials, "comparisons": comparisons}, json)
+
+
+def _submit(
+    requests: Iterable[tuple[str, TrialRequest]], seeds: list[int], folder: Path | None, json: str | None
+) -> None:
+    """Each training as a job of its own. It runs elsewhere, so where its data is must not hang on where we are."""
+    from syno_lab.evaluate.data import DIGITS
+
+    jobs = []
+    for label, request in requests:
+        data = request.data if request.data == DIGITS else str(Path(request.data).expanduser().absolute())
+        for seed in seeds:
+            params = msgspec.structs.replace(request, seed=seed, data=data).to_dict()
+            jobs.append(("train", params, label if len(seeds) == 1 else f"{label}, seed {seed}"))
+    detach_all(jobs, folder, json=json)
 
 
 def _loaded(name: str) -> tuple[str, str]:

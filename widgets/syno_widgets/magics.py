@@ -53,7 +53,7 @@ class SynoMagics(Magics):
         self.lab = lab
 
     @line_cell_magic
-    def syno(self, line: str, cell: str | None = None) -> Stepper | JobHandle | JobsView | None:
+    def syno(self, line: str, cell: str | None = None) -> Stepper | JobHandle | list[JobHandle] | JobsView | None:
         """``%syno [operator]``, ``%%syno search|train|tune``, ``%syno jobs``, ``%syno cancel 3`` and the like."""
         words = _words(line)
         if cell is not None:
@@ -92,7 +92,7 @@ class SynoMagics(Magics):
         print(PRIMITIVES[name].card)  # noqa: T201
         display(SVG(data=picture))
 
-    def _submit(self, kind: str, words: list[str]) -> JobHandle | None:
+    def _submit(self, kind: str, words: list[str]) -> JobHandle | list[JobHandle] | None:
         for option in (word.partition("=")[0] for word in words):
             if option in ("--detach", "--json"):
                 raise UsageError(f"{option}: a cell submits a job and gives its handle; leave the option out")
@@ -100,7 +100,8 @@ class SynoMagics(Magics):
         if {"-h", "--help"} & set(words):
             print(text, end="")  # noqa: T201
             return None
-        return self.lab.opened().job(msgspec.json.decode(text)["job"]["id"])
+        handles = [self.lab.opened().job(job["id"]) for job in msgspec.json.decode(text)["jobs"]]
+        return handles[0] if len(handles) == 1 else handles
 
     def _table(self) -> JobsView:
         try:
