@@ -22,6 +22,9 @@ import psutil
 #: Every process of an attempt has the attempt's token in this variable, however it was started.
 TOKEN_VARIABLE = "SYNO_LAB_JOB_TOKEN"  # noqa: S105 - names a job's attempt, opens nothing
 
+#: Seconds that processes are given between SIGTERM and SIGKILL.
+TERM_S = 3.0
+
 _PROC = Path("/proc")
 
 

@@ -13,9 +13,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ FILE_NAME = "cluster.json"
 START_S = 60.0
 #: A slot is so many cores.
 CORES_A_SLOT = 2
+IDLE_MINUTES = 10.0
 
 
 @dataclass(frozen=True)
@@ -35,24 +37,30 @@ class Settings:
     """How a lab's own cluster is started.
 
     Attributes:
-        slots: how many jobs train at a time; by default one for every two cores.
-        gpus: how many GPUs jobs may ask for, as the resource ``GPU``.
-        idle_minutes: how long scheduler and worker stay without a job.
+        slots: how many jobs train at a time; None: what the folder's cluster had last, at first one for every two
+            cores.
+        gpus: how many GPUs jobs may ask for, as the resource ``GPU``; None: as last time, at first none.
+        idle_minutes: how long scheduler and worker stay without a job; None: as last time, at first 10.
+
+    Raises:
+        JobError: for numbers that make no sense.
     """
 
-    slots: int = 0
-    gpus: int = 0
-    idle_minutes: float = 10.0
+    slots: int | None = None
+    gpus: int | None = None
+    idle_minutes: float | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("slots", 0), ("gpus", 0), ("idle_minutes", 1e-3)):
-            if not getattr(self, name) >= least:
-                raise JobError(f"{name}: expected {least:g} or more, found {getattr(self, name)!r}")
+        for name, least in (("slots", 1), ("gpus", 0), ("idle_minutes", 0.01)):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not least <= value < 1e6):
+                raise JobError(f"{name}: expected a number from {least:g} on, found {value!r}")
 
-    @property
-    def places(self) -> int:
-        """The slots, worked out."""
-        return self.slots or max(1, cores() // CORES_A_SLOT)
+    def filled(self, last: dict[str, Any]) -> dict[str, Any]:
+        """Return the numbers to go by: ours, else those of last time, else the defaults."""
+        default = {"slots": max(1, cores() // CORES_A_SLOT), "gpus": 0, "idle_minutes": IDLE_MINUTES}
+        ours = {name: value for name, value in asdict(self).items() if value is not None}
+        return default | {name: last[name] for name in default if name in last} | ours
 
 
 class Cluster:
@@ -74,7 +82,7 @@ class Cluster:
             if not alive.is_alive(state.get("scheduler", "")):
                 state = self._start_scheduler()
             if not alive.is_alive(state.get("worker", "")):
-                state["worker"] = self._start_worker(state["address"])
+                state["worker"] = self._start_worker(state)
                 self._keep(state)
             return str(state["address"])
 
@@ -102,14 +110,25 @@ class Cluster:
                 deadline = time.monotonic() + patience_s
                 while any(map(alive.is_alive, names)) and time.monotonic() < deadline:
                     time.sleep(0.02)
-            self._file.unlink(missing_ok=True)
+            self._keep({key: state[key] for key in state if key not in ("worker", "scheduler", "address")})
+
+    def foreign(self) -> str | None:
+        """The address of somebody else's scheduler that this lab was last used with."""
+        found = _read(self._file).get("foreign")
+        return str(found) if found else None
+
+    def remember(self, address: str | None) -> None:
+        """Keep that address for whoever opens the lab without one: a driver's own lab, say."""
+        with self._locked():
+            self._keep({**_read(self._file), "foreign": address})
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def _start_scheduler(self) -> dict[str, Any]:
         ready = self._root / "scheduler.json"
         ready.unlink(missing_ok=True)
-        idle = f"{self._settings.idle_minutes * 60:g}s"
+        settings = self._settings.filled(_read(self._file).get("settings") or {})
+        idle = f"{settings['idle_minutes'] * 60:g}s"
         process, log = self._dask(
             "scheduler", "--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0",
             "--scheduler-file", str(ready), "--idle-timeout", idle,
@@ -120,14 +139,15 @@ class Cluster:
                 process.kill()
                 raise JobError(f"Dask's scheduler does not start: {last_line(log) or 'no word from it'}; see {log}")
             time.sleep(0.02)
-        state = {"address": found["address"], "place": alive.place(), "boot": alive.boot()}
+        state = {"address": found["address"], "place": alive.place(), "boot": alive.boot(), "settings": settings}
         state["scheduler"] = alive.identity(process.pid) or ""
         self._keep(state)
         return state
 
-    def _start_worker(self, address: str) -> str:
-        places = self._settings.places
-        resources = f"slot={places}" + (f" GPU={self._settings.gpus}" if self._settings.gpus else "")
+    def _start_worker(self, state: dict[str, Any]) -> str:
+        address, settings = state["address"], state["settings"]
+        places = settings["slots"]
+        resources = f"slot={places}" + (f" GPU={settings['gpus']}" if settings["gpus"] else "")
         process, _ = self._dask(
             "worker", address, "--no-nanny", "--nthreads", str(places), "--memory-limit", "0", "--no-dashboard",
             "--host", "127.0.0.1", "--resources", resources, "--death-timeout", "30",
@@ -185,6 +205,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _reap_later(process: subprocess.Popen[bytes]) -> None:
     """Wait for a detached process in the background, so that it leaves no zombie while we live."""
-    import threading
-
     threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()

@@ -10,23 +10,20 @@ import logging
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syno_lab.errors import JobError, StoreError
 from syno_lab.evaluate.jobs.cluster import Cluster
+from syno_lab.evaluate.jobs.dispatch import ANSWER_S, connect, send
 from syno_lab.evaluate.jobs.handle import JobFuture
 from syno_lab.evaluate.jobs.ledger import Ledger
-from syno_lab.evaluate.jobs.records import JobRecord
-from syno_lab.evaluate.jobs.supervise import supervise
-from syno_lab.evaluate.jobs.sweep import Watch, sweep
+from syno_lab.evaluate.jobs.sweep import Watch, is_orphan, sweep
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
 #: Seconds between two looks at the store, and between two sweeps.
 PERIOD_S, SWEEP_S = 0.1, 1.0
-#: Seconds within which a scheduler must answer.
-ANSWER_S = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +34,7 @@ class Keeper:
     def __init__(self, folder: Path, ledger: Ledger, watch: Watch, cluster: Cluster, address: str | None) -> None:
         self._folder, self._ledger, self._watch, self._cluster, self._address = folder, ledger, watch, cluster, address
         self._client: Client | None = None
+        self._is_foreign = False
         self._sent: dict[tuple[int, int], Future] = {}
         self._futures: list[JobFuture] = []
         self._guard = threading.Lock()
@@ -48,7 +46,8 @@ class Keeper:
     def start(self) -> None:
         """Begin. Raises `JobError` when a cluster was named and does not answer."""
         if self._address is not None:
-            self._client = connect(self._address)
+            self._client, self._is_foreign = connect(self._address), True
+            self._cluster.remember(self._address)
         self._thread = threading.Thread(target=self._run, name="lab-keeper", daemon=True)
         self._thread.start()
 
@@ -74,15 +73,14 @@ class Keeper:
         if self._thread is None:
             raise JobError("this lab was opened only to look: open it with start=True to have jobs run")
         deadline = None if timeout is None else time.monotonic() + timeout
-        wanted = {(job.id, job.round) for job in self._ledger.ready()}
-        while wanted - set(self._sent):
+        wanted = {(job.id, job.round) for job in self._ledger.ready(number for number, _ in self._ledger.waiting())}
+        while wanted := (wanted & set(self._ledger.waiting())) - set(self._sent):
             self.wake()
             time.sleep(0.05)
             if self.trouble:
                 raise JobError(self.trouble)
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-            wanted &= {(job.id, job.round) for job in self._ledger.ready()}
         return True
 
     def watch(self, future: JobFuture) -> JobFuture:
@@ -121,27 +119,52 @@ class Keeper:
             self._futures = [future for future in self._futures if not future.settle()]
 
     def _dispatch(self) -> None:
-        ready = {(job.id, job.round): job for job in self._ledger.ready()}
-        for key in [key for key in self._sent if key not in ready]:
+        waiting = self._ledger.waiting()
+        orphans = [self._ledger.job(lease.job) for lease in self._ledger.leases() if is_orphan(lease)]
+        current = {*waiting, *((job.id, job.round) for job in orphans)}
+        for key in [key for key in self._sent if key not in current]:
             del self._sent[key]
-        if not ready:
-            return
-        client = self._connected()
-        for key, job in ready.items():
-            sent = self._sent.get(key)
-            if sent is None or sent.status != "pending":
-                self._sent[key] = send(client, self._folder, job)
+        if self._sent and not self._is_connected():
+            self._disconnect()
+        # What came to an end without the job being done is let go first: Dask runs one key only once while it is held.
+        over = {key: future for key, future in self._sent.items() if future.status != "pending"}
+        for key in over:
+            del self._sent[key]
+        errors = [future.exception(timeout=ANSWER_S) for future in over.values() if future.status == "error"]
+        fresh = self._ledger.ready(job for job, turn in waiting if (job, turn) not in {**self._sent, **over})
+        fresh += [job for job in orphans if (job.id, job.round) not in self._sent]
+        if fresh:
+            client = self._connected()
+            for job in fresh:
+                self._sent[job.id, job.round] = send(client, self._folder, job)
+        for error in errors:
+            raise JobError(f"a worker could not take a job: {error}")
+
+    def _is_connected(self) -> bool:
+        is_running = self._client is not None and self._client.status == "running"
+        return is_running and (self._is_foreign or self._cluster.is_up())
 
     def _connected(self) -> Client:
-        """A connection to the cluster; the cluster itself is started where it is not up."""
-        is_own = self._address is None
-        if self._client is not None and self._client.status == "running" and not (is_own and not self._cluster.is_up()):
+        """A connection to the cluster; the lab's own is started where it is not up."""
+        if self._client is not None and self._is_connected():
             return self._client
-        address = self._cluster.address() if self._address is None else self._address
-        if self._client is not None and self._client.status == "running" and self._client.scheduler.address == address:
-            return self._client  # only its worker was missing
+        address = self._address or self._cluster.foreign()
+        if address is not None:
+            self._disconnect()
+            try:
+                self._client, self._is_foreign = connect(address), True
+            except JobError:
+                if self._address is not None:
+                    raise
+                self._cluster.remember(None)  # it was only found in the folder: this machine will do
+            else:
+                return self._client
+        address = self._cluster.address()
+        client = self._client
+        if client is not None and client.status == "running" and client.scheduler.address == address:
+            return client  # only its worker was missing
         self._disconnect()
-        self._client = connect(address)
+        self._client, self._is_foreign = connect(address), False
         return self._client
 
     def _disconnect(self) -> None:
@@ -152,43 +175,3 @@ class Keeper:
                 client.close(timeout=2)
             except Exception as error:  # noqa: BLE001 - a dead scheduler ends in errors of any class
                 _log.debug("closing a connection: %s", error)
-
-
-def connect(address: str) -> Client:
-    """Connect to a Dask scheduler.
-
-    Raises:
-        JobError: it does not answer.
-    """
-    from distributed import Client
-
-    try:
-        return Client(address, timeout=ANSWER_S, set_as_default=False, name="syno-lab")
-    except (OSError, ValueError, TimeoutError, ImportError) as error:
-        raise JobError(
-            f"the Dask cluster at {address} does not answer within {ANSWER_S:g} s ({type(error).__name__}): "
-            "see that its scheduler runs and is of the same Dask, or leave the address out to use this machine"
-        ) from error
-
-
-def send(client: Client, folder: Path, job: JobRecord) -> Any:
-    """Put a job in a scheduler's line; the same round of a job is there only once, whoever sends it."""
-    from distributed import fire_and_forget
-
-    future = client.submit(
-        supervise,
-        str(folder),
-        job.id,
-        key=f"syno-job-{job.id}-{job.round}",
-        resources=offered(client, job.resources),
-        pure=False,
-    )
-    fire_and_forget(future)
-    return future
-
-
-def offered(client: Client, wanted: dict[str, float]) -> dict[str, float]:
-    """What to ask of Dask: slots only where a worker counts them; else the workers' threads are the slots."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    counted = {name for worker in workers for name in worker["resources"]}
-    return {name: amount for name, amount in wanted.items() if name != "slot" or name in counted}

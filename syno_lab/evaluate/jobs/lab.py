@@ -48,9 +48,9 @@ class Lab:
         folder: str | Path,
         *,
         address: str | None = None,
-        slots: int = 0,
-        gpus: int = 0,
-        idle_minutes: float = 10.0,
+        slots: int | None = None,
+        gpus: int | None = None,
+        idle_minutes: float | None = None,
         start: bool = True,
         parent: int | None = None,
         is_thorough: bool = True,
@@ -61,10 +61,10 @@ class Lab:
             folder: of the lab.
             address: of a Dask scheduler to use (``tcp://host:port``) in place of the lab's own, which is started when
                 the first job needs it and found again by whoever opens the lab later.
-            slots: how many jobs that train run at a time, 0 for one for every two cores; for a cluster that this call
-                starts.
-            gpus: how many GPUs that cluster offers as the resource ``GPU``.
-            idle_minutes: after how long without a job that cluster ends by itself.
+            slots: how many jobs that train run at a time, for a cluster that this call starts; None: as many as last
+                time, at first one for every two cores.
+            gpus: how many GPUs that cluster offers as the resource ``GPU``; None: as last time, at first none.
+            idle_minutes: after how long without a job that cluster ends by itself; None: as last time, at first 10.
             start: see that waiting jobs get run; False only to look and to cancel.
             parent: the job in whose name jobs are submitted.
             is_thorough: look through the whole store for damage.

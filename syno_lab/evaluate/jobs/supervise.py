@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import select
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from syno_lab.errors import StoreError
+from syno_lab.errors import JobError, StoreError
 from syno_lab.evaluate.jobs import alive, attempts
 from syno_lab.evaluate.jobs.context import BEAT_S, log_path
 from syno_lab.evaluate.jobs.ledger import Lease, Ledger
 from syno_lab.evaluate.jobs.sweep import Watch, sweep
 from syno_lab.evaluate.store import Store
+from syno_lab.evaluate.store.database import FILE_NAME
 from syno_lab.evaluate.tuning.process import describe_exit
 
 #: Seconds between two looks at what the user wishes.
 PERIOD_S = 0.2
-#: Seconds that a cancelled job is given between SIGTERM and SIGKILL.
-TERM_S = 3.0
 
 _stores: dict[str, Store] = {}
 _guard = threading.Lock()
@@ -37,24 +38,56 @@ def open_store(folder: str) -> Store:
 
 
 def supervise(folder: str, number: int) -> None:
-    """Do a job if it still waits, or adopt it; return when its attempt has ended.
+    """Do a job if it still waits, or adopt it; return when its attempt has ended. For Dask's workers.
 
     Dask may call this twice, late, or on another worker after a death: the store alone decides.
+
+    Raises:
+        JobError: the lab's folder is not here.
     """
     root = Path(folder)
+    if not (root / FILE_NAME).is_file():
+        raise JobError(f"no lab in {folder} on {platform.node()}: the workers must see the lab's folder by this path")
     ledger = Ledger(open_store(folder).database)
+    if not ledger.job(number).resources:
+        _make_room()
     lease = attempts.take(ledger, number)
-    if lease is not None:
+    if lease is None:
+        sweep(ledger, Watch())
+        lease = attempts.adopt(ledger, number)
+        if lease is not None:
+            Supervisor(ledger, root, lease).watch()
+        else:
+            lease = attempts.take(ledger, number)
+            if lease is None:
+                return
+            Supervisor(ledger, root, lease).run()
+    else:
         Supervisor(ledger, root, lease).run()
-        return
-    sweep(ledger, Watch())
-    lease = attempts.adopt(ledger, number)
-    if lease is not None:
-        Supervisor(ledger, root, lease).watch()
-        return
-    lease = attempts.take(ledger, number)
-    if lease is not None:
-        Supervisor(ledger, root, lease).run()
+    _pass_on(ledger, root, number)
+
+
+def _make_room() -> None:
+    """A driver only waits: let Dask give its thread to another job."""
+    from distributed import secede
+
+    with contextlib.suppress(ValueError):  # not in a worker
+        secede()
+
+
+def _pass_on(ledger: Ledger, root: Path, number: int) -> None:
+    """Send what the end of a job made ready, so that it goes on while no lab is open anywhere."""
+    from distributed import get_client
+
+    from syno_lab.evaluate.jobs.dispatch import send
+
+    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # a keeper does the same, later
+        after = ledger.jobs("state='waiting' AND after!='[]'")
+        fresh = ledger.ready([number, *(job.id for job in after if number in job.after)])
+        if fresh:
+            client = get_client(timeout=5)
+            for job in fresh:
+                send(client, root, job)
 
 
 class Supervisor:
@@ -108,7 +141,7 @@ class Supervisor:
         lease = self.ledger.lease(self.lease.job)
         is_ours = lease is not None and lease.token == self.lease.token
         if not is_ours or self.ledger.job(self.lease.job).wish == "cancel":
-            alive.end_attempt(self.lease.token, TERM_S)
+            alive.end_attempt(self.lease.token, alive.TERM_S)
 
     def _write_down(self, cause: str, wall_s: float, cpu_s: float) -> None:
         """Say how the attempt ended, where it has not said so itself."""
@@ -137,7 +170,7 @@ def start(root: Path, number: int, token: str, log: Path) -> subprocess.Popen[by
 
 
 @contextlib.contextmanager
-def ended(pid: int):  # type: ignore[no-untyped-def]
+def ended(pid: int) -> Iterator[Callable[[float], bool]]:
     """Give a function that waits so many seconds and says whether the process has ended; at once where Linux tells."""
     name = alive.identity(pid)
     try:

@@ -6,11 +6,12 @@ its beat, which whoever looks must have seen stand still for a while of the look
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field, replace
 
 from syno_lab.evaluate.jobs import alive, attempts
-from syno_lab.evaluate.jobs.ledger import Lease, Ledger, now
+from syno_lab.evaluate.jobs.ledger import CANCELLED, Lease, Ledger, now
 
 #: Seconds of watching after which an attempt that cannot be seen, and whose beat stands still, is taken for dead.
 GRACE_S = 60.0
@@ -25,17 +26,19 @@ class Watch:
     grace_s: float = GRACE_S
     _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
     _looked: float | None = None
+    _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, leases: list[Lease], at: float) -> set[str]:
         """Return the tokens of leases whose beat has stood still for the grace; ``at`` is our monotonic clock."""
-        passed = 0.0 if self._looked is None else min(at - self._looked, LONGEST_LOOK_S)
-        self._looked = at
-        seen = {}
-        for lease in leases:
-            beat, still = self._seen.get(lease.token, (lease.beat, 0.0))
-            seen[lease.token] = (lease.beat, still + passed if beat == lease.beat else 0.0)
-        self._seen = seen
-        return {token for token, (_, still) in seen.items() if still >= self.grace_s}
+        with self._guard:
+            passed = 0.0 if self._looked is None else min(at - self._looked, LONGEST_LOOK_S)
+            self._looked = at
+            seen = {}
+            for lease in leases:
+                beat, still = self._seen.get(lease.token, (lease.beat, 0.0))
+                seen[lease.token] = (lease.beat, still + passed if beat == lease.beat else 0.0)
+            self._seen = seen
+            return {token for token, (_, still) in seen.items() if still >= self.grace_s}
 
 
 def sweep(ledger: Ledger, watch: Watch) -> list[int]:
@@ -45,6 +48,9 @@ def sweep(ledger: Ledger, watch: Watch) -> list[int]:
     silent = watch.look(leases, time.monotonic())
     for lease in leases:
         cause = _loss(lease, lease.token in silent)
+        if cause is None and is_orphan(lease) and ledger.job(lease.job).wish == "cancel":
+            alive.end_attempt(lease.token, alive.TERM_S)
+            cause = CANCELLED
         if cause is not None:
             if lease.place == alive.place():
                 alive.end_attempt(lease.token)
@@ -52,6 +58,12 @@ def sweep(ledger: Ledger, watch: Watch) -> list[int]:
                 lost.append(lease.job)
     _settle(ledger)
     return lost
+
+
+def is_orphan(lease: Lease) -> bool:
+    """Whether an attempt of this machine goes on without its supervisor: somebody should adopt it."""
+    is_here = (lease.place, lease.boot) == (alive.place(), alive.boot())
+    return is_here and not alive.is_alive(lease.supervisor) and alive.is_alive(lease.child)
 
 
 def _loss(lease: Lease, is_silent: bool) -> str | None:
