@@ -6,11 +6,16 @@ the same folder finds them. ``syno-lab kernel install`` tells Jupyter of it.
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
 from traitlets import List, Unicode
 
 import syno_lab
+
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 class SynoKernel(IPythonKernel):
@@ -25,6 +30,15 @@ class SynoKernelApp(IPKernelApp):
 
     name = Unicode("syno-lab-kernel")
     default_extensions = List(Unicode(), ["storemagic", "syno_lab"]).tag(config=False)
+
+    def init_path(self) -> None:
+        """Let the notebook import what lies beside it, after the standard library, as IPython's own kernel does.
+
+        IPython leaves it out here, because of the option -P of our kernelspec.
+        """
+        if "" not in sys.path and not self.ignore_cwd:
+            installed = (at for at, path in enumerate(sys.path) if Path(path).name in _INSTALLED)
+            sys.path.insert(next(installed, len(sys.path)), "")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ipykernel.kernelspec import make_ipkernel_cmd
+from ipykernel.kernelspec import get_kernel_dict, make_ipkernel_cmd
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 
 import syno_lab
@@ -32,13 +32,13 @@ def specification(name: str = NAME, env: dict[str, str] | None = None) -> dict[s
     """
     # -P: a file beside the notebook must not take the place of a module of ours; IPython puts the folder back later.
     # Frozen modules hide their lines from the debugger.
-    argv = make_ipkernel_cmd(MODULE, python_arguments=["-P", "-Xfrozen_modules=off"])
+    own = get_kernel_dict()
     return {
-        "argv": argv,
+        **own,
+        "argv": make_ipkernel_cmd(MODULE, python_arguments=["-P", "-Xfrozen_modules=off"]),
         "display_name": DISPLAY_NAME if name == NAME else f"{DISPLAY_NAME} ({name})",
-        "language": "python",
         "env": dict(env or {}),
-        "metadata": {"debugger": True, "syno_lab": syno_lab.__version__},
+        "metadata": {**own["metadata"], "syno_lab": syno_lab.__version__},
     }
 
 
