@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -61,21 +61,21 @@ def emulated_board(
     """
     if not key or any(letter.isspace() or letter == ":" for letter in key):
         raise TrackerError(f"expected a device key without blanks and colons, found {key!r}")
+    address = None if tracker is None else _on_loopback(parse_address(tracker))
     files = find_board(folder)
     deadline = time.monotonic() + deadline_s
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syno-board-", ignore_cleanup_errors=True)))
         children: dict[str, subprocess.Popen[bytes]] = {}
-        if tracker is None:
+        before = 0
+        if address is None:
             with _listen() as listener:
                 log = stack.enter_context((home / "tracker.log").open("wb"))
                 arguments = ["tracker", str(listener.fileno())]
                 children["tracker"] = start_child(_SERVE, arguments, log=log, pass_fds=[listener.fileno()])
                 stack.callback(end_group, children["tracker"])
-                address: Address = (_LOOPBACK, listener.getsockname()[1])
-            before = 0
+                address = _LOOPBACK, listener.getsockname()[1]
         else:
-            address = _on_loopback(parse_address(tracker))
             entry = tracker_summary(*address).get(key)
             before = 0 if entry is None else entry.total
         with _listen() as listener:
@@ -94,7 +94,7 @@ def _start_server(
     (home / "lab").mkdir()
     (home / "lab" / "syno_lab").symlink_to(Path(syno_lab.__file__).parent)
     python = _program(home / "python", files, [files.python], zeroth=str(home / "python"))
-    libraries = next(one for one in (files.root / "usr" / "lib", files.root / "lib") if _libc(one).is_file())
+    libraries = files.root / ("lib" if _libc(files.root / "lib").is_file() else "usr/lib")
     linker = files.root / "usr" / "bin" / "aarch64-linux-gnu-ld"
     libc = _libc(libraries)
     compiler = _program(home / "c++", files, [linker], after=[libc.with_name("libm.so.6"), libc])
@@ -124,7 +124,9 @@ def _libc(libraries: Path) -> Path:
     return libraries / "aarch64-linux-gnu" / "libc.so.6"
 
 
-def _program(path: Path, files: BoardFiles, command: list[Path], *, zeroth: str = "", after: list[Path] = []) -> Path:  # noqa: B006 - only read
+def _program(
+    path: Path, files: BoardFiles, command: list[Path], *, zeroth: str = "", after: Sequence[Path] = ()
+) -> Path:
     """A script that runs one of the board's programs in the emulator, and is its ``sys.executable`` for Python."""
     emulator = [files.emulator, "-L", str(files.root), *(["-0", zeroth] if zeroth else [])]
     begin, end = shlex.join([*emulator, *map(str, command)]), shlex.join(map(str, after))

@@ -45,7 +45,7 @@ _WHEELS = (
 _PACKAGES = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "libgcc-s1", "libc6", "binutils-aarch64-linux-gnu")
 _EMULATORS = ("qemu-aarch64-static", "qemu-aarch64")
 #: Wheels say the oldest glibc that they run with; Debian 12 has 2.36.
-_PLATFORMS = tuple(f"manylinux_2_{minor}_aarch64" for minor in range(36, 16, -1)) + ("manylinux2014_aarch64",)
+_PLATFORMS = (*(f"manylinux_2_{minor}_aarch64" for minor in range(36, 16, -1)), "manylinux2014_aarch64")
 _VERSION = 1
 _STEP_DEADLINE_S = 600.0
 

@@ -1,0 +1,417 @@
+"""Boards, trackers, kernels and databases that break in the middle of a tuning: real ones, on loopback, and broken.
+
+Each fault must end in a recorded failure, in a retry or in an error of one line; never in a hang, a lost trial or a
+wrong number. ``SYNO_LAB_LONG=1`` runs the slow ones too.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+import pytest
+
+from syno_lab.errors import TrackerError, TuningError
+from syno_lab.evaluate.tuning import TuningTask, tracker_summary, tune
+from syno_lab.evaluate.tuning.process import end_group, start_child
+
+pytestmark = [pytest.mark.tvm, pytest.mark.timeout(120)]
+
+long = pytest.mark.skipif(os.environ.get("SYNO_LAB_LONG") != "1", reason="takes long: set SYNO_LAB_LONG=1 to run it")
+
+SERVE = "syno_lab.evaluate.tuning.serve"
+#: While the file that a variable names is there, kernels on a board that has the variable crash, or never end.
+CRASH, HANG = "SYNO_FAULT_CRASH", "SYNO_FAULT_HANG"
+SIZE = 16
+
+
+def faulty(operator, binding, dtype):
+    """A matrix product whose every read of ``x`` looks for trouble first (the builder of all tunings here)."""
+    import tvm
+    from tvm import te, tirx
+
+    def trouble(function, number, variable):
+        path = tirx.call_extern("handle", "getenv", tvm.ir.StringImm(variable))
+        is_there = tirx.call_extern("int32", "access", path, 0) == 0
+        chosen = tirx.Select(is_there, tirx.IntImm("int32", number), tirx.IntImm("int32", 0))
+        return tirx.call_extern("int32", function, chosen).astype(dtype)
+
+    x, w = (te.placeholder((SIZE, SIZE), dtype, name=name) for name in "xw")
+    k = te.reduce_axis((0, SIZE))
+    checked = te.compute(
+        (SIZE, SIZE),
+        # raise(0) and sleep(0) do nothing and return 0.
+        lambda i, j: x[i, j] + trouble("raise", signal.SIGSEGV, CRASH) + trouble("sleep", 100_000, HANG),
+        name="checked",
+    )
+    y = te.compute((SIZE, SIZE), lambda i, j: te.sum(checked[i, k] * w[j, k], axis=k), name="y")
+    return tvm.ir.IRModule({"main": te.create_prim_func([x, w, y])})
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+class Faults:
+    """The files that kernels look for."""
+
+    def __init__(self, folder):
+        self.crash, self.hang = folder / "crash", folder / "hang"
+
+    def clear(self):
+        self.crash.unlink(missing_ok=True)
+        self.hang.unlink(missing_ok=True)
+
+    def environment(self):
+        return {CRASH: str(self.crash), HANG: str(self.hang)}
+
+
+class Bench:
+    """A tracker and servers on loopback, which a test kills, stops and starts again."""
+
+    def __init__(self, folder):
+        self._folder, self.faults = folder, Faults(folder)
+        self._environment = {"TMPDIR": str(folder), "TVM_NUM_THREADS": "1", **self.faults.environment()}
+        self._children = []
+        self.port, self.key = 0, "bench"
+        self.tracker = self.start_tracker()
+        self.server = self.start_server()
+
+    def _start(self, port, arguments, module=SERVE):
+        with socket.create_server(("127.0.0.1", port)) as listener, (self._folder / "bench.log").open("ab") as log:
+            number = listener.fileno()
+            role, *rest = arguments
+            child = start_child(
+                module, [role, str(number), *rest], log=log, pass_fds=[number], environment=self._environment
+            )
+            self._children.append(child)
+            return child, listener.getsockname()[1]
+
+    def start_tracker(self):
+        """At the same port as before."""
+        self.tracker, self.port = self._start(self.port, ["tracker"])
+        return self.tracker
+
+    def start_server(self):
+        """In the place of the one before."""
+        self.server, _ = self._start(0, ["server", str(self.port), self.key])
+        return self.server
+
+    def start_another(self, key, module):
+        """Beside the first, at the same tracker."""
+        child, _ = self._start(0, ["server", str(self.port), key], module)
+        assert wait_until(lambda: self.free(key) == 1, 60)
+        return child
+
+    def free(self, key=None):
+        with contextlib.suppress(TrackerError):
+            entry = tracker_summary("127.0.0.1", self.port, 2).get(key or self.key)
+            return 0 if entry is None else entry.free
+        return 0
+
+    def ready(self):
+        assert wait_until(lambda: self.free() == 1, 60), self.log()[-2000:]
+        return self
+
+    def log(self):
+        return (self._folder / "bench.log").read_text()
+
+    def close(self):
+        for child in self._children:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGCONT)
+            end_group(child)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    with contextlib.closing(Bench(tmp_path_factory.mktemp("bench"))) as started:
+        yield started.ready()
+
+
+@pytest.fixture
+def bench(shared):
+    """One for all tests that leave it as it was."""
+    yield shared.ready()
+    shared.faults.clear()
+    assert shared.ready()
+
+
+@pytest.fixture
+def fragile(tmp_path):
+    """One for this test alone, which may kill it."""
+    with contextlib.closing(Bench(tmp_path)) as started:
+        yield started.ready()
+
+
+def wait_until(condition, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def run(bench, folder, *, key=None, trials=4, seen=None, then=lambda trial: None, **options):
+    """Tune on the bench; ``then`` is called after each trial, ``seen`` gets (trial, failed)."""
+
+    def progress(now):
+        if seen is not None:
+            seen.append((now.trial, now.failed))
+        then(now.trial)
+
+    options = {"wait_s": 20, "session_s": 20, "deadline_s": 90} | options
+    task = TuningTask("a product", "{}", {}, builder="test_tuning_faults:faulty")
+    return tune(
+        task, tracker=("127.0.0.1", bench.port), key=key or bench.key, trials=trials, work_dir=folder / "tuning",
+        on_progress=progress, **options,
+    )  # fmt: skip
+
+
+def is_sound(result, seen, trials=4):
+    """Every trial is told once, those that failed are counted, and what comes out is right and fast."""
+    assert [trial for trial, _ in seen] == list(range(1, result.trials + 1))
+    assert result.trials == trials
+    assert seen[-1][1] == result.failed
+    assert result.verified
+    assert 0 < result.best_ms <= result.latency_ms < 1000  # a fault lasts longer
+    assert all(best < 1000 for _, best in result.history)
+    assert not [one for one in psutil.process_iter() if one.ppid() == os.getpid() and "tuning.child" in _command(one)]
+    return True
+
+
+def _command(process):
+    with contextlib.suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def in_a_session(bench):
+    """Whether the bench's server has a session under way."""
+    with contextlib.suppress(psutil.Error):
+        return bool(psutil.Process(bench.server.pid).children())
+    return False
+
+
+def test_kernels_that_crash_and_never_end(bench, tmp_path):
+    """The first crashes its server's session, the second is ended by the session's time; the others count."""
+    bench.faults.crash.touch()
+
+    def then(trial):
+        if trial == 1:
+            bench.faults.crash.unlink()
+            bench.faults.hang.touch()
+        elif trial == 2:
+            bench.faults.hang.unlink()
+
+    seen = []
+    result = run(bench, tmp_path, trials=5, seen=seen, then=then, session_s=3)
+    assert is_sound(result, seen, 5)
+    assert seen[:2] == [(1, 1), (2, 2)]
+    assert result.failed in (2, 3)  # the third may begin before its predecessor is told
+
+
+@long
+def test_a_kernel_that_always_crashes(bench, tmp_path):
+    bench.faults.crash.touch()
+    seen = []
+    with pytest.raises(TuningError, match=r"^a product: none of 3 candidates ran; the last: ") as caught:
+        run(bench, tmp_path, trials=3, seen=seen)
+    assert "\n" not in str(caught.value)
+    assert seen == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_a_server_killed_in_the_middle_of_a_trial(fragile, tmp_path):
+    """Back after two seconds, as a service manager would have it: one trial fails, the others wait for it."""
+    fragile.faults.hang.touch()
+    killed = fragile.server
+
+    def kill_and_start():
+        assert wait_until(lambda: in_a_session(fragile), 60)
+        time.sleep(1)
+        fragile.faults.hang.unlink()
+        end_group(killed)
+        time.sleep(2)
+        fragile.start_server()
+
+    seen = []
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(kill_and_start)
+        result = run(fragile, tmp_path, seen=seen)
+        done.result()
+    assert is_sound(result, seen)
+    assert seen[0] == (1, 1)
+    assert result.failed == 1
+    assert fragile.server is not killed
+
+
+@long
+def test_a_server_that_does_not_come_back(fragile, tmp_path):
+    then = lambda trial: end_group(fragile.server)  # noqa: E731
+    with pytest.raises(TrackerError, match=r"^a product: no device is registered as 'bench' at 127\.0\.0\.1:\d+"):
+        run(fragile, tmp_path, then=then, wait_s=2)
+    # Nobody waits in the tracker's queue.
+    assert not [entry for entry in tracker_summary("127.0.0.1", fragile.port).keys if entry.pending]
+
+
+@pytest.mark.parametrize("away_s", [2, pytest.param(12, marks=long)])
+def test_a_tracker_that_comes_back(fragile, tmp_path, away_s):
+    timers = []
+
+    def then(trial):
+        if trial == 1:
+            end_group(fragile.tracker)
+            timers.append(threading.Timer(away_s, fragile.start_tracker))
+            timers[0].start()
+
+    seen = []
+    result = run(fragile, tmp_path, seen=seen, then=then, wait_s=away_s + 20)
+    timers[0].join()
+    assert is_sound(result, seen)
+    assert fragile.ready()
+
+
+def test_a_tracker_that_does_not_come_back(fragile, tmp_path):
+    then = lambda trial: end_group(fragile.tracker)  # noqa: E731
+    with pytest.raises(TrackerError, match=rf"^a product: .*127\.0\.0\.1:{fragile.port}") as caught:
+        run(fragile, tmp_path, then=then, wait_s=2)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_board_that_hangs_for_a_while(fragile, tmp_path):
+    """What is sent to it meanwhile waits, or fails and is counted."""
+    timers = []
+
+    def then(trial):
+        if trial == 1:
+            os.killpg(fragile.server.pid, signal.SIGSTOP)
+            timers.append(threading.Timer(4, os.killpg, [fragile.server.pid, signal.SIGCONT]))
+            timers[0].start()
+
+    seen = []
+    result = run(fragile, tmp_path, seen=seen, then=then)
+    timers[0].join()
+    assert is_sound(result, seen)
+    assert fragile.ready()
+
+
+@long
+def test_a_board_that_hangs_for_ever(fragile, tmp_path):
+    started = time.monotonic()
+
+    def then(trial):
+        if trial == 1:
+            os.killpg(fragile.server.pid, signal.SIGSTOP)
+
+    with pytest.raises(TuningError, match=r"^a product: .*bench") as caught:
+        run(fragile, tmp_path, then=then, wait_s=3, session_s=3, deadline_s=80)
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - started < 80, "the deadline ended it, not the board's own"
+    os.killpg(fragile.server.pid, signal.SIGCONT)
+    assert fragile.ready()
+    assert is_sound(run(fragile, tmp_path, seen=(seen := [])), seen)
+
+
+def test_two_hosts_on_one_board(bench, tmp_path):
+    """They take turns: the server has one session at a time, and both come to a right end."""
+    most, done = 0, threading.Event()
+
+    def watch():
+        nonlocal most
+        while not done.is_set():
+            with contextlib.suppress(psutil.Error):
+                most = max(most, len(psutil.Process(bench.server.pid).children()))
+            time.sleep(0.005)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    seen = [], []
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(run, bench, tmp_path / str(i), trials=3, seen=seen[i], wait_s=60) for i in range(2)]
+        results = [one.result() for one in runs]
+    done.set()
+    watcher.join()
+    for result, told in zip(results, seen, strict=True):
+        assert is_sound(result, told, 3)
+        assert result.failed == 0
+    assert most == 1
+    assert bench.ready()
+
+
+def test_another_version_of_tvm_on_the_board(bench, tmp_path):
+    """Refused with both versions, before anything is uploaded."""
+    server = bench.start_another("old", "other_version_board")
+    sessions = bench.log().count("connected from")
+    try:
+        with pytest.raises(TrackerError, match=r"^a product: .*0\.26\.0") as caught:
+            run(bench, tmp_path, key="old")
+        assert metadata.version("apache-tvm") in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert bench.log().count("connected from") == sessions
+        assert wait_until(lambda: bench.free("old") == 1)
+    finally:
+        end_group(server)
+
+
+@long
+def test_a_stock_server(bench, tmp_path):
+    """TVM's own says nothing of its version; it serves all the same."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    command = [sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--port-end", str(port + 1), "--tracker", f"127.0.0.1:{bench.port}", "--key", "stock"]
+    command += ["--custom-addr", "127.0.0.1"]
+    with (tmp_path / "stock.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        assert wait_until(lambda: bench.free("stock") == 1, 60), (tmp_path / "stock.log").read_text()
+        assert is_sound(run(bench, tmp_path, key="stock", seen=(seen := [])), seen)
+    finally:
+        end_group(server)
+
+
+def test_a_database_of_tvm_that_takes_the_process_down(bench, tmp_path):
+    """TVM 0.27 dies of a blank line in its database, and is lost to a torn one: it is scratch, and must not matter."""
+    records = tmp_path / "records"
+    records.mkdir()
+    (records / "database_workload.json").write_text('["1234567890", "')
+    (records / "database_tuning_record.json").write_text("\n")
+    assert is_sound(run(bench, tmp_path, trials=2, seen=(seen := []), records=records), seen, 2)
+
+
+@long
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda data: data + b"\n", id="blank-line"),
+        pytest.param(lambda data: data[: len(data) * 2 // 3], id="truncated"),
+        pytest.param(lambda data: data[:40] + bytes([data[40] ^ 0x55]) + data[41:], id="flipped"),
+        pytest.param(lambda data: b"\0" * len(data), id="zeroed"),
+    ],
+)
+def test_a_damaged_database_of_tvm(bench, tmp_path, damage):
+    """A tuning that is given a broken one goes on without what was in it."""
+    records = tmp_path / "records"
+    run(bench, tmp_path, trials=2, records=records)
+    files = sorted(records.glob("database*.json"))
+    assert files
+    for file in files:
+        file.write_bytes(damage(file.read_bytes()))
+    assert is_sound(run(bench, tmp_path, trials=2, seen=(seen := []), records=records), seen, 2)
+
+
+@long
+def test_the_kernels_compute_a_product_without_faults(bench, tmp_path):
+    """The other tests mean something only when this one holds."""
+    assert is_sound(run(bench, tmp_path, seen=(seen := [])), seen)
+    assert seen[-1] == (4, 0)
