@@ -9,9 +9,7 @@ import sys
 import textwrap
 import time
 import uuid
-from concurrent.futures import Future
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -19,7 +17,7 @@ import pytest
 
 from syno_lab.errors import FormatError, TrackerError, TuningError
 from syno_lab.evaluate.tuning import TuningResult, TuningStopped, TuningTask, local_board, tracker_summary, tune
-from syno_lab.evaluate.tuning.search import _State
+from syno_lab.evaluate.tuning.search import compare
 from syno_lab.evaluate.tuning.worker import CallFailedError, Worker
 
 # ---- builders: imported and called by the tuning's process, which finds this file on its path
@@ -233,7 +231,7 @@ def test_a_board_lost_in_the_middle(marked, tmp_path):
                         process.kill()
 
         with pytest.raises(TrackerError, match=r"a conv: no device is registered as 'brief' .* registered keys: none"):
-            tune(task(), tracker=board.address, key="brief", trials=6, work_dir=tmp_path, on_progress=unplug)
+            tune(task(), tracker=board.address, key="brief", trials=6, work_dir=tmp_path, on_progress=unplug, wait_s=2)
     assert wait_until(lambda: not marked(), 5)
 
 
@@ -268,17 +266,12 @@ def test_a_worker_outlives_what_it_runs(marked, tmp_path):
     assert wait_until(lambda: not marked(), 5)
 
 
-def verify(expected, output, dtype="float32"):
-    truth = Future()
-    truth.set_result(np.asarray(expected, dtype))
-    return _State._verify(SimpleNamespace(output=((len(expected),), dtype)), truth, np.asarray(output, dtype))
-
-
 def test_a_wrong_output_is_an_error():
-    assert verify([1, 2, 300], [1, 2.001, 300])
+    expected = np.asarray([1, 2, 300], "float32")
+    compare(expected, np.asarray([1, 2.001, 300], "float32"), "float32")
     for wrong in ([1, 2.1, 300], [1, 2, float("nan")], [1, 2, float("inf")]):
         with pytest.raises(TuningError, match="the tuned program computes something else"):
-            verify([1, 2, 300], wrong)
+            compare(expected, np.asarray(wrong, "float32"), "float32")
 
 
 @pytest.mark.parametrize(
@@ -312,15 +305,17 @@ RESULT = TuningResult("x", 1.5, 1.25, 15, 8, 1, 9.0, "{}", "0.27", 0, True, ((1,
 
 def test_a_result_as_data():
     data = RESULT.to_dict()
-    assert data["version"] == 1
+    assert data["version"] == 2
     assert data["history"] == [[1, 2.0], [2, 1.5]]
     assert TuningResult.from_dict(data) == RESULT
+    since_2 = ("known", "from_records", "stopped", "preset", "conditions")
+    assert TuningResult.from_dict({n: v for n, v in data.items() if n not in since_2} | {"version": 1}) == RESULT
 
 
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"version": 2}, "expected version 1, found 2"),
+        ({"version": 3}, "expected version 2, found 3"),
         ({"extra": 1}, "missing or unknown fields"),
         ({"latency_ms": "fast"}, "field 'latency_ms' holds \"fast\""),
         ({"latency_ms": float("nan")}, "'latency_ms' is not finite"),

@@ -8,25 +8,33 @@
 
 from syno_lab.evaluate.tuning.board import Board, local_board
 from syno_lab.evaluate.tuning.network import NetworkTuning, tune_network
+from syno_lab.evaluate.tuning.presets import PRESETS, Preset
+from syno_lab.evaluate.tuning.records import list_records
 from syno_lab.evaluate.tuning.targets import TARGETS, NamedTarget
-from syno_lab.evaluate.tuning.tracker import DeviceKey, TrackerSummary, check_tracker, tracker_summary
-from syno_lab.evaluate.tuning.tune import TuningStopped, tune
+from syno_lab.evaluate.tuning.tracker import DeviceInfo, DeviceKey, TrackerSummary, check_tracker, tracker_summary
+from syno_lab.evaluate.tuning.tune import QueueResult, TuningStopped, tune, tune_queue
 from syno_lab.evaluate.tuning.values import TuningProgress, TuningResult, TuningTask
 
 __all__ = [
+    "PRESETS",
     "TARGETS",
     "Board",
+    "DeviceInfo",
     "DeviceKey",
+    "NamedTarget",
     "NetworkTuning",
+    "Preset",
+    "QueueResult",
     "TrackerSummary",
     "TuningProgress",
     "TuningResult",
     "TuningStopped",
-    "NamedTarget",
     "TuningTask",
     "check_tracker",
+    "list_records",
     "local_board",
     "tracker_summary",
     "tune",
     "tune_network",
+    "tune_queue",
 ]

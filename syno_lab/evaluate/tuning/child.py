@@ -1,4 +1,8 @@
-"""The process of one tuning: ``python -m … <parent> <request pipe> <report pipe>``; JSON in, JSON lines out."""
+"""The process of one tuning: ``python -m … <parent> <request pipe> <report pipe>``; JSON lines in, JSON lines out.
+
+First line in: the target and the tasks. We answer with the target as TVM writes it, by which the parent finds its
+records; second line in: what they hold. Then we search, one batch for each operator in turn, and tell of every trial.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,16 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from syno_lab.errors import SynoError, TrackerError, TuningError
 from syno_lab.evaluate.tuning.jobs import Device
 from syno_lab.evaluate.tuning.light import import_tvm, tame_intrinsics
+from syno_lab.evaluate.tuning.presets import find_preset
 from syno_lab.evaluate.tuning.process import cores, follow_parent
 from syno_lab.evaluate.tuning.targets import resolve
 from syno_lab.evaluate.tuning.values import TuningTask
@@ -21,6 +28,10 @@ from syno_lab.evaluate.tuning.worker import one_line, workers
 
 if TYPE_CHECKING:
     import tvm
+
+    from syno_lab.evaluate.tuning.search import Search, Tools
+
+Say = Callable[[dict[str, Any]], None]
 
 
 def load_module(task: TuningTask) -> tvm.ir.IRModule:
@@ -37,49 +48,97 @@ def load_module(task: TuningTask) -> tvm.ir.IRModule:
     return module
 
 
-def _tune(request: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    log = Path(request["log"])
+def _tune(pipe: IO[bytes], say: Say) -> None:
+    request = json.loads(pipe.readline())
+    boards, log = request["boards"], Path(request["log"])
     # The workers import TVM while we do.
-    with workers(1, log) as runners, workers(cores(), log) as builders:
+    with workers(boards, log) as runners, workers(cores(), log) as builders:
         import_tvm()
         import tvm
 
-        from syno_lab.evaluate.tuning.search import Search
+        from syno_lab.evaluate.tuning.search import Tools
 
         target = resolve(request["target"])
         tame_intrinsics(*target.intrinsics)
-        say({"event": "start", "target": str(target.tvm), "tvm": tvm.__version__})
+        say({"event": "start", "target": target.text, "tvm": tvm.__version__})
+        known = json.loads(pipe.readline())  # none of it where the parent needs no more than the target
         host, port = request["tracker"]
-        search = Search(
+        device = Device(
+            host, port, request["key"], target.device, request["wait_s"], request["session_s"], request["tvm"]
+        )
+        tools = Tools(
             builders=builders,
             runners=runners,
-            module=load_module(TuningTask(**request["task"])),
+            boards=boards,
+            device=device,
             target=target,
-            device=Device(host, port, request["key"], target.device, request["wait_s"], request["session_s"]),
-            trials=request["trials"],
-            seed=request["seed"],
+            preset=find_preset(request["preset"]),
             folder=Path(tempfile.gettempdir()),
-            budget_s=request["budget_s"],
-            records=None if request["records"] is None else Path(request["records"]),
-            report=lambda trial, failed, best: say(
-                {"event": "trial", "trial": trial, "failed": failed, "best_ms": best}
-            ),
+            database=None if request["records"] is None else Path(request["records"]),
         )
-        return search.run()
+        # What the import took is gone from the time as well: the parent's deadline runs since before.
+        end = time.monotonic() + request["budget_s"]
+        _in_turn(request, known, tools, lambda: time.monotonic() > end, say)
+
+
+def _in_turn(
+    request: dict[str, Any], known: dict[str, list[dict[str, Any]]], tools: Tools, is_over: Callable[[], bool], say: Say
+) -> None:
+    """One batch for each operator, again and again, until all are done; what befalls one is its own affair."""
+    active: dict[int, tuple[Search, Iterator[None]] | None] = dict.fromkeys(map(int, known))
+    while active:
+        for number in list(active):
+            say({"event": "turn", "task": number})
+            try:
+                if active[number] is None:
+                    search = _search(request, number, known.pop(str(number)), tools, say)
+                    active[number] = search, search.batches(is_over)
+                entry = active[number]
+                assert entry is not None
+                if next(entry[1], _DONE) is _DONE:
+                    say({"event": "result", "task": number, **entry[0].finish()})
+                    del active[number]
+            except TrackerError:
+                raise  # nothing else could be measured either
+            except SynoError as error:
+                say({"event": "failed", "task": number, "message": str(error)})
+                del active[number]
+            except Exception as error:  # noqa: BLE001 - of TVM's many kinds; the log has the stack
+                traceback.print_exc()
+                say({"event": "failed", "task": number, "message": one_line(error)})
+                del active[number]
+
+
+_DONE = object()
+
+
+def _search(request: dict[str, Any], number: int, known: list[dict[str, Any]], tools: Tools, say: Say) -> Search:
+    from syno_lab.evaluate.tuning.search import Search
+
+    entry = request["tasks"][number]
+
+    def report(trial: int, failed: int, best_ms: float | None, facts: dict[str, Any]) -> None:
+        progress = {"trial": trial, "failed": failed, "best_ms": best_ms}
+        say({"event": "trial", "task": number, **progress, "facts": facts})
+
+    module = load_module(TuningTask(**entry["task"]))
+    return Search(tools, module, entry["trials"], request["seed"], number, known, report)
 
 
 def main(arguments: list[str]) -> None:
     """Tune as the parent asks; every outcome but our own death is one line on the pipe."""
     follow_parent(int(arguments[0]))
-    with os.fdopen(int(arguments[1]), "rb") as pipe:
-        request = json.load(pipe)
-    with os.fdopen(int(arguments[2]), "w", buffering=1, encoding="utf-8") as reports:
+    with (
+        os.fdopen(int(arguments[1]), "rb") as pipe,
+        os.fdopen(int(arguments[2]), "w", buffering=1, encoding="utf-8") as reports,
+    ):
 
         def say(message: dict[str, Any]) -> None:
             reports.write(json.dumps(message) + "\n")
 
         try:
-            say({"event": "result"} | _tune(request, say))
+            _tune(pipe, say)
+            say({"event": "end"})
         except SynoError as error:
             say({"event": "error", "tracker": isinstance(error, TrackerError), "message": str(error)})
         except Exception as error:  # the parent makes a TuningError of it; the log has the stack

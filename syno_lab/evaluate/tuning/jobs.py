@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import TuningError
+from syno_lab.evaluate.tuning.presets import Effort
 from syno_lab.evaluate.tuning.tracker import request_device
 
 if TYPE_CHECKING:
@@ -18,7 +19,10 @@ Argument = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Device:
-    """A device behind a tracker: how to ask for it and how long to wait for it and to hold it, in seconds."""
+    """A device behind a tracker: how to ask for it and how long to wait for it and to hold it, in seconds.
+
+    ``tvm`` is the version that it must have; a device with another is refused before anything is sent.
+    """
 
     host: str
     port: int
@@ -26,18 +30,14 @@ class Device:
     kind: str
     wait_s: float
     session_s: float
+    tvm: str | None = None
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How a candidate is timed: ``repeat`` samples, each of at least ``min_ms`` milliseconds of calls."""
+def compile_candidate(module: tvm.ir.IRModule, target: tvm.target.Target, path: str, linker: str | None = None) -> str:
+    """Compile a scheduled module into ``path``, a shared library (``.so``) or objects to link elsewhere (``.tar``).
 
-    repeat: int
-    min_ms: int
-
-
-def compile_candidate(module: tvm.ir.IRModule, target: tvm.target.Target, path: str) -> str:
-    """Compile a scheduled module into ``path``, a shared library (``.so``) or objects to link elsewhere (``.tar``)."""
+    ``linker`` is a C++ compiler for another machine's architecture.
+    """
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
     from tvm.support.tar import tar
@@ -46,6 +46,10 @@ def compile_candidate(module: tvm.ir.IRModule, target: tvm.target.Target, path: 
     library = tvm.compile(module, target=target)
     if path.endswith(".tar"):
         library.export_library(path, fcompile=tar)
+    elif linker is not None:
+        from tvm.support import cc
+
+        library.export_library(path, fcompile=cc.cross_compiler(linker))
     else:
         library.export_library(path)
     return path
@@ -74,9 +78,9 @@ def reference(module: tvm.ir.IRModule, target: tvm.target.Target, inputs: list[n
     return result.numpy()
 
 
-def measure(device: Device, artifact: str, arguments: list[Argument], effort: Effort) -> list[float]:
-    """Seconds a call of the compiled candidate takes on ``device``, one number for each repeat."""
-    session = _open(device)
+def measure(device: Device, artifact: str, arguments: list[Argument], effort: Effort) -> tuple[list[float], str]:
+    """Seconds a call of the compiled candidate takes on ``device``, one for each repeat, and the device's address."""
+    session, address = _open(device)
     remote = session.device(device.kind, 0)
     library = _upload(session, artifact)
     # Uniform in [1, 10): see RandomFillForMeasure in TVM's random engine.
@@ -88,7 +92,7 @@ def measure(device: Device, artifact: str, arguments: list[Argument], effort: Ef
         buffer = tvm.runtime.empty(shape, dtype, remote)
         fill(buffer)
         buffers.append(buffer)
-    return _time(library, remote, buffers, effort)
+    return _time(library, remote, buffers, effort), address
 
 
 def measure_and_run(
@@ -97,7 +101,7 @@ def measure_and_run(
     """Like :func:`measure` on given inputs, with the output that the device computed."""
     import tvm
 
-    session = _open(device)
+    session, _ = _open(device)
     remote = session.device(device.kind, 0)
     library = _upload(session, artifact)
     buffers = [tvm.runtime.tensor(one, remote) for one in inputs]
@@ -106,11 +110,11 @@ def measure_and_run(
     return seconds, buffers[-1].numpy()
 
 
-def _open(device: Device) -> Any:
+def _open(device: Device) -> tuple[Any, str]:
     from tvm import rpc
 
-    host, port, matchkey = request_device(device.host, device.port, device.key, device.wait_s)
-    return rpc.connect(host, port, matchkey, session_timeout=device.session_s)
+    host, port, matchkey = request_device(device.host, device.port, device.key, device.wait_s, tvm=device.tvm)
+    return rpc.connect(host, port, matchkey, session_timeout=device.session_s), f"{host}:{port}"
 
 
 def _upload(session: Any, artifact: str) -> Any:

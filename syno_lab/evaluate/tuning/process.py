@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-#: How often a child looks whether its parent is still there, in seconds.
-WATCH_PERIOD_S = 0.25
+from syno_lab.evaluate.tuning.board_server import follow_parent
+
+__all__ = ["cores", "describe_exit", "end_group", "follow_parent", "last_line", "start_child"]
 
 
 def cores() -> int:
@@ -65,23 +65,6 @@ def end_group(child: subprocess.Popen[bytes], patience_s: float = 5.0) -> None:
             child.wait(0.05)
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(patience_s)
-
-
-def follow_parent(parent: int) -> None:
-    """In a child: kill our whole group as soon as process ``parent`` is no longer our parent, even by ``kill -9``.
-
-    A forked descendant follows the process that forked it. Linux's PR_SET_PDEATHSIG would not do: it fires when the
-    parent's *thread* ends, and jobs are started from threads.
-    """
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(WATCH_PERIOD_S)
-        if os.getpgrp() in (os.getpid(), parent):  # a group made by start_child, not somebody else's
-            os.killpg(0, signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, name="follow-parent", daemon=True).start()
 
 
 def describe_exit(code: int | None) -> str:

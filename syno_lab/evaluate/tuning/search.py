@@ -1,238 +1,390 @@
-"""The search of one tuning, in its own process: propose, compile, measure, learn, and measure the winner again."""
+"""The search for one operator, in the tuning's process: propose, compile, measure, learn, measure the best again."""
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
-import time
-from collections.abc import Callable
-from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import TuningError
 from syno_lab.evaluate.tuning import jobs
-from syno_lab.evaluate.tuning.jobs import Argument, Device, Effort
+from syno_lab.evaluate.tuning.jobs import Argument, Device
 from syno_lab.evaluate.tuning.light import import_xgboost
+from syno_lab.evaluate.tuning.presets import Preset
 from syno_lab.evaluate.tuning.process import cores
-from syno_lab.evaluate.tuning.targets import ResolvedTarget, resolve
+from syno_lab.evaluate.tuning.targets import LOCAL, ResolvedTarget, resolve
 from syno_lab.evaluate.tuning.worker import CallFailedError, WorkerPool
 
 if TYPE_CHECKING:
     import numpy as np
     import tvm
 
-#: With TVM's 512 x 4 the mutations alone take 30 seconds for 32 trials; smaller populations are not seen to find less.
-#: A search of few trials gets a smaller one still, four for each candidate that is picked.
-POPULATION, GENERATIONS = 64, 2
-#: TVM's cost model guesses at random until it has seen 100 candidates; a tuning here may have no more than 16.
-WARMUP = 16
-BATCH = 16
-
-SEARCH_EFFORT = Effort(repeat=3, min_ms=10)
-FINAL_EFFORT = Effort(repeat=12, min_ms=15)
-#: So many of the best are measured again: the least of many noisy numbers is not the best candidate.
-FINALISTS = 3
-
 BUILD_DEADLINE_S = 30.0
 REFERENCE_DEADLINE_S = 60.0
-#: A search whose candidates all fail in a row is broken, not unlucky.
+#: A search whose candidates all fail in a row is broken, not unlucky; and so, sooner, is a board that does not answer.
 FAILURES_IN_A_ROW = 24
+TIMEOUTS_IN_A_ROW = 4
+#: What failed counts as infinitely slow for the search, as in TVM's own callback.
+_FAILED_S = 1e10
 
 #: The greatest difference between a tuned and the unscheduled program, relative to the largest output.
 _TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
 
+#: Trial number, failures so far, best milliseconds, and the trial's facts for the records.
+Report = Callable[[int, int, float | None, dict[str, Any]], None]
+
 
 @dataclass(frozen=True)
-class Search:
-    """One search, given all that it needs."""
+class Tools:
+    """What all searches of one tuning share: processes that compile and measure, the board, how to search."""
 
     builders: WorkerPool
     runners: WorkerPool
-    module: tvm.ir.IRModule
-    target: ResolvedTarget
+    boards: int
     device: Device
+    target: ResolvedTarget
+    preset: Preset
+    folder: Path
+    database: Path | None = None
+
+
+@dataclass
+class _Candidate:
+    """One schedule: its trace, what TVM measures, and what came of it."""
+
+    measured: Any
+    code: int
+    seconds: float | None = None
+    path: str | None = None
+
+
+@dataclass
+class Search:
+    """One operator's search. ``known`` are the trials of its record (trace and seconds), which are not tried again."""
+
+    tools: Tools
+    module: tvm.ir.IRModule
     trials: int
     seed: int
-    folder: Path
-    budget_s: float
-    report: Callable[[int, int, float | None], None]
-    records: Path | None = None
+    number: int
+    known: list[dict[str, Any]]
+    report: Report
+    stopped: str = "budget"
+    _tried: dict[int, _Candidate] = field(default_factory=dict)  # by the structural hash of the scheduled module
+    _history: list[tuple[int, float]] = field(default_factory=list)
+    _trial: int = 0
+    _failed: int = 0
+    _in_a_row: int = 0
+    _timeouts: int = 0
+    _last_failure: str = ""
+    _restored: int = 0
+    _built: int = 0
 
-    def run(self) -> dict[str, Any]:
-        """Tune; the fields of a result that the search knows. Raises :class:`TuningError`, :class:`TrackerError`."""
-        started = time.monotonic()
-        state = _State(self)
-        truth = self.builders.submit(
-            jobs.reference,
-            self.module,
-            resolve("local").tvm,
-            state.inputs,
-            state.output,
-            deadline_s=REFERENCE_DEADLINE_S,
-        )
-        state.propose(lambda: time.monotonic() - started > self.budget_s)
-        return state.finish(truth)
-
-
-class _State:
-    """The moving parts of a running search."""
-
-    def __init__(self, search: Search) -> None:
+    def __post_init__(self) -> None:
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-        self._search = search
-        self.arguments = [_argument(one) for one in ArgInfo.from_entry_func(search.module, remove_preproc=False)]
-        *inputs, self.output = self.arguments
-        self.inputs = jobs.draw(inputs, search.seed)
-        self._measured: list[tuple[float, str]] = []
-        self._history: list[tuple[int, float]] = []
-        self._trial = self._failed = self._in_a_row = 0
-        self._known: dict[int, float | None] = {}  # by the structural hash of the scheduled module
-        self._last_failure = ""
+        arguments = [_argument(one) for one in ArgInfo.from_entry_func(self.module, remove_preproc=False)]
+        self.arguments, (*inputs, self.output) = arguments, arguments
+        self.inputs = jobs.draw(inputs, self.seed)
+        self._truth = self.tools.builders.submit(
+            jobs.reference, self.module, resolve(LOCAL).tvm, self.inputs, self.output, deadline_s=REFERENCE_DEADLINE_S
+        )
 
-    def propose(self, over: Callable[[], bool]) -> None:
-        """Batches of candidates until the trials, the space or the time run out."""
+    # -- proposing -----------------------------------------------------------------------------------------------------
+
+    def batches(self, is_over: Callable[[], bool]) -> Iterator[None]:
+        """Search until the trials, the space or the time run out; gives way to others after each batch."""
         import numpy as np
         from tvm.s_tir import meta_schedule as ms
 
-        search = self._search
         import_xgboost()
-        np.random.seed(search.seed % 2**32)  # noqa: NPY002 - TVM's cost model draws from the global generator
-        database = ms.database.MemoryDatabase()
-        if search.records is not None:
-            search.records.mkdir(parents=True, exist_ok=True)
-            database = ms.database.JSONDatabase(work_dir=str(search.records))
-        workload = database.commit_workload(search.module)
-        warmup = min(WARMUP, max(search.trials // 2, 1))
-        model = ms.cost_model.XGBModel(num_warmup_samples=warmup, early_stopping_rounds=20, num_tuning_cores=1)
-        # The model knows nothing before it has seen measurements: breeding candidates for it would be in vain.
-        random = ms.search_strategy.EvolutionarySearch(
-            population_size=3 * warmup, init_min_unmeasured=2 * warmup, genetic_num_iters=0
+        np.random.seed((self.seed + self._trial) % 2**32)  # noqa: NPY002 - TVM's cost model draws from this generator
+        preset = self.tools.preset
+        self._database, self._workload = self._open_database()
+        warmup = min(preset.warmup, max(self.trials // 2, 1))
+        self._model = ms.cost_model.XGBModel(
+            num_warmup_samples=warmup, early_stopping_rounds=20, num_tuning_cores=cores()
         )
-        population = min(POPULATION, 4 * max(search.trials - warmup, 1))
-        guided = ms.search_strategy.EvolutionarySearch(
-            population_size=population, init_min_unmeasured=3 * population // 4, genetic_num_iters=GENERATIONS
-        )
-        for strategy, trials in ((random, warmup), (guided, search.trials - warmup)):
-            if trials < 1:
-                continue
-            context = ms.TuneContext(
-                mod=search.module,
-                target=search.target.tvm,
-                space_generator="post-order-apply",
-                search_strategy=strategy,
-                task_name="main",
-                rand_state=search.seed % (2**31 - 2) + 1,
-                num_threads=cores(),
-            )
-            context.pre_tuning(trials, min(trials, BATCH), context.generate_design_space(), database, model)
-            while not over():
-                candidates = context.generate_measure_candidates()
-                if not candidates:
-                    break
-                taken = self._try(candidates, over)
-                # What failed counts as infinitely slow for the search, as in TVM's own callback.
-                results = [ms.runner.RunnerResult([one] if one else None, None if one else "failed") for one in taken]
-                for candidate, one in zip(candidates, taken, strict=True):
-                    record = ms.database.TuningRecord(
-                        candidate.sch.trace, workload, [one or 1e10], search.target.tvm, candidate.args_info
-                    )
-                    database.commit_tuning_record(record)
-                model.update(context, candidates, results)
-                context.notify_runner_results(candidates, results)
-            context.post_tuning()
+        self._restore()
+        while self._trial < self.trials:
+            # The model knows nothing before it has seen measurements: breeding candidates for it would be in vain.
+            is_blind = self._trial < warmup
+            goal = min(warmup, self.trials) if is_blind else self.trials
+            before = self._trial
+            yield from self._phase(goal - self._trial, 0 if is_blind else preset.generations, is_over)
+            if is_over() and self._trial < self.trials and self._measured():
+                self.stopped = "time"
+                return
+            if self._trial == before:
+                self.stopped = "space"
+                return
 
-    def _try(self, candidates: list[Any], over: Callable[[], bool]) -> list[float | None]:
-        """Seconds that each candidate takes, None where it failed or time ran out. Those seen before cost nothing."""
+    def _phase(self, trials: int, generations: int, is_over: Callable[[], bool]) -> Iterator[None]:
+        """Candidates of one strategy, ``trials`` at most."""
+        from tvm.s_tir import meta_schedule as ms
+
+        preset = self.tools.preset
+        population = min(preset.population, 4 * trials) if generations else 3 * trials
+        strategy = ms.search_strategy.EvolutionarySearch(
+            population_size=population,
+            init_min_unmeasured=max(3 * population // 4 if generations else 2 * trials, 1),
+            genetic_num_iters=generations,
+        )
+        context = ms.TuneContext(
+            mod=self.module,
+            target=self.tools.target.tvm,
+            space_generator="post-order-apply",
+            search_strategy=strategy,
+            task_name="main",
+            rand_state=(self.seed + self._restored) % (2**31 - 2) + 1,
+            num_threads=cores(),
+        )
+        batch = min(trials, preset.batch)
+        context.pre_tuning(trials, batch, context.generate_design_space(), self._database, self._model)
+        while not is_over():
+            proposed = context.generate_measure_candidates()
+            if not proposed:
+                break
+            tried = self._try(proposed, is_over)
+            self._learn(context, proposed, tried)
+            context.notify_runner_results(proposed, [_result(one.seconds) for one in tried])
+            yield
+        context.post_tuning()
+
+    def _learn(self, context: Any, proposed: list[Any], tried: list[_Candidate]) -> None:
+        from tvm.s_tir import meta_schedule as ms
+
+        for candidate, one in zip(proposed, tried, strict=True):
+            record = ms.database.TuningRecord(
+                candidate.sch.trace,
+                self._workload,
+                [one.seconds or _FAILED_S],
+                self.tools.target.tvm,
+                candidate.args_info,
+            )
+            self._database.commit_tuning_record(record)
+        self._model.update(context, proposed, [_result(one.seconds) for one in tried])
+
+    def _open_database(self) -> tuple[Any, Any]:
+        from tvm.s_tir import meta_schedule as ms
+
+        database = ms.database.MemoryDatabase()
+        if self.tools.database is not None:
+            self.tools.database.mkdir(parents=True, exist_ok=True)
+            database = ms.database.JSONDatabase(work_dir=str(self.tools.database))
+        return database, database.commit_workload(self.module)
+
+    def _restore(self) -> None:
+        """Take up the trials of the record: they count, teach the cost model, and are never measured again."""
+        from tvm.s_tir import Schedule, Trace
+        from tvm.s_tir import meta_schedule as ms
+        from tvm.s_tir.meta_schedule.arg_info import ArgInfo
         from tvm_ffi import structural_hash
 
-        search = self._search
-        builds: dict[int, tuple[str, Future[Any]]] = {}
-        order = [structural_hash(candidate.sch.mod) for candidate in candidates]
-        for code, candidate in zip(order, candidates, strict=True):
-            if code not in self._known and code not in builds:
-                path = str(search.folder / f"candidate-{len(self._known) + len(builds)}.{search.target.artifact}")
-                job = (jobs.compile_candidate, candidate.sch.mod, search.target.tvm, path)
-                builds[code] = path, search.builders.submit(*job, deadline_s=BUILD_DEADLINE_S)
-        if search.device.host in ("127.0.0.1", "localhost", "::1"):
-            wait([build for _, build in builds.values()])  # compiling beside a measurement would spoil it
-        for code, (path, build) in builds.items():
-            if self._measured and over():
-                break
-            self._known[code] = self._measure(path, build)
-        return [self._known.get(code) for code in order]
+        information = ArgInfo.from_entry_func(self.module, remove_preproc=True)
+        restored: list[_Candidate] = []
+        for trial in self.known:
+            schedule = Schedule(self.module)
+            try:
+                Trace.apply_json_to_schedule(trial["trace"], schedule)
+            except Exception as error:  # TVM raises many kinds
+                raise TuningError(
+                    "the record's schedules do not fit this operator: it was made from another program; move it away"
+                ) from error
+            seconds = statistics.median(trial["seconds"]) if trial["seconds"] else None
+            one = _Candidate(ms.MeasureCandidate(schedule, information), structural_hash(schedule.mod), seconds)
+            self._tried[one.code] = one
+            self._trial += 1
+            self._failed += seconds is None
+            restored.append(one)
+            best = self._best_ms()
+            if best is not None:
+                self._history.append((self._trial, best))
+        self._restored = len(restored)
+        if restored:
+            context = ms.TuneContext(mod=self.module, target=self.tools.target.tvm, num_threads=cores())
+            self._learn(context, [one.measured for one in restored], restored)
 
-    def _measure(self, path: str, build: Future[Any]) -> float | None:
-        self._trial += 1
-        taken = None
-        try:
-            build.result()
-            taken = statistics.median(self._run(jobs.measure, path, self.arguments, SEARCH_EFFORT))
-            self._measured.append((taken, path))
-            self._in_a_row = 0
-        except CallFailedError as failure:
-            self._failed += 1
-            self._in_a_row += 1
-            self._last_failure = str(failure)
-            if self._in_a_row >= FAILURES_IN_A_ROW:
-                raise TuningError(f"{self._in_a_row} candidates in a row failed; the last: {failure}") from None
-        best = min(self._measured)[0] * 1e3 if self._measured else None
-        if best is not None:
-            self._history.append((self._trial, best))
-        self._search.report(self._trial, self._failed, best)
-        return taken
+    # -- trying --------------------------------------------------------------------------------------------------------
 
-    def _run(self, job: Callable[..., Any], *arguments: Any) -> Any:
-        device = self._search.device
+    def _try(self, proposed: list[Any], is_over: Callable[[], bool]) -> list[_Candidate]:
+        """Compile and measure what is new, on all boards at once; what was tried before costs nothing."""
+        from tvm_ffi import structural_hash
+
+        order = [structural_hash(candidate.sch.mod) for candidate in proposed]
+        new: dict[int, _Candidate] = {}
+        builds: dict[int, Future[Any]] = {}
+        for code, candidate in zip(order, proposed, strict=True):
+            if code not in self._tried and code not in new:
+                new[code] = _Candidate(candidate, code)
+                builds[code] = self._build(new[code])
+        if self.tools.device.host in ("127.0.0.1", "localhost", "::1"):
+            wait(builds.values())  # compiling beside a measurement would spoil it
+        waiting = list(new.values())
+        running: dict[Future[Any], _Candidate] = {}
+        while waiting or running:
+            while waiting and len(running) < self.tools.boards and not (is_over() and self._measured()):
+                one = waiting.pop(0)
+                running[self._submit(jobs.measure, one, builds[one.code], self.arguments, self.tools.preset.search)] = (
+                    one
+                )
+            if not running:
+                break  # the time is over: what is left was not tried
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                self._take(running.pop(done), done)
+        return [self._tried.get(code, new.get(code)) or self._tried[code] for code in order]
+
+    def _build(self, one: _Candidate) -> Future[Any]:
+        tools = self.tools
+        self._built += 1
+        one.path = str(tools.folder / f"operator-{self.number}-candidate-{self._built}.{tools.target.artifact}")
+        job = (jobs.compile_candidate, one.measured.sch.mod, tools.target.tvm, one.path, tools.target.linker)
+        return tools.builders.submit(*job, deadline_s=BUILD_DEADLINE_S)
+
+    def _submit(self, job: Callable[..., Any], one: _Candidate, build: Future[Any], *arguments: Any) -> Future[Any]:
+        """Measure when it is built. A session that broke off is tried a second time: the server may have died."""
+        device = self.tools.device
         # Past the session's own time the server should have ended it; the rest is for the way there and back.
         deadline_s = device.wait_s + device.session_s + 10
-        return self._search.runners.submit(job, device, *arguments, deadline_s=deadline_s).result()
 
-    def finish(self, truth: Any) -> dict[str, Any]:
+        def run() -> Any:
+            build.result()
+            try:
+                return self.tools.runners.call(job, device, one.path, *arguments, deadline_s=deadline_s)
+            except CallFailedError as failure:
+                if is_timeout(failure):
+                    raise
+                return self.tools.runners.call(job, device, one.path, *arguments, deadline_s=deadline_s)
+
+        return self.tools.runners.run(run)
+
+    def _take(self, one: _Candidate, done: Future[Any]) -> None:
+        """Count one candidate that was tried, and tell of it."""
+        self._trial += 1
+        samples: list[float] = []
+        board, reason = "", ""
+        try:
+            samples, board = done.result()
+            one.seconds = statistics.median(samples)
+            self._in_a_row = self._timeouts = 0
+        except CallFailedError as failure:
+            reason = self._last_failure = str(failure)
+            self._failed += 1
+            self._in_a_row += 1
+            self._timeouts = self._timeouts + 1 if is_timeout(failure) else 0
+        self._tried[one.code] = one
+        best = self._best_ms()
+        if best is not None:
+            self._history.append((self._trial, best))
+        facts = {"trace": _plain(one.measured.sch.trace), "seconds": samples, "reason": reason, "board": board}
+        self.report(self._trial, self._failed, best, facts)
+        if self._timeouts >= TIMEOUTS_IN_A_ROW:
+            raise TuningError(
+                f"{self._timeouts} candidates in a row ran out of time on {self.tools.device.key!r}: the board hangs, "
+                f"or a call takes longer than {self.tools.device.session_s:g} s; the last: {reason}"
+            )
+        if self._in_a_row >= FAILURES_IN_A_ROW:
+            raise TuningError(f"{self._in_a_row} candidates in a row failed; the last: {reason}")
+
+    def _measured(self) -> list[_Candidate]:
+        return sorted(
+            (one for one in self._tried.values() if one.seconds is not None), key=lambda one: one.seconds or 0
+        )
+
+    def _best_ms(self) -> float | None:
+        best = min((one.seconds for one in self._tried.values() if one.seconds is not None), default=None)
+        return None if best is None else best * 1e3
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> dict[str, Any]:
         """Measure the best few again, compare the winner with the unscheduled program."""
-        if not self._measured:
+        preset = self.tools.preset
+        measured = self._measured()
+        if not measured:
             if self._trial == 0:
                 raise TuningError("MetaSchedule proposed no candidate for this operator and target")
-            raise TuningError(f"none of {self._trial} candidates ran; the last: {self._last_failure}")
-        finalists: list[tuple[float, float, Any]] = []
-        for _, path in sorted(self._measured)[:FINALISTS]:
+            raise TuningError(
+                f"none of {self._trial} candidates ran; the last: {self._last_failure or 'see the record'}"
+            )
+        best = measured[: preset.finalists]
+        done: Future[Any] = Future()
+        done.set_result(None)
+        # Those of the record are compiled again, all before the first is measured.
+        builds = [self._build(one) if one.path is None else done for one in best]
+        wait(builds)
+        finalists: list[tuple[float, float, Any, _Candidate]] = []
+        for one, build in zip(best, builds, strict=True):
+            job = self._submit(jobs.measure_and_run, one, build, self.inputs, self.output, preset.final)
             try:
-                seconds, output = self._run(jobs.measure_and_run, path, self.inputs, self.output, FINAL_EFFORT)
+                seconds, output = job.result()
             except CallFailedError as failure:
                 self._last_failure = str(failure)
                 continue
-            finalists.append((statistics.median(seconds), min(seconds), output))
+            finalists.append((statistics.median(seconds), min(seconds), output, one))
         if not finalists:
             raise TuningError(f"the best candidates did not run a second time: {self._last_failure}")
-        median, least, output = min(finalists, key=lambda one: one[0])
+        median, least, output, winner = min(finalists, key=lambda one: one[0])
         return {
             "latency_ms": median * 1e3,
             "best_ms": least * 1e3,
-            "repeats": FINAL_EFFORT.repeat,
+            "repeats": preset.final.repeat,
             "trials": self._trial,
             "failed": self._failed,
-            "verified": self._verify(truth, output),
+            "verified": self._verify(output),
             "history": self._history,
+            "known": self._restored,
+            "stopped": self.stopped,
+            "trace": _plain(winner.measured.sch.trace),
         }
 
-    def _verify(self, truth: Any, output: np.ndarray) -> bool:
-        import numpy as np
-
+    def _verify(self, output: np.ndarray) -> bool:
         try:
-            expected = truth.result()
+            expected = self._truth.result()
         except CallFailedError:
             return False
-        scale = float(np.abs(expected).max())
-        difference = float(np.abs(np.asarray(output, "float64") - expected).max())
-        allowed = _TOLERANCE[self.output[1]] * scale
-        if not math.isfinite(difference) or difference > allowed:
-            raise TuningError(
-                f"the tuned program computes something else: largest difference {difference:.3g} "
-                f"where {allowed:.3g} is allowed; this is a bug in TVM or in the operator's lowering"
-            )
+        compare(expected, output, self.output[1])
         return True
+
+
+def compare(expected: np.ndarray, output: np.ndarray, dtype: str) -> None:
+    """Raise :class:`TuningError` where a tuned program's output is not the unscheduled program's."""
+    import numpy as np
+
+    scale = float(np.abs(expected).max())
+    difference = float(np.abs(np.asarray(output, "float64") - expected).max())
+    allowed = _TOLERANCE[dtype] * scale
+    if not math.isfinite(difference) or difference > allowed:
+        raise TuningError(
+            f"the tuned program computes something else: largest difference {difference:.3g} "
+            f"where {allowed:.3g} is allowed; this is a bug in TVM or in the operator's lowering"
+        )
+
+
+def is_timeout(failure: CallFailedError) -> bool:
+    """Whether a call ended because its time was over, here or by the board's own clock."""
+    return "not done after" in str(failure) or "SessionTimeout" in str(failure)
+
+
+def _result(seconds: float | None) -> Any:
+    from tvm.s_tir import meta_schedule as ms
+
+    return ms.runner.RunnerResult([seconds] if seconds else None, None if seconds else "failed")
+
+
+def _plain(trace: Any) -> Any:
+    """A trace as JSON data."""
+    return json.loads(json.dumps(trace.as_json(), default=_number))
+
+
+def _number(value: Any) -> Any:
+    """TVM's own integers and strings among the JSON."""
+    return int(value) if hasattr(value, "__int__") else str(value)
 
 
 def _argument(info: Any) -> Argument:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,14 @@ class ResolvedTarget:
 
     ``device`` names the RPC device (``cpu``, ``cuda``), ``artifact`` is ``so`` when this machine can link for the
     target and ``tar`` (linked on the device) when it cannot, ``intrinsics`` the families that its rules need.
+    ``linker`` is the cross compiler (``aarch64-linux-gnu-g++`` on the PATH) where one is needed and found.
     """
 
     tvm: tvm.target.Target
     device: str
     artifact: str
     intrinsics: tuple[str, ...]
+    linker: str | None = None
 
     @property
     def text(self) -> str:
@@ -71,4 +74,6 @@ def resolve(name: str) -> ResolvedTarget:
     families = ["cuda"] if kind == "cuda" else []
     if device == "cpu" and where in _INTRINSICS:
         families.append(_INTRINSICS[where])
-    return ResolvedTarget(target, device, "so" if where == platform.machine() else "tar", tuple(families))
+    is_here = where == platform.machine()
+    linker = None if is_here else shutil.which(f"{where}-linux-gnu-g++")
+    return ResolvedTarget(target, device, "so" if is_here or linker else "tar", tuple(families), linker)

@@ -10,11 +10,13 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from importlib import metadata
 from typing import Any
 
-from syno_lab.errors import TrackerError
+from syno_lab.errors import TrackerError, TuningError
+from syno_lab.evaluate.tuning.board_server import INFO
 
 _MAGIC = 0x2F271
 _SUCCESS, _REQUEST, _SUMMARY = 0, 4, 6
@@ -34,10 +36,48 @@ class DeviceKey:
 
 
 @dataclass(frozen=True)
+class DeviceInfo:
+    """One device at a tracker. All but the first three are empty for a stock RPC server, which does not say them.
+
+    ``threads`` are those that its operators run in, ``power`` is a Jetson's power mode, ``linker`` what the device can
+    link with.
+    """
+
+    key: str
+    host: str
+    port: int
+    tvm: str = ""
+    tvm_ffi: str = ""
+    python: str = ""
+    machine: str = ""
+    cores: int = 0
+    threads: int = 0
+    power: str = ""
+    linker: str = ""
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of its server."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def conditions(self) -> str:
+        """What latencies depend on besides target and TVM: ``threads=6 power=15W``, or ``unknown``."""
+        if not self.tvm:
+            return "unknown"
+        return f"threads={self.threads}" + (f" power={self.power}" if self.power else "")
+
+
+@dataclass(frozen=True)
 class TrackerSummary:
     """What a tracker knows, sorted by key. A key with ``total`` 0 was only asked for, never registered."""
 
     keys: tuple[DeviceKey, ...]
+    devices: tuple[DeviceInfo, ...] = ()
+
+    def of(self, key: str) -> tuple[DeviceInfo, ...]:
+        """The devices that are registered under ``key``."""
+        return tuple(one for one in self.devices if one.key == key)
 
     def get(self, key: str) -> DeviceKey | None:
         """The entry of ``key``, or None where no device is registered under it."""
@@ -151,9 +191,9 @@ def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSum
         if status != _SUCCESS:
             raise ValueError(status)
         totals: dict[str, int] = {}
-        for server in body["server_info"]:
-            key = str(server["key"]).partition(":")[2]
-            totals[key] = totals.get(key, 0) + 1
+        devices = [_device(server) for server in body["server_info"]]
+        for device in devices:
+            totals[device.key] = totals.get(device.key, 0) + 1
         queues = {str(key): (int(one["free"]), int(one["pending"])) for key, one in body["queue_info"].items()}
     except (TypeError, KeyError, ValueError, AttributeError):
         raise TrackerError(f"the RPC tracker at {host}:{port} gave a summary that is not one") from None
@@ -161,8 +201,50 @@ def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSum
         tuple(
             DeviceKey(key, queues.get(key, (0, 0))[0], totals.get(key, 0), queues.get(key, (0, 0))[1])
             for key in sorted(totals.keys() | queues.keys())
-        )
+        ),
+        tuple(sorted(devices, key=lambda one: (one.key, one.host, one.port))),
     )
+
+
+def _device(server: dict[str, Any]) -> DeviceInfo:
+    """One entry of the tracker's ``server_info``; what somebody's server says of itself is cut short, never trusted."""
+    said = server.get(INFO)
+    said = said if isinstance(said, dict) else {}
+    host, port = server["addr"]
+    kinds = {one.name: type(one.default) for one in fields(DeviceInfo) if one.name not in ("key", "host", "port")}
+    more: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        if isinstance(said.get(name), kind):
+            more[name] = said[name] if kind is int else " ".join(said[name].split())[:60]
+    return DeviceInfo(str(server["key"]).partition(":")[2], str(host), int(port), **more)
+
+
+def host_version() -> str:
+    """The version of TVM on this machine, without importing it."""
+    try:
+        return metadata.version("apache-tvm")
+    except metadata.PackageNotFoundError:
+        raise TuningError("expected the package apache-tvm on this machine, found none; run `make install`") from None
+
+
+def check_versions(devices: Iterable[DeviceInfo], here: str) -> None:
+    """Refuse devices whose TVM is another release than ours, ``here``: RPC compares only its protocol's version.
+
+    Post-releases of one release (0.27.0 and 0.27.0.post1) are alike. A stock server does not tell its version.
+
+    Raises:
+        TrackerError: naming the device and both versions.
+    """
+    for device in devices:
+        if device.tvm and _release(device.tvm) != _release(here):
+            raise TrackerError(
+                f"the device {device.key!r} at {device.address} has TVM {device.tvm}, this machine has TVM {here}: "
+                f"nothing was sent; install the same on both, on the board `pip install apache-tvm=={here}`"
+            )
+
+
+def _release(version: str) -> str:
+    return version.partition("+")[0].partition(".post")[0]
 
 
 def check_tracker(host: str, port: int, key: str, deadline_s: float = 5.0, *, need_free: bool = True) -> DeviceKey:
@@ -174,10 +256,7 @@ def check_tracker(host: str, port: int, key: str, deadline_s: float = 5.0, *, ne
     deadline = time.monotonic() + deadline_s
     while True:
         summary = tracker_summary(host, port, max(deadline - time.monotonic(), 0.5))
-        entry = summary.get(key)
-        if entry is None:
-            known = ", ".join(summary.registered) or "none"
-            raise TrackerError(f"no device is registered as {key!r} at {host}:{port}; registered keys: {known}")
+        entry = _entry(summary, host, port, key)
         if entry.free or not need_free:
             return entry
         if time.monotonic() >= deadline:
@@ -188,29 +267,73 @@ def check_tracker(host: str, port: int, key: str, deadline_s: float = 5.0, *, ne
         time.sleep(0.1)
 
 
-def request_device(host: str, port: int, key: str, deadline_s: float, priority: int = 1) -> tuple[str, int, str]:
+def request_device(
+    host: str, port: int, key: str, deadline_s: float, priority: int = 1, *, tvm: str | None = None
+) -> tuple[str, int, str]:
     """Wait in the tracker's queue for a device: the address of its server and the one-time key that opens it.
 
     Whoever gets it must connect within about six seconds, else the server offers itself anew. Past the deadline the
-    connection is closed, which takes the request out of the queue.
+    connection is closed, which takes the request out of the queue. A tracker that is away, and a key whose devices are
+    (they come back when the tracker was restarted), are waited for until the deadline. With ``tvm`` a device of
+    another version is refused, see :func:`check_versions`.
+
+    Raises :class:`TrackerError`.
     """
+    deadline = time.monotonic() + deadline_s
+    while True:
+        try:
+            return _request(host, port, key, deadline, deadline_s, priority, tvm)
+        except _AwayError as error:
+            if deadline - time.monotonic() < _RETRY_S:
+                raise TrackerError(str(error)) from None
+            time.sleep(_RETRY_S)
 
-    def check() -> None:
-        check_tracker(host, port, key, min(deadline_s, 5.0), need_free=False)
 
-    # A misspelt key would be queued for ever (the tracker takes any), and so would one whose last device is gone.
+#: How often a tracker or a key that is away is looked for, in seconds.
+_RETRY_S = 0.5
+
+
+class _AwayError(TrackerError):
+    """What may be back in a moment."""
+
+
+def _request(
+    host: str, port: int, key: str, deadline: float, deadline_s: float, priority: int, tvm: str | None
+) -> tuple[str, int, str]:
+    def left() -> float:
+        return max(deadline - time.monotonic(), 0.1)
+
+    def check() -> TrackerSummary:
+        # A misspelt key would be queued for ever (the tracker takes any), and so would one whose last device is gone.
+        try:
+            summary = tracker_summary(host, port, min(left(), 5.0))
+        except TrackerError as error:
+            raise _AwayError(str(error)) from None
+        _entry(summary, host, port, key, _AwayError)
+        if tvm is not None:
+            check_versions(summary.of(key), tvm)
+        return summary
+
     check()
     try:
-        with _Link(host, port, time.monotonic() + deadline_s) as link:
+        with _Link(host, port, deadline) as link:
             status, (server, server_port, matchkey) = link.ask([_REQUEST, key, "", priority], meanwhile=check)
     except TimeoutError:
         raise TrackerError(f"no device {key!r} at {host}:{port} became free within {deadline_s:g} s") from None
     except OSError as error:
-        raise TrackerError(
-            f"the RPC tracker at {host}:{port} went away while we waited for {key!r} ({error})"
-        ) from None
+        raise _AwayError(f"the RPC tracker at {host}:{port} went away while we waited for {key!r} ({error})") from None
     except (TypeError, ValueError):
         raise TrackerError(f"{host}:{port} answered a request for {key!r} with something else") from None
     if status != _SUCCESS:
         raise TrackerError(f"the RPC tracker at {host}:{port} refused a request for {key!r} (status {status})")
     return str(server), int(server_port), str(matchkey)
+
+
+def _entry(
+    summary: TrackerSummary, host: str, port: int, key: str, kind: type[TrackerError] = TrackerError
+) -> DeviceKey:
+    entry = summary.get(key)
+    if entry is None:
+        known = ", ".join(summary.registered) or "none"
+        raise kind(f"no device is registered as {key!r} at {host}:{port}; registered keys: {known}")
+    return entry

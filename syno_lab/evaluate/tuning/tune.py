@@ -1,33 +1,51 @@
-"""Tune one operator: the side that never imports TVM, and outlives whatever TVM does."""
+"""Tune operators: the side that never imports TVM, outlives whatever TVM does, and keeps the records."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
-import selectors
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from syno_lab.errors import TrackerError, TuningError
-from syno_lab.evaluate.tuning.process import describe_exit, end_group, last_line, start_child
+from syno_lab.evaluate.tuning.conversation import Conversation
+from syno_lab.evaluate.tuning.presets import Preset, find_preset
+from syno_lab.evaluate.tuning.records import Record, Trial, key_of, open_record
 from syno_lab.evaluate.tuning.targets import check_target
-from syno_lab.evaluate.tuning.tracker import check_tracker, parse_address
+from syno_lab.evaluate.tuning.tracker import (
+    DeviceInfo,
+    TrackerSummary,
+    check_tracker,
+    check_versions,
+    host_version,
+    parse_address,
+    tracker_summary,
+)
 from syno_lab.evaluate.tuning.values import TuningProgress, TuningResult, TuningTask
 
 #: How often ``should_stop`` is asked, in seconds.
 _POLL_S = 0.1
 #: The part of the deadline that the search may use; the rest is for measuring the best again.
 _SEARCH_SHARE = 0.8
+#: So many boards are used at once, at most.
+_MOST_BOARDS = 16
 
 
 class TuningStopped(TuningError):  # noqa: N818 - not a failure: the caller asked for it
-    """The caller's ``should_stop`` said so."""
+    """The caller's ``should_stop`` said so. What was measured is in the records."""
+
+
+@dataclass(frozen=True)
+class QueueResult:
+    """What became of each operator of a queue, by its label: a result, or the one line of why there is none."""
+
+    results: dict[str, TuningResult] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def tune(
@@ -36,7 +54,8 @@ def tune(
     tracker: tuple[str, int] | str,
     key: str,
     target: str = "local",
-    trials: int = 16,
+    trials: int | None = None,
+    preset: str = "quick",
     seed: int = 0,
     work_dir: str | os.PathLike[str],
     on_progress: Callable[[TuningProgress], None] | None = None,
@@ -45,136 +64,295 @@ def tune(
     wait_s: float = 30.0,
     session_s: float = 20.0,
     records: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None,
 ) -> TuningResult:
     """Search for the fastest schedule of ``task`` in ``trials`` measurements on a device behind an RPC tracker.
 
     One child process does it all (with its workers) and is killed as a group when it is done, when ``deadline_s``
     seconds are over, when ``should_stop`` returns True and on every exception, Ctrl-C included. At four fifths of the
-    deadline the search ends with what it has. ``target`` is a name in :data:`TARGETS`, a TVM tag or a JSON object.
-    A log named after the label is left in ``work_dir``. ``wait_s`` is how long a busy device is waited for and
-    ``session_s`` how long one candidate may hold it, upload included. ``records`` is a folder to which the schedules
-    are added as MetaSchedule's own database, for compiling with them later (:func:`save_library
+    deadline the search ends with what it has. ``target`` is what :func:`~syno_lab.codegen.target_names.describe` reads,
+    ``preset`` one of :data:`~syno_lab.evaluate.tuning.presets.PRESETS`, which also gives the number of trials unless
+    ``trials`` does. A log named after the label is left in ``work_dir``. ``wait_s`` is how long a busy device, or a
+    tracker that is away, is waited for and ``session_s`` how long one candidate may hold a device, upload included. All
+    devices under the key are used at once.
+
+    ``store`` is a folder of records (:mod:`~syno_lab.evaluate.tuning.records`): every trial is written there before
+    ``on_progress`` hears of it; a tuning that was cut short goes on from there; where the trials of the same operator,
+    sizes, dtype, target, TVM and board conditions are spent, the recorded result comes back at once
+    (``from_records``), and a larger budget measures only the difference. ``records`` is a folder to which the schedules
+    are exported as MetaSchedule's own database, for compiling with them later (:func:`save_library
     <syno_lab.codegen.library.save_library>`, :mod:`syno_lab.evaluate.tuning.network`).
 
     Raises :class:`TrackerError` for the tracker and the device, :class:`TuningStopped`, and :class:`TuningError` for
     all else; each is one line and comes before the deadline.
     """
-    started = time.monotonic()
-    if trials < 1 or deadline_s <= 0:
-        raise TuningError(f"{task.label}: expected at least one trial and second, found {trials} and {deadline_s}")
-    check_target(target)
-    host, port = parse_address(tracker)
-    check_tracker(host, port, key, min(5.0, deadline_s), need_free=False)
-    folder = Path(work_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', task.label)[:80] or 'tuning'}.log"
-    with tempfile.TemporaryDirectory(prefix=".tuning-", dir=folder, ignore_cleanup_errors=True) as scratch:
-        request = {
-            "task": task.request(),
-            "tracker": [host, port],
-            "key": key,
-            "target": target,
-            "trials": trials,
-            "seed": seed,
-            "log": str(log.resolve()),
-            "budget_s": _SEARCH_SHARE * deadline_s,
-            "wait_s": min(wait_s, deadline_s),
-            "session_s": min(session_s, deadline_s),
-            "records": None if records is None else str(Path(records).resolve()),
-        }
-        with _Child(request, log, str(Path(scratch).resolve())) as child:
-            answer = _follow(child, task, trials, started, deadline_s, on_progress, should_stop)
-    try:
-        answer["history"] = tuple((int(trial), float(best)) for trial, best in answer["history"])
-        return TuningResult(label=task.label, seed=seed, seconds=time.monotonic() - started, **answer)
-    except (TypeError, KeyError, ValueError) as error:
-        raise TuningError(f"{task.label}: the tuning process gave a result that is not one ({error})") from None
+    done = _Queue(
+        [task], tracker, key, target, trials, preset, seed, work_dir, on_progress, None, deadline_s, should_stop,
+        wait_s, session_s, records, store, attempts=1,
+    ).run()  # fmt: skip
+    for reason in done.failed.values():
+        raise TuningError(f"{task.label}: {reason}")
+    return done.results[task.label]
 
 
-class _Child:
-    """The tuning process as a context: it gets its request, gives lines, and is gone afterwards."""
+def tune_queue(
+    tasks: Sequence[TuningTask],
+    *,
+    tracker: tuple[str, int] | str,
+    key: str,
+    target: str = "local",
+    trials: int | None = None,
+    preset: str = "quick",
+    seed: int = 0,
+    work_dir: str | os.PathLike[str],
+    on_progress: Callable[[TuningProgress], None] | None = None,
+    on_result: Callable[[TuningResult], None] | None = None,
+    deadline_s: float = 3600.0,
+    should_stop: Callable[[], bool] | None = None,
+    wait_s: float = 30.0,
+    session_s: float = 20.0,
+    records: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None,
+) -> QueueResult:
+    """Like :func:`tune` for several operators with different labels, fair between them: one batch of each in turn.
 
-    def __init__(self, request: dict[str, Any], log: Path, scratch: str) -> None:
-        self.log = log
+    ``trials`` are those of each operator, ``deadline_s`` is for all. An operator that fails is told in ``failed`` and
+    costs the others nothing; where it takes the tuning process down, that is started again, and the operator is given
+    up at the second time. ``on_result`` hears of each result when it is there. Raises as :func:`tune` does, for what
+    befalls all.
+    """
+    return _Queue(
+        list(tasks), tracker, key, target, trials, preset, seed, work_dir, on_progress, on_result, deadline_s,
+        should_stop, wait_s, session_s, records, store, attempts=2,
+    ).run()  # fmt: skip
+
+
+@dataclass
+class _Operator:
+    """One operator in the queue."""
+
+    task: TuningTask
+    trials: int
+    record: Record | None = None
+    trial: int = 0
+    known: int = 0
+    crashes: int = 0
+
+    def recorded(self) -> list[dict[str, Any]]:
+        trials = () if self.record is None else self.record.trials
+        return [{"trace": one.trace, "seconds": list(one.seconds)} for one in trials]
+
+
+class _Queue:
+    """A tuning of one or several operators; made and run once."""
+
+    def __init__(
+        self,
+        tasks: list[TuningTask],
+        tracker: tuple[str, int] | str,
+        key: str,
+        target: str,
+        trials: int | None,
+        preset: str,
+        seed: int,
+        work_dir: str | os.PathLike[str],
+        on_progress: Callable[[TuningProgress], None] | None,
+        on_result: Callable[[TuningResult], None] | None,
+        deadline_s: float,
+        should_stop: Callable[[], bool] | None,
+        wait_s: float,
+        session_s: float,
+        records: str | os.PathLike[str] | None,
+        store: str | os.PathLike[str] | None,
+        attempts: int,
+    ) -> None:
+        self._started = time.monotonic()
+        labels = [task.label for task in tasks]
+        self._name = labels[0] if len(labels) == 1 else f"{len(labels)} operators"
+        self._preset: Preset = find_preset(preset)
+        budget = self._preset.trials if trials is None else trials
+        if not labels or len(set(labels)) != len(labels):
+            raise TuningError(f"expected operators with different labels, found {', '.join(labels) or 'none'}")
+        if budget < 1 or deadline_s <= 0:
+            raise TuningError(f"{self._name}: expected at least one trial and second, found {budget} and {deadline_s}")
+        self._target = check_target(target)
+        self._host, self._port = parse_address(tracker)
+        self._key = key
+        check_tracker(self._host, self._port, key, min(5.0, deadline_s), need_free=False)
+        self._tvm = host_version()
+        summary = tracker_summary(self._host, self._port)
+        self._boards = min(max(len(summary.of(key)), 1), _MOST_BOARDS)
+        check_versions(summary.of(key), self._tvm)
+        self._conditions = conditions_of(summary, key)
+        self._operators = [_Operator(task, budget) for task in tasks]
+        self._seed, self._attempts = seed, attempts
+        self._on_progress, self._on_result, self._should_stop = on_progress, on_result, should_stop
+        self._deadline_s, self._wait_s, self._session_s = deadline_s, wait_s, session_s
+        self._export = None if records is None else str(Path(records).resolve())
+        self._store = None if store is None else Path(store)
+        self._work_dir = Path(work_dir)
+        self._work_dir.mkdir(parents=True, exist_ok=True)
+        self._log = self._work_dir / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', self._name)[:80] or 'tuning'}.log"
+        self._log.write_bytes(b"")
+        self._told: dict[str, Any] = {}
+        self._results: dict[str, TuningResult] = {}
+        self._failed: dict[str, str] = {}
+
+    def run(self) -> QueueResult:
         with contextlib.ExitStack() as stack:
-            read_request, write_request = os.pipe()
-            self._reports, write_reports = os.pipe()
-            stack.callback(os.close, read_request)
-            stack.callback(os.close, write_reports)
-            output = stack.enter_context(log.open("wb"))
-            self.process: subprocess.Popen[bytes] = start_child(
-                "syno_lab.evaluate.tuning.child",
-                [str(read_request), str(write_reports)],
-                log=output,
-                pass_fds=[read_request, write_reports],
-                environment={"TMPDIR": scratch},
-            )
-            self._request = (write_request, json.dumps(request).encode())
-        self._rest = b""
+            while self._waiting():
+                if not self._converse(stack):
+                    break
+        return QueueResult(self._results, self._failed)
 
-    def __enter__(self) -> _Child:
-        descriptor, data = self._request
-        try:
-            with os.fdopen(descriptor, "wb") as pipe, contextlib.suppress(BrokenPipeError):
-                pipe.write(data)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+    def _waiting(self) -> list[int]:
+        labels = (one.task.label for one in self._operators)
+        return [n for n, label in enumerate(labels) if label not in self._results and label not in self._failed]
 
-    def __exit__(self, *_: object) -> None:
-        end_group(self.process)
-        os.close(self._reports)
+    def _converse(self, stack: contextlib.ExitStack) -> bool:
+        """One tuning process, from its start to its end; whether there may be need of another."""
+        with (
+            tempfile.TemporaryDirectory(prefix=".tuning-", dir=self._work_dir, ignore_cleanup_errors=True) as scratch,
+            Conversation(self._log, str(Path(scratch).resolve())) as child,
+        ):
+            child.send(self._request())
+            turn: int | None = None
+            for message in child.messages(_POLL_S):
+                self._check_time()
+                if message is None:
+                    continue
+                match message.pop("event"):
+                    case "start":
+                        self._open(message, stack)
+                        if not self._waiting():
+                            return False
+                        child.send({str(n): self._operators[n].recorded() for n in self._waiting()})
+                    case "turn":
+                        turn = message["task"]
+                    case "trial":
+                        self._take_trial(self._operators[message["task"]], message)
+                    case "result":
+                        self._take_result(self._operators[message.pop("task")], message)
+                    case "failed":
+                        self._failed[self._operators[message["task"]].task.label] = message["message"]
+                    case "error":
+                        raise (TrackerError if message["tracker"] else TuningError)(
+                            f"{self._name}: {message['message']}"
+                        )
+                    case "end":
+                        return False
+            return self._blame(turn, child)
 
-    def lines(self, timeout_s: float) -> list[dict[str, Any]] | None:
-        """The messages that came within the timeout; None when there will be no more."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._reports, selectors.EVENT_READ)
-            if not selector.select(timeout_s):
-                return []
-        data = os.read(self._reports, 1 << 16)
-        if not data:
-            return None
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in lines]
+    def _request(self) -> dict[str, Any]:
+        left = self._started + self._deadline_s - time.monotonic()
+        return {
+            "tasks": [{"task": one.task.request(), "trials": one.trials} for one in self._operators],
+            "tracker": [self._host, self._port],
+            "key": self._key,
+            "target": self._target,
+            "tvm": self._tvm,
+            "preset": self._preset.name,
+            "boards": self._boards,
+            "seed": self._seed,
+            "log": str(self._log.resolve()),
+            "budget_s": max(left - (1 - _SEARCH_SHARE) * self._deadline_s, 0.0),
+            "wait_s": min(self._wait_s, self._deadline_s),
+            "session_s": min(self._session_s, self._deadline_s),
+            "records": self._export,
+        }
 
-
-def _follow(
-    child: _Child,
-    task: TuningTask,
-    trials: int,
-    started: float,
-    deadline_s: float,
-    on_progress: Callable[[TuningProgress], None] | None,
-    should_stop: Callable[[], bool] | None,
-) -> dict[str, Any]:
-    trial, known = 0, {"target": "", "tvm_version": ""}
-    while True:
-        left = started + deadline_s - time.monotonic()
-        if left <= 0:
-            raise TuningError(f"{task.label}: no result after {deadline_s:g} s and {trial} trials; see {child.log}")
-        if should_stop is not None and should_stop():
-            raise TuningStopped(f"{task.label}: stopped on request after {trial} trials")
-        messages = child.lines(min(left, _POLL_S))
-        if messages is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.process.wait(2)
-            said = last_line(child.log)
+    def _check_time(self) -> None:
+        tried = sum(one.trial - one.known for one in self._operators)
+        if time.monotonic() - self._started > self._deadline_s:
             raise TuningError(
-                f"{task.label}: the tuning process ended ({describe_exit(child.process.returncode)}) after "
-                f"{trial} trials{f', saying {said!r}' if said else ''}; see {child.log}"
+                f"{self._name}: no result after {self._deadline_s:g} s and {tried} trials; see {self._log}"
             )
-        for message in messages:
-            match message.pop("event"):
-                case "start":
-                    known = {"target": message["target"], "tvm_version": message["tvm"]}
-                case "trial":
-                    trial = message["trial"]
-                    if on_progress is not None:
-                        pace = (time.monotonic() - started) / trial
-                        on_progress(TuningProgress(task.label, trials=trials, seconds_per_trial=pace, **message))
-                case "error":
-                    kind = TrackerError if message["tracker"] else TuningError
-                    raise kind(f"{task.label}: {message['message']}")
-                case "result":
-                    return message | known
+        if self._should_stop is not None and self._should_stop():
+            raise TuningStopped(f"{self._name}: stopped on request after {tried} trials")
+
+    def _open(self, started: dict[str, Any], stack: contextlib.ExitStack) -> None:
+        """Now that the target is known: look into the records, and answer what they can answer."""
+        self._told = {"target": started["target"], "tvm_version": started["tvm"]}
+        if self._store is None:
+            return
+        for number in self._waiting():
+            one = self._operators[number]
+            if one.record is None:
+                key = key_of(one.task, started["target"], started["tvm"], self._conditions)
+                one.record = stack.enter_context(open_record(self._store, key))
+                one.trial = one.known = len(one.record.trials)
+                answer = one.record.answer(one.trials)
+                if answer is not None:
+                    result = replace(answer, label=one.task.label, known=answer.trials, from_records=True)
+                    self._keep(result)
+
+    def _take_trial(self, one: _Operator, message: dict[str, Any]) -> None:
+        facts = message["facts"]
+        if one.record is not None:
+            one.record.add_trial(Trial(facts["trace"], tuple(facts["seconds"]), facts["reason"], facts["board"]))
+        one.trial = message["trial"]
+        if self._on_progress is None:
+            return
+        tried = sum(other.trial - other.known for other in self._operators)
+        pace = (time.monotonic() - self._started) / max(tried, 1)
+        waiting = [self._operators[n] for n in self._waiting()]
+        left = sum(max(other.trials - other.trial, 0) for other in waiting) * pace
+        self._on_progress(
+            TuningProgress(
+                one.task.label, one.trial, one.trials, message["failed"], message["best_ms"], pace, one.known, left
+            )
+        )
+
+    def _take_result(self, one: _Operator, message: dict[str, Any]) -> None:
+        del message["trace"]  # it is among the trials
+        try:
+            message["history"] = tuple((int(trial), float(best)) for trial, best in message["history"])
+            result = TuningResult(
+                label=one.task.label,
+                seed=self._seed,
+                seconds=time.monotonic() - self._started,
+                preset=self._preset.name,
+                conditions=self._conditions,
+                **self._told,
+                **message,
+            )
+        except (TypeError, KeyError, ValueError) as error:
+            raise TuningError(
+                f"{one.task.label}: the tuning process gave no result but something else ({error})"
+            ) from None
+        if one.record is not None:
+            one.record.add_result(result)
+        self._keep(result)
+
+    def _keep(self, result: TuningResult) -> None:
+        self._results[result.label] = result
+        if self._on_result is not None:
+            self._on_result(result)
+
+    def _blame(self, turn: int | None, child: Conversation) -> bool:
+        """The process died: whose turn it was has to answer for it. Raises where it was nobody's."""
+        tried = sum(one.trial - one.known for one in self._operators)
+        ending, said = child.last_words()
+        reason = f"the tuning process ended ({ending}) after {tried} trials{said}; see {child.log}"
+        if turn is None:
+            raise TuningError(f"{self._name}: {reason}")
+        one = self._operators[turn]
+        one.crashes += 1
+        if one.crashes >= self._attempts:
+            self._failed[one.task.label] = reason
+        return True
+
+
+def conditions_of(summary: TrackerSummary, key: str) -> str:
+    """The conditions of all devices under a key, which must be the same: their latencies are compared.
+
+    Raises :class:`TrackerError`.
+    """
+    devices: tuple[DeviceInfo, ...] = summary.of(key)
+    found = {device.conditions: device.address for device in devices}
+    if len(found) > 1:
+        listed = ", ".join(f"{address} has {conditions}" for conditions, address in sorted(found.items()))
+        raise TrackerError(
+            f"the devices registered as {key!r} are not alike: {listed}; give each its own key, or set them alike"
+        )
+    return next(iter(found), "unknown")

@@ -11,8 +11,10 @@ from typing import Any
 
 from syno_lab.errors import FormatError, TuningError
 
-#: The version of :meth:`TuningResult.to_dict`.
-RESULT_VERSION = 1
+#: The version of :meth:`TuningResult.to_dict`; version 1 lacked the fields that have defaults.
+RESULT_VERSION = 2
+
+_SINCE_2 = ("known", "from_records", "stopped", "preset", "conditions")
 
 _DTYPES = ("float16", "float32", "float64")
 
@@ -52,8 +54,9 @@ class TuningTask:
 class TuningProgress:
     """How far a tuning is: ``trial`` of at most ``trials`` candidates measured, ``failed`` of them in vain.
 
-    ``best_ms`` is the best latency so far in milliseconds (None before the first candidate that ran) and
-    ``seconds_per_trial`` counts everything since the start, imports included.
+    ``known`` of the trials were in the records already. ``best_ms`` is the best latency so far in milliseconds (None
+    before the first candidate that ran), ``seconds_per_trial`` counts everything since the start, imports included, and
+    ``left_s`` is the time that the rest will take at this pace, all operators of a queue together.
     """
 
     label: str
@@ -62,6 +65,22 @@ class TuningProgress:
     failed: int
     best_ms: float | None
     seconds_per_trial: float
+    known: int = 0
+    left_s: float = 0.0
+
+    @property
+    def trials_per_hour(self) -> float:
+        """The pace so far."""
+        return 3600 / self.seconds_per_trial if self.seconds_per_trial > 0 else 0.0
+
+    def __str__(self) -> str:
+        """One line: ``trial 5 of 16, best 0.1234 ms, 7,200 trials an hour, 6 s left``."""
+        best = "none has run" if self.best_ms is None else f"best {self.best_ms:.4f} ms"
+        failed = f", {self.failed} failed" if self.failed else ""
+        minutes, seconds = divmod(round(self.left_s), 60)
+        left = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+        pace = f"{self.trials_per_hour:,.0f} trials an hour"
+        return f"trial {self.trial} of {self.trials}, {best}{failed}, {pace}, {left} left"
 
 
 @dataclass(frozen=True)
@@ -74,6 +93,11 @@ class TuningResult:
     holds the best latency of the search after each trial. ``verified`` says that the winner's output on the device was
     compared with the unscheduled program's on this machine (a difference is an error, not a result); it is False only
     where that program was too slow to run.
+
+    ``known`` of the trials came from the records of earlier tunings; ``from_records`` says that all did and nothing was
+    measured now (``seconds`` are then those of the tuning that did). ``stopped`` is why the search ended: ``budget``,
+    ``time``, or ``space`` where no further candidate was found. ``conditions`` are those of the board: threads and
+    power mode.
     """
 
     label: str
@@ -88,11 +112,16 @@ class TuningResult:
     seed: int
     verified: bool
     history: tuple[tuple[int, float], ...] = field(default=(), repr=False)
+    known: int = 0
+    from_records: bool = False
+    stopped: str = "budget"
+    preset: str = "quick"
+    conditions: str = "unknown"
 
     @property
     def seconds_per_trial(self) -> float:
-        """Wall seconds for each candidate tried, all overhead counted."""
-        return self.seconds / max(self.trials, 1)
+        """Wall seconds for each candidate tried in this tuning, all overhead counted."""
+        return self.seconds / max(self.trials - self.known, 1)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON data, with its version."""
@@ -101,16 +130,19 @@ class TuningResult:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TuningResult:
         """Inverse of :meth:`to_dict`; raises :class:`FormatError` on other versions, fields and types."""
-        if data.get("version") != RESULT_VERSION:
+        if data.get("version") not in (1, RESULT_VERSION):
             raise FormatError(f"tuning result: expected version {RESULT_VERSION}, found {data.get('version')!r}")
         given = {name: value for name, value in data.items() if name != "version"}
+        if data["version"] == 1:
+            given = {one.name: one.default for one in fields(cls) if one.name in _SINCE_2} | given
         names = {one.name for one in fields(cls)}
         if given.keys() != names:
             raise FormatError(f"tuning result: missing or unknown fields {sorted(given.keys() ^ names)}")
         kinds: dict[str, type | tuple[type, ...]] = {
             "label": str, "latency_ms": (int, float), "best_ms": (int, float), "repeats": int, "trials": int,
             "failed": int, "seconds": (int, float), "target": str, "tvm_version": str, "seed": int, "verified": bool,
-            "history": (list, tuple),
+            "history": (list, tuple), "known": int, "from_records": bool, "stopped": str, "preset": str,
+            "conditions": str,
         }  # fmt: skip
         for name, kind in kinds.items():
             value = given[name]

@@ -111,17 +111,21 @@ class WorkerPool:
             worker.start()
             self._idle.put(worker)
 
+    def call(self, function: Callable[..., Any], *arguments: Any, deadline_s: float) -> Any:
+        """Like :meth:`Worker.call` on whichever worker is idle next; waiting for one does not count."""
+        worker = self._idle.get()
+        try:
+            return worker.call(function, *arguments, deadline_s=deadline_s)
+        finally:
+            self._idle.put(worker)
+
+    def run(self, steps: Callable[[], Any]) -> Future[Any]:
+        """``steps()`` in one of our threads: several calls, one after the other."""
+        return self._threads.submit(steps)
+
     def submit(self, function: Callable[..., Any], *arguments: Any, deadline_s: float) -> Future[Any]:
-        """Like :meth:`Worker.call`, as a future; waiting for an idle worker does not count."""
-
-        def run() -> Any:
-            worker = self._idle.get()
-            try:
-                return worker.call(function, *arguments, deadline_s=deadline_s)
-            finally:
-                self._idle.put(worker)
-
-        return self._threads.submit(run)
+        """:meth:`call` as a future."""
+        return self._threads.submit(self.call, function, *arguments, deadline_s=deadline_s)
 
     def close(self) -> None:
         """Kill all workers; calls under way fail."""
