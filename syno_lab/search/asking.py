@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any
 
 from syno_lab.errors import SearchError
-from syno_lab.search.descent import Facts
+from syno_lab.search.descent import Facts, Stop, never
 from syno_lab.search.protocol import Candidate, State, Step, Trail
 
 
@@ -33,6 +33,7 @@ class Search(ABC):
         self._again: list[Candidate] = []  # asked for in vain by :meth:`resume`
         self.facts = Facts()
         self._known: set[Hashable] = set()
+        self._should_stop: Stop = never
 
     # -- what a search does ------------------------------------------------------------------------------------------
 
@@ -41,8 +42,12 @@ class Search(ABC):
         """A way to an operator not asked for yet, and it; None when there is none left."""
 
     @abstractmethod
-    def _learn(self, trail: Trail, reward: float, *, was_asked: bool) -> None:
-        """An operator has been evaluated; ``was_asked``: by :meth:`_propose`, else it comes from a record."""
+    def _expect(self, trail: Trail) -> None:
+        """An operator that :meth:`_propose` has not given is to be evaluated as well."""
+
+    @abstractmethod
+    def _learn(self, trail: Trail, reward: float) -> None:
+        """An operator that was proposed or expected has been evaluated."""
 
     @abstractmethod
     def _release(self, trail: Trail) -> None:
@@ -60,14 +65,42 @@ class Search(ABC):
         """The operator with the highest reward so far, the first of equals."""
         return max(self.told, key=lambda pair: pair[1], default=None)
 
-    def ask(self) -> Candidate | None:
-        """An operator to evaluate, each once; None when the space is exhausted (but for those outstanding)."""
+    def ask(self, should_stop: Stop = never) -> Candidate | None:
+        """An operator to evaluate, each once; None when the space is exhausted (but for those outstanding).
+
+        ``should_stop``: asked while looking, which may take long where a hard limit refuses almost all; None once it
+        says so.
+        """
         if self._again:
             return self._again.pop(0)
+        self._should_stop = should_stop
         proposal = self._propose()
         if proposal is None:
             return None
-        trail, operator = proposal
+        return self._noted(*proposal)
+
+    def adopt(self, operator: Any) -> Candidate | None:
+        """Take an operator as asked for that a search before this one has asked for; None where it has no place here.
+
+        After :meth:`resume`, for what was outstanding when that search ended.
+
+        Raises:
+            SearchError: for one that was told already, or is outstanding.
+        """
+        for candidate in self._again:
+            if candidate.operator == operator:
+                self._again.remove(candidate)
+                return candidate
+        if operator in self._known:
+            raise SearchError("adopt: expected an operator that is not known yet, found one that was asked for or told")
+        trail = find(self.root, operator)
+        if trail is None:
+            return None
+        candidate = self._noted(trail, operator)
+        self._expect(trail)
+        return candidate
+
+    def _noted(self, trail: Trail, operator: Any) -> Candidate:
         candidate = Candidate(self._asked, operator, trail.names)
         self._asked += 1
         self.facts.ended.add(trail.end.key)
@@ -84,7 +117,7 @@ class Search(ABC):
         check_reward(reward)
         _, trail = self._taken(candidate)
         self.told.append((candidate.operator, reward))
-        self._learn(trail, reward, was_asked=True)
+        self._learn(trail, reward)
 
     def drop(self, candidate: Candidate) -> None:
         """The operator will not be evaluated now (a job was cancelled); it is not asked for again.
@@ -133,13 +166,13 @@ class Search(ABC):
 
     def _take_in(self, operator: Any, reward: float) -> bool:
         """Learn from an operator that was not asked for; whether the space has it."""
-        trail = find(self.root, operator)
+        candidate = self.adopt(operator)
+        if candidate is not None:
+            self.tell(candidate, reward)
+            return True
         self._known.add(operator)
         self.told.append((operator, reward))
-        if trail is not None:
-            self.facts.ended.add(trail.end.key)
-            self._learn(trail, reward, was_asked=False)
-        return trail is not None
+        return False
 
     def _taken(self, candidate: Candidate) -> tuple[Candidate, Trail]:
         found = self._waiting.get(candidate.number)

@@ -15,6 +15,12 @@ TURNS = 30
 ATTEMPTS = 200
 
 Prefer = Callable[[Sequence[Step]], Step]
+Stop = Callable[[], bool]
+
+
+def never() -> bool:
+    """The way of asking on."""
+    return False
 
 
 @dataclass
@@ -68,6 +74,7 @@ def descend(
     prefer: Prefer | None = None,
     width: int = 1,
     turns: int | None = TURNS,
+    should_stop: Stop = never,
 ) -> tuple[Step, ...] | None:
     """Random steps from ``start`` to a complete state that is not ended; dead ends met are noted in ``facts``.
 
@@ -78,6 +85,7 @@ def descend(
         prefer: chooses among the steps that were looked at; None: the one drawn by weight.
         width: how many steps are looked at before one is chosen.
         turns: dead ends after which it gives up; None: it does not, and None as a result means that nothing is left.
+        should_stop: asked at each dead end; it gives up once this says so.
     """
     forks = [Fork(start)]
     taken: list[Step] = []
@@ -94,8 +102,8 @@ def descend(
                 forks[-1].is_dead = False
             if turns is not None:
                 turns -= 1
-                if turns < 0:
-                    return None
+            if (turns is not None and turns < 0) or should_stop():
+                return None
             continue
         step = steps[0] if prefer is None or len(steps) == 1 else prefer(steps)
         fork.spare.remove(step)
@@ -106,12 +114,14 @@ def descend(
     return None
 
 
-def draw(root: State, rng: random.Random, facts: Facts, known: set[Hashable]) -> tuple[Trail, Any] | None:
-    """A random operator that is not known; None where there is none left."""
+def draw(
+    root: State, rng: random.Random, facts: Facts, known: set[Hashable], should_stop: Stop = never
+) -> tuple[Trail, Any] | None:
+    """A random operator that is not known; None where there is none left, or it was stopped."""
     attempts = 0
-    while True:
+    while not should_stop():
         is_thorough = attempts >= ATTEMPTS
-        steps = descend(root, rng, facts, turns=None if is_thorough else TURNS)
+        steps = descend(root, rng, facts, turns=None if is_thorough else TURNS, should_stop=should_stop)
         if steps is None:
             if is_thorough:
                 return None
@@ -121,6 +131,7 @@ def draw(root: State, rng: random.Random, facts: Facts, known: set[Hashable]) ->
         if operator is not None:
             return Trail(steps), operator
         attempts += 1
+    return None
 
 
 def claim(end: State, facts: Facts, known: set[Hashable]) -> Any | None:

@@ -51,7 +51,7 @@ class RegularizedEvolution(Search):
                 operator = None if steps is None else claim(steps[-1].state, self.facts, self._known)
                 if steps is not None and operator is not None:
                     return Trail(steps), operator
-        return draw(self.root, self.rng, self.facts, self._known)
+        return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
 
     def _mutated(self, parent: Trail) -> tuple[Step, ...] | None:
         """A mutation that is a complete state not met before; None where this attempt gives none."""
@@ -80,7 +80,10 @@ class RegularizedEvolution(Search):
         rest = descend(taken[-1].state, self.rng, self.facts)
         return None if rest is None else (*taken, *rest)
 
-    def _learn(self, trail: Trail, reward: float, *, was_asked: bool) -> None:
+    def _expect(self, trail: Trail) -> None:
+        pass
+
+    def _learn(self, trail: Trail, reward: float) -> None:
         self.population.append((trail, reward))
 
     def _release(self, trail: Trail) -> None:

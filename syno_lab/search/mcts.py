@@ -211,7 +211,7 @@ class MonteCarloTreeSearch(Search):
 
     def _propose(self) -> tuple[Trail, Any] | None:
         tree, settings, rng = self.tree, self.settings, self.rng
-        while not tree.root.is_closed:
+        while not tree.root.is_closed and not self._should_stop():
             path = select(tree, self.policy, settings, rng)
             knower = self._knower(path)
             added = expand(tree, path[-1], settings, rng, knower)
@@ -267,12 +267,14 @@ class MonteCarloTreeSearch(Search):
             place.outstanding += by
             place.record.outstanding += by
 
-    def _learn(self, trail: Trail, reward: float, *, was_asked: bool) -> None:
-        if was_asked:
-            path = self._paths.pop(trail.end.key)
-            self._mark(path, -1)
-        else:
-            path = self._path(trail)
+    def _expect(self, trail: Trail) -> None:
+        path = self._paths[trail.end.key] = self._path(trail)
+        self._mark(path, 1)
+        self._show()
+
+    def _learn(self, trail: Trail, reward: float) -> None:
+        path = self._paths.pop(trail.end.key)
+        self._mark(path, -1)
         backup(self.tree, path, trail.steps, reward)
         self._estimate.add(bag(trail.steps), reward)
         self._show()

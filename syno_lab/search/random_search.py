@@ -13,9 +13,12 @@ class RandomSearch(Search):
     """Random operators, whatever is told."""
 
     def _propose(self) -> tuple[Trail, Any] | None:
-        return draw(self.root, self.rng, self.facts, self._known)
+        return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
 
-    def _learn(self, trail: Trail, reward: float, *, was_asked: bool) -> None:
+    def _expect(self, trail: Trail) -> None:
+        pass
+
+    def _learn(self, trail: Trail, reward: float) -> None:
         pass
 
     def _release(self, trail: Trail) -> None:

@@ -9,7 +9,7 @@ operator: FLOPs, parameters, memory. They are asked when an operator is complete
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from math import prod
 
 from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
@@ -19,37 +19,74 @@ from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.search.protocol import Child, Step
 from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
-from syno_lab.synthesis.paths import Builder, Path, name
+from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, name
 from syno_lab.synthesis.rules import RULES, Rule
 
-#: How much likelier a step is that leads one step nearer to the input, before anything is learned.
+#: How much likelier a step is that leads one step nearer to the input, where the space is too large to be counted.
 PULL = 2.0
 _FAR = 9  # distances above do not matter any more
+#: Nodes up to which a space is counted before it is searched: some seconds, some hundred megabytes.
+COUNTABLE_NODES = 60_000
+
+Accepts = Callable[[Operator], bool]
 
 
-def synthesis_space(spec: Spec, rules: tuple[Rule, ...] = RULES) -> SynthesisState:
+def synthesis_space(
+    spec: Spec,
+    rules: tuple[Rule, ...] = RULES,
+    *,
+    accepts: Accepts | None = None,
+    countable_nodes: int = COUNTABLE_NODES,
+) -> SynthesisState:
     """The first state of the space of ``spec``: the output's coordinates alone.
+
+    A space of at most ``countable_nodes`` is counted first, so that random descents give every operator with the same
+    chance. In larger ones steps that lead nearer to the input are likelier, and what lies in sparse parts with them.
+
+    Args:
+        spec: the space, its budgets among them.
+        rules: which operators are canonical.
+        accepts: a hard limit that the spec cannot say, such as the FLOPs of a network; asked of complete operators.
+        countable_nodes: 0 to count nothing.
 
     Raises:
         SpecError: for rules without those of kind ``space``.
     """
-    return SynthesisState(_Space(spec, rules), None, spec.limits.max_primitives, ())
+    return SynthesisState(_Space(spec, rules, accepts, countable_nodes), None, spec.limits.max_primitives, ())
 
 
 class _Space:
     """What all states of one space share."""
 
-    def __init__(self, spec: Spec, rules: tuple[Rule, ...]) -> None:
+    def __init__(self, spec: Spec, rules: tuple[Rule, ...], accepts: Accepts | None, countable_nodes: int) -> None:
         self.graph = Graph(spec, rules)
         self.builder = Builder(self.graph)
+        self._accepts = accepts
+        self.is_counted = countable_nodes > 0
+        if self.is_counted:
+            try:
+                count(self.graph, self.graph.root, spec.limits.max_primitives, countable_nodes)
+            except TooManyError:
+                self.is_counted = False
         self.pinned = {inp: self.graph.root.state.output[out] for inp, out in spec.fixed_io_pairs}
         maps = spec.binding_maps
         self._binding = maps[0] if maps else None
         outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
         self._spare = None if spec.limits.max_flops is None else spec.limits.max_flops / max(1, 2 * outputs)
 
-    def weight(self, move: Move) -> float:
-        """Nearer to the input is likelier, and REDUCEs that exceed the budget of FLOPs by themselves are unlikely."""
+    def operator(self, path: Path) -> Operator | None:
+        """The operator at the end of a path; None where a rule, a budget or whoever searches refuses it."""
+        operator = self.builder.operator(path)
+        return None if operator is None or not (self._accepts is None or self._accepts(operator)) else operator
+
+    def weight(self, move: Move, left: int) -> float:
+        """How many operators lie behind a move. Where that is not known: nearer to the input is likelier.
+
+        REDUCEs that exceed the budget of FLOPs by themselves are unlikely then.
+        """
+        if self.is_counted:
+            edges = move.edges()
+            return sum(1 if e.target is None else count(self.graph, e.target, left - e.cost) for e in edges)
         weight = move.width * PULL ** -min(move.need, _FAR)
         if move.sizes and self._spare is not None and self._binding is not None:
             naive = prod(size.at(self._binding) for size in move.sizes)
@@ -84,11 +121,12 @@ class SynthesisState:
         """The moves after which the input may still be reached."""
         if self._node is None:
             return ()
-        return [_Child(self, move) for move in self._space.graph.moves(self._node, self.left)]
+        children = [_Child(self, move) for move in self._space.graph.moves(self._node, self.left)]
+        return [child for child in children if child.weight]
 
     def operator(self) -> Operator | None:
         """The operator of a complete state; None where a deep rule or a budget rejects it."""
-        return self._space.builder.operator(self.path) if self._node is None else None
+        return self._space.operator(self.path) if self._node is None else None
 
     def steps(self, move: Move) -> list[Step]:
         """What a move turns out to be."""
@@ -160,7 +198,7 @@ class _Child:
     def __init__(self, state: SynthesisState, move: Move) -> None:
         self._from = state
         self._move = move
-        self.weight = state._space.weight(move)
+        self.weight = state._space.weight(move, state.left)
 
     def steps(self) -> list[Step]:
         """The edges of the move; none where a rule rejects it."""
