@@ -47,3 +47,10 @@ def load_ipython_extension(ipython: Any) -> None:
     from syno_widgets.magics import load_ipython_extension as load
 
     load(ipython)
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """``%unload_ext syno_lab``: lets go of the notebook's lab; its jobs go on."""
+    from syno_widgets.magics import unload_ipython_extension as unload
+
+    unload(ipython)
