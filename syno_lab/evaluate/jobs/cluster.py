@@ -80,6 +80,8 @@ class Cluster:
         with self._locked():
             state = self._state()
             if not alive.is_alive(state.get("scheduler", "")):
+                if alive.is_alive(left := state.get("worker", "")):  # it would look for its scheduler for a while
+                    os.kill(alive.pid_of(left), signal.SIGKILL)
                 state = self._start_scheduler()
             if not alive.is_alive(state.get("worker", "")):
                 state["worker"] = self._start_worker(state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Seconds within which a scheduler must answer.
 ANSWER_S = 10.0
+#: The resource of every worker that a lab starts.
+SLOT = "slot"
 
 
 def connect(address: str, timeout: float = ANSWER_S) -> Client:
@@ -33,24 +37,32 @@ def connect(address: str, timeout: float = ANSWER_S) -> Client:
         ) from error
 
 
-def send(client: Client, folder: Path, job: JobRecord) -> Any:
-    """Put a job in a scheduler's line; the same round of a job is there only once, whoever sends it."""
+def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str]) -> Any:
+    """Put a job in a scheduler's line; the same round of a job is there only once, whoever sends it.
+
+    ``counted`` are the resources that the workers count. Slots are asked for only where they do: else the workers'
+    threads are the slots. Anything else is waited for until a worker has it.
+    """
     from distributed import fire_and_forget
 
-    future = client.submit(
-        supervise,
-        str(folder),
-        job.id,
-        key=f"syno-job-{job.id}-{job.round}",
-        resources=offered(client, job.resources),
-        pure=False,
-    )
+    needs = {name: amount for name, amount in job.resources.items() if name != SLOT or name in counted}
+    key = f"syno-job-{job.id}-{job.round}"
+    future = client.submit(supervise, str(folder), job.id, key=key, resources=needs, pure=False)
     fire_and_forget(future)
     return future
 
 
-def offered(client: Client, wanted: dict[str, float]) -> dict[str, float]:
-    """What to ask of Dask: slots only where a worker counts them; else the workers' threads are the slots."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    counted = {name for worker in workers for name in worker["resources"]}
-    return {name: amount for name, amount in wanted.items() if name != "slot" or name in counted}
+def counted_resources(client: Client) -> frozenset[str]:
+    """Ask somebody else's scheduler what its workers count.
+
+    Raises:
+        JobError: it does not answer.
+    """
+    pool = ThreadPoolExecutor(1)
+    try:
+        workers = pool.submit(client.scheduler_info, n_workers=-1).result(ANSWER_S)["workers"].values()
+    except (OSError, TimeoutError) as error:
+        raise JobError(f"the Dask cluster at {client.scheduler.address} does not answer") from error
+    finally:
+        pool.shutdown(wait=False)  # Dask itself would wait for ever
+    return frozenset(name for worker in workers for name in worker["resources"])

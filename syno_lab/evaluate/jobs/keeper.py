@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from syno_lab.errors import JobError, StoreError
 from syno_lab.evaluate.jobs.cluster import Cluster
-from syno_lab.evaluate.jobs.dispatch import ANSWER_S, connect, send
+from syno_lab.evaluate.jobs.dispatch import ANSWER_S, SLOT, connect, counted_resources, send
 from syno_lab.evaluate.jobs.handle import JobFuture
 from syno_lab.evaluate.jobs.ledger import Ledger
 from syno_lab.evaluate.jobs.sweep import Watch, is_orphan, sweep
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the store, and between two sweeps.
 PERIOD_S, SWEEP_S = 0.1, 1.0
+#: Seconds that a connection is given to close; the scheduler at its other end may be dead.
+CLOSE_S = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class Keeper:
         self._folder, self._ledger, self._watch, self._cluster, self._address = folder, ledger, watch, cluster, address
         self._client: Client | None = None
         self._is_foreign = False
+        self._counted: frozenset[str] = frozenset()
         self._sent: dict[tuple[int, int], Future] = {}
         self._futures: list[JobFuture] = []
         self._guard = threading.Lock()
@@ -46,7 +49,7 @@ class Keeper:
     def start(self) -> None:
         """Begin. Raises `JobError` when a cluster was named and does not answer."""
         if self._address is not None:
-            self._client, self._is_foreign = connect(self._address), True
+            self._join(self._address)
             self._cluster.remember(self._address)
         self._thread = threading.Thread(target=self._run, name="lab-keeper", daemon=True)
         self._thread.start()
@@ -102,6 +105,8 @@ class Keeper:
                 if is_due:
                     swept = time.monotonic()
                     sweep(self._ledger, self._watch)
+                    if self._client is not None and not self._is_connected():
+                        self._disconnect()  # at once: Dask's client would look for its scheduler, and say so
                 if is_due or found != version:
                     version = found
                     self._settle()
@@ -124,8 +129,6 @@ class Keeper:
         current = {*waiting, *((job.id, job.round) for job in orphans)}
         for key in [key for key in self._sent if key not in current]:
             del self._sent[key]
-        if self._sent and not self._is_connected():
-            self._disconnect()
         # What came to an end without the job being done is let go first: Dask runs one key only once while it is held.
         over = {key: future for key, future in self._sent.items() if future.status != "pending"}
         for key in over:
@@ -136,7 +139,7 @@ class Keeper:
         if fresh:
             client = self._connected()
             for job in fresh:
-                self._sent[job.id, job.round] = send(client, self._folder, job)
+                self._sent[job.id, job.round] = send(client, self._folder, job, self._counted)
         for error in errors:
             raise JobError(f"a worker could not take a job: {error}")
 
@@ -152,26 +155,41 @@ class Keeper:
         if address is not None:
             self._disconnect()
             try:
-                self._client, self._is_foreign = connect(address), True
+                return self._join(address)
             except JobError:
                 if self._address is not None:
                     raise
                 self._cluster.remember(None)  # it was only found in the folder: this machine will do
-            else:
-                return self._client
         address = self._cluster.address()
         client = self._client
         if client is not None and client.status == "running" and client.scheduler.address == address:
             return client  # only its worker was missing
         self._disconnect()
-        self._client, self._is_foreign = connect(address), False
+        self._client, self._is_foreign, self._counted = connect(address), False, frozenset((SLOT,))
         return self._client
+
+    def _join(self, address: str) -> Client:
+        """Connect to somebody else's cluster."""
+        client = connect(address)
+        try:
+            self._counted = counted_resources(client)
+        except JobError:
+            _let_go(client)
+            raise
+        self._client, self._is_foreign = client, True
+        return client
 
     def _disconnect(self) -> None:
         client, self._client = self._client, None
         self._sent.clear()
         if client is not None:
-            try:
-                client.close(timeout=2)
-            except Exception as error:  # noqa: BLE001 - a dead scheduler ends in errors of any class
-                _log.debug("closing a connection: %s", error)
+            closing = threading.Thread(target=_let_go, args=(client,), name="lab-disconnect", daemon=True)
+            closing.start()
+            closing.join(CLOSE_S)
+
+
+def _let_go(client: Client) -> None:
+    try:
+        client.close(timeout=CLOSE_S)
+    except Exception as error:  # noqa: BLE001 - a dead scheduler ends in errors of any class
+        _log.debug("closing a connection: %s", error)

@@ -77,7 +77,7 @@ def _make_room() -> None:
 
 def _pass_on(ledger: Ledger, root: Path, number: int) -> None:
     """Send what the end of a job made ready, so that it goes on while no lab is open anywhere."""
-    from distributed import get_client
+    from distributed import get_client, get_worker
 
     from syno_lab.evaluate.jobs.dispatch import send
 
@@ -86,8 +86,9 @@ def _pass_on(ledger: Ledger, root: Path, number: int) -> None:
         fresh = ledger.ready([number, *(job.id for job in after if number in job.after)])
         if fresh:
             client = get_client(timeout=5)
+            counted = get_worker().state.total_resources
             for job in fresh:
-                send(client, root, job)
+                send(client, root, job, counted)
 
 
 class Supervisor:
