@@ -207,10 +207,9 @@ def _steer(action: str, jobs: Sequence[int], folder: Path | None, json: str | No
         for handle in handles:
             record = handle.record()
             if action not in possible_actions(record):
-                can = " or ".join(possible_actions(record)) or "show"
-                raise SynoError(
-                    f"job {record.id} is {record.state}: expected one to {action}; it can be asked to {can}"
-                )
+                can = " or ".join(possible_actions(record))
+                rest = f"; it can be asked to {can}" if can else ""
+                raise SynoError(f"job {record.id} is {record.state} and cannot be asked to {action}{rest}")
             getattr(handle, action)()
         if runs:
             hand_over(lab)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,29 @@ import short_jobs
 from syno_lab.evaluate.jobs import Lab
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+@contextmanager
+def _folder(place: Path) -> Iterator[Path]:
     """A lab's folder, for this process and its children; whatever runs for it is ended afterwards."""
-    place = tmp_path / "lab"
-    here = str(Path(short_jobs.__file__).parent)
-    monkeypatch.setenv("SYNO_LAB_FOLDER", str(place))
-    monkeypatch.setenv("SYNO_LAB_KINDS", short_jobs.VARIABLE)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])))
-    yield place
-    if place.exists():
-        with Lab.open(place, start=False) as lab:
-            lab.shutdown()
+    path = os.pathsep.join(filter(None, [str(Path(short_jobs.__file__).parent), os.environ.get("PYTHONPATH")]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SYNO_LAB_FOLDER", str(place))
+        patch.setenv("SYNO_LAB_KINDS", short_jobs.VARIABLE)
+        patch.setenv("PYTHONPATH", path)
+        yield place
+        if place.exists():
+            with Lab.open(place, start=False) as lab:
+                lab.shutdown()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A lab's folder for one test; it is not there yet."""
+    with _folder(tmp_path / "lab") as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab that runs jobs, for all tests of a file."""
+    with _folder(tmp_path_factory.mktemp("jobs") / "lab") as place, Lab.open(place) as opened:
+        yield opened

@@ -169,7 +169,7 @@ class JobsView(anywidget.AnyWidget):
         else:
             record = job.record()
             if request.kind not in possible_actions(record):
-                raise SynoError(f"job {record.id} is {record.state}: it cannot be asked to {request.kind}")
+                raise SynoError(f"job {record.id} is {record.state} and cannot be asked to {request.kind}")
             getattr(job, request.kind)()
         self.refresh()
 

@@ -1,15 +1,15 @@
 """The magics of ``%load_ext syno_lab``.
 
-=======================  ===================================================================================
+=======================  ================================================================================
 ``%syno``                lists the known operators
 ``%syno conv2d``         the stepper on a known operator, at its last step
 ``%syno_card MERGE``     the card of a primitive, with its picture
-``%%syno search``        submits a search with the options of ``syno-lab search``, in one line or one a line
-``%%syno train``         a training, in the same way; ``job = %syno train conv2d --epochs 5`` keeps the handle
+``%%syno search``        submits a search; the cell holds the options of ``syno-lab search``, line by line
+``%%syno train``         a training; in one line ``%syno train conv2d --epochs 5``, or ``job = %syno …``
 ``%%syno tune``          a tuning
 ``%syno jobs``           the table of jobs
-``%syno cancel 3``       what ``syno-lab jobs cancel 3`` does; so with pause, resume, retry, show, log, list, stop
-=======================  ===================================================================================
+``%syno cancel 3``       what ``syno-lab jobs cancel 3`` does; so with pause, resume, retry, show, log, stop
+=======================  ================================================================================
 
 A job runs outside the kernel: its cell ends at once, and the job goes on when the kernel does not.
 """
