@@ -35,7 +35,7 @@ class EpochRecord:
     @property
     def perplexity(self) -> float:
         """The exponential of the test loss: the next token is as hard to guess as one of so many equally likely."""
-        return math.exp(self.test_loss) if self.test_loss < 700 else math.inf
+        return math.exp(min(self.test_loss, 700.0))  # beyond that no float is
 
 
 @dataclass(frozen=True)

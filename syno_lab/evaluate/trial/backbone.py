@@ -14,10 +14,10 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from syno_lab.api import Operator  # not from its own room: with the methods that other rooms bind to it
 from syno_lab.errors import SpecError
 from syno_lab.evaluate.trial.facts import Facts, facts_of
 from syno_lab.evaluate.trial.request import TrialRequest
-from syno_lab.ir.operator import Operator
 from syno_lab.models.gpt import GPT
 from syno_lab.models.layers import Survey, survey
 from syno_lab.models.registry import Backbone, backbone

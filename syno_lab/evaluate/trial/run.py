@@ -140,6 +140,8 @@ class _Trial:
         request = self.request
         if self.should_stop():
             return _End("interrupted", "before it began")
+        if request.threads is not None and request.threads < 1:
+            raise TrainingError(f"expected threads as a whole number from 1 up, found {request.threads}")
         self.report(0.0, f"reading {request.data}")
         self.facts = facts_of(request)
         data: Dataset | TextData = text_of(request) if self.facts.domain == "text" else _images_of(request)
@@ -344,7 +346,7 @@ def _images_of(request: TrialRequest) -> Dataset:
 @contextmanager
 def _threads(count: int | None) -> Iterator[None]:
     before = torch.get_num_threads()
-    if count is not None:
+    if count is not None and count >= 1:
         torch.set_num_threads(count)
     try:
         yield

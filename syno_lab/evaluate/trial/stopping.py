@@ -130,7 +130,7 @@ class HalvingRule:
         import optuna
 
         pruner = optuna.pruners.SuccessiveHalvingPruner(self.least, self.reduction)
-        if not _is_pruned(pruner, curve, rivals, replay=True):
+        if not _is_pruned(pruner, curve, rivals, first_step=1, replay=True):
             return None
         return f"{curve[-1]:.4f} after epoch {len(curve)}, not among the best 1/{self.reduction} of its rung"
 
@@ -175,7 +175,12 @@ def parse_rule(data: Mapping[str, Any]) -> Rule:
 
 
 def _is_pruned(
-    pruner: optuna.pruners.BasePruner, curve: Curve, rivals: Sequence[Curve], *, replay: bool = False
+    pruner: optuna.pruners.BasePruner,
+    curve: Curve,
+    rivals: Sequence[Curve],
+    *,
+    first_step: int = 0,
+    replay: bool = False,
 ) -> bool:
     """What Optuna says of ``curve`` in a study of its own, in memory, that holds the rivals.
 
@@ -183,25 +188,26 @@ def _is_pruned(
     """
     import optuna
 
-    study = optuna.create_study(
-        direction="maximize", pruner=pruner, storage=optuna.storages.InMemoryStorage(), study_name="rivals"
-    )
-    for rival in rivals:
-        if not rival:
-            continue
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study
+    try:
+        study = optuna.create_study(direction="maximize", pruner=pruner)
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    for rival in filter(None, rivals):
         if replay:
-            trial = study.ask()
-            for epoch, value in enumerate(rival, start=1):
-                trial.report(value, epoch)
-                trial.should_prune()
-            study.tell(trial, rival[-1])
+            _reported(study.ask(), rival, first_step)
         else:
-            values = dict(enumerate(map(float, rival), start=1))
+            values = dict(enumerate(map(float, rival), start=first_step))
             study.add_trial(optuna.trial.create_trial(value=float(rival[-1]), intermediate_values=values))
-    trial = study.ask()
+    return _reported(study.ask(), curve, first_step)
+
+
+def _reported(trial: optuna.Trial, curve: Curve, first_step: int) -> bool:
+    """Tell ``trial`` a curve epoch by epoch and return the last verdict on it."""
     verdict = False
-    for epoch, value in enumerate(curve, start=1):
-        trial.report(value, epoch)
+    for step, value in enumerate(curve, start=first_step):
+        trial.report(float(value), step)
         verdict = trial.should_prune()
     return verdict
 
