@@ -101,7 +101,7 @@ def compare(
                 )
             trials.append(trial)
             done += 1
-    return _compared(request, list(seeds), outcomes["baseline"], outcomes["operator"], confidence)
+    return compared(request, list(seeds), outcomes["baseline"], outcomes["operator"], confidence=confidence)
 
 
 def paired_bootstrap(
@@ -144,13 +144,18 @@ def paired_bootstrap(
     return Interval(difference=mean, low=float(found.low), high=float(found.high), confidence=confidence)
 
 
-def _compared(
+def compared(
     request: TrialRequest,
     seeds: list[int],
     baselines: list[TrialOutcome],
     operators: list[TrialOutcome],
-    confidence: float,
+    *,
+    confidence: float = 0.95,
 ) -> Comparison:
+    """Compare trials that have finished, in the order of ``seeds``; ``request`` says on which data.
+
+    They must have kept their answers (``keep_predictions``).
+    """
     measure: Literal["accuracy", "loss"] = "loss"
     labels: NDArray[np.int64] | None = None
     if facts_of(request).domain == "images":
