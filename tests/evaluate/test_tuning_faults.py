@@ -22,6 +22,7 @@ import pytest
 from syno_lab.errors import TrackerError, TuningError
 from syno_lab.evaluate.tuning import TuningTask, tracker_summary, tune
 from syno_lab.evaluate.tuning.process import end_group, start_child
+from syno_lab.evaluate.tuning.tracker import request_device
 
 pytestmark = [pytest.mark.tvm, pytest.mark.timeout(120)]
 
@@ -181,7 +182,7 @@ def run(bench, folder, *, key=None, trials=4, seen=None, then=lambda trial: None
 def is_sound(result, seen, trials=4):
     """Every trial is told once, those that failed are counted, and what comes out is right and fast."""
     assert [trial for trial, _ in seen] == list(range(1, result.trials + 1))
-    assert result.trials == trials
+    assert result.trials == trials or result.stopped == "space"
     assert seen[-1][1] == result.failed
     assert result.verified
     assert 0 < result.best_ms <= result.latency_ms < 1000  # a fault lasts longer
@@ -232,7 +233,7 @@ def test_a_kernel_that_always_crashes(bench, tmp_path):
 
 
 def test_a_server_killed_in_the_middle_of_a_trial(fragile, tmp_path):
-    """Back after two seconds, as a service manager would have it: one trial fails, the others wait for it."""
+    """Back after two seconds, as with a service manager: the trial fails or is tried again, the others wait."""
     fragile.faults.hang.touch()
     killed = fragile.server
 
@@ -250,8 +251,7 @@ def test_a_server_killed_in_the_middle_of_a_trial(fragile, tmp_path):
         result = run(fragile, tmp_path, seen=seen)
         done.result()
     assert is_sound(result, seen)
-    assert seen[0] == (1, 1)
-    assert result.failed == 1
+    assert result.failed <= 1  # tried a second time, or counted as failed
     assert fragile.server is not killed
 
 
@@ -279,8 +279,12 @@ def test_a_tracker_that_comes_back(fragile, tmp_path, away_s):
     timers[0].join()
     assert is_sound(result, seen)
     assert fragile.ready()
+    end_group(fragile.tracker)
+    with pytest.raises(TrackerError, match=rf"no RPC tracker listens at 127\.0\.0\.1:{fragile.port}"):
+        request_device("127.0.0.1", fragile.port, "bench", 1)
 
 
+@long
 def test_a_tracker_that_does_not_come_back(fragile, tmp_path):
     then = lambda trial: end_group(fragile.tracker)  # noqa: E731
     with pytest.raises(TrackerError, match=rf"^a product: .*127\.0\.0\.1:{fragile.port}") as caught:
@@ -353,7 +357,9 @@ def test_another_version_of_tvm_on_the_board(bench, tmp_path):
     server = bench.start_another("old", "other_version_board")
     sessions = bench.log().count("connected from")
     try:
-        with pytest.raises(TrackerError, match=r"^a product: .*0\.26\.0") as caught:
+        with pytest.raises(
+            TrackerError, match=r"the device 'old' .* has TVM 0\.26\.0, this machine has TVM "
+        ) as caught:
             run(bench, tmp_path, key="old")
         assert metadata.version("apache-tvm") in str(caught.value)
         assert "\n" not in str(caught.value)

@@ -55,6 +55,13 @@ def compile_candidate(module: tvm.ir.IRModule, target: tvm.target.Target, path: 
     return path
 
 
+def read_database(folder: str) -> int:
+    """Read MetaSchedule's database whole, in a process that it may take down; the number of its records."""
+    from tvm.s_tir import meta_schedule as ms
+
+    return len(ms.database.JSONDatabase(work_dir=folder).get_all_tuning_records())
+
+
 def draw(arguments: list[Argument], seed: int) -> list[np.ndarray]:
     """Random inputs around zero, none of them denormal or not a number (denormals take a processor's slow path)."""
     import numpy as np

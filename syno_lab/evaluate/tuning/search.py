@@ -176,8 +176,21 @@ class Search:
         database = ms.database.MemoryDatabase()
         if self.tools.database is not None:
             self.tools.database.mkdir(parents=True, exist_ok=True)
+            self._set_damage_aside(self.tools.database)
             database = ms.database.JSONDatabase(work_dir=str(self.tools.database))
         return database, database.commit_workload(self.module)
+
+    def _set_damage_aside(self, folder: Path) -> None:
+        """Rename files of TVM that it cannot read: a torn line is an error there, and a blank one a crash."""
+        files = sorted(folder.glob("database_*.json"))
+        if not files:
+            return
+        try:
+            self.tools.builders.submit(jobs.read_database, str(folder), deadline_s=BUILD_DEADLINE_S).result()
+        except CallFailedError as failure:
+            for file in files:
+                file.replace(file.with_suffix(".damaged"))
+            print(f"{folder}: TVM cannot read its database, set aside as *.damaged: {failure}", flush=True)  # noqa: T201 - the log
 
     def _restore(self) -> None:
         """Take up the trials of the record: they count, teach the cost model, and are never measured again."""
