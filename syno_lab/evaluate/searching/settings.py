@@ -1,0 +1,92 @@
+"""What a search for operators of a backbone is asked for: plain data, the same in JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from syno_lab.errors import FormatError, SearchError
+from syno_lab.evaluate.trial import TrialRequest, parse_rule
+
+Method = Literal["mcts", "random", "evolution"]
+
+#: What may differ when a search goes on: how long, and with how many hands.
+CHANGEABLE = ("minutes", "trials", "workers", "threads")
+
+
+class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One search (Syno, Algorithm 1), everything it needs and no objects.
+
+    Attributes:
+        name: of the search in its store.
+        training: how every operator is trained, and the baseline alike: backbone, options, data, epochs and the rest
+            of a :class:`.TrialRequest`; its ``operator``, ``rivals`` and ``keep_predictions`` are the search's to set.
+        method: ``mcts``, ``random`` or ``evolution``.
+        seed: of the search's choices.
+        minutes: how long to search, baseline and comparison not counted; None: no limit.
+        trials: how many operators to evaluate at most; None: no limit. One of the two is given.
+        max_flops_ratio: operators with which the network has more than this share of the baseline's FLOPs are not
+            trained (section 7.2: a hard limit).
+        workers: trainings at a time.
+        seeds: on which the baseline and the best operators are trained; none to compare nothing.
+        limits: of the spec: ``max_primitives``, ``max_tensors``, … (:class:`syno_lab.ir.spec.Limits`).
+        coefficients, occurrences: of :func:`syno_lab.models.derive.derive_spec`; None: its own.
+
+    Raises:
+        SearchError: for numbers that make no sense.
+        TrainingError: for a rule of early termination that there is not.
+    """
+
+    training: TrialRequest
+    name: str = "search"
+    method: Method = "mcts"
+    seed: int = 0
+    minutes: float | None = None
+    trials: int | None = None
+    max_flops_ratio: float = 0.5
+    workers: int = 1
+    seeds: tuple[int, ...] = (0, 1, 2)
+    limits: dict[str, int] = msgspec.field(default_factory=dict)
+    coefficients: tuple[str, ...] | None = None
+    occurrences: dict[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.minutes is None and self.trials is None:
+            raise SearchError("expected minutes or trials to search for, found neither")
+        for what, value in (("minutes", self.minutes), ("trials", self.trials)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise SearchError(f"{what}: expected a number above 0, found {value}")
+        if not (math.isfinite(self.max_flops_ratio) and self.max_flops_ratio > 0):
+            raise SearchError(f"max_flops_ratio: expected a number above 0, found {self.max_flops_ratio}")
+        if self.workers < 1:
+            raise SearchError(f"workers: expected 1 or more, found {self.workers}")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise SearchError(f"seeds: expected seeds that differ, found {', '.join(map(str, self.seeds))}")
+        if not self.name or any(letter in self.name for letter in "/\\\0") or self.name.startswith("."):
+            raise SearchError(f"name: expected a name that can be one of a folder, found {self.name!r}")
+        if self.training.stopping is not None:
+            parse_rule(self.training.stopping)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same when a search goes on."""
+        plain = self.to_dict()
+        for key in CHANGEABLE:
+            plain.pop(key, None)
+        plain["training"].pop("threads")
+        return plain
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dictionaries, for JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    @classmethod
+    def from_dict(cls, data: object) -> SearchSettings:
+        """Make the settings of what :meth:`to_dict` returned; FormatError where it is something else."""
+        try:
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise FormatError(f"expected the settings of a search, found: {error}") from None

@@ -1,0 +1,93 @@
+"""From a backbone to the space that is searched for it: Algorithm 1, lines 2 and 3, and the limit of section 7.2."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from syno_lab.errors import SpecError
+from syno_lab.evaluate.searching.settings import SearchSettings
+from syno_lab.evaluate.trial import sites_of, survey_of
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Spec
+from syno_lab.models.derive import derive_spec
+from syno_lab.models.sites import Site, Strides
+from syno_lab.models.slot import costs
+from syno_lab.search import MonteCarloTreeSearch, RandomSearch, RegularizedEvolution, Search, synthesis_space
+
+
+@dataclass(frozen=True)
+class NetworkCosts:
+    """A network with an operator in all its places: FLOPs (2 for each multiply-add of one example) and parameters."""
+
+    flops: int
+    params: int
+
+
+class Space:
+    """The operators that fit all places of a backbone and keep it within the limit.
+
+    Attributes:
+        spec: derived from the places, every kind of place one binding.
+        baseline: what the network costs as it is.
+        most_flops: what it may cost with an operator.
+
+    Raises:
+        SpecError: the backbone has nothing to replace, or the limit is below what the other layers cost.
+    """
+
+    def __init__(self, settings: SearchSettings) -> None:
+        request = settings.training
+        self.sites: list[Site] = sites_of(request)
+        self.strides: Strides = request.options.get("strides", "pool")
+        seen = survey_of(request)
+        self.baseline = NetworkCosts(seen.flops, seen.params)
+        self._rest = NetworkCosts(
+            seen.flops - sum(site.flops for site in self.sites), seen.params - sum(site.params for site in self.sites)
+        )
+        self.most_flops = int(settings.max_flops_ratio * seen.flops)
+        spare = self.most_flops - self._rest.flops
+        if spare <= 0:
+            raise SpecError(
+                f"max_flops_ratio: the layers of {request.backbone} that stay take {self._rest.flops / seen.flops:.1%} "
+                f"of its FLOPs, found a limit of {settings.max_flops_ratio:.1%}; raise it, or replace more layers"
+            )
+        spec = derive_spec(
+            self.sites,
+            strides=self.strides,
+            coefficients=settings.coefficients,
+            occurrences=settings.occurrences,
+            **settings.limits,
+        )
+        self.spec = self._limited(spec, spare)
+
+    def _limited(self, spec: Spec, spare: int) -> Spec:
+        """A bound for the first binding that no operator within the network's limit exceeds: it prunes early."""
+        first = spec.binding_maps[0]
+        calls = sum(site.calls for site in self.sites if site.binding(self.strides).items() <= first.items())
+        most = spare // max(1, calls)
+        if spec.limits.max_flops is not None:
+            most = min(most, spec.limits.max_flops)
+        return replace(spec, limits=replace(spec.limits, max_flops=most))
+
+    def costs(self, operator: Operator) -> NetworkCosts | None:
+        """The whole network with the operator in all places; None where it does not fit one of them."""
+        places = costs(operator, self.sites, strides=self.strides)
+        if not all(place.replaced for place in places):
+            return None
+        return NetworkCosts(
+            self._rest.flops + sum(place.flops for place in places),
+            self._rest.params + sum(place.params for place in places),
+        )
+
+    def accepts(self, operator: Operator) -> bool:
+        """Whether the operator fits everywhere and the network stays within the limit."""
+        found = self.costs(operator)
+        return found is not None and found.flops <= self.most_flops
+
+    def search(self, settings: SearchSettings) -> Search:
+        """A fresh search of the settings' method and seed."""
+        root = synthesis_space(self.spec, accepts=self.accepts)
+        rng = random.Random(settings.seed)  # noqa: S311 - for choices, not for secrets
+        make = {"mcts": MonteCarloTreeSearch, "random": RandomSearch, "evolution": RegularizedEvolution}
+        return make[settings.method](root, rng)

@@ -1,0 +1,116 @@
+"""Where a search stands: how its trials ended, how fast they go, and the best within parts of the baseline's FLOPs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: Shares of the baseline's FLOPs within which the best operator is named.
+SHARES = {"half": 0.5, "quarter": 0.25}
+
+
+@dataclass
+class Times:
+    """Where the seconds of a search went, all its processes together.
+
+    Attributes:
+        search_s: that trials were evaluated, by the clock, the last ones to their end.
+        asking_s: that the search took to choose and to learn.
+        store_s: that writing took, of the store and of what is shown.
+    """
+
+    search_s: float = 0.0
+    asking_s: float = 0.0
+    store_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Best:
+    """A trial that finished, by its number in the search; FLOPs of the whole network over the baseline's."""
+
+    number: int
+    accuracy: float
+    flops_ratio: float
+    params: int
+
+
+class Standing:
+    """Counts of the trials of one search.
+
+    Args:
+        baseline_flops: of the network without an operator.
+        workers: trainings at a time.
+    """
+
+    def __init__(self, baseline_flops: int, workers: int) -> None:
+        self._baseline_flops = baseline_flops
+        self._workers = workers
+        self.states: Counter[str] = Counter()
+        self.training_s = 0.0
+        self.last_reason = ""
+        self._finished: list[Best] = []
+
+    def add(self, number: int, flops: int, params: int, outcome: Mapping[str, Any]) -> None:
+        """Count a trial that was told."""
+        state = str(outcome.get("state"))
+        self.states[state] += 1
+        self.training_s += outcome.get("wall_s") or 0.0
+        accuracy = outcome.get("accuracy")
+        if state == "finished" and accuracy is not None:
+            self._finished.append(Best(number, accuracy, flops / self._baseline_flops, params))
+        elif state not in ("finished", "pruned"):
+            self.last_reason = f"trial {number}: {state}: {outcome.get('reason') or 'no reason given'}"
+
+    @property
+    def total(self) -> int:
+        """How many were told."""
+        return self.states.total()
+
+    def best(self, share: float) -> Best | None:
+        """The most accurate that finished within a share of the baseline's FLOPs, the first of equals."""
+        return max((b for b in self._finished if b.flops_ratio <= share), key=lambda b: b.accuracy, default=None)
+
+    def to_dict(self, times: Times) -> dict[str, Any]:
+        """For JSON.
+
+        ``overhead_share`` is what choosing, learning and writing took of a trial's time; ``idle_share`` what of the
+        workers' time no training was under way: that, the start of processes, and what loading the data takes.
+        """
+        total = self.total
+        hands_s = self._workers * times.search_s
+        return {
+            "trials": total,
+            "states": dict(self.states),
+            "trials_per_hour": 3600 * total / times.search_s if times.search_s else 0.0,
+            "pruned_share": self.states["pruned"] / total if total else 0.0,
+            "best": {
+                name: None if (found := self.best(share)) is None else vars(found) for name, share in SHARES.items()
+            },
+            "search_s": times.search_s,
+            "training_s": self.training_s,
+            "asking_s": times.asking_s,
+            "store_s": times.store_s,
+            "overhead_s_per_trial": (times.asking_s + times.store_s) / total if total else 0.0,
+            "overhead_share": (times.asking_s + times.store_s) / self.training_s if self.training_s else 0.0,
+            "idle_share": max(0.0, 1 - self.training_s / hands_s) if hands_s else 0.0,
+            "last_failure": self.last_reason,
+        }
+
+    def line(self, times: Times) -> str:
+        """For people."""
+        total = self.total
+        speed = 3600 * total / times.search_s if times.search_s else 0.0
+        parts = [f"{total} trials, {speed:.0f} an hour"]
+        if total:
+            parts.append(f"{self.states['pruned'] / total:.0%} pruned")
+        for share, words in ((0.5, "1/2"), (0.25, "1/4")):
+            found = self.best(share)
+            if found is not None:
+                parts.append(
+                    f"best within {words}: {found.accuracy:.4f} at {found.flops_ratio:.2f} (trial {found.number})"
+                )
+        if self.last_reason:
+            parts.append(self.last_reason)
+        return "; ".join(parts)
