@@ -20,7 +20,7 @@ from syno_lab.errors import DataError, SpecError, SynoError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from syno_lab.evaluate.trial import TrialOutcome, TrialRequest
+    from syno_lab.evaluate.trial import TrialRequest
 
 BASELINE = "baseline"
 _USABLE = ("finished", "pruned", "timeout")
@@ -110,12 +110,12 @@ def command(
         raise SynoError(
             "--detach: expected trainings apart from each other; leave --against-baseline and --stop-early out"
         )
-    loaded = [(name, None) if name == BASELINE else _loaded(name) for name in operators]
+    loaded = _loaded(operators)
     with Reporter() as report, ExitStack() as stack:
         place = _data(data, download, report)
         from syno_lab.evaluate.data import DIGITS
         from syno_lab.evaluate.text_data import is_text_file
-        from syno_lab.evaluate.trial import TrialRequest, compare, costs_of, places_of, run_trial
+        from syno_lab.evaluate.trial import TrialRequest, places_of, run_stage
 
         is_text = place != DIGITS and is_text_file(place)
         options = _options(option or [], width, blocks, is_default=backbone is None and not is_text)
@@ -133,41 +133,26 @@ def command(
             precision=precision.value,
             time_limit_s=time_limit,
             budget_s=budget,
+            stopping=_rule(patience, stop_early),
         )
-        base = msgspec.structs.replace(base, stopping=_rule(patience, stop_early))
-        requests = [(label, msgspec.structs.replace(base, operator=text)) for label, text in loaded]
-        for label, request in requests:
-            try:
-                costs_of(request)
-            except SpecError as error:
-                raise SpecError(f"{label}: {error}") from None
-        numbers = list(range(seed, seed + seeds))
-        if detach:
-            _submit(requests, numbers, folder, json)
-            return
         where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syno-lab-")))
-        trials: list[dict[str, Any]] = []
-        comparisons: list[dict[str, Any]] = []
-        curves: list[list[float]] = []
-        for at, (label, request) in enumerate(requests):
-
-            def told(fraction: float, message: str, label: str = label, at: int = at) -> None:
-                report("train", (at + fraction) / len(requests), f"{label}: {message}")
-
-            name = f"{at}-{''.join(letter if letter.isalnum() else '-' for letter in label)}"
-            if against_baseline and request.operator is not None:
-                found = compare(request, numbers, folder=where / name, report=told)
-                comparisons.append({"label": label, **found.to_dict()})
-                trials += _rows(BASELINE, found.baselines, [])
-                trials += _rows(label, found.operators, places_of(request))
-                continue
-            outcomes = []
-            for one in numbers:
-                wanted = msgspec.structs.replace(request, seed=one, rivals=list(curves) if stop_early else [])
-                outcomes.append(run_trial(wanted, folder=where / f"{name}-{one}", report=told))
-                if outcomes[-1].state == "finished":
-                    curves.append([row["accuracy"] for row in outcomes[-1].curve])
-            trials += _rows(label, outcomes, places_of(request))
+        stage = run_stage(
+            loaded,
+            base,
+            range(seed, seed + seeds),
+            folder=where,
+            against_baseline=against_baseline,
+            report=lambda fraction, message: report("train", fraction, message),
+        )
+        trials = [
+            {
+                "label": trial.label,
+                **trial.outcome.to_dict(),
+                "sites": [place.to_dict() for place in places_of(trial.request)],
+            }
+            for trial in stage.trials
+        ]
+    comparisons = [{"label": label, **found.to_dict()} for label, found in stage.comparisons.items()]
     if not any(trial["state"] in _USABLE for trial in trials):
         raise SynoError("; ".join(f"{trial['label']}: {trial['state']}: {trial['reason']}" for trial in trials))
     _say(base, trials, comparisons, json)
@@ -189,9 +174,17 @@ def _submit(
     detach_all(jobs, folder, json=json)
 
 
-def _loaded(name: str) -> tuple[str, str]:
-    label, operator = load_operator(name, besides=[BASELINE])
-    return label, operator.to_json()
+def _loaded(names: Iterable[str]) -> dict[str, str | None]:
+    """Operators as JSON by label, in order; files of one name in several folders are told apart by numbers."""
+    found: dict[str, str | None] = {}
+    for name in names:
+        if name == BASELINE:
+            found[BASELINE] = None
+            continue
+        label, operator = load_operator(name, besides=[BASELINE])
+        copies = 1 + sum(known == label or known.startswith(f"{label} (") for known in found)
+        found[label if copies == 1 else f"{label} ({copies})"] = operator.to_json()
+    return found
 
 
 def _data(data: str | None, download: bool, report: Reporter) -> str:
@@ -238,11 +231,6 @@ def _rule(patience: int | None, stop_early: Rule | None) -> dict[str, Any] | Non
     if patience is not None:
         return {"rule": "patience", "patience": patience}
     return None if stop_early is None else {"rule": stop_early.value}
-
-
-def _rows(label: str, outcomes: Iterable[TrialOutcome], places: Iterable[Any]) -> list[dict[str, Any]]:
-    where = [place.to_dict() for place in places]
-    return [{"label": label, **outcome.to_dict(), "sites": where} for outcome in outcomes]
 
 
 def _say(

@@ -11,7 +11,7 @@ from torch import nn
 
 from syno_lab.errors import FormatError, TrainingError
 from syno_lab.evaluate.data import Dataset, load_dataset
-from syno_lab.evaluate.training import TrainingProgress, TrainingResult, load_curve, save_curve, train
+from syno_lab.evaluate.training import Resumption, TrainingProgress, TrainingResult, load_curve, save_curve, train
 from syno_lab.evaluate.training.images import crop_and_flip
 from syno_lab.evaluate.training.schedule import batch_bounds, cycle
 from syno_lab.models import resnet_tiny
@@ -248,6 +248,99 @@ def test_early_stopping_waits_for_patience(few):
     assert result.accuracy == np.mean(few.test_labels == 3)
 
 
+def test_a_judge_is_asked_after_every_epoch_but_the_last(few):
+    asked = []
+
+    def judge(curve):
+        asked.append(len(curve))
+        return "it is enough" if len(curve) == 3 else None
+
+    result = train(small_net(), few, epochs=3, judge=judge)
+    assert (result.stopped, result.reason, asked) == ("finished", "", [1, 2])
+    asked.clear()
+    result = train(small_net(), few, epochs=9, judge=judge)
+    assert (result.stopped, result.reason, asked) == ("pruned", "it is enough", [1, 2, 3])
+    assert len(result.curve) == 3
+    assert TrainingResult.from_dict(result.to_dict()) == result
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_mixed_precision_is_reproducible_and_resumes(few, tmp_path, precision):
+    whole, cut = small_net(), small_net()
+    expected = train(whole, few, epochs=3, precision=precision)
+    assert all(parameter.dtype == torch.float32 for parameter in whole.parameters())
+    path = tmp_path / "c"
+    assert train(cut, few, epochs=3, precision=precision, checkpoint=path, should_stop=path.exists).stopped == (
+        "interrupted"
+    )
+    found: list[Resumption] = []
+    resumed = train(cut, few, epochs=3, precision=precision, checkpoint=path, on_resume=found.append)
+    assert [one.epochs for one in found] == [1]
+    assert found[0].wall_s > 0
+    assert numbers(resumed) == numbers(expected)
+    assert same_weights(whole, cut)
+    with pytest.raises(TrainingError, match="training with precision 'float32'"):
+        train(small_net(), few, epochs=3, checkpoint=path)
+
+
+class WithoutGradient(nn.Module):
+    """A linear classifier whose loss stops to depend on its weights at a given call; or it is right without them."""
+
+    def __init__(self, at: int, answers: torch.Tensor | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(64, 10)
+        self.at, self.answers, self.calls = at, answers, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += self.training
+        logits = self.linear(x.flatten(1))
+        if self.calls < self.at:
+            return logits
+        return logits * 0 if self.answers is None else logits * 0 + self.answers
+
+
+def test_gradients_that_stay_zero_end_a_training_unless_all_is_learnt(few):
+    result = train(WithoutGradient(at=6), few, epochs=3)  # 4 batches in an epoch
+    assert result.stopped == "diverged"
+    assert len(result.curve) == 1
+    assert "epoch 2, training batch 4 of 4, found nothing but zeros in 3 batches in a row at a loss of 2.303" in (
+        result.reason
+    )
+    # Where a batch or two are without, it goes on.
+    assert train(WithoutGradient(at=7), few, epochs=2).stopped == "finished"
+    ones = Dataset(
+        "digits",
+        "all the same",
+        few.train_images,
+        np.ones_like(few.train_labels),
+        few.test_images,
+        np.ones_like(few.test_labels),
+        few.classes,
+    )
+    sure = torch.zeros(10)
+    sure[1] = 1000.0
+    assert train(WithoutGradient(1, sure), ones, epochs=2).stopped == "finished"
+
+
+def test_gradients_that_are_no_numbers_end_a_training_before_the_weights_are_lost(few):
+    class Steep(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.linear = nn.Linear(64, 10)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            # The root of zero has a value and no slope.
+            return self.linear(x.flatten(1)) + (self.linear.weight[0] * 0).sqrt().sum()
+
+    net = Steep()
+    result = train(net, few, epochs=1)
+    assert result.stopped == "diverged"
+    assert "expected finite gradients in epoch 1, training batch 1 of 4, found nan" in result.reason
+    assert all(torch.isfinite(parameter).all() for parameter in net.parameters())
+
+
 def test_the_time_limit_cuts_an_epoch_short_and_tests_it(few, monkeypatch):
     import syno_lab.evaluate.training.limits as room
 
@@ -338,6 +431,7 @@ def test_a_learning_rate_far_too_high_is_told(few):
         ({"learning_rate": 0}, "expected learning_rate as a number above 0"),
         ({"learning_rate": math.nan}, "expected learning_rate as a number above 0, found nan"),
         ({"time_limit_s": -1}, "expected time_limit_s as a number above 0"),
+        ({"precision": "int8"}, "precision: expected one of 'float32', 'bfloat16', 'float16', found 'int8'"),
         ({"seed": 0.5}, "expected seed as a whole number"),
         ({"device": "toaster"}, "expected a device of this machine such as 'cpu', found 'toaster'"),
     ],

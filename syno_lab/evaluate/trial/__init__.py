@@ -4,6 +4,7 @@ from syno_lab.evaluate.trial.backbone import Costs, costs_of, full_costs_of, pla
 from syno_lab.evaluate.trial.compare import Comparison, Interval, compare, paired_bootstrap
 from syno_lab.evaluate.trial.request import State, TrialOutcome, TrialRequest
 from syno_lab.evaluate.trial.run import run_trial
+from syno_lab.evaluate.trial.stage import Stage, StageTrial, run_stage
 from syno_lab.evaluate.trial.stopping import RULES, StoppingRule, parse_rule
 
 __all__ = [
@@ -11,6 +12,8 @@ __all__ = [
     "Comparison",
     "Costs",
     "Interval",
+    "Stage",
+    "StageTrial",
     "State",
     "StoppingRule",
     "TrialOutcome",
@@ -21,6 +24,7 @@ __all__ = [
     "paired_bootstrap",
     "parse_rule",
     "places_of",
+    "run_stage",
     "run_trial",
     "sites_of",
     "survey_of",

@@ -68,6 +68,7 @@ def compare(
     seeds: Sequence[int],
     *,
     folder: Path,
+    baseline_folder: Path | None = None,
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
     confidence: float = 0.95,
@@ -75,7 +76,8 @@ def compare(
     """Train ``request`` with its operator and without, on each seed, and compare the answers to the test.
 
     Nothing else differs between the two, and no rule may end one early. Every trial has a folder of its own in
-    ``folder``, so that a comparison that was killed goes on where it was. Raises TrainingError for a request without an
+    ``folder``, so that a comparison that was killed goes on where it was; several comparisons with one
+    ``baseline_folder`` train their baseline once. Raises TrainingError for a request without an
     operator, no seeds, or a trial that did not finish, with its reason.
     """
     if request.operator is None:
@@ -94,7 +96,8 @@ def compare(
             def told(fraction: float, message: str, label: str = f"{side}, seed {seed}", start: int = done) -> None:
                 report((start + fraction) / total, f"{label}: {message}")
 
-            trial = run_trial(wanted, folder=Path(folder) / f"{side}-{seed}", report=told, should_stop=should_stop)
+            root = Path(baseline_folder if side == "baseline" and baseline_folder is not None else folder)
+            trial = run_trial(wanted, folder=root / f"{side}-{seed}", report=told, should_stop=should_stop)
             if trial.state != "finished":
                 raise TrainingError(
                     f"expected the {side} with seed {seed} to finish, found {trial.state}: {trial.reason}"
