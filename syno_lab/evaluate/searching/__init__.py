@@ -6,10 +6,18 @@ from syno_lab.evaluate.searching.job import run_here, run_search
 from syno_lab.evaluate.searching.settings import SearchSettings
 from syno_lab.evaluate.searching.space import Space
 from syno_lab.evaluate.searching.standing import SHARES, Standing, Times
-from syno_lab.evaluate.searching.watching import RESULT_FILE, STATUS_FILE, TREE_FILE, read_json, search_folder
+from syno_lab.evaluate.searching.watching import (
+    RESULT_FILE,
+    SETTINGS_FILE,
+    STATUS_FILE,
+    TREE_FILE,
+    read_json,
+    search_folder,
+)
 
 __all__ = [
     "RESULT_FILE",
+    "SETTINGS_FILE",
     "SHARES",
     "STATUS_FILE",
     "TREE_FILE",

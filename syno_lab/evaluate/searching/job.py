@@ -15,7 +15,14 @@ from syno_lab.evaluate.searching.finals import against, train_on_seeds
 from syno_lab.evaluate.searching.settings import SearchSettings
 from syno_lab.evaluate.searching.space import Space
 from syno_lab.evaluate.searching.standing import SHARES, Times
-from syno_lab.evaluate.searching.watching import RESULT_FILE, STATUS_FILE, Board, read_json, search_folder
+from syno_lab.evaluate.searching.watching import (
+    RESULT_FILE,
+    SETTINGS_FILE,
+    STATUS_FILE,
+    Board,
+    read_json,
+    search_folder,
+)
 from syno_lab.evaluate.store import SearchLog, Store
 from syno_lab.evaluate.training.files import write_whole
 from syno_lab.evaluate.trial import TrialOutcome
@@ -98,6 +105,7 @@ def run_search(
     space = Space(settings)
     log = store.search(settings.name, settings.identity)
     board = Board(folder)
+    write_whole(folder / SETTINGS_FILE, msgspec.json.encode(settings))
     earlier = read_json(folder / STATUS_FILE) or {}
     times = Times(*(float(earlier.get(name) or 0.0) for name in _TIMES))
 

@@ -14,7 +14,7 @@ from syno_lab.evaluate.training.files import write_whole
 from syno_lab.search import MonteCarloTreeSearch, Search
 
 PERIOD_S = 1.0
-STATUS_FILE, TREE_FILE, RESULT_FILE = "status.json", "tree.json", "result.json"
+STATUS_FILE, TREE_FILE, RESULT_FILE, SETTINGS_FILE = "status.json", "tree.json", "result.json", "settings.json"
 
 
 def search_folder(lab: Path, name: str) -> Path:
