@@ -239,7 +239,9 @@ class _Apt:
                 f"Dir::Cache={folder / 'cache'}",
                 "APT::Architectures::=arm64",
                 f"APT::Sandbox::User={'root' if os.geteuid() == 0 else ''}",
-                "Acquire::Retries=3",
+                "Acquire::Retries=2",
+                "Acquire::http::Timeout=20",
+                "Acquire::https::Timeout=20",
             )
             for option in ("-o", value)
         ]
