@@ -36,7 +36,13 @@ _given: ContextVar[Lab | None] = ContextVar("given", default=None)
 
 
 def lab_folder(folder: Path | None = None) -> Path:
-    """The lab's folder: the one given, else that of ``SYNO_LAB_FOLDER``, else ``.syno-lab`` where we are."""
+    """The lab's folder: the one given, else that of ``SYNO_LAB_FOLDER``, else ``.syno-lab`` where we are.
+
+    Inside :func:`working_in` it is the folder of the lab given there.
+    """
+    given = _given.get()
+    if folder is None and given is not None:
+        return given.folder
     return folder or Path(os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER)
 
 
