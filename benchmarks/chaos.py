@@ -53,6 +53,7 @@ class Chaos:
     def __init__(self, folder: Path, rng: random.Random, jobs: int, steps: int, seconds: float) -> None:
         self.folder, self.rng = folder, rng
         self.jobs, self.steps, self.seconds = jobs, steps, seconds
+        self.last = ""
         self.killed: Counter[str] = Counter()
         self.recoveries: list[float] = []
         self.submitter: subprocess.Popen[bytes] | None = None
@@ -95,6 +96,7 @@ class Chaos:
         while alive.identity(pid) is not None:
             time.sleep(0.001)
         self.killed[role] += 1
+        self.last = role
         return True
 
 
@@ -175,6 +177,7 @@ def run(
                             raise SystemExit(f"stuck after {patience:g} s: {verdict(lab, chaos)}; seed {seed}")
                         time.sleep(0.02)
                     chaos.recoveries.append(time.monotonic() - struck)
+                    say(f"{done}: {chaos.last} killed, whole again after {chaos.recoveries[-1]:.2f} s")
                     if done % 10 == 0:
                         states = dict(Counter(job.state for job in lab.jobs()))
                         say(f"{done} kills, {time.monotonic() - begun:.0f} s, {states}")

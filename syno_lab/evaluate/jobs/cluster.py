@@ -1,7 +1,7 @@
 """The lab's own Dask: a scheduler and a worker, started detached by Dask's own commands, found again by a file.
 
-One worker process serves the whole machine: it only looks after the processes of jobs, one thread for each slot. Both
-end when the lab says so, and by themselves after idling. A cluster that somebody else started is used by its address.
+One worker process serves the whole machine: it only looks after the processes of jobs, in a thread for each. Both end
+when the lab says so, and by themselves after idling. A cluster that somebody else started is used by its address.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ START_S = 60.0
 #: A slot is so many cores.
 CORES_A_SLOT = 2
 IDLE_MINUTES = 10.0
+#: Threads of a worker beyond its slots, in which drivers begin; they give them back at once.
+SPARE_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -151,8 +153,8 @@ class Cluster:
         places = settings["slots"]
         resources = f"slot={places}" + (f" GPU={settings['gpus']}" if settings["gpus"] else "")
         process, _ = self._dask(
-            "worker", address, "--no-nanny", "--nthreads", str(places), "--memory-limit", "0", "--no-dashboard",
-            "--host", "127.0.0.1", "--resources", resources, "--death-timeout", "30",
+            "worker", address, "--no-nanny", "--nthreads", str(places + SPARE_THREADS), "--memory-limit", "0",
+            "--no-dashboard", "--host", "127.0.0.1", "--resources", resources, "--death-timeout", "30",
             "--local-directory", str(self._root),
         )  # fmt: skip
         return alive.identity(process.pid) or ""
@@ -162,7 +164,11 @@ class Cluster:
         log.parent.mkdir(parents=True, exist_ok=True)
         path = os.pathsep.join(entry for entry in sys.path if entry)
         # A worker that died is no fault of the jobs that were in line there: the store counts their own deaths.
-        settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000000"}
+        # Jobs in line for a slot count as a worker's load; a driver, which needs none, must not wait behind them.
+        settings = {
+            "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000000",
+            "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf",
+        }
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "dask", *words],

@@ -17,7 +17,7 @@ from syno_lab.errors import JobError, StoreError
 from syno_lab.evaluate.jobs import alive, attempts
 from syno_lab.evaluate.jobs.context import BEAT_S, log_path
 from syno_lab.evaluate.jobs.ledger import Lease, Ledger
-from syno_lab.evaluate.jobs.sweep import Watch, sweep
+from syno_lab.evaluate.jobs.sweep import Watch, is_orphan, sweep
 from syno_lab.evaluate.store import Store
 from syno_lab.evaluate.store.database import FILE_NAME
 from syno_lab.evaluate.tuning.process import describe_exit
@@ -49,22 +49,28 @@ def supervise(folder: str, number: int) -> None:
     if not (root / FILE_NAME).is_file():
         raise JobError(f"no lab in {folder} on {platform.node()}: the workers must see the lab's folder by this path")
     ledger = Ledger(open_store(folder).database)
-    if not ledger.job(number).resources:
+    needs = ledger.job(number).resources
+    if not needs:
         _make_room()
+    # What a dead worker left running occupies what we were given to occupy: it comes first, or there would be too many.
+    while lease := _adopt(ledger, number, needs):
+        Supervisor(ledger, root, lease).watch()
     lease = attempts.take(ledger, number)
-    if lease is None:
-        sweep(ledger, Watch())
-        lease = attempts.adopt(ledger, number)
-        if lease is not None:
-            Supervisor(ledger, root, lease).watch()
-        else:
-            lease = attempts.take(ledger, number)
-            if lease is None:
-                return
-            Supervisor(ledger, root, lease).run()
-    else:
+    if lease is None and sweep(ledger, Watch()):
+        lease = attempts.take(ledger, number)
+    if lease is not None:
         Supervisor(ledger, root, lease).run()
-    _pass_on(ledger, root, number)
+        _pass_on(ledger, root, number)
+
+
+def _adopt(ledger: Ledger, number: int, needs: dict[str, float]) -> Lease | None:
+    """Adopt an attempt that goes on without a supervisor: this job's, or one that occupies the same."""
+    for lease in filter(is_orphan, ledger.leases()):
+        if lease.job == number or (needs and ledger.job(lease.job).resources == needs):
+            adopted = attempts.adopt(ledger, lease.job)
+            if adopted is not None:
+                return adopted
+    return None
 
 
 def _make_room() -> None:
