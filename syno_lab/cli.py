@@ -20,6 +20,7 @@ from syno_lab import __version__
 from syno_lab.commands import (
     ablate,
     backbone,
+    board,
     demo,
     doctor,
     export,
@@ -52,7 +53,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (lab, demo, sample, replay, ablate, backbone, train, search, tune, operators, show, export, doctor):
+for _command in (
+    lab,
+    demo,
+    sample,
+    replay,
+    ablate,
+    backbone,
+    train,
+    search,
+    tune,
+    board,
+    operators,
+    show,
+    export,
+    doctor,
+):
     app.command(_command.__name__.rpartition(".")[2])(_command.command)
 for _group in (jobs, kernel):
     app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])

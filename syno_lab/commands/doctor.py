@@ -1,33 +1,65 @@
-"""``syno-lab doctor``: what this machine has and what is missing."""
+"""``syno-lab doctor``: what this machine has and what is missing, or what is behind a tracker."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
+from syno_lab.errors import SynoError
+
+if TYPE_CHECKING:
+    from syno_lab.evaluate.doctor import Finding
 
 MISSING = 1
 
 
-def command(json: JsonTarget = None) -> None:
+def command(
+    tracker: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Look at this RPC tracker and its devices instead.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Only at the devices of this key.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="What the devices are, as for `syno-lab tune`. [default: what they say]")
+    ] = None,
+    json: JsonTarget = None,
+) -> None:
     """Say in plain words what is there and what is missing; the exit status is 1 when something needed is missing."""
-    from syno_lab.evaluate.doctor import CHECKS, run_check
-
     check_json(json)
-    findings = []
+    if tracker is None and (key is not None or target is not None):
+        raise SynoError("expected --tracker HOST:PORT beside --key and --target")
     with Reporter() as report:
-        for place, check in enumerate(CHECKS):
-            report("doctor", place / len(CHECKS), f"looking at {check.__doc__ or check.__name__}".partition("\n")[0])
-            findings.append(run_check(check))
-        report("doctor", 1.0, f"{len(CHECKS)} checks")
+        findings = list(_here(report) if tracker is None else _there(report, tracker, key, target))
+        report("doctor", 1.0, f"{len(findings)} checks")
     for finding in findings:
-        mark = "ok     " if finding.ok else "MISSING" if finding.needed else "absent "
+        mark = "ok     " if finding.ok else "MISSING" if finding.needed else "absent " if tracker is None else "note   "
         say(f"{mark} {finding.name}: {finding.found}", json)
-        if not finding.ok:
+        if not finding.ok and finding.advice:
             say(f"        {finding.advice}", json)
     healthy = all(finding.ok or not finding.needed for finding in findings)
     write_json({"healthy": healthy, "findings": [asdict(finding) for finding in findings]}, json)
     if not healthy:
         raise typer.Exit(MISSING)
+
+
+def _here(report: Reporter) -> Iterator[Finding]:
+    from syno_lab.evaluate.doctor import CHECKS, run_check
+
+    for place, check in enumerate(CHECKS):
+        report("doctor", place / len(CHECKS), f"looking at {check.__doc__ or check.__name__}".partition("\n")[0])
+        yield run_check(check)
+
+
+def _there(report: Reporter, tracker: str, key: str | None, target: str | None) -> Iterator[Finding]:
+    from syno_lab.evaluate.tuning.checkup import check_up
+    from syno_lab.evaluate.tuning.targets import check_target
+
+    if target is not None:
+        check_target(target)
+    report("doctor", 0.0, f"looking at the tracker {tracker}")
+    for finding in check_up(tracker, key, target=target):
+        report("doctor", 0.5, f"looked at {finding.name}")
+        yield finding

@@ -1,24 +1,30 @@
-"""``syno-lab tune``: one operator by TVM MetaSchedule, on a device behind an RPC tracker."""
+"""``syno-lab tune``: operators by TVM MetaSchedule, on a device behind an RPC tracker."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syno_lab.commands.operands import complete_binding, load_operator
+from syno_lab.commands.operands import complete_binding, load_operator, parse_binding
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
-from syno_lab.errors import SynoError
+from syno_lab.errors import SynoError, TuningError
+
+if TYPE_CHECKING:
+    from syno_lab.evaluate.tuning import TuningProgress, TuningResult, TuningTask
 
 
 def command(
-    operator: Annotated[str, typer.Argument(help="A known operator's name or an operator file.")],
+    operator: Annotated[list[str], typer.Argument(help="Known operators' names or operator files.")],
     bind: Annotated[
         list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A size such as C_in=64; may be repeated.")
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Candidates to measure.")] = 16,
+    preset: Annotated[str, typer.Option(help="How much it may cost: quick, normal or thorough.")] = "quick",
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Candidates to measure. [default: 16, 96 or 512, by the preset]")
+    ] = None,
     target: Annotated[
         str, typer.Option(help="local, local:THREADS, a Jetson such as jetson-orin-nano-cpu, or a TVM target.")
     ] = "local",
@@ -27,52 +33,113 @@ def command(
     ] = None,
     key: Annotated[str | None, typer.Option(help="The device's key at the tracker.")] = None,
     dtype: Annotated[str, typer.Option(help="float16, float32 or float64.")] = "float32",
-    deadline: Annotated[float, typer.Option(help="Seconds for all of it.")] = 900.0,
+    deadline: Annotated[float | None, typer.Option(help="Seconds for all of it. [default: by the trials]")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    out: Annotated[Path, typer.Option(help="The folder for the log.")] = Path(".syno-lab/tuning"),
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Measure it beside PyTorch eager and torch.compile (target local).")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="The folder for logs.")] = Path(".syno-lab/tuning"),
+    records: Annotated[
+        Path | None, typer.Option(help="The folder of records, in which nothing is tuned twice. [default: OUT/records]")
+    ] = None,
     json: JsonTarget = None,
 ) -> None:
-    """Search for the fastest schedule of an operator and measure it on the device."""
+    """Search for the fastest schedule of operators and measure it on the device."""
     check_json(json)
     if (tracker is None) != (key is None):
         raise SynoError("expected --tracker HOST:PORT and --key KEY together, or neither for a board of our own")
-    label, value = load_operator(operator)
-    bound = complete_binding(value, bind or [])
-    from syno_lab.evaluate.tuning import TuningProgress, TuningTask, check_tracker, local_board, tune
-    from syno_lab.evaluate.tuning.targets import check_target
+    tasks = _tasks(operator, bind or [], dtype)
+    from syno_lab.evaluate.tuning import check_tracker, local_board, tune_queue
+    from syno_lab.evaluate.tuning.presets import find_preset
+    from syno_lab.evaluate.tuning.targets import check_target, is_local, threads_of
     from syno_lab.evaluate.tuning.tracker import parse_address
 
-    task = TuningTask(label, value.to_json(), bound, dtype)
+    budget = find_preset(preset).trials if trials is None else trials
     check_target(target)
+    if compare and not is_local(target):
+        raise SynoError(f"--compare: expected --target local, on which PyTorch runs as well, found {target!r}")
+    store = records if records is not None else out / "records"
+    # A trial has been seen to take 12 seconds where the machine was busy.
+    seconds = deadline if deadline is not None else 600.0 + 15.0 * budget * len(tasks)
+    shares: dict[str, float] = {}
     with ExitStack() as stack:
         report = stack.enter_context(Reporter())
 
         def progress(now: TuningProgress) -> None:
-            best = "" if now.best_ms is None else f", best {now.best_ms:.4f} ms"
-            report("tune", now.trial / now.trials, f"trial {now.trial} of {now.trials}{best}, {now.failed} failed")
+            shares[now.label] = now.trial / now.trials
+            name = f"{now.label}: " if len(tasks) > 1 else ""
+            report("tune", sum(shares.values()) / len(tasks), f"{name}{now}")
 
         if tracker is not None and key is not None:
             address = parse_address(tracker)
-            check_tracker(*address, key, min(5.0, deadline), need_free=False)
+            check_tracker(*address, key, min(5.0, seconds), need_free=False)
         else:
             report("tune", 0.0, "starting a tracker and an RPC server on 127.0.0.1")
-            board = stack.enter_context(local_board())
+            board = stack.enter_context(local_board(threads=threads_of(target)))
             address, key = board.address, board.key
         report("tune", 0.0, "importing TVM")
-        result = tune(
-            task,
+        done = tune_queue(
+            tasks,
             tracker=address,
             key=key,
             target=target,
-            trials=trials,
+            preset=preset,
+            trials=budget,
             seed=seed,
             work_dir=out,
+            store=store,
             on_progress=progress,
-            deadline_s=deadline,
+            deadline_s=seconds,
         )
-    say(
-        f"{label}: {result.latency_ms:.4f} ms (median of {result.repeats}, best {result.best_ms:.4f} ms) "
-        f"after {result.trials} trials, {result.failed} failed, {result.seconds:.1f} s, for {result.target}",
-        json,
-    )
-    write_json({**result.to_dict(), "binding": bound}, json)
+    rows = [_told(task, done.results[task.label], store, compare, json) for task in tasks if task.label in done.results]
+    for label, reason in done.failed.items():
+        if not rows:
+            raise TuningError(f"{label}: {reason}")
+        say(f"{label}: not tuned: {reason}", json)
+    write_json(rows[0] if len(tasks) == 1 else {"results": rows, "failed": done.failed}, json)
+
+
+def _tasks(names: list[str], bind: list[str], dtype: str) -> list[TuningTask]:
+    """A task for each operator; a size that one of several does not have is for the others."""
+    from syno_lab.evaluate.tuning import TuningTask
+
+    given = parse_binding(bind)
+    found = [load_operator(name) for name in names]
+    known = {symbol for _, value in found for symbol in value.spec.symbols.names}
+    tasks = []
+    for label, value in found:
+        mine = [f"{n}={v}" for n, v in given.items() if n in value.spec.symbols.names or n not in known]
+        tasks.append(TuningTask(label, value.to_json(), complete_binding(value, mine), dtype))
+    return tasks
+
+
+def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool, json: str | None) -> dict[str, Any]:
+    """Say one result, and what it is worth; the JSON of it."""
+    from syno_lab.evaluate.tuning.job import describe
+
+    say(describe(result), json)
+    row: dict[str, Any] = {
+        **result.to_dict(),
+        "binding": dict(task.binding),
+        "seconds_per_trial": result.seconds_per_trial,
+    }
+    if compare:
+        from syno_lab.evaluate.tuning.measuring import WAYS, measure
+        from syno_lab.evaluate.tuning.records import key_of
+        from syno_lab.evaluate.tuning.targets import LOCAL
+
+        key = key_of(task, result.target, result.tvm_version, result.conditions)
+        threads = int(result.conditions.partition("threads=")[2].partition(" ")[0] or 0) or None
+        found = measure(task, record=(store, key), threads=threads)
+        for timing in found.timings:
+            speedup = found.speedup(timing.way)
+            more = "" if speedup is None or timing.way == "eager" else f", {speedup:.2f} times as fast as eager"
+            say(f"  {timing}{more}", json)
+            for note in timing.notes:
+                say(f"    {note}", json)
+        for way, reason in found.failed.items():
+            say(f"  {WAYS[way]}: {reason}", json)
+        for note in found.notes:
+            say(f"  {LOCAL}: {note}", json)
+        row["comparison"] = found.to_dict()
+    return row

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import TuningError
+from syno_lab.evaluate.tuning.board_server import MOMENT_FUNCTION
 from syno_lab.evaluate.tuning.presets import Effort
 from syno_lab.evaluate.tuning.tracker import request_device
 
@@ -115,6 +116,12 @@ def measure_and_run(
     buffers.append(tvm.runtime.empty(*output, device=remote))
     seconds = _time(library, remote, buffers, effort)
     return seconds, buffers[-1].numpy()
+
+
+def board_moment(device: Device) -> str:
+    """What the board says of itself at this moment, as JSON text; raises where its server is not ours."""
+    session, _ = _open(device)
+    return str(session.get_function(MOMENT_FUNCTION)())
 
 
 def _open(device: Device) -> tuple[Any, str]:

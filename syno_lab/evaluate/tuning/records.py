@@ -15,6 +15,7 @@ import hashlib
 import json
 import math
 import os
+import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from syno_lab.errors import FormatError, StoreError, SynoError, TuningError
+from syno_lab.evaluate.tuning.process import cores
 from syno_lab.evaluate.tuning.values import TuningResult, TuningTask
 
 FORMAT = "syno-lab-tuning"
@@ -238,6 +240,42 @@ def _take(record: Record, data: dict[str, Any]) -> None:
             record.results.append(TuningResult.from_dict(data["result"]))
     except (KeyError, TypeError, ValueError, FormatError):
         record.damaged += 1
+
+
+def known_target(folder: str | os.PathLike[str], name: str, tvm: str) -> str | None:
+    """TVM's JSON text for a target that was resolved before on this machine, so that TVM need not be asked again."""
+    try:
+        found = json.loads((Path(folder) / _TARGETS).read_text(encoding="utf-8")).get(_target_key(name, tvm))
+    except (OSError, ValueError, AttributeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def remember_target(folder: str | os.PathLike[str], name: str, tvm: str, text: str) -> None:
+    """Keep TVM's text for a target for :func:`known_target`; it can be found out again, so no error is raised."""
+    place = Path(folder) / _TARGETS
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            known = dict(json.loads(place.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            known = {}
+        fresh = place.with_suffix(f".{os.getpid()}")
+        fresh.write_text(json.dumps({**known, _target_key(name, tvm): text}, indent=1), encoding="utf-8")
+        fresh.replace(place)
+
+
+_TARGETS = "targets.json"
+
+
+def _target_key(name: str, tvm: str) -> str:
+    """``local`` means another target where the processor, its features or those that we may use are others."""
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        processor = "\n".join(sorted({one for one in told if one.startswith(("model name", "flags", "Features"))}))
+    facts = f"{processor}\n{platform.node()}\n{cores()}"
+    return f"{name} {tvm} {hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
 
 def list_records(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:

@@ -391,13 +391,8 @@ def _result(seconds: float | None) -> Any:
 
 
 def _plain(trace: Any) -> Any:
-    """A trace as JSON data."""
-    return json.loads(json.dumps(trace.as_json(), default=_number))
-
-
-def _number(value: Any) -> Any:
-    """TVM's own integers and strings among the JSON."""
-    return int(value) if hasattr(value, "__int__") else str(value)
+    """A trace as JSON data, without TVM's own integers and floats."""
+    return json.loads(json.dumps(trace.as_json(), default=lambda one: one.value))
 
 
 def _argument(info: Any) -> Argument:

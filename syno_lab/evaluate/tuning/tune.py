@@ -15,7 +15,7 @@ from typing import Any
 from syno_lab.errors import TrackerError, TuningError
 from syno_lab.evaluate.tuning.conversation import Conversation
 from syno_lab.evaluate.tuning.presets import Preset, find_preset
-from syno_lab.evaluate.tuning.records import Record, Trial, key_of, open_record
+from syno_lab.evaluate.tuning.records import Record, Trial, key_of, known_target, open_record, remember_target
 from syno_lab.evaluate.tuning.targets import check_target
 from syno_lab.evaluate.tuning.tracker import (
     DeviceInfo,
@@ -200,6 +200,10 @@ class _Queue:
 
     def run(self) -> QueueResult:
         with contextlib.ExitStack() as stack:
+            if self._store is not None:
+                text = known_target(self._store, self._target, self._tvm)
+                if text is not None:  # what the records can answer needs no TVM
+                    self._open(text, self._tvm, stack)
             while self._waiting():
                 if not self._converse(stack):
                     break
@@ -223,7 +227,7 @@ class _Queue:
                     continue
                 match message.pop("event"):
                     case "start":
-                        self._open(message, stack)
+                        self._open(message["target"], message["tvm"], stack)
                         if not self._waiting():
                             return False
                         child.send({str(n): self._operators[n].recorded() for n in self._waiting()})
@@ -270,21 +274,21 @@ class _Queue:
         if self._should_stop is not None and self._should_stop():
             raise TuningStopped(f"{self._name}: stopped on request after {tried} trials")
 
-    def _open(self, started: dict[str, Any], stack: contextlib.ExitStack) -> None:
+    def _open(self, target: str, tvm: str, stack: contextlib.ExitStack) -> None:
         """Now that the target is known: look into the records, and answer what they can answer."""
-        self._told = {"target": started["target"], "tvm_version": started["tvm"]}
+        self._told = {"target": target, "tvm_version": tvm}
         if self._store is None:
             return
+        remember_target(self._store, self._target, self._tvm, target)
         for number in self._waiting():
             one = self._operators[number]
-            if one.record is None:
-                key = key_of(one.task, started["target"], started["tvm"], self._conditions)
+            key = key_of(one.task, target, tvm, self._conditions)
+            if one.record is None or one.record.key != key:
                 one.record = stack.enter_context(open_record(self._store, key))
                 one.trial = one.known = len(one.record.trials)
                 answer = one.record.answer(one.trials)
                 if answer is not None:
-                    result = replace(answer, label=one.task.label, known=answer.trials, from_records=True)
-                    self._keep(result)
+                    self._keep(replace(answer, label=one.task.label, known=answer.trials, from_records=True))
 
     def _take_trial(self, one: _Operator, message: dict[str, Any]) -> None:
         facts = message["facts"]
