@@ -6,19 +6,25 @@ from syno_lab.search.mcts import MonteCarloTreeSearch
 from syno_lab.search.policies import rave, uct
 from syno_lab.search.protocol import Candidate, Child, State, Step
 from syno_lab.search.random_search import RandomSearch
+from syno_lab.search.recorded import RecordedState, recorded_space
+from syno_lab.search.simulate import Event, simulate
 from syno_lab.search.space import SynthesisState, synthesis_space
 
 __all__ = [
     "Candidate",
     "Child",
+    "Event",
     "MonteCarloTreeSearch",
     "RandomSearch",
+    "RecordedState",
     "RegularizedEvolution",
     "Search",
     "State",
     "Step",
     "SynthesisState",
     "rave",
+    "recorded_space",
+    "simulate",
     "synthesis_space",
     "uct",
 ]

@@ -62,8 +62,8 @@ class Estimate:
         """
         if not self._rewards:
             return [0.0] * len(bags)
-        asked = self._vectors(bags)
-        held = self._vectors(waiting)
+        together = self._vectors([*bags, *waiting])  # at once: either may have actions that are new
+        asked, held = together[: len(bags)], together[len(bags) :]
         rows = self._wide()
         known = np.vstack([rows, held])
         rewards = np.array(self._rewards)

@@ -49,6 +49,15 @@ def test_what_waits_promises_less_to_what_is_like_it() -> None:
     assert after[1] == pytest.approx(before[1])
 
 
+def test_what_waits_may_have_actions_that_nothing_else_has() -> None:
+    estimate = Estimate()
+    for actions, reward in ((Counter("ab"), 0.9), (Counter("cd"), 0.1)):
+        estimate.add(actions, reward)
+    asked = [Counter("ab"), Counter("cf")]
+    # Nothing in common with what is asked about, and the mean reward: it tells nothing.
+    assert estimate.promises(asked, waiting=[Counter("uvw")]) == pytest.approx(estimate.promises(asked))
+
+
 def test_without_rewards_nothing_is_promised() -> None:
     assert Estimate().promises([Counter("ab"), Counter()]) == [0.0, 0.0]
 
