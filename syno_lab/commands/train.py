@@ -18,7 +18,7 @@ from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_
 from syno_lab.errors import DataError, SpecError, SynoError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from syno_lab.evaluate.trial import TrialRequest
 
@@ -135,6 +135,9 @@ def command(
             budget_s=budget,
             stopping=_rule(patience, stop_early),
         )
+        if detach:
+            _submit(loaded, base, range(seed, seed + seeds), folder, json)
+            return
         where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syno-lab-")))
         stage = run_stage(
             loaded,
@@ -160,17 +163,24 @@ def command(
 
 
 def _submit(
-    requests: Iterable[tuple[str, TrialRequest]], seeds: list[int], folder: Path | None, json: str | None
+    operators: Mapping[str, str | None], base: TrialRequest, seeds: Iterable[int], folder: Path | None, json: str | None
 ) -> None:
     """Each training as a job of its own. It runs elsewhere, so where its data is must not hang on where we are."""
     from syno_lab.evaluate.data import DIGITS
+    from syno_lab.evaluate.trial import costs_of
 
+    data = base.data if base.data == DIGITS else str(Path(base.data).expanduser().absolute())
+    numbers = list(seeds)
     jobs = []
-    for label, request in requests:
-        data = request.data if request.data == DIGITS else str(Path(request.data).expanduser().absolute())
-        for seed in seeds:
-            params = msgspec.structs.replace(request, seed=seed, data=data).to_dict()
-            jobs.append(("train", params, label if len(seeds) == 1 else f"{label}, seed {seed}"))
+    for label, operator in operators.items():
+        request = msgspec.structs.replace(base, operator=operator, data=data)
+        try:
+            costs_of(request)
+        except SpecError as error:
+            raise SpecError(f"{label}: {error}") from None
+        for seed in numbers:
+            params = msgspec.structs.replace(request, seed=seed).to_dict()
+            jobs.append(("train", params, label if len(numbers) == 1 else f"{label}, seed {seed}"))
     detach_all(jobs, folder, json=json)
 
 
