@@ -48,6 +48,12 @@ def is_image_folder(path: Path) -> bool:
     return any(next(_images(folder), None) is not None for folder in _folders(root))
 
 
+def class_names(path: Path) -> tuple[str, ...]:
+    """The classes of an image folder, in order, without a look at its images."""
+    root = path / "train" if (path / "train").is_dir() else path
+    return tuple(folder.name for folder in _folders(root))
+
+
 def find_image_folder(path: Path) -> ImageFolder:
     """List the images of ``path``.
 
@@ -64,7 +70,7 @@ def find_image_folder(path: Path) -> ImageFolder:
     root = next((path / name for name in TEST_FOLDERS if (path / name).is_dir()), None)
     if root is None:
         raise DataError(f"expected {' or '.join(TEST_FOLDERS)} beside train in {path}, found neither")
-    classes = tuple(folder.name for folder in _folders(path / "train"))
+    classes = class_names(path)
     others = sorted({folder.name for folder in _folders(root)} ^ set(classes))
     if others:
         raise DataError(
@@ -110,7 +116,7 @@ def _split(path: Path) -> ImageFolder:
     files = [sorted(_images(folder)) for folder in folders]
     train = [[file for place, file in enumerate(of, 1) if place % _TEST_EVERY] for of in files]
     test = [of[_TEST_EVERY - 1 :: _TEST_EVERY] for of in files]
-    return _listed(path, tuple(folder.name for folder in folders), train, test)
+    return _listed(path, class_names(path), train, test)
 
 
 def _listed(

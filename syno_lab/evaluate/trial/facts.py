@@ -10,7 +10,7 @@ from typing import Literal
 from syno_lab.errors import SpecError
 from syno_lab.evaluate.cifar import find_cifar
 from syno_lab.evaluate.data import DIGITS, holds_cifar
-from syno_lab.evaluate.image_folder import SIZE, find_image_folder, is_image_folder
+from syno_lab.evaluate.image_folder import SIZE, class_names, is_image_folder
 from syno_lab.evaluate.text_data import TextData, is_text_file, load_text
 from syno_lab.evaluate.trial.request import TrialRequest
 from syno_lab.models.registry import backbone
@@ -53,7 +53,7 @@ def facts_of(request: TrialRequest) -> Facts:
     else:
         path = Path(request.data).expanduser()
         if not holds_cifar(path) and is_image_folder(path):
-            classes = len(find_image_folder(path).classes)
+            classes = len(class_names(path))
             size = request.resolution or SIZE
             return Facts("images", classes, 3, size, size)
         _, form = find_cifar(path)

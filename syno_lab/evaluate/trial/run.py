@@ -36,6 +36,9 @@ Report = Callable[[float, str], None]
 STEPS = 100
 """Batches of an epoch of text, unless said otherwise."""
 
+TEST_WINDOWS = 256
+"""Windows of the test part of a text, unless said otherwise: all of them would take longer than an epoch."""
+
 IMAGE_LEARNING_RATE = 0.1
 TEXT_LEARNING_RATE = 1e-3
 
@@ -125,8 +128,8 @@ class _Trial:
             end = _End("oom", _line(error, "out of memory"))
         except SynoError as error:
             end = _End("failed", _line(error))
-        except (RuntimeError, OSError) as error:
-            # torch has one class for everything that a kernel may refuse, its memory among it.
+        except (RuntimeError, ValueError, OSError) as error:
+            # torch has few classes for all that it may refuse, memory among it.
             is_memory = isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
             end = _End("oom" if is_memory else "failed", _line(error))
         finally:
@@ -201,7 +204,7 @@ class _Trial:
             context=context_of(request),
             steps=request.options.get("steps", STEPS),
             ends_by_clock=request.budget_s is not None,
-            test_windows=request.test_images,
+            test_windows=request.test_images or TEST_WINDOWS,
             **shared,
         )
 
@@ -213,7 +216,11 @@ class _Trial:
             end.predictions, end.losses = image_answers(self.network.module, data, **where)
         else:
             end.losses = text_answers(
-                self.network.module, data, context=context_of(request), test_windows=request.test_images, **where
+                self.network.module,
+                data,
+                context=context_of(request),
+                test_windows=request.test_images or TEST_WINDOWS,
+                **where,
             )
 
     def measure(self, record: EpochRecord) -> float:
