@@ -21,8 +21,8 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         options: what the backbone and its places leave open, see :func:`.backbone.BACKBONE_OPTIONS`.
         data: ``digits``, a folder of CIFAR, a folder of images in class folders, or a text file.
         resolution: height and width that images are scaled to; None: as they are (of an image folder: 224).
-        train_images, test_images: at most so many of each are used, the first ones; of a text, windows of its test part (None: 256),
-            and train_images has no meaning.
+        train_images, test_images: at most so many of each are used, the first ones. Of a text, ``test_images`` are
+            windows of its test part (None: 256), and all of the rest is for training.
         epochs: of a text, an epoch is ``options["steps"]`` batches.
         batch_size, learning_rate: the learning rate is the highest of its cycle; None: 0.1 for images, 0.001 for text.
         seed: decides weights, order and augmentation.
