@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -86,9 +87,10 @@ def say_table(rows: Sequence[Mapping[str, Any]], json_target: str | None) -> Non
         return
     from rich.console import Console
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDE)
+    if sys.stdout.isatty():
+        console = Console()
+    else:  # in a kernel rich would show HTML of its own, and believe in colours
+        console = Console(width=_WIDE, force_terminal=False, force_jupyter=False, no_color=True)
     console.print(table(rows))
 
 
