@@ -10,8 +10,9 @@ operator is asked for once: places below which nothing is left are closed, dead 
 - Actions are valued wherever they were taken (RAVE), as the nearest ancestor knows them that has enough rewards (GRAVE:
   Cazenave, Generalized rapid action value estimation, 2015); at random descents as the root knows them (MAST: Finnsson
   and Björnsson, Simulation-based approach to general game playing, 2008).
-- Descents cost little beside a training: several are made, and the operator is taken that promises most by its actions
-  (:mod:`syno_lab.search.estimate`).
+- Descents cost little beside a training: several are made, from the place that the tree leads to and some from the root
+  by chance alone, and the operator is taken that promises most by its actions (:mod:`syno_lab.search.estimate`). Those
+  by chance keep the search from staying where the first rewards were.
 - Virtual loss: what is outstanding counts as a loss until it is told, so the next search goes elsewhere (Chaslot,
   Winands and van den Herik, Parallel Monte-Carlo tree search, 2008).
 """
@@ -46,6 +47,7 @@ class Settings:
         virtual_loss: how many losses an outstanding operator counts for.
         is_sharing: whether states with one key share what is known (transpositions).
         completions: how many descents are made from a new place, of which the most promising operator is taken.
+        strays: how many descents are made from the root by chance alone, whose operators are compared with those.
         bound: how many standard deviations a promise is above what is expected.
 
     Raises:
@@ -60,7 +62,8 @@ class Settings:
     virtual_loss: float = 1.0
     is_sharing: bool = True
     completions: int = 8
-    bound: float = 1.0
+    strays: int = 8
+    bound: float = 2.0
 
     def __post_init__(self) -> None:
         for name, is_right, expected in (
@@ -70,6 +73,7 @@ class Settings:
             ("temperature", self.temperature > 0, "a positive number"),
             ("trust", self.trust >= 0, "0 or more"),
             ("completions", self.completions >= 1, "1 or more"),
+            ("strays", self.strays >= 0, "0 or more"),
             ("bound", self.bound >= 0, "0 or more"),
             ("virtual_loss", self.virtual_loss >= 0, "0 or more"),
         ):
@@ -219,15 +223,17 @@ class MonteCarloTreeSearch(Search):
                 path.append(added)
                 before = tuple(place.step for place in path if place.step is not None)
                 trails = [(*before, *rest) for rest in self._completions(added, knower)]
+                within = {id(steps) for steps in trails}
+                if not added.state.is_complete:  # which is asked for at once, and closed
+                    trails += self._strays({steps[-1].state.key for steps in trails})
                 for steps in self._most_promising_first(trails):
                     operator = claim(steps[-1].state, self.facts, self._known)
                     if added.state.is_complete:
                         tree.close(added)
                     if operator is not None:
-                        self._mark(path, 1)
-                        self._paths[steps[-1].state.key] = path
-                        self._show()
-                        return Trail(steps), operator
+                        trail = Trail(steps)
+                        self._enter(trail, path if id(steps) in within else self._path(trail))
+                        return trail, operator
                 if not added.is_closed and tree.is_dead(added):
                     tree.close(added)
             for place in path:
@@ -245,6 +251,15 @@ class MonteCarloTreeSearch(Search):
             found.setdefault(rest[-1].state.key if rest else None, rest)
             if not rest or not self.told:  # nothing to choose, or nothing to choose by
                 break
+        return list(found.values())
+
+    def _strays(self, known: set[Hashable]) -> list[tuple[Step, ...]]:
+        """Ways by chance alone from the root to complete states that are not ``known``."""
+        found: dict[Hashable, tuple[Step, ...]] = {}
+        for _ in range(self.settings.strays if self.told else 0):
+            steps = descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
+            if steps is not None and steps[-1].state.key not in known:
+                found.setdefault(steps[-1].state.key, steps)
         return list(found.values())
 
     def _most_promising_first(self, trails: list[tuple[Step, ...]]) -> list[tuple[Step, ...]]:
@@ -268,7 +283,11 @@ class MonteCarloTreeSearch(Search):
             place.record.outstanding += by
 
     def _expect(self, trail: Trail) -> None:
-        path = self._paths[trail.end.key] = self._path(trail)
+        self._enter(trail, self._path(trail))
+
+    def _enter(self, trail: Trail, path: list[Place]) -> None:
+        """``trail`` is outstanding, and counts at the places of ``path``."""
+        self._paths[trail.end.key] = path
         self._mark(path, 1)
         self._show()
 

@@ -25,8 +25,8 @@ from syno_lab.synthesis.rules import RULES, Rule
 #: How much likelier a step is that leads one step nearer to the input, where the space is too large to be counted.
 PULL = 2.0
 _FAR = 9  # distances above do not matter any more
-#: Nodes up to which a space is counted before it is searched: some seconds, some hundred megabytes.
-COUNTABLE_NODES = 60_000
+#: Nodes up to which a space is counted before it is searched: a second or two.
+COUNTABLE_NODES = 2_000
 
 Accepts = Callable[[Operator], bool]
 

@@ -88,7 +88,7 @@ def test_the_most_promising_completion_is_evaluated() -> None:
             Words("abc", 8),
             random.Random(3),
             policy=uct(1e6),
-            settings=Settings(completions=completions, temperature=1e9, width=1e6),
+            settings=Settings(completions=completions, strays=0, temperature=1e9, width=1e6),
         )
         for _ in range(100):
             candidate = search.ask()

@@ -203,6 +203,7 @@ def test_rave_is_the_formula() -> None:
         (lambda: Settings(looks=0), "looks: expected 1 or more, found 0"),
         (lambda: Settings(temperature=0), "temperature: expected a positive number, found 0"),
         (lambda: Settings(completions=0), "completions: expected 1 or more, found 0"),
+        (lambda: Settings(strays=-1), "strays: expected 0 or more, found -1"),
         (lambda: Settings(bound=-1), "bound: expected 0 or more, found -1"),
         (lambda: Settings(trust=-1), "trust: expected 0 or more, found -1"),
         (lambda: Settings(virtual_loss=-1), "virtual_loss: expected 0 or more, found -1"),
@@ -215,7 +216,7 @@ def test_settings_that_make_no_sense(make: Any, message: str) -> None:
 
 def test_places_widen_with_what_was_searched() -> None:
     search = MonteCarloTreeSearch(
-        Words("abcdefghijklmnop", 3), random.Random(6), settings=Settings(width=1, growth=0.5)
+        Words("abcdefghijklmnop", 3), random.Random(6), settings=Settings(width=1, growth=0.5, strays=0)
     )
     root = search.tree.root
     numbers = []
