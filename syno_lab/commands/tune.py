@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syno_lab.commands.detach import DetachOption, FolderOption
+from syno_lab.commands.detach import detach as submit
 from syno_lab.commands.operands import complete_binding, load_operator, parse_binding
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
 from syno_lab.errors import SynoError, TuningError
@@ -42,9 +45,14 @@ def command(
     records: Annotated[
         Path | None, typer.Option(help="The folder of records, in which nothing is tuned twice. [default: OUT/records]")
     ] = None,
+    folder: FolderOption = None,
+    detach: DetachOption = False,
     json: JsonTarget = None,
 ) -> None:
-    """Search for the fastest schedule of operators and measure it on the device."""
+    """Search for the fastest schedule of operators and measure it on the device.
+
+    As a job it keeps its records in the folder `tuning` of the lab.
+    """
     check_json(json)
     if (tracker is None) != (key is None):
         raise SynoError("expected --tracker HOST:PORT and --key KEY together, or neither for a board of our own")
@@ -53,15 +61,33 @@ def command(
     from syno_lab.evaluate.tuning.presets import find_preset
     from syno_lab.evaluate.tuning.targets import check_target, is_local, threads_of
     from syno_lab.evaluate.tuning.tracker import parse_address
+    from syno_lab.evaluate.tuning.tune import local_conditions, recorded
 
     budget = find_preset(preset).trials if trials is None else trials
     check_target(target)
     if compare and not is_local(target):
         raise SynoError(f"--compare: expected --target local, on which PyTorch runs as well, found {target!r}")
+    if detach:
+        if compare or records is not None:
+            raise SynoError(
+                "--detach: a job compares nothing and has its lab's records; leave --compare and --records out"
+            )
+        params = {"tasks": [asdict(task) for task in tasks], "target": target, "tracker": tracker, "key": key}
+        params |= {"preset": preset, "trials": trials, "seed": seed, "deadline_s": deadline}
+        submit("tune", params, folder, name=", ".join(task.label for task in tasks), json=json)
+        return
+    if folder is not None:
+        raise SynoError("--folder: expected it with --detach; without, --out and --records say where files go")
     store = records if records is not None else out / "records"
     # A trial has been seen to take 12 seconds where the machine was busy.
     seconds = deadline if deadline is not None else 600.0 + 15.0 * budget * len(tasks)
     shares: dict[str, float] = {}
+    results: dict[str, TuningResult] = {}
+    failed: dict[str, str] = {}
+    if tracker is None:  # what the records of a board of our own can answer needs none
+        conditions = local_conditions(threads_of(target))
+        results = recorded(tasks, store=store, target=target, trials=budget, conditions=conditions)
+    waiting = [task for task in tasks if task.label not in results]
     with ExitStack() as stack:
         report = stack.enter_context(Reporter())
 
@@ -70,33 +96,38 @@ def command(
             name = f"{now.label}: " if len(tasks) > 1 else ""
             report("tune", sum(shares.values()) / len(tasks), f"{name}{now}")
 
-        if tracker is not None and key is not None:
+        if not waiting:
+            report("tune", 1.0, "all of it is in the records")
+        elif tracker is not None and key is not None:
             address = parse_address(tracker)
             check_tracker(*address, key, min(5.0, seconds), need_free=False)
         else:
             report("tune", 0.0, "starting a tracker and an RPC server on 127.0.0.1")
             board = stack.enter_context(local_board(threads=threads_of(target)))
             address, key = board.address, board.key
-        report("tune", 0.0, "importing TVM")
-        done = tune_queue(
-            tasks,
-            tracker=address,
-            key=key,
-            target=target,
-            preset=preset,
-            trials=budget,
-            seed=seed,
-            work_dir=out,
-            store=store,
-            on_progress=progress,
-            deadline_s=seconds,
-        )
-    rows = [_told(task, done.results[task.label], store, compare, json) for task in tasks if task.label in done.results]
-    for label, reason in done.failed.items():
+        if waiting:
+            report("tune", 0.0, "importing TVM")
+            done = tune_queue(
+                waiting,
+                tracker=address,
+                key=str(key),
+                target=target,
+                preset=preset,
+                trials=budget,
+                seed=seed,
+                work_dir=out,
+                store=store,
+                on_progress=progress,
+                deadline_s=seconds,
+            )
+            results |= done.results
+            failed = done.failed
+    rows = [_told(task, results[task.label], store, compare, json) for task in tasks if task.label in results]
+    for label, reason in failed.items():
         if not rows:
             raise TuningError(f"{label}: {reason}")
         say(f"{label}: not tuned: {reason}", json)
-    write_json(rows[0] if len(tasks) == 1 else {"results": rows, "failed": done.failed}, json)
+    write_json(rows[0] if len(tasks) == 1 else {"results": rows, "failed": failed}, json)
 
 
 def _tasks(names: list[str], bind: list[str], dtype: str) -> list[TuningTask]:

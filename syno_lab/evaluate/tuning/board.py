@@ -33,18 +33,23 @@ class Board:
 
 
 @contextlib.contextmanager
-def local_board(key: str = "local", *, threads: int | None = None, deadline_s: float = 90.0) -> Iterator[Board]:
+def local_board(
+    key: str = "local", *, threads: int | None = None, devices: int = 1, deadline_s: float = 90.0
+) -> Iterator[Board]:
     """Start a tracker and an RPC server for this machine's CPU on free loopback ports; stop both on the way out.
 
-    ``threads`` is the number of threads that the operators run in (all processors by default). Nothing stays behind:
+    ``threads`` is the number of threads that the operators run in (all processors by default), ``devices`` the number
+    of servers under the key. Nothing stays behind:
     both processes and all that they forked are killed by group when the block is left, by whatever exception, and end
     by themselves when this process is killed. Raises :class:`TrackerError` when they are not ready by the deadline.
     """
     if not key or any(letter.isspace() or letter == ":" for letter in key):
         raise TrackerError(f"expected a device key without blanks and colons, found {key!r}")
+    if devices < 1:
+        raise TrackerError(f"expected at least one device, found {devices}")
     with contextlib.ExitStack() as stack:
         # The ports are bound here, so that they are free, known at once, and never bound by someone else in between.
-        listeners = [stack.enter_context(_listen()) for _ in range(2)]
+        listeners = [stack.enter_context(_listen()) for _ in range(1 + devices)]
         port = listeners[0].getsockname()[1]
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="syno-board-", ignore_cleanup_errors=True))
@@ -54,12 +59,13 @@ def local_board(key: str = "local", *, threads: int | None = None, deadline_s: f
             "TVM_NUM_THREADS": str(threads or cores()),
         }
         children: dict[str, subprocess.Popen[bytes]] = {}
-        roles = {"tracker": [], "server": [str(port), key]}
+        servers = ["server", *(f"server-{number}" for number in range(2, devices + 1))]
+        roles: dict[str, list[str]] = {"tracker": [], **{server: [str(port), key] for server in servers}}
         for listener, (role, arguments) in zip(listeners, roles.items(), strict=True):
             log = stack.enter_context((folder / f"{role}.log").open("wb"))
             child = start_child(
                 "syno_lab.evaluate.tuning.serve",
-                [role, str(listener.fileno()), *arguments],
+                [role.partition("-")[0], str(listener.fileno()), *arguments],
                 log=log,
                 pass_fds=[listener.fileno()],
                 environment=environment,
@@ -67,7 +73,7 @@ def local_board(key: str = "local", *, threads: int | None = None, deadline_s: f
             stack.callback(end_group, child)
             children[role] = child
             listener.close()  # the child has its own copy
-        _wait_for(key, port, children, folder, time.monotonic() + deadline_s)
+        _wait_for(key, devices, port, children, folder, time.monotonic() + deadline_s)
         yield Board(_LOOPBACK, port, key)
 
 
@@ -78,7 +84,9 @@ def _listen() -> socket.socket:
     return listener
 
 
-def _wait_for(key: str, port: int, children: dict[str, subprocess.Popen[bytes]], folder: Path, deadline: float) -> None:
+def _wait_for(
+    key: str, devices: int, port: int, children: dict[str, subprocess.Popen[bytes]], folder: Path, deadline: float
+) -> None:
     while True:
         for role, child in children.items():
             if child.poll() is not None:
@@ -92,6 +100,6 @@ def _wait_for(key: str, port: int, children: dict[str, subprocess.Popen[bytes]],
         # While the tracker still imports TVM its port takes connections but does not answer: each try is short.
         with contextlib.suppress(TrackerError):
             entry = tracker_summary(_LOOPBACK, port, min(left, 2.0)).get(key)
-            if entry is not None and entry.free:
+            if entry is not None and entry.free >= devices:
                 return
         time.sleep(0.05)

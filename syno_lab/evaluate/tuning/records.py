@@ -117,12 +117,13 @@ class Record:
         return last if last.trials >= trials or last.stopped == "space" else None
 
     def _append(self, data: dict[str, Any]) -> None:
-        line = _line(data)
-        with _told(self.path), self.path.open("ab") as file:
-            before = file.tell()
+        left = _line(data)
+        # Unbuffered: a buffer that could not be written would be written when the file is closed.
+        with _told(self.path), self.path.open("ab", buffering=0) as file:
+            before = file.seek(0, os.SEEK_END)
             try:
-                file.write(line)
-                file.flush()
+                while left:
+                    left = left[file.write(left) :]
                 os.fsync(file.fileno())
             except OSError:
                 with contextlib.suppress(OSError):

@@ -29,6 +29,8 @@ REFERENCE_DEADLINE_S = 60.0
 #: A search whose candidates all fail in a row is broken, not unlucky; and so, sooner, is a board that does not answer.
 FAILURES_IN_A_ROW = 24
 TIMEOUTS_IN_A_ROW = 4
+#: After so many phases in a row without a new candidate, each with a larger population, the space has no more.
+_EMPTY_PHASES = 2
 #: What failed counts as infinitely slow for the search, as in TVM's own callback.
 _FAILED_S = 1e10
 
@@ -84,6 +86,7 @@ class Search:
     _last_failure: str = ""
     _restored: int = 0
     _built: int = 0
+    _phases: int = 0
 
     def __post_init__(self) -> None:
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
@@ -111,28 +114,31 @@ class Search:
             num_warmup_samples=warmup, early_stopping_rounds=20, num_tuning_cores=cores()
         )
         self._restore()
+        empty = 0
         while self._trial < self.trials:
             # The model knows nothing before it has seen measurements: breeding candidates for it would be in vain.
             is_blind = self._trial < warmup
             goal = min(warmup, self.trials) if is_blind else self.trials
             before = self._trial
-            yield from self._phase(goal - self._trial, 0 if is_blind else preset.generations, is_over)
+            yield from self._phase(goal - self._trial, 0 if is_blind else preset.generations, empty, is_over)
             if is_over() and self._trial < self.trials and self._measured():
                 self.stopped = "time"
                 return
-            if self._trial == before:
+            # A small population may hold nothing new by chance: only larger ones after it show that there is no more.
+            empty = empty + 1 if self._trial == before else 0
+            if empty > _EMPTY_PHASES:
                 self.stopped = "space"
                 return
 
-    def _phase(self, trials: int, generations: int, is_over: Callable[[], bool]) -> Iterator[None]:
-        """Candidates of one strategy, ``trials`` at most."""
+    def _phase(self, trials: int, generations: int, empty: int, is_over: Callable[[], bool]) -> Iterator[None]:
+        """Candidates of one strategy, ``trials`` at most; ``empty`` phases before it found none that is new."""
         from tvm.s_tir import meta_schedule as ms
 
         preset = self.tools.preset
-        population = min(preset.population, 4 * trials) if generations else 3 * trials
+        population = (min(preset.population, 4 * trials) if generations else 3 * trials) * 8**empty
         strategy = ms.search_strategy.EvolutionarySearch(
             population_size=population,
-            init_min_unmeasured=max(3 * population // 4 if generations else 2 * trials, 1),
+            init_min_unmeasured=max(3 * population // 4 if generations else 2 * population // 3, 1),
             genetic_num_iters=generations,
         )
         context = ms.TuneContext(
@@ -141,9 +147,10 @@ class Search:
             space_generator="post-order-apply",
             search_strategy=strategy,
             task_name="main",
-            rand_state=(self.seed + self._restored) % (2**31 - 2) + 1,
+            rand_state=(self.seed + self._phases + 1009 * self._restored) % (2**31 - 2) + 1,
             num_threads=cores(),
         )
+        self._phases += 1
         batch = min(trials, preset.batch)
         context.pre_tuning(trials, batch, context.generate_design_space(), self._database, self._model)
         while not is_over():

@@ -25,8 +25,9 @@ from syno_lab.evaluate.tuning.tracker import (
 )
 from syno_lab.evaluate.tuning.worker import CallFailedError, Worker
 
-#: The power modes without a limit, by ``nvpmodel -m``: the numbers are those of NVIDIA's own tables for JetPack 6.
-_FULL_POWER = {"jetson-orin-nano": "0", "jetson-agx-orin": "0", "jetson-xavier": "0"}
+#: The Jetsons, which have power modes. Mode 0 has no limit on AGX boards (MAXN, or EDP in NVIDIA's older tables, see
+#: jetsonhacks.com of 2018-10-07); an Orin Nano's modes hang on its JetPack, so the step says how to list them.
+_JETSONS = ("jetson-orin-nano", "jetson-agx-orin", "jetson-xavier")
 #: Packages that TVM's RPC server imports.
 _PACKAGES = ("numpy", "psutil", "cloudpickle", "tornado", "ml_dtypes", "typing_extensions")
 
@@ -90,10 +91,10 @@ def steps(plan: Plan) -> list[Step]:
              "The same versions on both sides, Python 3.10 or newer (JetPack 6 has it); g++ links what is sent."),
         Step("the server's file", "here", (copied,), "One file that needs only TVM."),
     ]  # fmt: skip
-    if plan.device in _FULL_POWER:
+    if plan.device in _JETSONS:
         found += [
-            Step("power mode", "board", (f"sudo nvpmodel -m {_FULL_POWER[plan.device]}", "nvpmodel -q"),
-                 "Power modes change which schedule is the fastest: choose one and stay in it."),
+            Step("power mode", "board", ("sudo nvpmodel -p --verbose", "sudo nvpmodel -m 0", "nvpmodel -q"),
+                 "Power modes change which schedule is the fastest: list them, choose one (0: MAXN on AGX)."),
             Step("clocks", "board", ("sudo jetson_clocks",), "Clocks that move make latencies that move."),
         ]  # fmt: skip
     if ssh is not None:

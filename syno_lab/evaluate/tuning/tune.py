@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from syno_lab.errors import TrackerError, TuningError
+from syno_lab.evaluate.tuning.board_server import power_mode
 from syno_lab.evaluate.tuning.conversation import Conversation
 from syno_lab.evaluate.tuning.presets import Preset, find_preset
+from syno_lab.evaluate.tuning.process import cores
 from syno_lab.evaluate.tuning.records import Record, Trial, key_of, known_target, open_record, remember_target
 from syno_lab.evaluate.tuning.targets import check_target
 from syno_lab.evaluate.tuning.tracker import (
@@ -127,6 +129,29 @@ def tune_queue(
     ).run()  # fmt: skip
 
 
+def recorded(
+    tasks: Sequence[TuningTask], *, store: str | os.PathLike[str], target: str, trials: int, conditions: str
+) -> dict[str, TuningResult]:
+    """The results that a folder of records has already for a budget of ``trials``, by label: needs no board, no TVM.
+
+    ``conditions`` are those of the board; for one of our own see :func:`local_conditions`. Raises as :func:`tune` does.
+    """
+    version = host_version()
+    text = known_target(store, check_target(target), version)
+    found: dict[str, TuningResult] = {}
+    for task in tasks if text is not None else ():
+        with open_record(store, key_of(task, str(text), version, conditions)) as record:
+            answer = record.answer(trials)
+        if answer is not None:
+            found[task.label] = replace(answer, label=task.label, known=answer.trials, from_records=True)
+    return found
+
+
+def local_conditions(threads: int | None = None) -> str:
+    """The conditions of a board of our own with operators in ``threads`` threads (all processors by default)."""
+    return DeviceInfo("", "", 0, tvm=host_version(), threads=threads or cores(), power=power_mode()).conditions
+
+
 @dataclass
 class _Operator:
     """One operator in the queue."""
@@ -195,6 +220,7 @@ class _Queue:
         self._log = self._work_dir / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', self._name)[:80] or 'tuning'}.log"
         self._log.write_bytes(b"")
         self._told: dict[str, Any] = {}
+        self._crashed = -1
         self._results: dict[str, TuningResult] = {}
         self._failed: dict[str, str] = {}
 
@@ -211,7 +237,9 @@ class _Queue:
 
     def _waiting(self) -> list[int]:
         labels = (one.task.label for one in self._operators)
-        return [n for n, label in enumerate(labels) if label not in self._results and label not in self._failed]
+        found = [n for n, label in enumerate(labels) if label not in self._results and label not in self._failed]
+        # After a crash it is the next one's turn.
+        return sorted(found, key=lambda number: number <= self._crashed)
 
     def _converse(self, stack: contextlib.ExitStack) -> bool:
         """One tuning process, from its start to its end; whether there may be need of another."""
@@ -340,6 +368,7 @@ class _Queue:
         reason = f"the tuning process ended ({ending}) after {tried} trials{said}; see {child.log}"
         if turn is None:
             raise TuningError(f"{self._name}: {reason}")
+        self._crashed = turn
         one = self._operators[turn]
         one.crashes += 1
         if one.crashes >= self._attempts:
