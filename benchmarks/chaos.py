@@ -105,6 +105,8 @@ def is_whole(lab: Any) -> bool:
     from syno_lab.evaluate.jobs import alive
 
     records = lab.jobs()
+    if not records:  # the first submitter was killed before it could hand in anything
+        return False
     if all(job.is_ended for job in records):
         return True
     leases = lab.ledger.leases()

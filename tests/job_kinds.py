@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from syno_lab.evaluate.jobs import JobContext
 
-VARIABLE = ";".join(f"{name}=job_kinds:{name}" for name in ("sleep", "count", "end", "drive", "nothing"))
+VARIABLE = ";".join(f"{name}=job_kinds:{name}" for name in ("sleep", "count", "end", "drive", "nothing", "full_disk"))
 
 
 def nothing(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
@@ -106,3 +106,23 @@ def drive(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
         time.sleep(0.1)
         jobs = lab.jobs(parent=context.id)
     return {"totals": [job.result["total"] for job in jobs if job.result], "jobs": len(jobs)}
+
+
+def full_disk(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
+    """Return while this process can write no file, for ``seconds``: what a full disk is to the store."""
+    import resource
+    import threading
+
+    from syno_lab.errors import StoreError
+    from syno_lab.evaluate.jobs import attempts
+
+    unlimited = resource.RLIM_INFINITY
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, unlimited))
+    free = threading.Timer(params["seconds"], resource.setrlimit, (resource.RLIMIT_FSIZE, (unlimited, unlimited)))
+    free.start()
+    try:
+        attempts.beat(context._ledger, context.id, context._token)
+    except StoreError as error:
+        return {"refused": str(error)}
+    return {"refused": "nothing"}

@@ -14,7 +14,7 @@ import pytest
 
 from syno_lab.errors import JobError, StoreError
 from syno_lab.evaluate.jobs import alive, attempts
-from syno_lab.evaluate.jobs.ledger import Ledger, Lease
+from syno_lab.evaluate.jobs.ledger import Lease, Ledger
 from syno_lab.evaluate.jobs.sweep import LONGEST_LOOK_S, Watch, sweep
 from syno_lab.evaluate.store import Store
 

@@ -54,11 +54,11 @@ def _run(ledger: Ledger, number: int, token: str, context: JobContext) -> Ending
         cause = f"stopped without being asked to: {one_line(error)}"
         return lambda wall, cpu: attempts.die(ledger, number, token, cause, wall, cpu)
     except MemoryError as error:
-        traceback.print_exc()
+        context.log(traceback.format_exc())
         cause = f"out of memory: {one_line(error)}"
         return lambda wall, cpu: attempts.die(ledger, number, token, cause, wall, cpu)
     except Exception as error:  # noqa: BLE001 - whatever a kind does is its ending, told in the store and the log
-        traceback.print_exc()
+        context.log(traceback.format_exc())
         reason = str(error) if isinstance(error, SynoError) else one_line(error)
         if isinstance(error, JobFailed) and error.retry:
             return lambda wall, cpu: attempts.die(ledger, number, token, reason, wall, cpu)

@@ -68,7 +68,8 @@ class JobContext:
 
     def log(self, line: str) -> None:
         """Write a line, with the time, to the attempt's log; whatever the job prints goes there as well."""
-        print(f"{now()} {line}", file=sys.stderr, flush=True)  # noqa: T201 - the log is our standard error
+        with suppress(OSError):  # a full disk
+            print(f"{now()} {line}", file=sys.stderr, flush=True)  # noqa: T201 - the log is our standard error
 
     # -- for the child -----------------------------------------------------------------------------------------------
 

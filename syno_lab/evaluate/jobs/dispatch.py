@@ -20,7 +20,7 @@ ANSWER_S = 10.0
 SLOT = "slot"
 
 
-def connect(address: str, timeout: float = ANSWER_S) -> Client:
+def connect(address: str, timeout: float | None = None) -> Client:
     """Connect to a Dask scheduler.
 
     Raises:
@@ -28,6 +28,7 @@ def connect(address: str, timeout: float = ANSWER_S) -> Client:
     """
     from distributed import Client
 
+    timeout = ANSWER_S if timeout is None else timeout
     try:
         return Client(address, timeout=timeout, set_as_default=False, name="syno-lab")
     except (OSError, ValueError, TimeoutError, ImportError) as error:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PERIOD_S, SWEEP_S = 0.1, 1.0
 #: Seconds that a connection is given to close; the scheduler at its other end may be dead.
 CLOSE_S = 2.0
+#: Seconds within which the lab's own scheduler must answer; it may have been killed meanwhile, and is looked at again.
+OWN_ANSWER_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -165,7 +167,7 @@ class Keeper:
         if client is not None and client.status == "running" and client.scheduler.address == address:
             return client  # only its worker was missing
         self._disconnect()
-        self._client, self._is_foreign, self._counted = connect(address), False, frozenset((SLOT,))
+        self._client, self._is_foreign, self._counted = connect(address, OWN_ANSWER_S), False, frozenset((SLOT,))
         return self._client
 
     def _join(self, address: str) -> Client:

@@ -22,7 +22,23 @@ WAITING, INTERRUPTED = "waiting", "interrupted"
 _TRIAL = "search, number, fingerprint, operator, steps, flops, params, created"
 _OUTCOME = "search, number, position, state, accuracy, reward, job, outcome, ended"
 _LATENCY = "search, number, target, latency_ms, result"
+_FINISHED = (
+    "SELECT number, accuracy, flops, params FROM syno_search_outcomes JOIN syno_search_trials USING (search, number) "
+    "WHERE search=? AND state='finished' AND accuracy IS NOT NULL ORDER BY number"
+)
 _decode = msgspec.json.Decoder().decode
+_decode_steps = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+class _Gist(msgspec.Struct):
+    """What a list of trials shows of an outcome; the rest is not even read, which is most of it."""
+
+    reason: str | None = None
+    wall_s: float | None = None
+    cpu_s: float | None = None
+
+
+_decode_gist = msgspec.json.Decoder(_Gist).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +61,6 @@ class SearchTrial:
         job: the number of the job that evaluated it.
         wall_s: seconds that it took.
         cpu_s: processor seconds that it took.
-        outcome: all that the evaluation gave.
         ended: when (ISO 8601, UTC).
     """
 
@@ -64,8 +79,13 @@ class SearchTrial:
     job: int | None
     wall_s: float
     cpu_s: float
-    outcome: dict[str, Any] | None
     ended: str | None
+    _outcome: str | None
+
+    @property
+    def outcome(self) -> dict[str, Any] | None:
+        """All that the evaluation gave; None while it waits."""
+        return None if self._outcome is None else msgspec.json.decode(self._outcome)
 
 
 class SearchLog:
@@ -130,6 +150,10 @@ class SearchLog:
         if given is None or not 0 <= given <= 1:
             raise StoreError(f"trial {number} of search {self.name!r}: expected a reward from 0 to 1, found {reward!r}")
         text = to_text(outcome, "outcome")
+        try:
+            _decode_gist(text)
+        except msgspec.ValidationError as error:
+            raise StoreError(f"trial {number} of search {self.name!r}: {error}") from error
         with self._database.transaction():
             if not self._database.column(
                 "SELECT 1 FROM syno_search_trials WHERE search=? AND number=?", (self._key, number)
@@ -219,20 +243,17 @@ class SearchLog:
             raise StoreError(f"no axis {unknown[0]!r}: expected one of {', '.join(AXES)}")
         if "latency_ms" in axes and target is None:
             raise StoreError("a front in latency needs the target that it was measured on")
-        rest = "FROM syno_search_outcomes WHERE search=? AND state='finished'"
-        accuracies = {row[1]: row[4] for row in self._database.read(_OUTCOME, rest, (self._key,))}
-        trials = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=? ORDER BY number", (self._key,))
+        # The numbers alone: digests cover whole rows, whose texts are long; those of the front are read whole below.
         latencies = self.latencies(target) if target is not None else {}
         points = [
             {
-                "number": row[1],
-                "accuracy": accuracies[row[1]],
-                "flops": row[5],
-                "params": row[6],
-                "latency_ms": latencies.get(row[1], {}).get("latency_ms"),
+                "number": number,
+                "accuracy": accuracy,
+                "flops": flops,
+                "params": params,
+                "latency_ms": latencies.get(number, {}).get("latency_ms"),
             }
-            for row in trials
-            if row[1] in accuracies
+            for number, accuracy, flops, params in self._database.columns(_FINISHED, (self._key,))
         ]
         most, least = ([name for name in axes if AXES[name].maximise is side] for side in (True, False))
         return [self._one(points[place]["number"]) for place in pareto_front(points, maximise=most, minimise=least)]
@@ -266,14 +287,14 @@ class SearchLog:
 
 def _trial(row: tuple[Any, ...], ended: tuple[Any, ...] | None) -> SearchTrial:
     _, number, fingerprint, operator, steps, flops, params, created = row
-    known = (number, fingerprint, operator, tuple(_decode(steps)), flops, params, created)
+    known = (number, fingerprint, operator, _decode_steps(steps), flops, params, created)
     if ended is None:
         return SearchTrial(*known, WAITING, "", None, None, None, None, 0.0, 0.0, None, None)
     _, _, position, state, accuracy, reward, job, text, when = ended
-    outcome = _decode(text)
+    gist = _decode_gist(text)
     place, told = (None, None) if position < 0 else (position, reward)
-    times = (outcome.get("wall_s") or 0.0, outcome.get("cpu_s") or 0.0)
-    return SearchTrial(*known, state, outcome.get("reason") or "", accuracy, told, place, job, *times, outcome, when)
+    times = (gist.wall_s or 0.0, gist.cpu_s or 0.0)
+    return SearchTrial(*known, state, gist.reason or "", accuracy, told, place, job, *times, when, text)
 
 
 def _now() -> str:
