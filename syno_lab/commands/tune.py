@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,10 +69,11 @@ def command(
     if detach:
         if compare or records is not None:
             raise SynoError(
-                "--detach: a job compares nothing and has its lab's records; leave --compare and --records out"
+                "--detach: expected a tuning alone, in its lab; leave --compare and --records out"
             )
-        params = {"tasks": [asdict(task) for task in tasks], "target": target, "tracker": tracker, "key": key}
-        params |= {"preset": preset, "trials": trials, "seed": seed, "deadline_s": deadline}
+        params: dict[str, Any] = {"tasks": [_plain(task) for task in tasks], "target": target}
+        params |= {"tracker": tracker, "key": key, "preset": preset, "trials": trials, "seed": seed}
+        params["deadline_s"] = deadline
         submit("tune", params, folder, name=", ".join(task.label for task in tasks), json=json)
         return
     if folder is not None:
@@ -142,6 +142,10 @@ def _tasks(names: list[str], bind: list[str], dtype: str) -> list[TuningTask]:
         mine = [f"{n}={v}" for n, v in given.items() if n in value.spec.symbols.names or n not in known]
         tasks.append(TuningTask(label, value.to_json(), complete_binding(value, mine), dtype))
     return tasks
+
+
+def _plain(task: TuningTask) -> dict[str, Any]:
+    return {"label": task.label, "operator": task.operator, "binding": dict(task.binding), "dtype": task.dtype}
 
 
 def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool, json: str | None) -> dict[str, Any]:
