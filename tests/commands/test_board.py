@@ -1,0 +1,118 @@
+"""``syno-lab board``: every step with its commands, and what can be told of them from here."""
+
+import ast
+import json
+import re
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import answered, refused
+
+from syno_lab.errors import TrackerError
+from syno_lab.evaluate.tuning import local_board
+from syno_lab.evaluate.tuning.checkup import is_loopback, public_address, warning
+from syno_lab.evaluate.tuning.setup import Plan, checked, server_file, steps
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_every_step_is_printed_with_its_commands(capsys, tmp_path):
+    port = free_port()
+    tracker = f"127.0.0.1:{port}"
+    path = tmp_path / "board.json"
+    arguments = ["board", "--ssh", "me@orin", "--tracker", tracker, "--port", "9099", "--json", str(path)]
+    said = answered(capsys, *arguments)
+    told = json.loads(path.read_text())
+    assert told["key"] == "jetson-orin-nano-cpu"
+    titles = [
+        "the tracker",
+        "TVM on the board",
+        "the server's file",
+        "power mode",
+        "clocks",
+        "the tunnel",
+        "the server",
+    ]
+    assert [step["title"] for step in told["steps"]] == [*titles, "a last look"]
+    for step in told["steps"]:
+        assert all(line in said for line in step["commands"])
+    by_title = {step["title"]: step for step in told["steps"]}
+    assert by_title["the tunnel"]["commands"] == [f"ssh -N -R {port}:127.0.0.1:{port} -L 9099:127.0.0.1:9099 me@orin"]
+    assert f"--tracker {tracker} --key jetson-orin-nano-cpu --port 9099 --address 127.0.0.1" in said
+    assert "apache-tvm==0.27" in said
+    assert by_title["the tracker"]["state"] == "to do"
+    assert f"no RPC tracker listens at {tracker}" in said
+    assert told["warnings"] == []
+
+
+def test_a_board_on_the_network(capsys):
+    told = json.loads(
+        answered(
+            capsys, "board", "--no-tunnel", "--device", "mine", "--tracker", f"127.0.0.1:{free_port()}", "--json", "-"
+        )
+    )
+    assert told["key"] == "mine"
+    assert not {"the tunnel", "power mode", "clocks"} & {step["title"] for step in told["steps"]}
+    assert any("--host 0.0.0.0" in line for step in told["steps"] for line in step["commands"])
+    assert "without --ssh the board must reach the tracker" in told["warnings"][0]
+
+
+def test_the_server_s_file_stands_alone(capsys, tmp_path):
+    answered(capsys, "board", "--tracker", f"127.0.0.1:{free_port()}", "--save-server", str(tmp_path))
+    text = (tmp_path / "board_server.py").read_text()
+    assert text == server_file().read_text()
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(ast.parse(text))
+        for name in (
+            [one.name for one in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert imported - set(sys.stdlib_module_names) == {"tvm", "tvm_ffi"}
+
+
+def test_bad_boards(capsys, tmp_path):
+    assert "expected a device's name without blanks" in refused(capsys, "board", "--device", "my board")
+    assert "expected the tracker's address as host:port" in refused(capsys, "board", "--tracker", "here")
+    place = str(tmp_path / "no" / "where.py")
+    arguments = ["board", "--tracker", f"127.0.0.1:{free_port()}", "--save-server", place]
+    assert f"expected to write the board's server to {place}" in refused(capsys, *arguments)
+    with pytest.raises(TrackerError, match="expected the tracker's address"):
+        steps(Plan(tracker="127.0.0.1"))
+
+
+def test_who_can_reach_a_tracker():
+    assert is_loopback("127.0.0.1")
+    assert is_loopback("::1")
+    assert is_loopback("localhost")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("no.such.host.invalid")
+    assert public_address("10.1.2.3", 9190, list) == "10.1.2.3"
+    assert public_address("127.0.0.1", 9190, lambda: [("127.0.0.1", 9190), ("0.0.0.0", 80)]) is None
+    assert public_address("127.0.0.1", 9190, lambda: [("127.0.0.1", 80), ("0.0.0.0", 9190)]) == "0.0.0.0"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert public_address("127.0.0.1", server.getsockname()[1]) is None
+    assert "\n" not in warning("0.0.0.0")
+    assert re.search("listens on 0.0.0.0: TVM's RPC has no password", warning("0.0.0.0"))
+
+
+@pytest.mark.tvm
+def test_what_a_running_board_has_done():
+    with local_board("jetson-orin-nano-cpu") as board:
+        found, warnings = checked(Plan(tracker=f"{board.host}:{board.port}"))
+    states = {step.title: step.state for step in found}
+    for title in ("the tracker", "TVM on the board", "the server's file", "the tunnel", "the server"):
+        assert states[title] == "done", title
+    assert states["a last look"] == "unknown"
+    assert next(step.found for step in found if step.title == "the server") == "1 devices, 1 free"
+    assert warnings == []
+    assert Path(server_file()).name == "board_server.py"
