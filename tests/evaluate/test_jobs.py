@@ -233,13 +233,13 @@ class TestDeaths:
         assert not any(alive.identity(pid) for pid in up.values())
 
     def test_a_lab_that_was_shut_down_goes_on_when_it_is_opened(self, tmp_path: Path) -> None:
-        with Lab.open(tmp_path, idle_minutes=0.02) as lab:
+        with Lab.open(tmp_path) as lab:
             handle = lab.submit("count", {"steps": 120, "seconds": 0.03})
             until(lambda: handle.record().progress > 0, lab)
             lab.shutdown()
             assert handle.record().state == "waiting"
             assert not lab.cluster.processes()
-        with Lab.open(tmp_path) as lab:
+        with Lab.open(tmp_path, idle_minutes=0.1) as lab:
             job = ended(lab, 1)
             assert (job.state, job.attempt, job.deaths) == ("finished", 2, 0)
             until(lambda: not lab.cluster.processes(), lab)  # after idling, by itself

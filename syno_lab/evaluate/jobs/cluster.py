@@ -107,10 +107,12 @@ class Cluster:
         with self._locked():
             state = self._state()
             names = [state.get(role, "") for role in ("worker", "scheduler")]
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                for name in filter(alive.is_alive, names):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(alive.pid_of(name), number)
+            # A worker asked to end would wait for its jobs; it holds nothing that is not in the store.
+            for numbers in ((signal.SIGKILL, signal.SIGTERM), (signal.SIGKILL, signal.SIGKILL)):
+                for name, number in zip(names, numbers, strict=True):
+                    if alive.is_alive(name):
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(alive.pid_of(name), number)
                 deadline = time.monotonic() + patience_s
                 while any(map(alive.is_alive, names)) and time.monotonic() < deadline:
                     time.sleep(0.02)
