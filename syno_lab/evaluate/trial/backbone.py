@@ -14,10 +14,12 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from syno_lab.api import Operator  # not from its own room: with the methods that other rooms bind to it
+from syno_lab.codegen.torch_module import to_torch
 from syno_lab.errors import SpecError
 from syno_lab.evaluate.trial.facts import Facts, facts_of
 from syno_lab.evaluate.trial.request import TrialRequest
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Spec
 from syno_lab.models.gpt import GPT
 from syno_lab.models.layers import Survey, survey
 from syno_lab.models.registry import Backbone, backbone
@@ -70,6 +72,35 @@ class Costs:
     places: int
 
 
+@dataclass(frozen=True)
+class _Kernel:
+    """An operator as :func:`.slot.put_in` wants it: with the module that torch runs, which its own room has not."""
+
+    operator: Operator
+
+    @property
+    def spec(self) -> Spec:
+        return self.operator.spec
+
+    def complete_binding(self, binding: Mapping[str, int], /) -> dict[str, int]:
+        return self.operator.complete_binding(binding)
+
+    def input_sizes(self, binding: Mapping[str, int], /) -> tuple[int, ...]:
+        return self.operator.input_sizes(binding)
+
+    def output_sizes(self, binding: Mapping[str, int], /) -> tuple[int, ...]:
+        return self.operator.output_sizes(binding)
+
+    def flops(self, binding: Mapping[str, int], /) -> int:
+        return self.operator.flops(binding)
+
+    def params(self, binding: Mapping[str, int], /) -> int:
+        return self.operator.params(binding)
+
+    def to_torch(self, binding: Mapping[str, int], /) -> nn.Module:
+        return to_torch(self.operator, binding)
+
+
 def survey_of(request: TrialRequest) -> Survey:
     """All layers of the request's backbone without an operator, counted without memory for weights."""
     return _survey(request.backbone, msgspec.json.encode(request.options, order="sorted"), facts_of(request))
@@ -94,7 +125,7 @@ def places_of(request: TrialRequest) -> list[Place]:
     """What becomes of each layer that the operator is to replace; empty without an operator."""
     if request.operator is None:
         return []
-    return costs(Operator.from_json(request.operator), sites_of(request), strides=_strides(request.options))
+    return costs(_Kernel(Operator.from_json(request.operator)), sites_of(request), strides=_strides(request.options))
 
 
 def full_costs_of(request: TrialRequest) -> Costs:
@@ -124,11 +155,10 @@ def build(request: TrialRequest) -> Network:
         torch.manual_seed(request.seed)
         module = _build(request.backbone, request.options, facts, None)
         if request.operator is not None:
-            operator = Operator.from_json(request.operator)
             module, _ = put_in(
                 module,
                 sites_of(request),
-                operator,
+                _Kernel(Operator.from_json(request.operator)),
                 strides=_strides(request.options),
                 partial=True,
                 in_place=True,
