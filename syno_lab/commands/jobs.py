@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 #: Exit status of ``watch`` when a job has ended without a result.
 NOT_ALL_FINISHED = 1
 _PERIOD_S = 0.5
+_PATIENCE_S = 5.0
 _MESSAGE_LENGTH = 100
 
 app = typer.Typer(help="List, watch and steer the jobs of a lab.", invoke_without_command=True)
@@ -189,13 +190,18 @@ def log(
 
 @app.command()
 def stop(folder: FolderOption = None, json: JsonTarget = None) -> None:
-    """Stop the lab's workers on this machine and what they run; `syno-lab jobs watch` or a new job goes on with it."""
+    """Pause all jobs and end the lab's workers on this machine; `resume` lets the jobs go on."""
     check_json(json)
     with use_lab(folder, start=False) as lab:
+        held = [record.id for record in lab.jobs() if not record.is_ended]
+        for number in held:
+            lab.job(number).pause()
+        deadline = time.monotonic() + _PATIENCE_S
+        while lab.jobs(state="running") and time.monotonic() < deadline:  # at their next checkpoint
+            time.sleep(_PERIOD_S)
         lab.shutdown()
-        left = [record for record in lab.jobs() if not record.is_ended]
-        say(f"stopped the workers of {lab.folder}; jobs that are not at their end: {len(left)}", json)
-    write_json({"stopped": True, "jobs": [record.id for record in left]}, json)
+        say(f"stopped the workers of {lab.folder}; jobs on hold: {', '.join(map(str, held)) or 'none'}", json)
+    write_json({"stopped": True, "jobs": held}, json)
 
 
 def _steer(action: str, jobs: Sequence[int], folder: Path | None, json: str | None) -> None:

@@ -16,7 +16,7 @@ from command_line import answered, refused
 from syno_lab.cli import main
 from syno_lab.commands.jobs import job_row, possible_actions
 from syno_lab.errors import SynoError
-from syno_lab.evaluate.jobs import JobHandle, Lab
+from syno_lab.evaluate.jobs import JobHandle, Lab, alive
 
 WITHIN_S = 60.0
 ACTIONS = ("pause", "resume", "cancel", "retry")
@@ -149,17 +149,20 @@ def test_a_row_is_one_line(lab: Lab, gate: Path) -> None:
     assert not [value for value in row.values() if "\n" in value]
 
 
-def test_stop_keeps_what_was_under_way(lab: Lab, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stop_holds_what_was_under_way(lab: Lab, gate: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = lab.submit("gate", {"gate": str(gate)})
+    behind = lab.submit("nothing", {}, after=[job.id])
     until(job, "running")
-    pid = lab.ledger.lease(job.id).child  # type: ignore[union-attr]
-    found = json.loads(answered(capsys, "jobs", "stop", "--json", "-"))
-    assert job.id in found["jobs"]
-    from syno_lab.evaluate.jobs import alive
-
-    assert not alive.is_alive(pid)
+    lease = lab.ledger.lease(job.id)
+    assert lease is not None
+    assert json.loads(answered(capsys, "jobs", "stop", "--json", "-"))["jobs"] == [job.id, behind.id]
+    assert not alive.is_alive(lease.child)
+    time.sleep(1.5)  # the lab of this test is open all the while, and does not start them again
+    assert {job.record().state, behind.record().state} == {"paused"}
     gate.write_text("later")
-    assert job.wait(WITHIN_S).state == "finished", "a lab that is open starts them again"
+    answered(capsys, "jobs", "resume", str(job.id), str(behind.id))
+    assert behind.wait(WITHIN_S).state == "finished"
+    assert job.record().attempt == 2
 
 
 @pytest.mark.parametrize(

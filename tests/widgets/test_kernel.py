@@ -134,6 +134,9 @@ def test_any_kernel_does_after_load_ext(start: Callable[..., Kernel], folder: Pa
     kernel.run(submit(tmp_path / "gate"))
     assert kernel.run("print(job.wait(60).result['read'])") == "open\n"
     assert kernel.run("%syno show 1").splitlines()[:2] == ["id:           1", "kind:         gate"]
+    assert kernel.run("%syno list").splitlines()[1].split()[:4] == ["1", "gate", "finished", "100"], (
+        "no colours, no HTML"
+    )
     assert "no job 7 in" in kernel.run("%syno cancel 7").splitlines()[-1]
 
 

@@ -108,6 +108,21 @@ def test_jobs_are_steered_by_lines(shell: Any, lab: Lab, gate: Path, capsys: pyt
     lab.job(waiting.id - 1).cancel()
 
 
+def test_a_lab_that_was_stopped_works_again(
+    shell: Any, lab: Lab, gate: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, table = shell.user_ns["lab"], shell.run_line_magic("syno", "jobs")
+    job = mine.submit("gate", {"gate": str(gate)})
+    shell.run_line_magic("syno", "stop")
+    assert f"jobs on hold: {job.id}\n" in capsys.readouterr().out
+    assert mine.job(job.id).record().state == "paused"
+    gate.write_text("open")
+    shell.run_line_magic("syno", f"resume {job.id}")
+    assert mine.job(job.id).wait(WITHIN_S).state == "finished"
+    table.refresh()
+    assert table.rows[0]["state"] == "finished"
+
+
 def test_the_table_is_one(shell: Any, lab: Lab) -> None:
     first = shell.run_line_magic("syno", "jobs")
     assert isinstance(first, JobsView)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from syno_lab.commands.detach import lab_folder
 from syno_lab.errors import SynoError
@@ -29,7 +29,7 @@ class AttachedLab:
         self._folder = lab_folder().absolute()
         self._lab: Lab | None = None
         self._table: JobsView | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     @property
     def folder(self) -> Any:
@@ -56,24 +56,31 @@ class AttachedLab:
             self.opened()
 
     def table(self) -> JobsView:
-        """The table of its jobs, the same one each time."""
+        """The table of its jobs, the same one each time. Raises SynoError when the folder cannot be opened."""
         from syno_widgets.jobs_view import JobsView
 
-        lab = self.opened()
+        self.opened()
         with self._lock:
             if self._table is None:
-                self._table = JobsView(lab)
+                self._table = JobsView(cast("Lab", self))  # not the lab itself, which may be let go and opened again
             return self._table
 
+    def let_go(self) -> None:
+        """Close the lab; whatever is asked next opens it again."""
+        with self._lock:
+            lab, self._lab = self._lab, None
+        if lab is not None:
+            lab.close()
+
     def close(self) -> None:
-        """Close the lab and its table; the jobs go on, and whatever is asked next opens it again."""
-        with self._lock, contextlib.suppress(SynoError):
-            atexit.unregister(self.close)
-            if self._table is not None:
-                self._table.close()
-            if self._lab is not None:
-                self._lab.close()
-            self._lab = self._table = None
+        """Close the lab and its table; the jobs go on."""
+        atexit.unregister(self.close)
+        with self._lock:
+            table, self._table = self._table, None
+        if table is not None:  # without the lock, which its thread may be waiting for
+            table.close()
+        with contextlib.suppress(SynoError):
+            self.let_go()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # what shells and notebooks ask of anything, such as _repr_html_

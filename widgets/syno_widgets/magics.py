@@ -71,6 +71,8 @@ class SynoMagics(Magics):
             return self._table()
         if first in STEERING:
             print(self._command("jobs", first, *rest), end="")  # noqa: T201
+            if first == "stop":  # which leaves the open lab without its thread
+                self.lab.let_go()
             return None
         if first not in KNOWN or rest:
             raise UsageError(
