@@ -36,7 +36,8 @@ folder, jobs, steps, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), 
 with Lab.open(folder, slots=2) as lab:
     known = {job.name for job in lab.jobs()}
     if "driver" not in known:
-        params = {"jobs": jobs, "steps": steps, "seconds": seconds}
+        endless = {"until": folder + "/enough", "seconds": seconds}
+        params = {"jobs": jobs, "count": endless, "max_attempts": 9999}
         lab.submit("drive", params, name="driver", resources={}, max_attempts=9999)
     for index in range(jobs):
         if f"single {index}" not in known:
@@ -121,12 +122,9 @@ def verdict(lab: Any, chaos: Chaos) -> dict[str, Any]:
     """What was lost, done twice or got stuck."""
     records = lab.jobs()
     names = Counter(job.name for job in records)
-    right = sum(range(chaos.steps))
     expected = {"driver", *(f"{kind} {index}" for kind in ("single", "count") for index in range(chaos.jobs))}
     lost = [name for name in expected if not names[name]]
-    wrong = [
-        job.id for job in records if job.kind == "count" and job.state == "finished" and job.result["total"] != right
-    ]
+    wrong = [job.id for job in records if job.kind == "count" and job.state == "finished" and not is_right(job.result)]
     overlaps = [
         job.id for job in records if job.kind == "count" and is_mixed(lab.folder / "jobs" / str(job.id) / "journal.txt")
     ]
@@ -139,6 +137,11 @@ def verdict(lab: Any, chaos: Chaos) -> dict[str, Any]:
         "states": dict(Counter(job.state for job in records)),
         "attempts": sum(job.attempt for job in records),
     }
+
+
+def is_right(result: dict[str, int]) -> bool:
+    """Whether no step is missing in the sum, and none counted twice."""
+    return result["total"] == sum(range(result["steps"]))
 
 
 def is_mixed(journal: Path) -> bool:
@@ -186,6 +189,7 @@ def run(
                     if all(job.is_ended for job in lab.jobs()) and done < kills:
                         raise SystemExit(f"all jobs ended after {done} kills: give more --steps")
                 chaos.submit()
+                (lab.folder / "enough").touch()
                 lab.wait(timeout=patience)
                 found = verdict(lab, chaos)
                 tokens = [lease.token for lease in lab.ledger.leases()]
@@ -214,15 +218,15 @@ def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--kills", type=int, default=100)
     options.add_argument("--jobs", type=int, default=6, help="counting jobs by themselves, and as many under a driver")
-    options.add_argument("--steps", type=int, default=0, help="of each job (0: as many as the kills will take)")
+    options.add_argument(
+        "--steps", type=int, default=400, help="of each job by itself; those under the driver go on until the last kill"
+    )
     options.add_argument("--pause", type=float, default=1.0, help="mean seconds between recovery and the next kill")
     options.set_defaults(seed=random.SystemRandom().randrange(1 << 30))
     given = options.parse_args()
     say(f"seed {given.seed}")
-    # Two jobs at a time, about 50 steps a second each, and some seconds a kill.
-    steps = given.steps or max(20, given.kills * 60 // given.jobs)
-    result = run(given.kills, given.seed, jobs=given.jobs, steps=steps, seconds=0.05, pause=given.pause)
-    save("chaos", {"about": about(typed(), given.core), "steps": steps, **result})
+    result = run(given.kills, given.seed, jobs=given.jobs, steps=given.steps, seconds=0.05, pause=given.pause)
+    save("chaos", {"about": about(typed(), given.core), "steps": given.steps, **result})
     if any(result[what] for what in ("lost", "duplicated", "wrong", "overlapping", "stuck", "processes left")):
         sys.exit("something was lost: see above")
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,14 +36,18 @@ def sleep(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
 
 def count(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
-    """Count to ``steps`` with a checkpoint after each, and a line in a journal that tells of steps done twice."""
+    """Count to ``steps``, or until there is a file ``until``, with a checkpoint after each step.
+
+    A line in a journal tells of steps done twice.
+    """
     from syno_lab.evaluate.jobs import JobStopped
 
     checkpoint, journal = context.folder / "checkpoint.json", context.folder / "journal.txt"
     step = json.loads(checkpoint.read_text())["step"] if checkpoint.is_file() else 0
     total = sum(range(step))
     context.log(f"begins at step {step}")
-    while step < params["steps"]:
+    steps, until = params.get("steps", 1_000_000), Path(params.get("until", "/no such file"))
+    while step < steps and not until.exists():
         time.sleep(params.get("seconds", 0.01))
         total += step
         step += 1
@@ -51,7 +56,7 @@ def count(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
         half.replace(checkpoint)
         with journal.open("a") as file:
             file.write(f"{context.attempt} {step} {os.getpid()}\n")
-        context.report(step / params["steps"], f"step {step}")
+        context.report(step / steps, f"step {step}")
         if context.should_stop():
             raise JobStopped("asked to")
     return {"total": total, "steps": step}
@@ -92,14 +97,12 @@ def end(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
 
 def drive(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
-    """Submit ``jobs`` counting jobs, each once whatever happens, and add up what they give."""
+    """Submit ``jobs`` counting jobs with the parameters ``count``, each once whatever happens; give their sums."""
     lab = context.lab
     known = {job.name for job in lab.jobs(parent=context.id)}
     for index in range(params["jobs"]):
         if f"count {index}" not in known:
-            lab.submit(
-                "count", {"steps": params["steps"], "seconds": params.get("seconds", 0.01)}, name=f"count {index}"
-            )
+            lab.submit("count", params["count"], name=f"count {index}", max_attempts=params.get("max_attempts", 3))
     jobs = lab.jobs(parent=context.id)
     while not all(job.is_ended for job in jobs):
         context.report(sum(job.is_ended for job in jobs) / len(jobs))

@@ -151,7 +151,7 @@ class TestSteering:
         assert (first.record().ended or "") <= (second.record().started or "")
 
     def test_a_driver_and_its_jobs(self, lab: Lab) -> None:
-        handle = lab.submit("drive", {"jobs": 3, "steps": 10}, resources={})
+        handle = lab.submit("drive", {"jobs": 3, "count": {"steps": 10}}, resources={})
         assert handle.future().result(PATIENCE_S) == {"totals": [45, 45, 45], "jobs": 3}
         assert [job.parent for job in lab.jobs(parent=handle.id)] == [handle.id] * 3
 
@@ -261,7 +261,7 @@ class TestClusters:
         try:
             with Lab.open(tmp_path / "lab", address=wait_for(address)) as lab:
                 jobs = [lab.submit("count", {"steps": 30, "seconds": 0.03}) for _ in range(6)]
-                driver = lab.submit("drive", {"jobs": 4, "steps": 5}, resources={})
+                driver = lab.submit("drive", {"jobs": 4, "count": {"steps": 5}}, resources={})
                 supervisors = set()
 
                 def seen() -> bool:

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from syno_lab.errors import StoreError
 
+from .place import refuse_network
 from .schema import APPLICATION_ID, SCHEMA_VERSION, script
 
 FILE_NAME = "results.sqlite"
@@ -75,6 +76,7 @@ class Database:
         self._pid = os.getpid()
         self._guard = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        refuse_network(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             exists = path.exists()
