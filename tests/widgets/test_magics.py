@@ -48,6 +48,7 @@ def cancelled(lab: Lab, *handles: JobHandle) -> list[TrialRequest]:
 def test_lab_is_attached_by_name(shell: Any, lab: Lab) -> None:
     assert isinstance(shell.user_ns["lab"], AttachedLab)
     assert shell.user_ns["lab"].folder == lab.folder
+    assert shell.run_line_magic("syno", "lab") is shell.user_ns["lab"]
     assert repr(shell.user_ns["lab"]) == f"<the lab in {lab.folder}>"
     assert shell.user_ns["lab"].jobs() == lab.jobs()
     assert {"submit", "jobs", "job"} <= set(dir(shell.user_ns["lab"]))

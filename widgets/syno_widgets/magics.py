@@ -8,6 +8,7 @@
 ``%%syno train``         a training; in one line ``%syno train conv2d --epochs 5``, or ``job = %syno …``
 ``%%syno tune``          a tuning
 ``%syno jobs``           the table of jobs
+``lab = %syno lab``      the lab, where its name is taken
 ``%syno cancel 3``       what ``syno-lab jobs cancel 3`` does; so with pause, resume, retry, show, log, stop
 =======================  ================================================================================
 
@@ -53,7 +54,9 @@ class SynoMagics(Magics):
         self.lab = lab
 
     @line_cell_magic
-    def syno(self, line: str, cell: str | None = None) -> Stepper | JobHandle | list[JobHandle] | JobsView | None:
+    def syno(
+        self, line: str, cell: str | None = None
+    ) -> Stepper | JobHandle | list[JobHandle] | JobsView | AttachedLab | None:
         """``%syno [operator]``, ``%%syno search|train|tune``, ``%syno jobs``, ``%syno cancel 3`` and the like."""
         words = _words(line)
         if cell is not None:
@@ -69,6 +72,8 @@ class SynoMagics(Magics):
             return self._submit(first, rest)
         if first == "jobs" and not rest:
             return self._table()
+        if first == "lab" and not rest:
+            return self.lab
         if first in STEERING:
             print(self._command("jobs", first, *rest), end="")  # noqa: T201
             if first == "stop":  # which leaves the open lab without its thread
@@ -77,7 +82,7 @@ class SynoMagics(Magics):
         if first not in KNOWN or rest:
             raise UsageError(
                 f"unknown operator {line.strip()!r}; known are {', '.join(KNOWN)}; "
-                f"about jobs there are {', '.join((*SUBMITTED, 'jobs', *STEERING))}"
+                f"about jobs there are {', '.join((*SUBMITTED, 'jobs', 'lab', *STEERING))}"
             )
         return Stepper(KNOWN[first]())
 
