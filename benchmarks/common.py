@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -36,7 +37,7 @@ def sample(**options: object) -> dict[str, Any]:
 
     Where the command fails, ``{"error": its one line}``: a row that cannot be run does not end the others.
     """
-    words = [sys.executable, "-m", "syno_lab.cli", "sample", "--json", "-"]
+    words = [sys.executable, "-X", "faulthandler", "-m", "syno_lab.cli", "sample", "--json", "-"]
     for name, value in options.items():
         if value is False:
             words.append(f"--no-{name.replace('_', '-')}")
@@ -44,13 +45,16 @@ def sample(**options: object) -> dict[str, Any]:
             words += [f"--{name.replace('_', '-')}", str(value)]
     limit = float(str(options.get("seconds") or 0)) * 2 + GRACE_S
     start = time.monotonic()
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=limit, check=False)
-    except subprocess.TimeoutExpired:
-        return {"error": f"not done after {limit:.0f} seconds"}
-    if done.returncode:
-        return {"error": (done.stderr.strip().splitlines() or ["no message"])[-1]}
-    found: dict[str, Any] = json.loads(done.stdout)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            answer, complaint = child.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            child.send_signal(signal.SIGABRT)  # Python's fault handler then says where it was
+            where = [line.strip() for line in child.communicate()[1].splitlines() if line.startswith("  File")]
+            return {"error": f"not done after {limit:.0f} seconds: {'; '.join(where[:4])}"}
+    if child.returncode:
+        return {"error": (complaint.strip().splitlines() or ["no message"])[-1]}
+    found: dict[str, Any] = json.loads(answer)
     del found["operators"]
     return found | {"wall_seconds": time.monotonic() - start}
 

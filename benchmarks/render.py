@@ -14,6 +14,7 @@ from typing import Any
 
 import render_tvm
 from common import RESULTS
+from render_ablations import ablation_tables
 from render_codegen import tables
 
 README = Path(__file__).parent / "README.md"
@@ -241,6 +242,13 @@ def codegen() -> str:
     return "\n\n".join([*parts, footer([result["about"]])])
 
 
+def ablations() -> str:
+    """The paper's ablations."""
+    names = ("ablate-canonical", "ablate-complete", "ablate-distance")
+    found = ablation_tables({name: load(name) for name in names})
+    return "\n\n".join(f"### {title}\n\n{table(header, rows)}" for title, header, rows in found) or "Not run yet."
+
+
 def rendered(text: str) -> str:
     """``text`` with every marked part made anew.
 
@@ -252,6 +260,7 @@ def rendered(text: str) -> str:
         "growth": growth,
         "step": step,
         "bias": bias,
+        "ablations": ablations,
         "flops": flops,
         "trust": trust,
         "tvm": tvm,

@@ -22,7 +22,7 @@ from command_line import TINY, answered, refused
 
 from syno_lab import operators
 from syno_lab.cli import app, main
-from syno_lab.commands import lab, operands, output, sample, specs
+from syno_lab.commands import lab, operands, output, specs
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.evaluate import doctor
 from syno_lab.ir.operator import Operator
@@ -219,12 +219,6 @@ def test_sample_prints_a_line_for_each_operator(tiny: str, capsys: pytest.Captur
     for line in lines[:2]:
         assert re.fullmatch(r"\[H\] -> \[H\] with .*; [\d,]+ FLOPs; [\d,]+ parameters; [0-9a-f]{32}", line)
     assert lines[2].startswith("2 operators in ")
-
-
-def test_repeats_are_counted_by_fingerprint() -> None:
-    assert sample._repeat_share(["a", "b", "a", "a"]) == 0.5
-    assert sample._repeat_share(["a", None]) is None
-    assert sample._repeat_share([]) is None
 
 
 def test_named_specs_are_those_of_the_design() -> None:

@@ -99,7 +99,8 @@ def command(
 ) -> None:
     """Draw random canonical operators, each pGraph once.
 
-    The rate is that of operators a CPU-second, times one minus the share of those whose fingerprint an earlier one has.
+    The rate is that of operators a CPU-second, times one minus the share of those whose fingerprint an earlier one has,
+    also on a larger binding.
     The JSON holds the figures and the operators that are listed: all with --count, else the first 20.
     """
     check_json(json)
@@ -116,14 +117,15 @@ def command(
         peak = _peak_memory_bytes()  # of sampling: fingerprints and records come after it
         listed = drawn.operators if count is not None else drawn.operators[:LISTED]
         start = time.process_time()
-        names = _fingerprints(drawn.operators[:fingerprints_of], report) if fingerprints else []
+        named = drawn.operators[:fingerprints_of] if fingerprints else []
+        names = _fingerprints(named, report)
+        repeat_share = _repeat_share(named, names, report)
         fingerprint_cpu_seconds = time.process_time() - start
         if save is not None:
             _save(save, parsed, drawn)
     entries = [_entry(operator, name) for operator, name in itertools.zip_longest(listed, names[: len(listed)])]
     for entry in entries:
         say(_line(entry), json)
-    repeat_share = _repeat_share(names)
     distinct = drawn.distinct
     figures = {
         "spec": spec,
@@ -263,11 +265,14 @@ def _fingerprints(operators: list[Operator], report: Report) -> list[str | None]
     return names
 
 
-def _repeat_share(names: list[str | None]) -> float | None:
-    """The share of operators whose fingerprint an earlier one has; None where one has no fingerprint."""
+def _repeat_share(operators: list[Operator], names: list[str | None], report: Report) -> float | None:
+    """The share of operators that are an earlier one's function; None where one has no fingerprint."""
+    from syno_lab.ir.fingerprint import confirmed_repeats
+
     if not names or None in names:
         return None
-    return 1 - len(set(names)) / len(names)
+    report("compare", 1.0, "repeats on a larger binding")
+    return confirmed_repeats(operators, names) / len(names)
 
 
 def _entry(operator: Operator, name: str | None) -> dict[str, Any]:

@@ -20,12 +20,12 @@ binding. No random numbers and no floating point are used, so fingerprints are t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import permutations, product
 from math import factorial, prod
 
-from syno_lab.errors import SpecError
+from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.fingerprint_binding import (
     confirming_binding,
     enlarged,
@@ -42,6 +42,7 @@ from syno_lab.ir.spec import Binding
 __all__ = [
     "MAX_TERMS",
     "Terms",
+    "confirmed_repeats",
     "confirming_binding",
     "distinct_key",
     "fingerprint",
@@ -77,6 +78,26 @@ def distinct_key(operator: Operator) -> tuple[tuple[tuple[str, int], ...], str]:
     except SpecError:
         binding = tuple(enlarged(operator).items())
         return binding, _fingerprint(operator, binding)
+
+
+def confirmed_repeats(operators: Sequence[Operator], keys: Sequence[Hashable]) -> int:
+    """How many operators are the function of an earlier one, where equal ``keys`` (:func:`distinct_key`) suggest it.
+
+    Sizes equal by chance on the usual binding are told apart by :func:`confirming_binding` (DESIGN, section 3). What
+    has too many terms there counts as a repeat.
+    """
+    alike: dict[Hashable, list[Operator]] = {}
+    for operator, key in zip(operators, keys, strict=True):
+        alike.setdefault(key, []).append(operator)
+    repeats = 0
+    for group in alike.values():
+        if len(group) > 1:
+            binding = tuple(confirming_binding(group[0].spec).items())
+            try:
+                repeats += len(group) - len({_fingerprint(operator, binding) for operator in group})
+            except SynoError:
+                repeats += len(group) - 1
+    return repeats
 
 
 def _fingerprint(operator: Operator, binding: tuple[tuple[str, int], ...]) -> str:

@@ -176,7 +176,16 @@ class Spec:
     @cached_property
     def _hash(self) -> int:
         return hash(
-            (self.symbols, self.input_shape, self.output_shape, self.fixed_io_pairs, self.limits, self.bindings)
+            (
+                self.symbols,
+                self.input_shape,
+                self.output_shape,
+                self.fixed_io_pairs,
+                self.limits,
+                self.bindings,
+                self.weight_limits,
+                self.unordered,
+            )
         )
 
     @cached_property

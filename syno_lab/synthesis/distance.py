@@ -198,83 +198,100 @@ def _explain(spec: Spec, have: tuple[tuple[bool, Exponents], ...], left: _Left) 
 class _Search:
     """Branch and bound over groupings.
 
-    Sizes are packed into one integer, eight bits an exponent, so that a product is one addition.
+    Sizes are packed into one integer, eight bits an exponent, so that a product is one addition. Coordinates of one
+    size are alike: a choice among them is a count for each size, five bits each, the highest of them left free to show
+    that more was taken than is there.
     """
 
     def __init__(self, spec: Spec, left: _Left, strided: int) -> None:
         self.spec = spec
         self.left = left
         self.strided = strided
+        self.legal = _legal(spec)
         self.best: int | None = None
         self.groups: tuple[Group, ...] = ()
         self.eliminations = 0
 
     def run(self, have: tuple[Size, ...], want: tuple[Size, ...]) -> None:
-        self.have = have
-        self.everything = (1 << len(have)) - 1
-        packed = [_pack(size) for size in have]
-        products = [0] * (self.everything + 1)
-        for mask in range(1, self.everything + 1):
-            lowest = mask & -mask
-            products[mask] = products[mask ^ lowest] + packed[lowest.bit_length() - 1]
-        self.products = products
-        self.masks = _masks_by_count(len(have))
+        counts = Counter(have)
+        self.sizes = list(counts)
+        self.guard = sum(16 << 5 * place for place in range(len(counts)))
+        choices = [(0, 0, 0)]  # how many, which, their product
+        for place, (size, most) in enumerate(counts.items()):
+            packed = _pack(size)
+            choices = [
+                (number + more, code + (more << 5 * place), made + more * packed)
+                for number, code, made in choices
+                for more in range(most + 1)
+            ]
+        self.choices: list[list[tuple[int, int]]] = [[] for _ in range(len(have) + 1)]
+        for number, code, packed in choices:
+            self.choices[number].append((code, packed))
+        self.options: dict[tuple[tuple[Size, ...], int], list[tuple[int, bool]]] = {}
+        everything = sum(most << 5 * place for place, most in enumerate(counts.values()))
         for partition in _partitions(want):
-            self._assign(self.everything, partition, (), 0)
+            self._assign(everything, partition, (), 0)
+
+    def _options(self, want: tuple[Size, ...], number: int) -> list[tuple[int, bool]]:
+        """Which ``number`` of coordinates may become a group of axes, and whether a piece is then eliminated."""
+        found = self.options.get((want, number))
+        if found is None:
+            wanted = sum(map(_pack, want))
+            found = self.options[want, number] = []
+            for code, made in self.choices[number]:
+                piece = made - wanted
+                is_legal = self.legal.get(piece)
+                if is_legal is None:
+                    is_legal = self.legal[piece] = _is_legal(self.spec, piece)
+                if is_legal:
+                    found.append((code, piece != 0))
+        return found
 
     def _assign(
         self,
         rest: int,
         want: Sequence[tuple[Size, ...]],
-        groups: tuple[tuple[int, tuple[Size, ...], int], ...],
+        groups: tuple[tuple[int, tuple[Size, ...], bool], ...],
         cost: int,
     ) -> None:
         if not want:
             self._close(rest, groups)
             return
-        wanted = sum(_pack(size) for size in want[0])
         others = sum(len(group) - 1 for group in want[1:])  # every group to come has at least one coordinate
-        tried = set()
-        for count, mask in self.masks:
-            more = cost + len(want[0]) + count - 2
+        guard = self.guard
+        for number in range(1, len(self.choices)):
+            more = cost + len(want[0]) + number - 2
             if self.best is not None and more + others >= self.best:
                 return
-            if mask & ~rest:
-                continue
-            ratio = self.products[mask] - wanted
-            if ratio and not _is_legal(self.spec, ratio):
-                continue
-            sizes = tuple(size for i, size in enumerate(self.have) if mask >> i & 1)
-            if sizes in tried:
-                continue
-            tried.add(sizes)
-            self._assign(rest & ~mask, want[1:], (*groups, (mask, want[0], ratio)), more + (ratio != 0))
+            for code, has_piece in self._options(want[0], number):
+                if ((rest | guard) - code) & guard == guard:
+                    self._assign(rest - code, want[1:], (*groups, (code, want[0], has_piece)), more + has_piece)
 
-    def _close(self, rest: int, chosen: tuple[tuple[int, tuple[Size, ...], int], ...]) -> None:
+    def _taken(self, code: int) -> tuple[Size, ...]:
+        """The sizes of a choice."""
+        return tuple(size for place, size in enumerate(self.sizes) for _ in range(code >> 5 * place & 15))
+
+    def _close(self, rest: int, chosen: tuple[tuple[int, tuple[Size, ...], bool], ...]) -> None:
         """Everything left is eliminated whole, each coordinate a group of its own."""
-        pieces = rest.bit_count() + sum(ratio != 0 for _, _, ratio in chosen)
+        alone = self._taken(rest)
+        taken = [(self._taken(code), want, has_piece) for code, want, has_piece in chosen]
+        pieces = len(alone) + sum(has_piece for _, _, has_piece in taken)
         eliminations = self._eliminations(pieces)
         if eliminations is None:
             return
-        steps = eliminations + sum(m.bit_count() + len(w) + (r != 0) - 2 for m, w, r in chosen)
+        steps = eliminations + sum(len(have) + len(want) + has_piece - 2 for have, want, has_piece in taken)
         if self.best is not None and steps >= self.best:
             return
-        merges = sum(len(want) + (ratio != 0) - 1 for _, want, ratio in chosen)
-        splits = sum(mask.bit_count() - 1 for mask, _, _ in chosen)
+        merges = sum(len(want) + has_piece - 1 for _, want, has_piece in taken)
+        splits = sum(len(have) - 1 for have, _, _ in taken)
         if merges > self.left.merges or splits > self.left.splits:
             return
+        symbols = self.spec.symbols
         groups = [
-            Group(
-                tuple(size for i, size in enumerate(self.have) if mask >> i & 1),
-                want,
-                product((s for i, s in enumerate(self.have) if mask >> i & 1), self.spec.symbols)
-                / product(want, self.spec.symbols)
-                if ratio
-                else None,
-            )
-            for mask, want, ratio in chosen
+            Group(have, want, product(have, symbols) / product(want, symbols) if has_piece else None)
+            for have, want, has_piece in taken
         ]
-        groups += [Group((size,), (), size) for i, size in enumerate(self.have) if rest >> i & 1]
+        groups += [Group((size,), (), size) for size in alone]
         self.best, self.groups, self.eliminations = steps, tuple(groups), eliminations
 
     def _eliminations(self, pieces: int) -> int | None:
@@ -299,7 +316,12 @@ def _pack(size: Size) -> int:
     return packed
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=64)
+def _legal(spec: Spec) -> dict[int, bool]:
+    """Which packed sizes may be an eliminated piece; those asked for so far. There is no piece where it is 1."""
+    return {0: True}
+
+
 def _is_legal(spec: Spec, packed: int) -> bool:
     """Whether a packed size may be a coordinate's."""
     exponents = []
@@ -308,12 +330,6 @@ def _is_legal(spec: Spec, packed: int) -> bool:
         exponents.append(low)
         packed = (packed - low) >> 8
     return spec.is_legal(Size(spec.symbols, tuple(exponents)))
-
-
-@lru_cache(maxsize=64)
-def _masks_by_count(number: int) -> tuple[tuple[int, int], ...]:
-    """All non-empty subsets of ``number`` coordinates as (count, mask), the smallest first."""
-    return tuple(sorted((mask.bit_count(), mask) for mask in range(1, 1 << number)))
 
 
 @lru_cache(maxsize=256)

@@ -6,11 +6,13 @@ Every proposal is legal for the IR and within the budgets; whether it is canonic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import combinations, product
 
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import coefficient_products, merge_blocks, reduce_sizes
 
@@ -21,10 +23,11 @@ def proposals(state: State) -> Iterator[Step]:
     if len(state.steps) >= limits.max_primitives:
         return
     used = Counter(step.primitive for step in state.steps)
+    room = _Room(state)
     for primitive, propose in _PROPOSERS.items():
         budget = limits.of(primitive)
         if budget is None or used[primitive] < budget:
-            yield from propose(state)
+            yield from propose(state, room)
 
 
 def sums_no_weights(state: State) -> bool:
@@ -64,17 +67,22 @@ def step_cost(step: Step) -> tuple[int, ...]:
     return tuple(map(abs, cheapest.exponents))
 
 
-def _within_limits(state: State, step: Step) -> bool:
-    spec = state.spec
-    spent = occurrences(state)
-    more = list(step_cost(step)) or [0] * len(spent)
-    if spec.weight_limits == "strict" and step.primitive == "SHARE":
-        for coordinate in step.operands + step.given:
-            more = [a + abs(b) for a, b in zip(more, coordinate.size.exponents, strict=True)]
-    return all(
-        limit is None or a + b <= limit
-        for a, b, limit in zip(spent, more, spec.occurrence_limits.values(), strict=True)
-    )
+class _Room:
+    """The occurrences that are left in a state, worked out once for all steps proposed there."""
+
+    def __init__(self, state: State) -> None:
+        limits = state.spec.occurrence_limits.values()
+        spent = occurrences(state)
+        self._left = [(i, limit - spent[i]) for i, limit in enumerate(limits) if limit is not None]
+
+    def has(self, cost: Sequence[int]) -> bool:
+        """Whether so many more occurrences are within the limits."""
+        return not cost or all(cost[i] <= left for i, left in self._left)
+
+    def has_sizes(self, sizes: Iterable[Size]) -> bool:
+        """Whether these dimensions of a weight are, which count where limits are strict."""
+        exponents = [size.exponents for size in sizes]
+        return all(sum([abs(e[i]) for e in exponents]) <= left for i, left in self._left)
 
 
 def _free(state: State) -> list[Coordinate]:
@@ -85,48 +93,48 @@ def _unstrided(state: State) -> list[Coordinate]:
     return [c for c in _free(state) if c.node.primitive != "STRIDE"]
 
 
-def _reduces(state: State) -> Iterator[Step]:
+def _reduces(state: State, room: _Room) -> Iterator[Step]:
     for size in reduce_sizes(state.spec):
         step = Step("REDUCE", (), size)
-        if _within_limits(state, step):
+        if room.has(step_cost(step)):
             yield step
 
 
-def _merges(state: State) -> Iterator[Step]:
+def _merges(state: State, room: _Room) -> Iterator[Step]:
     for coordinate in _unstrided(state):
         for block in merge_blocks(state.spec, coordinate.size):
             step = Step("MERGE", (coordinate,), block)
-            if _within_limits(state, step):
+            if room.has(step_cost(step)):
                 yield step
 
 
-def _splits(state: State) -> Iterator[Step]:
+def _splits(state: State, _: _Room) -> Iterator[Step]:
     for block, offset in product(_unstrided(state), repeat=2):
         if block is not offset:
             yield Step("SPLIT", (block, offset))
 
 
-def _shifts(state: State) -> Iterator[Step]:
+def _shifts(state: State, _: _Room) -> Iterator[Step]:
     for coordinate in _unstrided(state):
         yield Step("SHIFT", (coordinate,))
 
 
-def _expands(state: State) -> Iterator[Step]:
+def _expands(state: State, _: _Room) -> Iterator[Step]:
     for coordinate in _free(state):
         yield Step("EXPAND", (coordinate,))
 
 
-def _unfolds(state: State) -> Iterator[Step]:
+def _unfolds(state: State, _: _Room) -> Iterator[Step]:
     for main, window in product(_free(state), repeat=2):
         if main is not window:
             yield Step("UNFOLD", (main, window))
 
 
-def _strides(state: State) -> Iterator[Step]:
+def _strides(state: State, room: _Room) -> Iterator[Step]:
     for coordinate in _unstrided(state):
         for size in coefficient_products(state.spec):
             step = Step("STRIDE", (coordinate,), size)
-            if not size.is_one and min(size.exponents) >= 0 and _within_limits(state, step):
+            if not size.is_one and min(size.exponents) >= 0 and room.has(step_cost(step)):
                 try:
                     state.check(step)
                 except PrimitiveError:
@@ -134,16 +142,24 @@ def _strides(state: State) -> Iterator[Step]:
                 yield step
 
 
-def _contractions(state: State) -> Iterator[Step]:
+def _contractions(state: State, room: _Room) -> Iterator[Step]:
     coordinates = _unstrided(state)
+    fits = lru_cache(maxsize=None)(
+        lambda mask: room.has_sizes(c.size for i, c in enumerate(coordinates) if mask >> i & 1)
+    )
+    is_free = state.spec.weight_limits == "free"
+    every = range(len(coordinates))
     for shared_count in range(1, len(coordinates) + 1):
-        for shared in combinations(coordinates, shared_count):
-            rest = [c for c in coordinates if c not in shared]
+        for shared in combinations(every, shared_count):
+            rest = [i for i in every if i not in shared]
             for given_count in range(len(rest) + 1):
                 for given in combinations(rest, given_count):
-                    step = Step("SHARE", shared, given=given)
-                    if state.spec.weight_limits == "free" or _within_limits(state, step):
-                        yield step
+                    if is_free or fits(sum(1 << i for i in shared + given)):
+                        yield Step(
+                            "SHARE",
+                            tuple([coordinates[i] for i in shared]),
+                            given=tuple([coordinates[i] for i in given]),
+                        )
 
 
 _PROPOSERS = {

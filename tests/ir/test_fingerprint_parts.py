@@ -11,6 +11,7 @@ from syno_lab.commands.specs import load_spec
 from syno_lab.errors import SpecError
 from syno_lab.ir.build import Build
 from syno_lab.ir.fingerprint import (
+    confirmed_repeats,
     confirming_binding,
     distinct_key,
     fingerprint,
@@ -300,6 +301,11 @@ def test_a_repeat_by_chance_is_found_on_the_confirming_binding() -> None:
     assert distinct_key(shifted(4)) == distinct_key(shifted(0)) != distinct_key(shifted(1))
     larger = confirming_binding(spec)
     assert fingerprint(shifted(4), larger) != fingerprint(shifted(0), larger) == fingerprint(shifted(16), larger)
+    operators = [shifted(times) for times in (0, 4, 1, 16)]
+    keys = [distinct_key(operator) for operator in operators]
+    assert len(set(keys)) == 2
+    assert confirmed_repeats(operators, keys) == 1
+    assert confirmed_repeats(operators[:3], keys[:3]) == 0
 
 
 def test_an_operator_that_needs_more_gets_a_larger_binding() -> None:

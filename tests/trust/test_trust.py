@@ -148,7 +148,7 @@ def test_a_wrong_padding_is_caught_and_shrunk(monkeypatch: pytest.MonkeyPatch, t
     assert report["failed"]["values"] >= 1, f"SYNO_LAB_SEED={SEED}"
     first = failures[0]
     assert first.steps <= 3, first.program  # a REDUCE and the UNFOLD, and a STRIDE where that brought the window in
-    assert 2 <= first.steps_before, first.program
+    assert first.steps_before >= 2, first.program
     assert len(first.program) < 5000, first.program  # no variable that nothing uses
     assert "torch differs from the loop nest by" in shows(first, "padding", tmp_path / "program.py")
 
