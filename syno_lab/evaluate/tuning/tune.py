@@ -159,13 +159,18 @@ class _Operator:
     task: TuningTask
     trials: int
     record: Record | None = None
-    trial: int = 0
+    tried: list[Trial] = field(default_factory=list)
     known: int = 0
     crashes: int = 0
 
-    def recorded(self) -> list[dict[str, Any]]:
-        trials = () if self.record is None else self.record.trials
-        return [{"trace": one.trace, "seconds": list(one.seconds)} for one in trials]
+    @property
+    def new(self) -> int:
+        """Trials of this tuning."""
+        return len(self.tried) - self.known
+
+    def request(self) -> list[dict[str, Any]]:
+        """What was tried so far, for the process that goes on."""
+        return [{"trace": one.trace, "seconds": list(one.seconds)} for one in self.tried]
 
 
 class _Queue:
@@ -258,7 +263,7 @@ class _Queue:
                         self._open(message["target"], message["tvm"], stack)
                         if not self._waiting():
                             return False
-                        child.send({str(n): self._operators[n].recorded() for n in self._waiting()})
+                        child.send({str(n): self._operators[n].request() for n in self._waiting()})
                     case "turn":
                         turn = message["task"]
                     case "trial":
@@ -294,7 +299,7 @@ class _Queue:
         }
 
     def _check_time(self) -> None:
-        tried = sum(one.trial - one.known for one in self._operators)
+        tried = sum(one.new for one in self._operators)
         if time.monotonic() - self._started > self._deadline_s:
             raise TuningError(
                 f"{self._name}: no result after {self._deadline_s:g} s and {tried} trials; see {self._log}"
@@ -313,31 +318,34 @@ class _Queue:
             key = key_of(one.task, target, tvm, self._conditions)
             if one.record is None or one.record.key != key:
                 one.record = stack.enter_context(open_record(self._store, key))
-                one.trial = one.known = len(one.record.trials)
+                one.tried = list(one.record.trials)
+                one.known = len(one.tried)
                 answer = one.record.answer(one.trials)
                 if answer is not None:
                     self._keep(replace(answer, label=one.task.label, known=answer.trials, from_records=True))
 
     def _take_trial(self, one: _Operator, message: dict[str, Any]) -> None:
         facts = message["facts"]
+        trial = Trial(facts["trace"], tuple(facts["seconds"]), facts["reason"], facts["board"])
         if one.record is not None:
-            one.record.add_trial(Trial(facts["trace"], tuple(facts["seconds"]), facts["reason"], facts["board"]))
-        one.trial = message["trial"]
+            one.record.add_trial(trial)
+        one.tried.append(trial)
         if self._on_progress is None:
             return
-        tried = sum(other.trial - other.known for other in self._operators)
+        tried = sum(other.new for other in self._operators)
         pace = (time.monotonic() - self._started) / max(tried, 1)
         waiting = [self._operators[n] for n in self._waiting()]
-        left = sum(max(other.trials - other.trial, 0) for other in waiting) * pace
+        left = sum(max(other.trials - len(other.tried), 0) for other in waiting) * pace
         self._on_progress(
             TuningProgress(
-                one.task.label, one.trial, one.trials, message["failed"], message["best_ms"], pace, one.known, left
+                one.task.label, len(one.tried), one.trials, message["failed"], message["best_ms"], pace, one.known, left
             )
         )
 
     def _take_result(self, one: _Operator, message: dict[str, Any]) -> None:
         del message["trace"]  # it is among the trials
         try:
+            message["known"] = one.known  # not what a process before this one measured
             message["history"] = tuple((int(trial), float(best)) for trial, best in message["history"])
             result = TuningResult(
                 label=one.task.label,
@@ -363,7 +371,7 @@ class _Queue:
 
     def _blame(self, turn: int | None, child: Conversation) -> bool:
         """The process died: whose turn it was has to answer for it. Raises where it was nobody's."""
-        tried = sum(one.trial - one.known for one in self._operators)
+        tried = sum(one.new for one in self._operators)
         ending, said = child.last_words()
         reason = f"the tuning process ended ({ending}) after {tried} trials{said}; see {child.log}"
         if turn is None:
