@@ -58,8 +58,8 @@ def train(
     ``seed`` decides the order of the images, the augmentation and what the module draws (dropout), not the weights that
     the module comes with. On a CPU with a given number of threads, equal weights and seed give equal results to the
     bit. torch's global generator is left as it was. ``precision`` ``bfloat16`` or ``float16`` is that of what autocast
-    lowers (matrix products, convolutions); weights stay as they are, and float16 has its loss scaled. They are for GPUs:
-    on a CPU bfloat16 gains little or nothing, and convolutions in float16 take many times longer.
+    lowers (matrix products, convolutions); weights stay as they are, and float16 has its loss scaled. Both are for
+    GPUs: on a CPU bfloat16 gains little or nothing, and convolutions in float16 take many times longer.
 
     With ``checkpoint``, the state is written there after each epoch, and a training that finds one tells ``on_resume``
     and goes on from it to the very result of one that was never interrupted, with the weights in the checkpoint in the
