@@ -62,7 +62,7 @@ class Settings:
     virtual_loss: float = 1.0
     is_sharing: bool = True
     completions: int = 8
-    strays: int = 8
+    strays: int = 24
     bound: float = 2.0
 
     def __post_init__(self) -> None:

@@ -6,7 +6,6 @@ what this one knew. Trainings are asked for while evaluators are free, and told 
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
@@ -18,10 +17,9 @@ import msgspec
 from syno_lab.errors import SynoError
 from syno_lab.evaluate.searching.evaluators import Evaluators, Running
 from syno_lab.evaluate.searching.settings import SearchSettings
-from syno_lab.evaluate.searching.space import Space
+from syno_lab.evaluate.searching.space import Space, name_of
 from syno_lab.evaluate.searching.standing import Standing, Times
 from syno_lab.evaluate.searching.watching import PERIOD_S, Board
-from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.operator import Operator
 from syno_lab.search import Candidate
 
@@ -97,7 +95,7 @@ class Driver:
                 if asked is None:
                     break
                 pending.append(asked)
-            if not pending:
+            if not pending and not self.should_stop():
                 break
             wait([one.running.future for one in pending], timeout=LOOK_S, return_when=FIRST_COMPLETED)
             for one in [one for one in pending if one.running.future.done()]:
@@ -143,36 +141,25 @@ class Driver:
         def should_stop() -> bool:
             return self.should_stop() or self.clock() > deadline
 
-        while True:
-            candidate = self.search.ask(should_stop)
-            if candidate is None:
-                self.times.asking_s += self.clock() - start
-                if not self.should_stop():
-                    is_late = self.clock() > deadline
-                    self.end_reason = (
-                        f"no new operator within {self.settings.max_flops_ratio:.0%} of the FLOPs in {PATIENCE_S:g} s"
-                        if is_late
-                        else "every operator of the space is evaluated"
-                    )
+        candidate = self.search.ask(should_stop)
+        asked = self.clock()
+        self.times.asking_s += asked - start
+        if candidate is None:
+            if self.should_stop():
                 return None
-            operator: Operator = candidate.operator
-            costs = self.space.costs(operator)
-            assert costs is not None  # the space has asked
-            asked = self.clock()
-            self.times.asking_s += asked - start
-            known = self.log.count()
-            text = operator.to_json()
-            number = self.log.add(name_of(operator), text, candidate.steps, costs.flops, costs.params)
-            self.times.store_s += self.clock() - asked
-            if number == known:
-                return _Pending(candidate, number, self._submit(number, text))
-            # Another way of writing an operator that is known: what it was worth is known as well.
-            reward = self.log.trial(number).reward
-            if reward is None:
-                self.search.drop(candidate)
-            else:
-                self.search.tell(candidate, reward)
-            start = self.clock()
+            self.end_reason = (
+                f"no new operator within {self.settings.max_flops_ratio:.0%} of the FLOPs in {PATIENCE_S:g} s"
+                if asked > deadline
+                else "every operator of the space is evaluated"
+            )
+            return None
+        operator: Operator = candidate.operator
+        costs = self.space.costs(operator)
+        assert costs is not None  # the space has asked
+        text = operator.to_json()
+        number = self.log.add(name_of(operator), text, candidate.steps, costs.flops, costs.params)
+        self.times.store_s += self.clock() - asked
+        return _Pending(candidate, number, self._submit(number, text))
 
     def _submit(self, number: int, operator: str) -> Running:
         training = self.settings.training
@@ -231,15 +218,6 @@ class Driver:
         status = {"phase": "search", "under_way": [one.number for one in pending], "end": self.end_reason}
         self.board.show({**status, **self.standing.to_dict(self.times)}, self.search, now=now)
         self.times.store_s += self.clock() - start
-
-
-def name_of(operator: Operator) -> str:
-    """What tells the operators of a search apart: the fingerprint, and the sizes on which it was taken."""
-    try:
-        binding, digest = distinct_key(operator)
-    except SynoError:  # more terms than can be looked through: itself alone
-        return hashlib.blake2b(operator.to_json().encode(), digest_size=16).hexdigest()
-    return f"{digest} {' '.join(f'{name}={size}' for name, size in binding)}"
 
 
 def outcome_of(running: Running) -> dict[str, Any]:

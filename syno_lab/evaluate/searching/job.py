@@ -152,6 +152,7 @@ def run_search(
             if settings.seeds
         },
         "front": _front(log, space),
+        "recorded": _recorded(log),
         "folder": str(folder),
     }
     for name, best in found.items():
@@ -183,4 +184,22 @@ def _front(log: SearchLog, space: Space) -> list[dict[str, Any]]:
             "params": trial.params,
         }
         for trial in log.front(("accuracy", "flops"))
+    ]
+
+
+def _recorded(log: SearchLog) -> list[dict[str, Any]]:
+    """Every trial in short, in the order of asking: what simulations and comparisons of searches are made from."""
+    return [
+        {
+            "number": trial.number,
+            "steps": list(trial.steps),
+            "state": trial.state,
+            "accuracy": trial.accuracy,
+            "reward": trial.reward,
+            "flops": trial.flops,
+            "params": trial.params,
+            "wall_s": trial.wall_s,
+        }
+        for trial in log.trials()
+        if trial.reward is not None
     ]

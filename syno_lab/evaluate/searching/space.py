@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from dataclasses import dataclass, replace
 
-from syno_lab.errors import SpecError
+from syno_lab.errors import SpecError, SynoError
 from syno_lab.evaluate.searching.settings import SearchSettings
 from syno_lab.evaluate.trial import sites_of, survey_of
+from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.models.derive import derive_spec
@@ -86,8 +88,23 @@ class Space:
         return found is not None and found.flops <= self.most_flops
 
     def search(self, settings: SearchSettings) -> Search:
-        """A fresh search of the settings' method and seed."""
-        root = synthesis_space(self.spec, accepts=self.accepts)
+        """A fresh search of the settings' method and seed; what computes the same as an earlier one is left out."""
+        first: dict[str, Operator] = {}
+
+        def accepts(operator: Operator) -> bool:
+            # Another way of writing what was asked for before is none; asked again, the first is still the first.
+            return self.accepts(operator) and first.setdefault(name_of(operator), operator) == operator
+
+        root = synthesis_space(self.spec, accepts=accepts)
         rng = random.Random(settings.seed)  # noqa: S311 - for choices, not for secrets
         make = {"mcts": MonteCarloTreeSearch, "random": RandomSearch, "evolution": RegularizedEvolution}
         return make[settings.method](root, rng)
+
+
+def name_of(operator: Operator) -> str:
+    """What tells the operators of a search apart: the fingerprint, and the sizes on which it was taken."""
+    try:
+        binding, digest = distinct_key(operator)
+    except SynoError:  # more terms than can be looked through: itself alone
+        return hashlib.blake2b(operator.to_json().encode(), digest_size=16).hexdigest()
+    return f"{digest} {' '.join(f'{name}={size}' for name, size in binding)}"
