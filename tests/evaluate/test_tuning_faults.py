@@ -248,6 +248,45 @@ def test_a_kernel_that_always_crashes(bench, tmp_path):
     assert [len(one) if isinstance(one, list) else one for one in recorded(tmp_path)] == [0, len(seen)]
 
 
+def test_all_that_a_tuning_outlives(fragile, tmp_path):
+    """The server killed in the middle of a trial and started again, then the tracker, then a board that hangs."""
+    fragile.faults.hang.touch()
+    timers = []
+
+    def later(seconds, action, *arguments):
+        timers.append(threading.Timer(seconds, action, arguments))
+        timers[-1].start()
+
+    def kill_and_start():
+        assert wait_until(lambda: in_a_session(fragile), 60)
+        time.sleep(1)
+        fragile.faults.hang.unlink()
+        end_group(fragile.server)
+        time.sleep(1)
+        fragile.start_server()
+
+    def then(trial):
+        if trial == 1:
+            end_group(fragile.tracker)
+            later(2, fragile.start_tracker)
+        elif trial == 2:
+            os.killpg(fragile.server.pid, signal.SIGSTOP)
+            later(3, os.killpg, fragile.server.pid, signal.SIGCONT)
+
+    seen = []
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(kill_and_start)
+        result = run(fragile, tmp_path, seen=seen, then=then)
+        done.result()
+    for timer in timers:
+        timer.join()
+    assert len(timers) == min(result.trials, 2)
+    assert is_sound(result, seen, tmp_path)
+    assert result.failed <= 1  # tried a second time, or counted as failed
+    assert fragile.ready()
+
+
+@long
 def test_a_server_killed_in_the_middle_of_a_trial(fragile, tmp_path):
     """Back after two seconds, as with a service manager: the trial fails or is tried again, the others wait."""
     fragile.faults.hang.touch()
@@ -282,7 +321,8 @@ def test_a_server_that_does_not_come_back(fragile, tmp_path):
     assert tracker_summary("127.0.0.1", fragile.port).get("bench").pending == 0
 
 
-@pytest.mark.parametrize("away_s", [2, pytest.param(12, marks=long)])
+@long
+@pytest.mark.parametrize("away_s", [2, 12])
 def test_a_tracker_that_comes_back(fragile, tmp_path, away_s):
     timers = []
 
@@ -319,6 +359,7 @@ def test_a_tracker_that_does_not_come_back(fragile, tmp_path):
     assert is_sound(result, seen, tmp_path)
 
 
+@long
 def test_a_board_that_hangs_for_a_while(fragile, tmp_path):
     """What is sent to it meanwhile waits, or fails and is counted."""
     timers = []
