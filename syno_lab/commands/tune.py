@@ -68,9 +68,7 @@ def command(
         raise SynoError(f"--compare: expected --target local, on which PyTorch runs as well, found {target!r}")
     if detach:
         if compare or records is not None:
-            raise SynoError(
-                "--detach: expected a tuning alone, in its lab; leave --compare and --records out"
-            )
+            raise SynoError("--detach: expected a tuning alone, in its lab; leave --compare and --records out")
         params: dict[str, Any] = {"tasks": [_plain(task) for task in tasks], "target": target}
         params |= {"tracker": tracker, "key": key, "preset": preset, "trials": trials, "seed": seed}
         params["deadline_s"] = deadline
