@@ -57,7 +57,7 @@ class SearchTrial:
         reason: why it has none better, one line.
         accuracy: a share of 1; None where there is none.
         reward: what the search was told, from 0 to 1; None while it waits.
-        position: the how-manieth that was told, from 0 on.
+        position: goes up in the order of telling, over all searches of the store; None while it has not been told.
         job: the number of the job that evaluated it.
         wall_s: seconds that it took.
         cpu_s: processor seconds that it took.
@@ -163,8 +163,10 @@ class SearchLog:
             old = self._database.column(query, (self._key, number))
             if old and old[0] != INTERRUPTED:
                 return False
-            query = "SELECT COALESCE(MAX(position) + 1, 0) FROM syno_search_outcomes WHERE search=?"
-            position = -1 if state == INTERRUPTED else self._database.column(query, (self._key,))[0]
+            # Rows come in the order of telling, so the last one told has the highest position: no need to look at all.
+            query = "SELECT position FROM syno_search_outcomes WHERE position>=0 ORDER BY rowid DESC LIMIT 1"
+            last = next(iter(self._database.column(query)), -1)
+            position = -1 if state == INTERRUPTED else last + 1
             row = (self._key, number, position, state, accuracy, given, job, text, _now())
             self._database.write("INSERT OR REPLACE", "syno_search_outcomes", _OUTCOME, row)
         return state != INTERRUPTED
