@@ -201,7 +201,7 @@ def test_sample_says_when_there_are_no_more(tiny: str, capsys: pytest.CaptureFix
 
 
 def test_sample_stops_in_time_and_leaves_fingerprints_out(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--spec", "readme", "--seconds", "6", "--no-fingerprints", "--json", "-"]
+    arguments = ["--spec", "readme", "--seconds", "12", "--no-fingerprints", "--json", "-"]
     result = json.loads(answered(capsys, "sample", *arguments))
     assert result["distinct"] >= len(result["operators"]) > 0
     assert not result["exhausted"]
