@@ -2,9 +2,10 @@
 
 ``python benchmarks/scale.py --recorded benchmarks/results/search_resnet20.json`` simulates on the trials of a recorded
 search, with the seconds that its trainings took. Without a record the rewards are those of a surrogate
-(``surrogates.py``, ``interaction``) over the conv spec (strict, at most 7 primitives), and training times are log-normal
-with a median of 30 s and a deviation of 0.5 of their logarithm. Each question takes ``--asking`` seconds of the one process that asks.
-It prints JSON, writes ``benchmarks/results/scale.json`` and draws ``benchmarks/results/scale.svg``.
+(``interaction`` of ``surrogates.py``) over the conv spec (strict, at most 7 primitives), and training times are
+log-normal with a median of 30 s and a deviation of 0.5 of their logarithm. Each question takes ``--asking`` seconds of
+the one process that asks. It prints JSON, writes ``benchmarks/results/scale.json`` and draws
+``benchmarks/results/scale.svg``.
 """
 
 from __future__ import annotations

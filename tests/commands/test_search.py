@@ -1,0 +1,74 @@
+"""``syno-lab search``: one search in this process from beginning to end, and one line for everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import answered, refused
+
+SMALL = (
+    *("--backbone", "resnet20", "--data", "digits", "--width", "4", "--blocks", "1", "--epochs", "1"),
+    *("--images", "100", "--test-images", "50", "--max-primitives", "4", "--in-process"),
+)
+
+
+def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ("--folder", str(tmp_path), "--name", "first")
+    found = json.loads(
+        answered(capsys, "search", *SMALL, *place, "--trials", "2", "--seeds", "0", "--to-the-end", "--json", "-")
+    )
+    assert found["trials"] == 2
+    assert found["comparisons"] == {}
+    # The same name is not searched twice unawares.
+    line = refused(capsys, "search", *SMALL, *place, "--trials", "2", "--seeds", "0")
+    assert f"there is a search 'first' in {tmp_path} already" in line
+    assert "--continue" in line
+    more = json.loads(answered(capsys, "search", "--continue", "--in-process", *place, "--trials", "4", "--json", "-"))
+    assert more["trials"] == 4
+    assert more["recorded"][:2] == found["recorded"]
+    assert more["settings"]["training"] == found["settings"]["training"]
+    text = answered(capsys, "search", "--continue", "--in-process", *place)
+    assert "4 trials" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--backbone", "resnet21"), "expected the name of a backbone, found 'resnet21'; did you mean resnet20"),
+        (("--option", 'leave=["*"]'), "expected something to replace in this CifarResNet"),
+        (("--backbone", "gpt_tiny"), "expected text for the backbone gpt_tiny, found images as data"),
+        (("--data", "/no/such/folder"), "/no/such/folder"),
+        (("--flops", "0.001"), "max_flops_ratio: the layers of resnet20 that stay take"),
+        (("--flops", "-1"), "max_flops_ratio: expected a number above 0"),
+        (("--minutes", "0"), "minutes: expected a number above 0"),
+        (("--option", "nonsense"), "--option: expected NAME=VALUE"),
+        (("--continue", "--name", "none"), "--continue: expected a search 'none'"),
+        (("--name", "a/b"), "name: expected a name that can be one of a folder"),
+        (("--in-process", "--address", "tcp://127.0.0.1:1"), "--address: expected trainings as jobs"),
+        (("--in-process", "--detach"), "--detach: expected a search as a job"),
+    ],
+)
+def test_one_line_for_what_is_wrong(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refused(capsys, "search", "--data", "digits", "--folder", str(tmp_path), *arguments)
+    assert message in line
+
+
+def test_a_cluster_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "search", "--data", "digits", "--folder", str(tmp_path), "--address", "tcp://127.0.0.1:1")
+    assert "tcp://127.0.0.1:1" in line
+
+
+def test_a_store_of_another_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    from syno_lab.evaluate.store import Store
+
+    Store.open(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "results.sqlite")) as file:
+        file.execute("PRAGMA user_version=99")
+    assert "has version 99" in refused(capsys, "search", *SMALL, "--folder", str(tmp_path), "--trials", "1")
