@@ -43,7 +43,7 @@ PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
         Preset("quick", "about a minute: is it worth more?", 16, 64, 2, 16, 16, Effort(3, 10), Effort(12, 15), 3),
-        Preset("normal", "several minutes: good enough to compare", 96, 128, 3, 16, 16, Effort(3, 15), Effort(15, 20), 5),
+        Preset("normal", "several minutes: enough to compare", 96, 128, 3, 16, 16, Effort(3, 15), Effort(15, 20), 5),
         Preset("thorough", "tens of minutes: to be published", 512, 512, 4, 32, 32, Effort(5, 30), Effort(20, 30), 8),
     )
 }
