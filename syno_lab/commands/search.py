@@ -231,7 +231,7 @@ def _earlier(place: Path, name: str, minutes: float | None, trials: int | None, 
         raise SearchError(
             f"--continue: expected a search {name!r} in {place}, found none; --name and --folder say which"
         )
-    given = {"workers": workers} if workers else {}
+    given: dict[str, Any] = {"workers": workers} if workers else {}
     if minutes is not None or trials is not None:
         given |= {"minutes": minutes, "trials": trials}
     return SearchSettings.from_dict(found | given)
