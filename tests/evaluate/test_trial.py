@@ -323,10 +323,10 @@ from pathlib import Path
 import msgspec, torch
 from syno_lab.evaluate.trial import TrialRequest, run_trial
 torch.set_num_threads(1)
-torch.nn.functional.conv2d(torch.rand(2, 3, 32, 32), torch.rand(4, 3, 3, 3)).sum()  # what torch loads on use
+torch.optim.SGD(torch.nn.Conv2d(1, 1, 3).parameters())  # loads much
 now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (now + (600 << 20), resource.RLIM_INFINITY))
-big = dict(backbone="resnet20", options={"width": 16, "blocks": 1}, resolution=256, train_images=128, test_images=32)
+resource.setrlimit(resource.RLIMIT_AS, (now + (400 << 20), resource.RLIM_INFINITY))
+big = dict(backbone="resnet20", options={"width": 16, "blocks": 1}, resolution=320, train_images=128, test_images=32)
 outcome = run_trial(TrialRequest(**big, epochs=1, batch_size=128), folder=Path(sys.argv[1]) / "big")
 print(outcome.state, "|", outcome.reason)
 small = TrialRequest(backbone="resnet20", options={"width": 4, "blocks": 1}, train_images=64, test_images=64, epochs=1)
