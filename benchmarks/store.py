@@ -50,20 +50,17 @@ CLOCK = """
 import json, sys, time
 path = sys.argv[1]
 {reader}
-begun = time.perf_counter()
-log = opened()
-open_s = time.perf_counter() - begun
-begun = time.perf_counter()
-front_size = front(log)
-front_s = time.perf_counter() - begun
-begun = time.perf_counter()
-trials = listed(log)
-list_s = time.perf_counter() - begun
-begun = time.perf_counter()
-front(log)
-again_s = time.perf_counter() - begun
-print(json.dumps(dict(trials=trials, front=front_size, open_s=open_s, front_s=front_s, list_s=list_s,
-                      front_again_s=again_s)))
+found = {{}}
+def clock(name, call, *given):
+    wall, cpu = time.perf_counter(), time.process_time()
+    value = call(*given)
+    found[name + "_s"], found[name + "_cpu_s"] = time.perf_counter() - wall, time.process_time() - cpu
+    return value
+log = clock("open", opened)
+found["front"] = clock("front", front, log)
+found["trials"] = clock("list", listed, log)
+clock("front_again", front, log)
+print(json.dumps(found))
 """
 
 
