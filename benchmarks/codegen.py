@@ -14,7 +14,7 @@ from math import exp, log
 from typing import Any
 
 import torch
-from common import about, parser, save, say, typed
+from common import about, keep_freed_memory, parser, save, say, typed
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
@@ -220,6 +220,7 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=1.0, help="for each row, and at least 15 pairs of runs")
     chosen = options.parse_args()
     torch.manual_seed(chosen.seed)
+    keep_freed_memory()
     rows: list[dict[str, Any]] = []
     for threads in chosen.threads:
         torch.set_num_threads(threads)

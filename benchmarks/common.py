@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import datetime
 import json
 import os
@@ -30,6 +31,20 @@ def use_one_core(core: int | None = None) -> int | None:
     os.sched_setaffinity(0, {chosen})
     os.environ["OMP_NUM_THREADS"] = "1"
     return chosen
+
+
+def keep_freed_memory() -> bool:
+    """Let glibc keep what is freed, for this process; whether it could be told so.
+
+    Otherwise the order in which large tensors are freed decides whether pages are given back and taken again at each
+    step: up to half of a step's time, for one of two modules that do the same.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    trim_threshold, mmap_threshold = -1, -3
+    return bool(mallopt(trim_threshold, 1 << 30)) and bool(mallopt(mmap_threshold, 1 << 25))
 
 
 def sample(**options: object) -> dict[str, Any]:
