@@ -137,7 +137,9 @@ def _sympy(nest: Nest) -> sympy.Eq:
 
     term: sympy.Expr = sympy.Mul(*map(access, nest.factors))
     if nest.conditions:
-        term = sympy.Piecewise((term, sympy.And(*map(condition, nest.conditions))), (0, True))
+        # Evaluated, sympy would divide a condition by a common factor: thirds, and wrong once they are numbers.
+        whole = sympy.And(*map(condition, nest.conditions))
+        term = sympy.Piecewise((term, whole), (0, True), evaluate=False)
     if nest.sums:
         # sympy's first limit is the innermost sum.
         limits = [(name(loop.name).sympy(), 0, loop.size.to_sympy() - 1) for loop in reversed(nest.sums)]

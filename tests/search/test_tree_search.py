@@ -125,7 +125,7 @@ def test_outstanding_candidates_spread() -> None:
             Words("abcdefgh", 6),
             random.Random(4),
             policy=uct(0.1, 0.0),
-            settings=Settings(width=99, virtual_loss=virtual_loss),
+            settings=Settings(width=99, virtual_loss=virtual_loss, strays=0),  # by the tree alone
         )
         run(search, lambda word: 1.0 if word[0] == "c" else 0.25, 40)
         asked = [search.ask() for _ in range(24)]

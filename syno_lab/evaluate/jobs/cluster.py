@@ -131,6 +131,8 @@ class Cluster:
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def _start_scheduler(self) -> dict[str, Any]:
+        # Whoever was killed between starting one and writing it down has left it without an owner.
+        alive.end_attempt(self._token("scheduler"))
         ready = self._root / "scheduler.json"
         ready.unlink(missing_ok=True)
         settings = self._settings.filled(_read(self._file).get("settings") or {})
@@ -151,6 +153,7 @@ class Cluster:
         return state
 
     def _start_worker(self, state: dict[str, Any]) -> str:
+        alive.end_attempt(self._token("worker"))
         address, settings = state["address"], state["settings"]
         places = settings["slots"]
         resources = f"slot={places}" + (f" GPU={settings['gpus']}" if settings["gpus"] else "")
@@ -161,6 +164,10 @@ class Cluster:
         )  # fmt: skip
         return alive.identity(process.pid) or ""
 
+    def _token(self, role: str) -> str:
+        """What marks our processes of a role, and those of no other folder."""
+        return f"{role} of {self._root.resolve()}"
+
     def _dask(self, *words: str) -> tuple[subprocess.Popen[bytes], Path]:
         log = self._root / "logs" / f"{words[0]}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -170,6 +177,8 @@ class Cluster:
         settings = {
             "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000000",
             "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf",
+            # Not that of the job in which it may be started: the cluster stays when that ends.
+            alive.TOKEN_VARIABLE: self._token(words[0]),
         }
         with log.open("ab") as output:
             process = subprocess.Popen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -38,8 +39,11 @@ def connect(address: str, timeout: float | None = None) -> Client:
         ) from error
 
 
-def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str]) -> Any:
+def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str], *, is_again: bool = False) -> Any:
     """Put a job in a scheduler's line; the same round of a job is there only once, whoever sends it.
+
+    With ``is_again`` it is put there once more: a task of its own, because Dask does not run one key a second time as
+    long as any client holds what became of the first, and two clients that take turns could hold it for ever.
 
     ``counted`` are the resources that the workers count. Slots are asked for only where they do: else the workers'
     threads are the slots. Anything else is waited for until a worker has it.
@@ -47,7 +51,7 @@ def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str])
     from distributed import fire_and_forget
 
     needs = {name: amount for name, amount in job.resources.items() if name != SLOT or name in counted}
-    key = f"syno-job-{job.id}-{job.round}"
+    key = f"syno-job-{job.id}-{job.round}" + (f"-{uuid.uuid4().hex}" if is_again else "")
     future = client.submit(supervise, str(folder), job.id, key=key, resources=needs, pure=False)
     fire_and_forget(future)
     return future

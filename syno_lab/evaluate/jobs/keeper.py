@@ -127,27 +127,33 @@ class Keeper:
 
     def _dispatch(self) -> None:
         waiting = self._ledger.waiting()
-        orphans = [self._ledger.job(lease.job) for lease in self._ledger.leases() if is_orphan(lease)]
+        leases = self._ledger.leases()
+        orphans = [self._ledger.job(lease.job) for lease in leases if is_orphan(lease)]
         current = {*waiting, *((job.id, job.round) for job in orphans)}
         for key in [key for key in self._sent if key not in current]:
             del self._sent[key]
-        # What came to an end without the job being done is let go first: Dask runs one key only once while it is held.
+        # What came to an end without the job being done is sent again.
         over = {key: future for key, future in self._sent.items() if future.status != "pending"}
         for key in over:
             del self._sent[key]
         errors = [future.exception(timeout=ANSWER_S) for future in over.values() if future.status == "error"]
         fresh = self._ledger.ready(job for job, turn in waiting if (job, turn) not in {**self._sent, **over})
         fresh += [job for job in orphans if (job.id, job.round) not in self._sent]
-        if fresh:
+        if fresh or (leases and self._is_down()):  # attempts go on without a scheduler, but what waits next would not
             client = self._connected()
             for job in fresh:
-                self._sent[job.id, job.round] = send(client, self._folder, job, self._counted)
+                key = job.id, job.round
+                self._sent[key] = send(client, self._folder, job, self._counted, is_again=key in over)
         for error in errors:
             raise JobError(f"a worker could not take a job: {error}")
 
     def _is_connected(self) -> bool:
         is_running = self._client is not None and self._client.status == "running"
         return is_running and (self._is_foreign or self._cluster.is_up())
+
+    def _is_down(self) -> bool:
+        """Whether the lab's own cluster, where it is the one to use, is not whole."""
+        return self._address is None and self._cluster.foreign() is None and not self._cluster.is_up()
 
     def _connected(self) -> Client:
         """A connection to the cluster; the lab's own is started where it is not up."""
