@@ -12,7 +12,6 @@ from syno_lab.evaluate.jobs import Lab, alive
 from syno_lab.evaluate.jobs.cluster import FILE_NAME, Cluster, Settings
 from syno_lab.evaluate.jobs.dispatch import SLOT, connect, send
 
-
 TESTS = Path(__file__).resolve().parent.parent
 
 
