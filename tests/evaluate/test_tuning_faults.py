@@ -25,7 +25,7 @@ from syno_lab.evaluate.tuning import TuningTask, tracker_summary, tune
 from syno_lab.evaluate.tuning.process import end_group, start_child
 from syno_lab.evaluate.tuning.tracker import request_device
 
-pytestmark = [pytest.mark.tvm, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.tvm, pytest.mark.timeout(300)]
 
 long = pytest.mark.skipif(os.environ.get("SYNO_LAB_LONG") != "1", reason="takes long: set SYNO_LAB_LONG=1 to run it")
 
@@ -174,7 +174,7 @@ def run(bench, folder, *, key=None, trials=4, seen=None, then=lambda trial: None
             seen.append((now.trial, now.failed))
         then(now.trial)
 
-    options = {"wait_s": 20, "session_s": 20, "deadline_s": 90, "store": folder / "store"} | options
+    options = {"wait_s": 60, "session_s": 40, "deadline_s": 240, "store": folder / "store"} | options
     task = TuningTask("a product", "{}", {}, builder="test_tuning_faults:faulty")
     return tune(
         task, tracker=("127.0.0.1", bench.port), key=key or bench.key, trials=trials, work_dir=folder / "tuning",
