@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, check_json, say, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
 from syno_lab.errors import SynoError
 
+_TRACKER = "127.0.0.1:9190"
 _MARKS = {"done": "done   ", "to do": "to do  ", "unknown": "       "}
 
 
@@ -23,19 +26,45 @@ def command(
         bool, typer.Option("--no-tunnel", help="The board is on a trusted network: no SSH tunnel.")
     ] = False,
     tracker: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where the tracker on this machine listens.")
-    ] = "127.0.0.1:9190",
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help=f"Where the tracker on this machine listens. [default: {_TRACKER}; to emulate, one of its own]",
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the board's server.")] = 9090,
     save_server: Annotated[str | None, typer.Option(metavar="PATH", help="Write the board's server there.")] = None,
+    emulate: Annotated[
+        bool,
+        typer.Option(
+            "--emulate", help="Run an aarch64 board in an emulator here until Ctrl-C; its latencies mean nothing."
+        ),
+    ] = False,
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="With --emulate: download what it needs (220 MB, no root) where missing.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="With --emulate: stop once a kernel built here has run there.")
+    ] = False,
     json: JsonTarget = None,
 ) -> None:
-    """Set up a board: the commands for it and for this machine, each checked where that is possible from here."""
+    """Set up a board: the commands for it and for this machine, each checked where that is possible from here.
+
+    With --emulate, be one: the RPC server of an aarch64 board, run by an emulator of its processor.
+    """
     check_json(json)
+    if emulate:
+        if no_tunnel or save_server is not None:
+            raise SynoError("--emulate: expected a board in place of a set-up; leave --no-tunnel and --save-server out")
+        _emulate(key, tracker, fetch, check, json)
+        return
+    if fetch or check:
+        raise SynoError("expected --emulate beside --fetch and --check")
     if not key and (not device or any(letter.isspace() or letter == ":" for letter in device)):
         raise SynoError(f"expected a device's name without blanks and colons, found {device!r}")
     from syno_lab.evaluate.tuning import setup
 
-    plan = setup.Plan(device, key, tracker, port, None if no_tunnel else ssh)
+    plan = setup.Plan(device, key, tracker or _TRACKER, port, None if no_tunnel else ssh)
     steps, warnings = setup.checked(plan)
     if save_server is not None:
         say(f"wrote {setup.save_server(save_server)}: copy it to the board", json)
@@ -49,3 +78,31 @@ def command(
     for line in warnings:
         say(f"warning: {line}", json)
     write_json({"key": plan.name, "steps": [asdict(step) for step in steps], "warnings": warnings}, json)
+
+
+def _emulate(key: str, tracker: str | None, fetch: bool, check: bool, json: str | None) -> None:
+    """Start the board, look at it as the doctor does, and keep it."""
+    from syno_lab.evaluate.tuning.checkup import check_up
+    from syno_lab.evaluate.tuning.emulated import KEY, emulated_board
+    from syno_lab.evaluate.tuning.emulated_files import fetch_board
+
+    with Reporter() as report, contextlib.ExitStack() as stack:
+        if fetch:
+            fetch_board(report=lambda line: report("fetch", 0.0, line))
+        report("board", 0.0, "starting an aarch64 server in the emulator")
+        board = stack.enter_context(emulated_board(key or KEY, tracker=tracker))
+        address = f"{board.host}:{board.port}"
+        report("board", 0.5, f"{board.key} is at the tracker {address}; trying a kernel")
+        findings = list(check_up(address, board.key, target=KEY))
+        report("board", 1.0, f"{len(findings)} checks")
+        for finding in findings:
+            say(f"{'ok     ' if finding.ok else 'note   '} {finding.name}: {finding.found}", json)
+        healthy = all(finding.ok or not finding.needed for finding in findings)
+        told = {"key": board.key, "tracker": address, "healthy": healthy, "findings": [asdict(one) for one in findings]}
+        write_json(told, json)
+        if not check:
+            say(f"use it with --tracker {address} --key {board.key} --target {KEY}; Ctrl-C ends it", json)
+            with contextlib.suppress(KeyboardInterrupt):
+                threading.Event().wait()
+    if not healthy:
+        raise typer.Exit(1)

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from command_line import answered, refused
 
-from syno_lab.errors import TrackerError
+from syno_lab.errors import TrackerError, TuningError
 from syno_lab.evaluate.tuning import local_board
 from syno_lab.evaluate.tuning.checkup import is_loopback, public_address, warning
+from syno_lab.evaluate.tuning.emulated import find_board
 from syno_lab.evaluate.tuning.setup import Plan, checked, server_file, steps
+from syno_lab.evaluate.tuning.tracker import parse_address, tracker_summary
 
 
 def free_port():
@@ -116,3 +118,39 @@ def test_what_a_running_board_has_done():
     assert next(step.found for step in found if step.title == "the server") == "1 devices, 1 free"
     assert warnings == []
     assert Path(server_file()).name == "board_server.py"
+
+
+# -- emulated ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_emulated_board_that_was_not_fetched(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNO_LAB_BOARDS", str(tmp_path))
+    assert "expected an emulated board for TVM" in refused(capsys, "board", "--emulate", "--check")
+
+
+def test_emulating_is_no_set_up(capsys, tmp_path):
+    line = refused(capsys, "board", "--emulate", "--save-server", str(tmp_path))
+    assert "--emulate: expected a board in place of a set-up" in line
+    for option in ("--fetch", "--check"):
+        assert "expected --emulate beside --fetch and --check" in refused(capsys, "board", option)
+
+
+@pytest.mark.tvm
+@pytest.mark.timeout(300)
+def test_an_emulated_board_runs_a_kernel_built_here(capsys):
+    """Its server says that it is an aarch64, and the kernel's answer is that of the loop nest."""
+    try:
+        find_board()
+    except TuningError as error:
+        pytest.skip(str(error))
+    told = json.loads(answered(capsys, "board", "--emulate", "--check", "--json", "-"))
+    assert told["healthy"]
+    findings = {one["name"]: one for one in told["findings"]}
+    (device,) = (one["found"] for name, one in findings.items() if name.startswith("device "))
+    assert " on aarch64, threads=" in device
+    kernel = findings["key jetson-orin-nano-cpu, a kernel"]
+    assert kernel["ok"]
+    assert kernel["found"].startswith("built here for aarch64, ran there; largest difference from the loop nest ")
+    # It is gone with the command.
+    with pytest.raises(TrackerError, match="no RPC tracker listens"):
+        tracker_summary(*parse_address(told["tracker"]))
