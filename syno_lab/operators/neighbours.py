@@ -1,0 +1,216 @@
+"""What an operator is close to among the known ones: a distance between pGraphs, counted in steps.
+
+Each pGraph is read as the multiset of its steps, with its input and its output as one further element each. An element
+is described by *facets* that name no variable (:func:`elements`): the kind of its parameter, and for each coordinate
+that it takes or gives what made it, of which kind its size is, and what else uses it. Two elements of one
+primitive differ by the Jaccard distance of their facets, between 0 and 1 (multisets: 1 minus the size of the
+intersection over that of the union); elements of different primitives are never matched.
+
+The distance is the cheapest way to turn one multiset into the other: a matched pair costs its difference, an element
+without a partner costs 1. This is the bipartite approximation of the graph edit distance (Riesen and Bunke, Image and
+Vision Computing 27(7), 2009), here with a ground distance that is a metric, so that it is one as well: symmetric, 0
+from a pGraph to itself, and it obeys the triangle inequality. It depends neither on the names of variables nor on the
+order of independent steps. 0 does not say that two operators are the same, only that no step tells them apart; whether
+they are is decided by :func:`syno_lab.synthesis.recognise.is_same_pgraph`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from syno_lab.errors import SpecError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.size import Size
+from syno_lab.synthesis.recognise import is_same_pgraph
+
+INPUT, OUTPUT = "input", "output"
+_WORDS = {INPUT: "the input's axes", OUTPUT: "the output's axes", "SHARE": "CONTRACTION"}
+Facet = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Element:
+    """A step, the input or the output, without names.
+
+    Attributes:
+        kind: the primitive, ``input`` or ``output``.
+        facets: what describes it.
+        words: it in words, with the names of its own operator.
+    """
+
+    kind: str
+    facets: tuple[Facet, ...]
+    words: str
+
+    def difference(self, other: Element) -> float:
+        """The Jaccard distance of the facets, from 0 to 1; of another kind 2, as dear as leaving both out."""
+        if self.kind != other.kind:
+            return 2.0
+        mine, others = Counter(self.facets), Counter(other.facets)
+        union = (mine | others).total()
+        return 1.0 - (mine & others).total() / union if union else 0.0
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A known operator and how far it is.
+
+    Attributes:
+        name: of the known operator.
+        distance: in steps.
+        same: whether it is the same pGraph, up to the names of variables.
+        differences: what makes the distance, the dearest first, each in words with its cost.
+    """
+
+    name: str
+    distance: float
+    same: bool
+    differences: tuple[tuple[str, float], ...]
+
+
+def elements(operator: Operator) -> tuple[Element, ...]:
+    """The steps of ``operator``, its input and its output, each with its facets."""
+    from syno_lab.codegen.drawing import describe_step
+    from syno_lab.codegen.text import expressions
+
+    uses = _uses(operator)
+    names = expressions(operator)
+    found = []
+    reductions = iter(operator.reductions)
+    for step in operator.steps:
+        primitive = PRIMITIVES[step.primitive]
+        facets: list[Facet] = []
+        if step.parameter is not None:
+            facets.append(("parameter", size_kind(step.parameter)))
+        if step.primitive == "SHARE":
+            facets += [("share", *_about(operator, c)) for c in step.operands]
+            facets += [("give", *_about(operator, c)) for c in step.given]
+        else:
+            roles = primitive.operands or ("operand",) * len(step.operands)
+            facets += [(role, *_about(operator, c)) for role, c in zip(roles, step.operands, strict=True)]
+            results = (next(reductions),) if step.primitive == "REDUCE" else operator.state.results(step)
+            for place, result in enumerate(results):
+                facets += [("result", str(place), use) for use in uses[result]]
+        found.append(Element(step.primitive, tuple(facets), describe_step(operator.state, step, names)))
+    inputs = tuple((str(axis), *_about(operator, c)) for axis, c in enumerate(operator.inputs))
+    outputs = tuple((str(axis), size_kind(c.size), use) for axis, c in enumerate(operator.output) for use in uses[c])
+    return (*found, Element(INPUT, inputs, _WORDS[INPUT]), Element(OUTPUT, outputs, _WORDS[OUTPUT]))
+
+
+def size_kind(size: Size) -> str:
+    """A size without names: ``P`` for a primary variable and ``c`` for a coefficient, each with its exponent, if not 1.
+
+    ``C_in/g`` and ``D_out/s`` are both ``P c^-1``; a size of 1 is ``1``.
+    """
+    letters = []
+    for name, power in zip(size.symbols.names, size.exponents, strict=True):
+        if power:
+            letter = "P" if name in size.symbols.primary else "c"
+            letters.append(letter if power == 1 else f"{letter}^{power}")
+    return " ".join(sorted(letters)) or "1"
+
+
+def _about(operator: Operator, coordinate: Coordinate) -> tuple[str, str]:
+    """What made a coordinate, and the kind of its size."""
+    if coordinate.is_output:
+        return "output", size_kind(coordinate.size)
+    return coordinate.node.primitive + (f" {coordinate.index}" if coordinate.index else ""), size_kind(coordinate.size)
+
+
+def _uses(operator: Operator) -> dict[Coordinate, list[str]]:
+    """For each coordinate the steps that use it, each with the role, and whether it is an axis of the input."""
+    uses: dict[Coordinate, list[str]] = {c: [] for c in (*operator.output, *operator.reductions)}
+    for step in operator.steps:
+        roles = PRIMITIVES[step.primitive].operands if step.primitive != "SHARE" else ()
+        for place, coordinate in enumerate(step.operands):
+            uses.setdefault(coordinate, []).append(f"{step.primitive} {roles[place] if roles else ''}".strip())
+        for coordinate in step.given:
+            uses.setdefault(coordinate, []).append("SHARE give")
+        for result in () if step.primitive in ("REDUCE", "SHARE") else operator.state.results(step):
+            uses.setdefault(result, [])
+    for coordinate in operator.inputs:
+        uses[coordinate].append("axis of the input")
+    return uses
+
+
+def distance(one: Operator, other: Operator) -> float:
+    """How far two operators are from each other, in steps; see the head of this module."""
+    return sum(cost for _, _, cost in _matched(elements(one), elements(other)))
+
+
+def nearest(
+    operator: Operator, known: Mapping[str, Callable[[], Operator]] | None = None, *, most: int | None = 5
+) -> tuple[Neighbour, ...]:
+    """The known operators nearest to ``operator``, the nearest first.
+
+    Args:
+        operator: what to compare.
+        known: operators by name; by default :data:`syno_lab.operators.KNOWN`.
+        most: how many at most; None for all.
+
+    Raises:
+        SpecError: when ``most`` is less than 1.
+    """
+    if most is not None and most < 1:
+        raise SpecError(f"most: expected a number from 1 up, or None for all, found {most!r}")
+    if known is None:
+        from syno_lab.operators import KNOWN
+
+        known = KNOWN
+    mine = elements(operator)
+    found = []
+    for name, make in known.items():
+        other = make()
+        pairs = _matched(mine, elements(other))
+        told = sorted(_told(name, pairs), key=lambda entry: -entry[1])
+        total = sum(cost for _, _, cost in pairs)
+        found.append(Neighbour(name, total, total < _SMALL and is_same_pgraph(operator, other), tuple(told)))
+    found.sort(key=lambda neighbour: (neighbour.distance, not neighbour.same, neighbour.name))
+    return tuple(found[:most])
+
+
+_SMALL = 1e-9
+
+
+def _matched(
+    left: tuple[Element, ...], right: tuple[Element, ...]
+) -> list[tuple[Element | None, Element | None, float]]:
+    """The cheapest matching: pairs with their cost, and elements without a partner."""
+    import numpy as np
+    from scipy.optimize import linear_sum_assignment
+
+    size = len(left) + len(right)
+    costs = np.zeros((size, size))
+    costs[: len(left), len(right) :] = 1.0
+    costs[len(left) :, : len(right)] = 1.0
+    for i, a in enumerate(left):
+        for j, b in enumerate(right):
+            costs[i, j] = a.difference(b)
+    found: list[tuple[Element | None, Element | None, float]] = []
+    for i, j in zip(*linear_sum_assignment(costs), strict=True):
+        one = left[i] if i < len(left) else None
+        other = right[j] if j < len(right) else None
+        if one is not None and other is not None and one.kind != other.kind:
+            found += [(one, None, 1.0), (None, other, 1.0)]  # as dear as a match, and easier to say
+        elif one is not None or other is not None:
+            found.append((one, other, float(costs[i, j])))
+    return found
+
+
+def _told(name: str, pairs: list[tuple[Element | None, Element | None, float]]) -> Iterator[tuple[str, float]]:
+    for one, other, cost in pairs:
+        if cost < _SMALL:
+            continue
+        if one is None and other is not None:
+            yield f"{name} also has {other.words}", cost
+        elif other is None and one is not None:
+            yield f"{name} has no {one.words}", cost
+        elif one is not None and other is not None:
+            if one.words == other.words:
+                yield f"{one.words}: used or sized otherwise in {name}", cost
+            else:
+                yield f"{one.words} where {name} has {other.words}", cost
