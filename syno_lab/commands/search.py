@@ -19,7 +19,7 @@ from syno_lab.errors import SearchError, SpecError, SynoError
 
 if TYPE_CHECKING:
     from syno_lab.evaluate.jobs import JobHandle, JobRecord, Lab
-    from syno_lab.evaluate.searching import SearchSettings
+    from syno_lab.evaluate.searching import SearchSettings, TuningChoice
 
 KIND = "search"
 LOOK_S = 0.5
@@ -87,6 +87,27 @@ def command(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
     precision: Annotated[Precision, typer.Option()] = Precision.float32,
+    tune_within: Annotated[
+        float | None,
+        typer.Option(
+            metavar="POINTS",
+            help="Tune what is at most so many percentage points less accurate than the baseline, while the search "
+            "goes on; a latency is the sum over the replaced layers.",
+        ),
+    ] = None,
+    target: Annotated[
+        str, typer.Option(help="What to tune for, as for `syno-lab tune`; local is best with --workers 1.")
+    ] = "local",
+    tracker: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="An RPC tracker. [default: one of our own on 127.0.0.1]")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="The device's key at the tracker. [default: the target]")] = None,
+    tune_preset: Annotated[
+        str, typer.Option(help="How much tuning one size may cost: quick, normal or thorough.")
+    ] = "quick",
+    tune_trials: Annotated[
+        int | None, typer.Option(min=1, help="Candidates to measure for each size. [default: the preset's]")
+    ] = None,
     name: Annotated[str, typer.Option(help="Of the search in its folder.")] = "search",
     folder: FolderOption = None,
     address: Annotated[
@@ -113,8 +134,11 @@ def command(
         raise SynoError("--address: expected trainings as jobs; leave --in-process out")
     if detach and in_process:
         raise SynoError("--detach: expected a search as a job; leave --in-process out")
+    tuning = _tuning(tune_within, target, tracker, key, tune_preset, tune_trials)
+    if tuning is not None and in_process:
+        raise SynoError("--tune-within: expected tunings as jobs; leave --in-process out")
     if go_on:
-        settings = _earlier(place, name, minutes, trials, workers)
+        settings = _earlier(place, name, minutes, trials, workers, tuning)
     else:
         from syno_lab.evaluate.searching import SearchSettings
         from syno_lab.evaluate.trial import TrialRequest
@@ -147,12 +171,15 @@ def command(
             workers=hands,
             seeds=tuple(range(seeds)),
             limits={"max_primitives": max_primitives},
+            tuning=tuning,
         )
     if detach:
         _check_new(place, settings, go_on)
         detach_all([(KIND, settings.to_dict(), name)], folder, json=json)
         return
     with Reporter() as report:
+        if settings.tuning is not None:
+            _check_board(settings.tuning)
         if not go_on:
             _check(settings, report)
             _check_new(place, settings, go_on)
@@ -222,8 +249,38 @@ def _check_new(place: Path, settings: SearchSettings, go_on: bool) -> None:
         )
 
 
-def _earlier(place: Path, name: str, minutes: float | None, trials: int | None, workers: int | None) -> SearchSettings:
-    """The settings of a search that was begun, with a new end where one is given."""
+def _tuning(
+    within: float | None, target: str, tracker: str | None, key: str | None, preset: str, trials: int | None
+) -> TuningChoice | None:
+    """What to tune; nothing unless ``within`` is given."""
+    from syno_lab.evaluate.searching import TuningChoice
+
+    if within is None:
+        given = {"--tracker": tracker, "--key": key, "--tune-trials": trials}
+        for option in (option for option, value in given.items() if value is not None):
+            raise SynoError(f"{option}: expected --tune-within POINTS beside it, found none")
+        return None
+    return TuningChoice(within=within, target=target, tracker=tracker, key=key, preset=preset, trials=trials)
+
+
+def _check_board(tuning: TuningChoice) -> None:
+    """Refuse a tracker and a key behind which no device is. Raises TrackerError."""
+    from syno_lab.evaluate.tuning import check_tracker
+    from syno_lab.evaluate.tuning.tracker import parse_address
+
+    if tuning.tracker is not None:
+        check_tracker(*parse_address(tuning.tracker), tuning.board_key, need_free=False)
+
+
+def _earlier(
+    place: Path,
+    name: str,
+    minutes: float | None,
+    trials: int | None,
+    workers: int | None,
+    tuning: TuningChoice | None,
+) -> SearchSettings:
+    """The settings of a search that was begun, with a new end, or something new to tune, where one is given."""
     from syno_lab.evaluate.searching import SETTINGS_FILE, SearchSettings, read_json, search_folder
 
     found = read_json(search_folder(place, name) / SETTINGS_FILE)
@@ -234,6 +291,8 @@ def _earlier(place: Path, name: str, minutes: float | None, trials: int | None, 
     given: dict[str, Any] = {"workers": workers} if workers else {}
     if minutes is not None or trials is not None:
         given |= {"minutes": minutes, "trials": trials}
+    if tuning is not None:
+        given["tuning"] = msgspec.to_builtins(tuning)
     return SearchSettings.from_dict(found | given)
 
 
@@ -349,6 +408,28 @@ def _say(result: dict[str, Any], json: str | None) -> None:
             "parameters",
             json,
         )
+    if "tuning" in result:
+        _say_tuned(result["tuning"], json)
     if result["last_failure"]:
         failed = sum(number for state, number in result["states"].items() if state not in ("finished", "pruned"))
         say(f"{failed} trials ended without an accuracy, the last: {result['last_failure']}", json)
+
+
+def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:
+    baseline = tuning["baseline_ms"]
+    told = tuning["baseline_reason"] if baseline is None else f"baseline {baseline:.4g} ms"
+    say(f"{tuning['tuned']} tuned for {tuning['target']}, milliseconds of the {tuning['of']}; {told}", json)
+    say_table(
+        [
+            {
+                "front": f"trial {point['number']}",
+                "accuracy": point["accuracy"],
+                "ms": point["latency_ms"],
+                "speedup": None if baseline is None else f"{baseline / point['latency_ms']:.2f}",
+            }
+            for point in tuning["front"]
+        ],
+        json,
+    )
+    for number, reason in tuning["failed"].items():
+        say(f"trial {number} was not tuned: {reason}", json)

@@ -48,6 +48,12 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
         (("--name", "a/b"), "name: expected a name that can be one of a folder"),
         (("--in-process", "--address", "tcp://127.0.0.1:1"), "--address: expected trainings as jobs"),
         (("--in-process", "--detach"), "--detach: expected a search as a job"),
+        (("--in-process", "--tune-within", "1"), "--tune-within: expected tunings as jobs; leave --in-process out"),
+        (("--tune-within", "-1"), "tune within: expected percentage points from 0 to 100"),
+        (("--tune-within", "1", "--target", "no such thing"), "expected a target among local"),
+        (("--tune-within", "1", "--tracker", "127.0.0.1:1"), "no RPC tracker listens at 127.0.0.1:1"),
+        (("--tune-within", "1", "--seeds", "0"), "tuning: expected seeds to train the baseline on"),
+        (("--tracker", "127.0.0.1:1"), "--tracker: expected --tune-within POINTS beside it, found none"),
     ],
 )
 def test_one_line_for_what_is_wrong(

@@ -6,13 +6,12 @@ Trainings are stood in for by a function whose rewards are known, but for one se
 from __future__ import annotations
 
 import json
-import random
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from known_trainings import TRAINING, Known, accuracy, settings
 
 from syno_lab.errors import FormatError, SearchError, SpecError, StoreError, TrainingError
 from syno_lab.evaluate.searching import (
@@ -20,7 +19,6 @@ from syno_lab.evaluate.searching import (
     STATUS_FILE,
     TREE_FILE,
     Driver,
-    Running,
     SearchSettings,
     Space,
     Stopped,
@@ -29,54 +27,8 @@ from syno_lab.evaluate.searching import (
 )
 from syno_lab.evaluate.searching.watching import Board
 from syno_lab.evaluate.store import Store
-from syno_lab.evaluate.trial import TrialRequest, costs_of
+from syno_lab.evaluate.trial import costs_of
 from syno_lab.ir.operator import Operator
-
-TRAINING = TrialRequest(backbone="resnet20", data="digits", options={"width": 4, "blocks": 1}, epochs=2)
-
-
-def settings(**changes: Any) -> SearchSettings:
-    """A search over small operators of a small network."""
-    given: dict[str, Any] = {
-        "training": TRAINING,
-        "trials": 12,
-        "limits": {"max_primitives": 4},
-        "coefficients": ("s=2: 1",),
-        "seeds": (),
-    }
-    return SearchSettings(**given | changes)
-
-
-def accuracy(operator: str) -> float:
-    """Something that depends on the operator, the same in every process."""
-    return random.Random(operator).random()
-
-
-class Known:
-    """Evaluators that know what comes out; each training lasts until :meth:`end`, or ends at once."""
-
-    def __init__(self, *, at_once: bool = True, endings: dict[int, dict[str, Any]] | None = None) -> None:
-        self.at_once = at_once
-        self.endings = endings or {}
-        self.begun: dict[str, tuple[TrialRequest, Future[dict[str, Any]]]] = {}
-
-    def submit(self, name: str, request: TrialRequest) -> Running:
-        future: Future[dict[str, Any]] = Future()
-        assert name not in self.begun, f"{name} is begun twice"
-        self.begun[name] = (request, future)
-        if self.at_once:
-            self.end(name)
-        return Running(future)
-
-    def find(self, name: str) -> Running | None:
-        return Running(self.begun[name][1]) if name in self.begun else None
-
-    def end(self, name: str) -> None:
-        request, future = self.begun[name]
-        assert request.operator is not None
-        value = accuracy(request.operator)
-        outcome = {"state": "finished", "accuracy": value, "curve": [{"accuracy": value / 2}, {"accuracy": value}]}
-        future.set_result(outcome | self.endings.get(int(name.rpartition(" ")[2]), {}))
 
 
 def drive(folder: Path, known: Known, chosen: SearchSettings, **more: Any) -> Driver:

@@ -3,9 +3,10 @@
 from syno_lab.evaluate.searching.driver import Driver, Stopped
 from syno_lab.evaluate.searching.evaluators import Evaluators, JobEvaluators, LocalEvaluators, Running
 from syno_lab.evaluate.searching.job import run_here, run_search
-from syno_lab.evaluate.searching.settings import SearchSettings
+from syno_lab.evaluate.searching.settings import SearchSettings, TuningChoice
 from syno_lab.evaluate.searching.space import Space
 from syno_lab.evaluate.searching.standing import SHARES, Standing, Times
+from syno_lab.evaluate.searching.tunings import JobTuners, Tuners, Tunings
 from syno_lab.evaluate.searching.watching import (
     RESULT_FILE,
     SETTINGS_FILE,
@@ -24,6 +25,7 @@ __all__ = [
     "Driver",
     "Evaluators",
     "JobEvaluators",
+    "JobTuners",
     "LocalEvaluators",
     "Running",
     "SearchSettings",
@@ -31,6 +33,9 @@ __all__ = [
     "Standing",
     "Stopped",
     "Times",
+    "Tuners",
+    "TuningChoice",
+    "Tunings",
     "read_json",
     "run_here",
     "run_search",

@@ -19,6 +19,7 @@ from syno_lab.evaluate.searching.evaluators import Evaluators, Running
 from syno_lab.evaluate.searching.settings import SearchSettings
 from syno_lab.evaluate.searching.space import Space, name_of
 from syno_lab.evaluate.searching.standing import Standing, Times
+from syno_lab.evaluate.searching.tunings import Tunings
 from syno_lab.evaluate.searching.watching import PERIOD_S, Board
 from syno_lab.ir.operator import Operator
 from syno_lab.search import Candidate
@@ -57,6 +58,7 @@ class Driver:
         report, should_stop: of the job.
         clock: seconds.
         baseline_s: how long a training of the baseline took; trials that take five times as long are ended.
+        tunings: of the trials that are accurate enough; they go on when this has returned.
     """
 
     settings: SearchSettings
@@ -69,6 +71,7 @@ class Driver:
     clock: Callable[[], float] = time.monotonic
     times: Times = field(default_factory=Times)
     baseline_s: float | None = None
+    tunings: Tunings | None = None
     end_reason: str = ""
     _curves: list[list[float]] = field(default_factory=list)
     _next_report: float = -float("inf")
@@ -78,10 +81,10 @@ class Driver:
         self.standing = Standing(self.space.baseline.flops, self.settings.workers)
 
     def run(self) -> None:
-        """Search until the time is up, the trials are used up, or the space is; then wait for what is under way.
+        """Search until the time is up, the trials are used up, or the space is; then wait for what is being trained.
 
         Raises:
-            Stopped: when ``should_stop`` says so; trainings that are jobs go on meanwhile.
+            Stopped: when ``should_stop`` says so; trainings and tunings that are jobs go on meanwhile.
         """
         begun, before = self.clock(), self.times.search_s
         pending = self._resumed()
@@ -101,6 +104,10 @@ class Driver:
             for one in [one for one in pending if one.running.future.done()]:
                 pending.remove(one)
                 self._told(one)
+            if self.tunings is not None:
+                start = self.clock()
+                self.tunings.look()
+                self.times.store_s += self.clock() - start
             self._show(pending)
         self.times.search_s = before + self.clock() - begun
         self._show(pending, now=True)
@@ -195,6 +202,8 @@ class Driver:
 
     def _count(self, number: int, flops: int, params: int, outcome: dict[str, Any]) -> None:
         self.standing.add(number, flops, params, outcome)
+        if self.tunings is not None:
+            self.tunings.consider(number, outcome)
         curve = [row["accuracy"] for row in outcome.get("curve") or () if row.get("accuracy") is not None]
         if curve and outcome.get("state") in ("finished", "pruned"):
             self._curves.append(curve)
@@ -214,8 +223,16 @@ class Driver:
         minutes, trials = self.settings.minutes, self.settings.trials
         shares = [] if trials is None else [self.standing.total / trials]
         shares += [] if minutes is None else [self.times.search_s / (60 * minutes)]
-        self.report(min(1.0, max(shares)), self.standing.line(self.times))
-        status = {"phase": "search", "under_way": [one.number for one in pending], "end": self.end_reason}
+        line = self.standing.line(self.times)
+        status: dict[str, Any] = {
+            "phase": "search",
+            "under_way": [one.number for one in pending],
+            "end": self.end_reason,
+        }
+        if self.tunings is not None:
+            line += f"; {self.tunings.line()}"
+            status["tuning"] = self.tunings.to_dict()
+        self.report(min(1.0, max(shares)), line)
         self.board.show({**status, **self.standing.to_dict(self.times)}, self.search, now=now)
         self.times.store_s += self.clock() - start
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from syno_lab.errors import SynoError
+from syno_lab.errors import SearchError, SynoError
 from syno_lab.evaluate.searching.driver import Driver, Report, Stopped
 from syno_lab.evaluate.searching.evaluators import Evaluators, JobEvaluators, LocalEvaluators
 from syno_lab.evaluate.searching.finals import against, train_on_seeds
 from syno_lab.evaluate.searching.settings import SearchSettings
 from syno_lab.evaluate.searching.space import Space
 from syno_lab.evaluate.searching.standing import SHARES, Times
+from syno_lab.evaluate.searching.tunings import JobTuners, Tuners, Tunings
 from syno_lab.evaluate.searching.watching import (
     RESULT_FILE,
     SETTINGS_FILE,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from syno_lab.evaluate.jobs import JobContext
 
 #: What the parts of a search take of the progress bar.
-_BEFORE, _SEARCH = 0.1, 0.7
+_BEFORE, _SEARCH, _AFTER = 0.1, 0.7, 0.95
 _TIMES = ("search_s", "asking_s", "store_s")
 
 
@@ -52,6 +53,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
             settings,
             context.lab.store,
             JobEvaluators(context.lab),
+            JobTuners(context.lab),
             folder=search_folder(context.root, settings.name),
             report=context.report,
             should_stop=context.should_stop,
@@ -71,7 +73,10 @@ def run_here(
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """:func:`run_search` with trainings in threads of this process, in the lab of a folder; raises as it does."""
+    """:func:`run_search` with trainings in threads of this process, in the lab of a folder; raises as it does.
+
+    Nothing is tuned here: tunings are jobs.
+    """
     place = search_folder(folder, settings.name)
     place.mkdir(parents=True, exist_ok=True)
     with (
@@ -85,6 +90,7 @@ def run_search(
     settings: SearchSettings,
     store: Store,
     evaluators: Evaluators,
+    tuners: Tuners | None = None,
     *,
     folder: Path,
     report: Report = lambda fraction, message: None,
@@ -93,15 +99,20 @@ def run_search(
     """Syno's Algorithm 1: extract, derive, search, evaluate, decide, keep; continued from the store if it has begun.
 
     The baseline is trained on the settings' seeds first, alike in everything; then the clock of the search runs; then
-    the best operator within a half and within a quarter of the baseline's FLOPs is trained on the same seeds.
+    the best operator within a half and within a quarter of the baseline's FLOPs is trained on the same seeds. Where the
+    settings say so, what is about as accurate as the baseline is tuned meanwhile; at the end tunings are waited for.
     ``folder`` has what is shown meanwhile (:mod:`.watching`) and, at the end, the result.
 
     Raises:
         SpecError: the backbone has nothing to replace, or no operator can be within the limit.
         StoreError: the store has a search of this name with other settings, or cannot be written.
-        SearchError: the baseline does not train to the end.
+        SearchError: the baseline does not train to the end, or there is something to tune and no ``tuners``.
         Stopped: when ``should_stop`` says so.
     """
+    if settings.tuning is not None and tuners is None:
+        raise SearchError(
+            "tuning: expected a search as a job, in whose lab tunings are jobs, found one in this process"
+        )
     space = Space(settings)
     log = store.search(settings.name, settings.identity)
     board = Board(folder)
@@ -128,10 +139,15 @@ def run_search(
     driver = Driver(settings, space, log, evaluators, board, part(_BEFORE, _BEFORE + _SEARCH), should_stop, times=times)
     if baselines:
         driver.baseline_s = max(one.wall_s for one in baselines)
+    baseline = _baseline(space, baselines)
+    if settings.tuning is not None and tuners is not None:
+        if baseline["accuracy"] is None:
+            raise SearchError("tuning: expected a baseline with an accuracy, found one without")
+        driver.tunings = Tunings(settings.tuning, settings.name, baseline["accuracy"], space, log, tuners)
     driver.run()
-    standing = driver.standing
+    standing, tunings = driver.standing, driver.tunings
     found = {name: best for name, share in SHARES.items() if (best := standing.best(share)) is not None}
-    earlier = standing.to_dict(times) | {"end": driver.end_reason}
+    earlier = standing.to_dict(times) | {"end": driver.end_reason} | _tuned(tunings)
     show("comparison")
     finalists = {f"trial {best.number}": log.trial(best.number).operator for best in found.values()}
     finals = train_on_seeds(
@@ -139,26 +155,32 @@ def run_search(
         "the best",
         finalists if settings.seeds else {},
         evaluators,
-        part(_BEFORE + _SEARCH, 1),
+        part(_BEFORE + _SEARCH, _AFTER),
         should_stop,
     )
+    if tunings is not None:
+        earlier |= _tuned(tunings)
+        show("tuning")
+        if not tunings.finish(part(_AFTER, 1), should_stop):
+            raise Stopped("stopped while trials were tuned; those that were are in the store")
     result = standing.to_dict(times) | {
         "settings": settings.to_dict(),
         "end": driver.end_reason or f"{standing.total} trials are done",
-        "baseline": _baseline(space, baselines),
+        "baseline": baseline,
         "comparisons": {
             name: against(settings, baselines, finals[f"trial {best.number}"]).to_dict()
             for name, best in found.items()
             if settings.seeds
         },
         "front": _front(log, space),
-        "recorded": _recorded(log),
+        "recorded": _recorded(log, tunings),
         "folder": str(folder),
     }
+    result |= _tuned(tunings)
     for name, best in found.items():
         result["best"][name]["operator"] = log.trial(best.number).operator
     write_whole(folder / RESULT_FILE, msgspec.json.encode(result))
-    earlier = standing.to_dict(times) | {"end": result["end"]}
+    earlier = standing.to_dict(times) | {"end": result["end"]} | _tuned(tunings)
     show("done")
     return result
 
@@ -187,7 +209,11 @@ def _front(log: SearchLog, space: Space) -> list[dict[str, Any]]:
     ]
 
 
-def _recorded(log: SearchLog) -> list[dict[str, Any]]:
+def _tuned(tunings: Tunings | None) -> dict[str, Any]:
+    return {} if tunings is None else {"tuning": tunings.to_dict()}
+
+
+def _recorded(log: SearchLog, tunings: Tunings | None) -> list[dict[str, Any]]:
     """Every trial in short, in the order of asking: what simulations and comparisons of searches are made from."""
     return [
         {
@@ -199,6 +225,7 @@ def _recorded(log: SearchLog) -> list[dict[str, Any]]:
             "flops": trial.flops,
             "params": trial.params,
             "wall_s": trial.wall_s,
+            **({} if tunings is None else {"latency_ms": tunings.latency_ms(trial.number)}),
         }
         for trial in log.trials()
         if trial.reward is not None

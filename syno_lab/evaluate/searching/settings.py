@@ -9,11 +9,54 @@ import msgspec
 
 from syno_lab.errors import FormatError, SearchError
 from syno_lab.evaluate.trial import TrialRequest, parse_rule
+from syno_lab.evaluate.tuning.presets import find_preset
+from syno_lab.evaluate.tuning.targets import check_target
+from syno_lab.evaluate.tuning.tracker import parse_address
 
 Method = Literal["mcts", "random", "evolution"]
 
-#: What may differ when a search goes on: how long, and with how many hands.
-CHANGEABLE = ("minutes", "trials", "workers", "threads")
+#: What may differ when a search goes on: how long, with how many hands, and what is tuned; none changes its course.
+CHANGEABLE = ("minutes", "trials", "workers", "threads", "tuning")
+
+
+class TuningChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which trials of a search are tuned, and how (Algorithm 1, lines 6 to 9).
+
+    Attributes:
+        within: percentage points that a trial may be less accurate than the baseline's seeds are on average.
+        target: of :func:`syno_lab.evaluate.tuning.targets.check_target`.
+        tracker: ``host:port`` of an RPC tracker; None for a board of our own on this machine.
+        key: of the devices there; None: the target's name.
+        preset, trials: what a tuning of one size may cost; ``trials`` None: the preset's.
+
+    Raises:
+        SearchError: for numbers that make no sense, and a key without a tracker.
+        TuningError, TrackerError: for targets, presets and addresses that are none.
+    """
+
+    within: float
+    target: str = "local"
+    tracker: str | None = None
+    key: str | None = None
+    preset: str = "quick"
+    trials: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.within) and 0 <= self.within <= 100):
+            raise SearchError(f"tune within: expected percentage points from 0 to 100, found {self.within}")
+        if self.trials is not None and self.trials < 1:
+            raise SearchError(f"tuning trials: expected 1 or more, found {self.trials}")
+        if self.key is not None and self.tracker is None:
+            raise SearchError(f"expected a tracker beside the key {self.key!r}, found none")
+        check_target(self.target)
+        find_preset(self.preset)
+        if self.tracker is not None:
+            parse_address(self.tracker)
+
+    @property
+    def board_key(self) -> str:
+        """The key of the devices."""
+        return self.key or self.target
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,9 +76,10 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         seeds: on which the baseline and the best operators are trained; none to compare nothing.
         limits: of the spec: ``max_primitives``, ``max_tensors``, … (:class:`syno_lab.ir.spec.Limits`).
         coefficients, occurrences: of :func:`syno_lab.models.derive.derive_spec`; None: its own.
+        tuning: which trials are tuned; None for none.
 
     Raises:
-        SearchError: for numbers that make no sense.
+        SearchError: for numbers that make no sense, and a tuning without seeds to train the baseline on.
         TrainingError: for a rule of early termination that there is not.
     """
 
@@ -51,6 +95,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     limits: dict[str, int] = msgspec.field(default_factory=dict)
     coefficients: tuple[str, ...] | None = None
     occurrences: dict[str, int] | None = None
+    tuning: TuningChoice | None = None
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.trials is None:
@@ -64,6 +109,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError(f"workers: expected 1 or more, found {self.workers}")
         if len(set(self.seeds)) != len(self.seeds):
             raise SearchError(f"seeds: expected seeds that differ, found {', '.join(map(str, self.seeds))}")
+        if self.tuning is not None and not self.seeds:
+            raise SearchError("tuning: expected seeds to train the baseline on, found none: what is within its margin?")
         if not self.name or any(letter in self.name for letter in "/\\\0") or self.name.startswith("."):
             raise SearchError(f"name: expected a name that can be one of a folder, found {self.name!r}")
         if self.training.stopping is not None:

@@ -172,7 +172,10 @@ class SearchLog:
         return state != INTERRUPTED
 
     def record_latency(self, number: int, target: str, result: Mapping[str, Any]) -> None:
-        """Keep the latency of a trial on a target: `latency_ms`, milliseconds of the whole network, and what else is.
+        """Keep the latency of a trial on a target: `latency_ms` in milliseconds, and what else there is.
+
+        It is whatever the search means by it, the same for all trials: that of :mod:`~syno_lab.evaluate.searching` is
+        the sum over the layers that are replaced.
 
         Raises:
             StoreError: there is no such trial, or no latency above 0.
