@@ -96,7 +96,9 @@ def elements(operator: Operator) -> tuple[Element, ...]:
             for place, result in enumerate(results):
                 facets += [("result", str(place), use) for use in uses[result]]
         found.append(Element(step.primitive, tuple(facets), describe_step(operator.state, step, names)))
-    inputs = tuple((str(axis), *_about(operator, c)) for axis, c in enumerate(operator.inputs))
+    # An axis that is passed on says which one it is; steps do not, so that rows and columns are alike to them.
+    passed = {c: f"output {axis}" for axis, c in enumerate(operator.output)}
+    inputs = tuple((str(axis), passed.get(c, ""), *_about(operator, c)) for axis, c in enumerate(operator.inputs))
     outputs = tuple((str(axis), size_kind(c.size), use) for axis, c in enumerate(operator.output) for use in uses[c])
     return (*found, Element(INPUT, inputs, _WORDS[INPUT]), Element(OUTPUT, outputs, _WORDS[OUTPUT]))
 

@@ -6,10 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from syno_widgets.operator_view import OperatorView as OperatorView
     from syno_widgets.stepper import Stepper as Stepper
 
-_HOMES = {"Stepper": "syno_widgets.stepper"}
-__all__ = ["Stepper"]
+_HOMES = {"OperatorView": "syno_widgets.operator_view", "Stepper": "syno_widgets.stepper"}
+__all__ = ["OperatorView", "Stepper"]
 
 
 def __getattr__(name: str) -> Any:

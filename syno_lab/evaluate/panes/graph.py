@@ -26,8 +26,8 @@ def graph_pane(asked: Asked) -> dict[str, Any]:
 
     Returns:
         ``svg``, ``dot``, ``description``, ``json`` (the operator file) and ``links``: for each node of the drawing by
-        its id ``words``, ``kind`` (``coordinate``, ``primitive`` or ``tensor``), ``light`` (ids of nodes and lines)
-        and ``lines`` (of the loop nest).
+        its id ``words``, ``kind`` (``coordinate``, ``primitive`` or ``tensor``), ``light`` (ids of nodes and lines),
+        ``marks`` (the ids whose pieces of a loop nest are lit with it) and ``lines`` (of the one loop nest).
     """
     operator = asked.operator
     svg = drawing.svg(operator)
@@ -66,6 +66,7 @@ def _links(asked: Asked, svg: str, dot: str) -> dict[str, dict[str, Any]]:
             "words": titles.get(name, name),
             "kind": kind,
             "light": sorted(light - {"x", "y"} | {name}),
+            "marks": list(dict.fromkeys([name, *touched])),
             "lines": sorted({line for one in touched for line in lines.get(one, ())} | set(lines.get(name, ()))),
         }
     return found

@@ -1,0 +1,204 @@
+// The pGraph of `OperatorView`: moved by dragging, Shift and arrows; enlarged by + and -, buttons, Ctrl and the wheel;
+// searched by words; its parts reached by the arrow keys.
+
+const ZOOM = 1.25;
+const MOST_ZOOM = 12;
+const HELP =
+  "The pGraph. Arrow keys go from part to part, Enter chooses one, Escape lets go; plus and minus enlarge, 0 shows all, " +
+  "Shift with arrow keys moves the picture.";
+
+class GraphView {
+  /** `told.hover(ids)` is called with what is under the pointer or has the focus, `told.choose(id)` on a click. */
+  constructor(told) {
+    this.told = told;
+    this.links = {};
+    this.parts = new Map();
+    this.element = make("div", {
+      class: "syno-graph",
+      role: "group",
+      tabindex: "0",
+      "aria-label": HELP,
+      onkeydown: (event) => this.onKey(event),
+      onpointerdown: (event) => this.onDown(event),
+      onpointermove: (event) => this.onMove(event),
+      onpointerup: () => (this.held = null),
+      onpointercancel: () => (this.held = null),
+      onpointerover: (event) => this.hover(event),
+      onpointerleave: () => told.hover([]),
+      onfocusin: (event) => this.hover(event),
+      onfocusout: () => told.hover([]),
+      onclick: (event) => this.onClick(event),
+    });
+    this.element.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
+  }
+
+  /** Another drawing; ids go into `data-id`, because several views of one operator can be on a page. */
+  draw(text, links, description) {
+    this.links = links;
+    this.parts = new Map();
+    const picture = parsePicture(text);
+    if (!picture) {
+      this.svg = null;
+      this.element.replaceChildren(make("p", {}, description));
+      return;
+    }
+    picture.removeAttribute("style");
+    picture.setAttribute("role", "group");
+    picture.setAttribute("aria-label", description);
+    picture.setAttribute("preserveAspectRatio", "xMidYMid meet");
+    this.full = (picture.getAttribute("viewBox") || "0 0 100 100").split(/\s+/).map(Number);
+    for (const name of ["width", "height"]) picture.removeAttribute(name);
+    for (const part of picture.querySelectorAll("[id]")) {
+      part.dataset.id = part.id;
+      part.removeAttribute("id");
+      this.parts.set(part.dataset.id, part);
+    }
+    for (const id of Object.keys(links)) {
+      const part = this.parts.get(id);
+      if (!part) continue;
+      part.setAttribute("role", "button");
+      part.setAttribute("aria-label", links[id].words);
+      part.setAttribute("aria-pressed", "false");
+      part.setAttribute("tabindex", "-1");
+    }
+    this.nodes()[0]?.setAttribute("tabindex", "0");
+    this.svg = picture;
+    this.element.replaceChildren(picture);
+    this.element.style.aspectRatio = `${this.full[2]} / ${this.full[3]}`;
+    this.fit();
+  }
+
+  nodes() {
+    return Object.keys(this.links).map((id) => this.parts.get(id)).filter(Boolean);
+  }
+
+  // -- where we look --------------------------------------------------------------------------------------------------
+
+  fit() {
+    this.box = [...this.full];
+    this.show();
+  }
+
+  show() {
+    this.svg?.setAttribute("viewBox", this.box.map((number) => number.toFixed(2)).join(" "));
+  }
+
+  /** Larger or smaller around a place given as shares of the width and height. */
+  zoom(factor, across = 0.5, down = 0.5) {
+    if (!this.svg) return;
+    const [x, y, width, height] = this.box;
+    const less = Math.min(Math.max(this.full[2] / width / MOST_ZOOM, 1 / factor), (2 * this.full[2]) / width);
+    this.box = [x + across * width * (1 - less), y + down * height * (1 - less), width * less, height * less];
+    this.show();
+  }
+
+  move(across, down) {
+    if (!this.svg) return;
+    this.box[0] += across * this.box[2];
+    this.box[1] += down * this.box[3];
+    this.show();
+  }
+
+  /** Moved so that a part is in the middle, where it is not to be seen. */
+  reveal(id) {
+    const part = this.parts.get(id);
+    if (!part || !this.svg) return;
+    const [frame, place] = [this.element.getBoundingClientRect(), part.getBoundingClientRect()];
+    const middle = [(place.left + place.right) / 2, (place.top + place.bottom) / 2];
+    const inside = middle[0] > frame.left && middle[0] < frame.right && middle[1] > frame.top && middle[1] < frame.bottom;
+    if (inside) return;
+    const scale = this.svg.getScreenCTM()?.a || 1;
+    this.box[0] += (middle[0] - (frame.left + frame.right) / 2) / scale;
+    this.box[1] += (middle[1] - (frame.top + frame.bottom) / 2) / scale;
+    this.show();
+  }
+
+  // -- what is asked of it --------------------------------------------------------------------------------------------
+
+  idOf(target) {
+    const part = target.closest?.("[data-id]");
+    return part && part.dataset.id in this.links ? part.dataset.id : "";
+  }
+
+  hover(event) {
+    const id = this.idOf(event.target);
+    this.told.hover(id ? [id] : []);
+  }
+
+  onClick(event) {
+    if (this.dragged) return;
+    const id = this.idOf(event.target);
+    if (id) this.told.choose(id);
+  }
+
+  onDown(event) {
+    this.dragged = false;
+    if (event.button === 0) this.held = [event.clientX, event.clientY];
+  }
+
+  onMove(event) {
+    if (!this.held || !this.svg) return;
+    const [across, down] = [event.clientX - this.held[0], event.clientY - this.held[1]];
+    if (!this.dragged && Math.hypot(across, down) < 4) return;
+    if (!this.dragged) this.element.setPointerCapture?.(event.pointerId);
+    this.dragged = true;
+    this.held = [event.clientX, event.clientY];
+    const scale = this.svg.getScreenCTM()?.a || 1;
+    this.box[0] -= across / scale;
+    this.box[1] -= down / scale;
+    this.show();
+  }
+
+  /** The wheel alone scrolls the notebook. */
+  onWheel(event) {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    const frame = this.element.getBoundingClientRect();
+    const place = [(event.clientX - frame.left) / frame.width, (event.clientY - frame.top) / frame.height];
+    this.zoom(event.deltaY < 0 ? ZOOM : 1 / ZOOM, ...place);
+  }
+
+  onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (moveAmong(event, this.nodes())) {
+      this.reveal(this.idOf(document.activeElement));
+      return;
+    }
+    const shifted = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] }[event.key];
+    const id = this.idOf(event.target);
+    if (event.key === "+" || event.key === "=") this.zoom(ZOOM);
+    else if (event.key === "-") this.zoom(1 / ZOOM);
+    else if (event.key === "0") this.fit();
+    else if (shifted && event.shiftKey) this.move(...shifted);
+    else if ((event.key === "Enter" || event.key === " ") && id) this.told.choose(id);
+    else if (event.key === "Escape") this.told.choose("");
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  // -- what is marked -------------------------------------------------------------------------------------------------
+
+  /** The light of `ids`, and which of them is chosen. */
+  light(ids, chosen) {
+    if (!this.svg) return;
+    const lit = new Set(ids.flatMap((id) => this.links[id]?.light ?? []));
+    this.svg.classList.toggle("syno-lighted", lit.size > 0);
+    for (const [id, part] of this.parts) {
+      part.classList.toggle("syno-lit", lit.has(id));
+      if (part.getAttribute("role") === "button") part.setAttribute("aria-pressed", String(id === chosen));
+    }
+  }
+
+  /** Marks the parts whose words contain the text, and says which they are. */
+  search(text) {
+    const wanted = text.trim().toLowerCase();
+    const found = [];
+    for (const [id, link] of Object.entries(this.links)) {
+      const fits = wanted !== "" && `${id} ${link.words}`.toLowerCase().includes(wanted);
+      this.parts.get(id)?.classList.toggle("syno-found", fits);
+      if (fits) found.push(id);
+    }
+    return found;
+  }
+}

@@ -1,0 +1,216 @@
+// The panes of `OperatorView`: each makes elements of the plain data that the kernel computed. Nothing is worked out here.
+
+const grouped = (number) => Number(number).toLocaleString("en");
+
+function table(caption, heads, rows) {
+  const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)));
+  return make(
+    "table",
+    { class: "syno-table" },
+    make("caption", {}, caption),
+    make("thead", {}, head),
+    make("tbody", {}, ...rows),
+  );
+}
+
+function codeBlock(text, label) {
+  return make("pre", { class: "syno-code", tabindex: "0", role: "group", "aria-label": label }, text);
+}
+
+function picture(text, words) {
+  const frame = make("div", { class: "syno-drawing" });
+  frame.append(parsePicture(text) ?? make("p", {}, words));
+  return frame;
+}
+
+/** Lines of pieces; a piece that belongs to a coordinate can be pointed at, focused and chosen. */
+function loopNest(nest, told) {
+  const block = make("pre", {
+    class: "syno-code syno-loops",
+    role: "group",
+    "aria-label": `${nest.title}. Arrow keys go from part to part, Enter chooses one.`,
+  });
+  for (const [number, pieces] of nest.lines.entries()) {
+    const line = make("span", { class: "syno-line", "data-line": number });
+    for (const piece of pieces) {
+      if (!piece.ids) line.append(piece.text);
+      else
+        line.append(
+          make("span", { class: "syno-piece", role: "button", tabindex: "-1", "data-ids": piece.ids.join(" ") }, piece.text),
+        );
+    }
+    block.append(line, "\n");
+  }
+  const pieces = [...block.querySelectorAll(".syno-piece")];
+  pieces[0]?.setAttribute("tabindex", "0");
+  const idsAt = (target) => {
+    const piece = target.closest?.(".syno-piece");
+    if (piece) return [piece.dataset.ids.split(" ")[0]];
+    const line = target.closest?.(".syno-line");
+    return line ? [...line.querySelectorAll(".syno-piece")].map((one) => one.dataset.ids.split(" ")[0]) : [];
+  };
+  block.addEventListener("pointerover", (event) => told.hover(idsAt(event.target)));
+  block.addEventListener("pointerleave", () => told.hover([]));
+  block.addEventListener("focusin", (event) => told.hover(idsAt(event.target)));
+  block.addEventListener("focusout", () => told.hover([]));
+  block.addEventListener("click", (event) => {
+    if (event.target.closest(".syno-piece")) told.choose(idsAt(event.target)[0]);
+  });
+  block.addEventListener("keydown", (event) => {
+    if (moveAmong(event, pieces)) return;
+    if (event.key === "Enter" || event.key === " ") told.choose(idsAt(event.target)[0] ?? "");
+    else if (event.key === "Escape") told.choose("");
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  return block;
+}
+
+function lightLoops(block, marks, chosen) {
+  for (const line of block.querySelectorAll(".syno-line")) {
+    let any = false;
+    for (const piece of line.querySelectorAll(".syno-piece")) {
+      const ids = piece.dataset.ids.split(" ");
+      const lit = ids.some((id) => marks.has(id));
+      piece.classList.toggle("syno-lit", lit);
+      piece.setAttribute("aria-pressed", String(chosen !== "" && ids.includes(chosen)));
+      any ||= lit;
+    }
+    line.classList.toggle("syno-lit", any);
+  }
+}
+
+function costTable(data, told) {
+  const rows = data.rows.map((row) => {
+    const share = make("span", { class: "syno-bar-part", "aria-hidden": "true" });
+    share.style.width = `${Math.round(100 * row.share)}px`;
+    return make(
+      "tr",
+      {
+        tabindex: "0",
+        onpointerenter: () => told.hover(row.ids),
+        onpointerleave: () => told.hover([]),
+        onfocus: () => told.hover(row.ids),
+        onblur: () => told.hover([]),
+      },
+      make("th", { scope: "row" }, row.stage),
+      make("td", { class: "syno-does" }, row.does, row.sums ? `; sums over ${row.sums}` : ""),
+      make("td", {}, row.out),
+      make("td", { class: "syno-number" }, grouped(row.iterations)),
+      make("td", { class: "syno-number" }, grouped(row.flops)),
+      make("td", { class: "syno-number" }, share, `${(100 * row.share).toFixed(1)} %`),
+      make("td", { class: "syno-number" }, grouped(row.weight_bytes)),
+      make("td", { class: "syno-number" }, grouped(row.out_bytes)),
+    );
+  });
+  const { flops, naive_flops, params, memory_bytes } = data.totals;
+  const words =
+    `${grouped(flops)} FLOPs (${grouped(naive_flops)} as one loop nest), ${grouped(params)} parameters, ` +
+    `${grouped(memory_bytes)} bytes of memory in float32.`;
+  const heads = ["stage", "what it does", "gives", "iterations", "FLOPs", "share", "weights, bytes", "result, bytes"];
+  return [make("p", {}, words), table("Stages of the lowering plan, from input to output", heads, rows)];
+}
+
+function mixingTable(data) {
+  const rows = data.marks.map((marks, number) =>
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, data.rows[number]),
+      ...marks.map((mark) =>
+        make("td", { class: `syno-mark-${mark}` }, make("abbr", { title: data.words[mark] }, mark)),
+      ),
+    ),
+  );
+  const words = Object.entries(data.words).map(([mark, word]) => `${mark} ${word}`).join(", ");
+  const unsure = data.settled ? "" : " Two generic sizes gave different matrices; this is the larger one's.";
+  return [
+    table("Which output axis (row) is mixed with which input axis (column)", ["out \\ in", ...data.columns], rows),
+    make("p", { class: "syno-quiet" }, `${words}. After alphaNAS, section 3.1.${unsure}`),
+  ];
+}
+
+/** The differences of one neighbour; those of the nearest are open. */
+function differences(texts, open) {
+  const count = `${texts.length} ${texts.length === 1 ? "difference" : "differences"}`;
+  return make(
+    "details",
+    { open },
+    make("summary", {}, count),
+    make("ul", { class: "syno-differences" }, ...texts.map((text) => make("li", {}, text))),
+  );
+}
+
+function nearTable(data) {
+  const rows = data.rows.map((row, number) =>
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, row.name),
+      make("td", { class: "syno-number" }, row.distance.toFixed(2)),
+      make(
+        "td",
+        {},
+        row.same ? "the same pGraph, up to the names of variables" : "",
+        row.differences.length ? differences(row.differences, number < 2) : "",
+      ),
+    ),
+  );
+  return [
+    table("The nearest known operators", ["operator", "distance", "what differs (cost)"], rows),
+    make(
+      "p",
+      { class: "syno-quiet" },
+      "The distance counts steps: 1 for a step that only one of the two has, up to 1 for two steps of one primitive whose " +
+        "sizes, operands or uses differ. It does not depend on names or on the order of independent steps.",
+    ),
+  ];
+}
+
+const PNG = /^[A-Za-z0-9+/=]+$/;
+
+function pngAddress(one) {
+  return PNG.test(one.png) ? `data:image/png;base64,${one.png}` : "";
+}
+
+function photoRow(title, pictures) {
+  return make(
+    "figure",
+    { class: "syno-photos" },
+    make("figcaption", {}, title),
+    ...pictures.map((one) =>
+      make("img", { src: pngAddress(one), alt: one.words, title: one.words, width: one.width, height: one.height }),
+    ),
+  );
+}
+
+function photoPane(data) {
+  return [
+    make(
+      "div",
+      { class: "syno-photo-rows" },
+      photoRow("the photograph", [data.input]),
+      ...data.outputs.map((out) => photoRow(out.title, out.pictures)),
+    ),
+    make("p", {}, data.how),
+    make("p", { class: "syno-quiet" }, `Photograph: ${data.credit}.`),
+  ];
+}
+
+function equationPane(data) {
+  return data.forms.flatMap((form) => [make("h4", {}, form.title), picture(form.svg, form.text)]);
+}
+
+/** What each pane shows of its data; `told` is as in `GraphView`. */
+const DRAW = {
+  loops: (data, told, view) => [loopNest(data.nests[view.model.get("staged") ? 1 : 0], told)],
+  source: (data) => [codeBlock(data.text, "PyTorch source")],
+  tir: (data) => [codeBlock(data.text, "TVM TIR")],
+  equation: equationPane,
+  cost: costTable,
+  reach: (data) => [picture(data.svg, data.text), codeBlock(data.text, "Receptive field, axis by axis")],
+  mixing: mixingTable,
+  image: photoPane,
+  near: nearTable,
+};

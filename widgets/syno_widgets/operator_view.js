@@ -1,0 +1,371 @@
+// The view of `OperatorView`. Everything it shows is a trait; what it asks for is a trait or one small message.
+
+const PANES = {
+  loops: "Loop nest",
+  source: "PyTorch",
+  tir: "TIR",
+  equation: "Equation",
+  cost: "Cost",
+  reach: "Receptive field",
+  mixing: "Mixing",
+  image: "On an image",
+  near: "Close to",
+};
+let views = 0;
+
+class View {
+  constructor(model, el) {
+    this.model = model;
+    this.key = `syno-view-${(views += 1)}-${Math.random().toString(36).slice(2, 8)}`;
+    this.hovered = [];
+    this.waiting = null;
+    this.number = 0;
+    this.told = { hover: (ids) => this.hover(ids), choose: (id) => this.choose(id) };
+    this.graph = new GraphView(this.told);
+    this.build();
+    el.append(this.root);
+    this.style = hideStatic(model.get("static_id"));
+    this.listen = listener(model);
+    this.listen.on(["pane_graph"], () => this.drawGraph());
+    this.listen.on(["name"], () => write(this.title, model.get("name")));
+    this.listen.on(["status"], () => write(this.status, model.get("status")));
+    this.listen.on(["error"], () => this.complain(model.get("error")));
+    this.listen.on(["answered"], () => this.drawAnswer());
+    this.listen.on(["sizes"], () => this.drawSizes());
+    this.listen.on(["search"], () => this.drawSearch());
+    this.listen.on(["pane"], () => this.drawTabs());
+    for (const name of Object.keys(PANES)) this.listen.on([`pane_${name}`], () => this.drawPane(name));
+    this.listen.on(["staged"], () => this.drawPane("loops"));
+    this.listen.on(["element", "photo", "weights"], () => this.drawChoices());
+    this.listen.on(["selected"], () => this.drawSelected());
+  }
+
+  /** Everything that was attached to the model or the page is taken off again. */
+  destroy() {
+    this.listen.off();
+    clearTimeout(this.waiting);
+    this.style.remove();
+    this.root.remove();
+  }
+
+  // -- building -------------------------------------------------------------------------------------------------------
+
+  build() {
+    const button = (text, title, onclick) => make("button", { type: "button", title, "aria-label": title, onclick }, text);
+    this.title = make("h3", { class: "syno-title" });
+    this.status = make("p", { class: "syno-status" });
+    this.live = make("p", { class: "syno-live", role: "status", "aria-live": "polite" });
+    this.error = make("p", { class: "syno-error", role: "alert" });
+    this.found = make("span", { class: "syno-count", role: "status", "aria-live": "polite" });
+    this.searchBox = make("input", {
+      type: "search",
+      placeholder: "Search the pGraph",
+      "aria-label": "Search the pGraph",
+      maxlength: "100",
+      oninput: () => this.put("search", this.searchBox.value),
+      onkeydown: (event) => event.key === "Enter" && this.nextFound(),
+    });
+    this.sizes = make("details", { class: "syno-sizes" });
+    this.tabs = make("div", { class: "syno-tabs", role: "tablist", "aria-label": "Forms of the operator" });
+    this.panels = {};
+    const panels = make("div", { class: "syno-panels" });
+    for (const [name, title] of Object.entries(PANES)) {
+      const tab = make("button", {
+        type: "button",
+        role: "tab",
+        id: `${this.key}-tab-${name}`,
+        "aria-controls": `${this.key}-${name}`,
+        "data-pane": name,
+        onclick: () => this.put("pane", name),
+        onkeydown: (event) => {
+          if (moveAmong(event, [...this.tabs.children])) this.put("pane", document.activeElement.dataset.pane);
+        },
+      }, title);
+      this.tabs.append(tab);
+      const bar = make("div", { class: "syno-bar" });
+      const body = make("div", { class: "syno-body" });
+      const panel = make(
+        "div",
+        { role: "tabpanel", id: `${this.key}-${name}`, "aria-labelledby": tab.id, "data-panel": name },
+        bar,
+        body,
+      );
+      this.panels[name] = { tab, panel, bar, body };
+      panels.append(panel);
+    }
+    this.graphBar = make("div", { class: "syno-bar" });
+    this.choices = this.buildChoices();
+    this.root = make(
+      "div",
+      { class: "syno-shared syno-operator", role: "group", "aria-label": "Operator", "data-lm-suppress-shortcuts": "true" },
+      this.title,
+      this.status,
+      this.error,
+      this.sizes,
+      make(
+        "div",
+        { class: "syno-columns" },
+        make(
+          "section",
+          { class: "syno-left", "aria-label": "pGraph" },
+          make(
+            "div",
+            { class: "syno-bar" },
+            this.searchBox,
+            this.found,
+            make("span", { class: "syno-gap" }),
+            button("+", "Enlarge", () => this.graph.zoom(ZOOM)),
+            button("−", "Make smaller", () => this.graph.zoom(1 / ZOOM)),
+            button("Fit", "Show all", () => this.graph.fit()),
+          ),
+          this.graph.element,
+          this.graphBar,
+          this.live,
+        ),
+        make("section", { class: "syno-right", "aria-label": "Forms" }, this.tabs, panels),
+      ),
+    );
+  }
+
+  /** What can be asked of single panes; on a page without a kernel nothing can. */
+  buildChoices() {
+    if (!this.model.get("live")) return { loops: [this.stagedBox()] };
+    const options = this.model.get("choices");
+    const select = (trait, label) => {
+      const box = make("select", { "aria-label": label, "data-trait": trait, onchange: () => this.put(trait, box.value) });
+      box.append(...options[trait].map((value) => make("option", { value }, value)));
+      return make("label", {}, `${label} `, box);
+    };
+    const element = make("input", { type: "text", "data-trait": "element", maxlength: "200", size: "14" });
+    const form = make(
+      "form",
+      {
+        class: "syno-bar",
+        onsubmit: (event) => {
+          event.preventDefault();
+          this.ask("element", { element: element.value });
+        },
+      },
+      make("label", {}, "Output element ", element),
+      make("button", { type: "submit" }, "Show"),
+    );
+    return {
+      loops: [this.stagedBox()],
+      reach: [form],
+      image: [select("photo", "photograph"), select("weights", "weights")],
+    };
+  }
+
+  stagedBox() {
+    const box = make("input", { type: "checkbox", "data-trait": "staged", onchange: () => this.put("staged", box.checked) });
+    return make("label", {}, box, " by stages");
+  }
+
+  // -- asking ---------------------------------------------------------------------------------------------------------
+
+  put(trait, value) {
+    this.model.set(trait, value);
+    this.model.save_changes();
+  }
+
+  ask(kind, more) {
+    this.number += 1;
+    this.root.setAttribute("aria-busy", "true");
+    this.model.send({ kind, request: this.number, ...more });
+    this.wait();
+  }
+
+  wait() {
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => {
+      this.root.removeAttribute("aria-busy");
+      this.complain("The kernel does not answer: it is busy or gone. What is shown stays; run the cell again for the rest.");
+    }, ANSWER_WITHIN_MS);
+  }
+
+  drawAnswer() {
+    if (this.number && this.model.get("answered") !== this.number) return;
+    clearTimeout(this.waiting);
+    this.root.removeAttribute("aria-busy");
+  }
+
+  complain(text) {
+    write(this.error, text);
+    this.error.hidden = !text;
+  }
+
+  say(text) {
+    write(this.live, text);
+  }
+
+  // -- lighting -------------------------------------------------------------------------------------------------------
+
+  hover(ids) {
+    if (ids.join() === this.hovered.join()) return;
+    this.hovered = ids;
+    this.drawLight();
+  }
+
+  choose(id) {
+    this.put("selected", id === this.model.get("selected") ? "" : id);
+  }
+
+  drawSelected() {
+    const id = this.model.get("selected");
+    const link = this.graph.links[id];
+    const lines = link?.lines.map((line) => line + 1).join(", ");
+    this.say(link ? `${link.words}${lines ? `. In the loop nest: line ${lines}` : ""}` : "");
+    if (link) this.graph.reveal(id);
+    this.drawLight();
+  }
+
+  drawLight() {
+    const chosen = this.model.get("selected");
+    const ids = this.hovered.length ? this.hovered : chosen ? [chosen] : [];
+    this.graph.light(ids, chosen);
+    const marks = new Set(ids.flatMap((id) => this.graph.links[id]?.marks ?? []));
+    for (const block of this.root.querySelectorAll(".syno-loops")) lightLoops(block, marks, chosen);
+  }
+
+  drawSearch() {
+    const text = this.model.get("search");
+    if (this.searchBox.value !== text) this.searchBox.value = text;
+    this.matches = this.graph.search(text);
+    this.match = -1;
+    write(this.found, text.trim() ? `${this.matches.length} found` : "");
+  }
+
+  nextFound() {
+    if (!this.matches.length) return;
+    this.match = (this.match + 1) % this.matches.length;
+    this.put("selected", this.matches[this.match]);
+  }
+
+  // -- drawing --------------------------------------------------------------------------------------------------------
+
+  drawGraph() {
+    const { state, error, data, exports } = this.model.get("pane_graph");
+    if (state !== "ready") {
+      this.graph.element.replaceChildren(make("p", { class: "syno-quiet" }, error || "The pGraph is being drawn."));
+      return;
+    }
+    this.graph.draw(data.svg, data.links, data.description);
+    this.graphBar.replaceChildren(...this.exportBar("the pGraph", data, exports));
+    this.drawSearch();
+    this.drawSelected();
+  }
+
+  drawSizes() {
+    const sizes = this.model.get("sizes");
+    const words = Object.entries(sizes).map(([name, number]) => `${name}=${number}`).join(", ");
+    const form = make(
+      "form",
+      {
+        class: "syno-bar",
+        onsubmit: (event) => {
+          event.preventDefault();
+          const boxes = [...form.querySelectorAll("input")];
+          this.ask("bind", { binding: Object.fromEntries(boxes.map((box) => [box.name, Number(box.value)])) });
+        },
+      },
+      ...Object.entries(sizes).map(([name, value]) =>
+        make("label", {}, `${name} `, make("input", { type: "number", name, value, min: 1, max: 100000, required: true })),
+      ),
+      make("button", { type: "submit" }, "Use these sizes"),
+    );
+    this.sizes.replaceChildren(make("summary", {}, `Sizes: ${words}`), this.model.get("live") ? form : "");
+  }
+
+  drawTabs() {
+    const open = this.model.get("pane");
+    for (const [name, { tab, panel }] of Object.entries(this.panels)) {
+      tab.setAttribute("aria-selected", String(name === open));
+      tab.setAttribute("tabindex", name === open ? "0" : "-1");
+      panel.hidden = name !== open;
+    }
+    const state = this.model.get(`pane_${open}`).state;
+    if (state === "closed" && this.model.get("live")) this.wait();
+    this.drawLight();
+  }
+
+  drawPane(name) {
+    const { bar, body } = this.panels[name];
+    const { state, error, data, exports } = this.model.get(`pane_${name}`);
+    const open = this.model.get("pane") === name;
+    if (open && state !== "closed") clearTimeout(this.waiting);
+    body.setAttribute("aria-busy", String(state === "working"));
+    if (state === "ready") {
+      body.replaceChildren(...DRAW[name](data, this.told, this));
+      bar.replaceChildren(...(this.choices[name] ?? []), ...this.exportBar(PANES[name], data, exports));
+      if (name === "loops") this.drawLight();
+    } else {
+      const words = { working: "Being worked out …", failed: `Not to be had: ${error}`, closed: "Not worked out yet." }[state];
+      body.replaceChildren(make("p", { class: state === "failed" ? "syno-error" : "syno-quiet" }, words));
+      bar.replaceChildren(...(this.choices[name] ?? []));
+    }
+    this.drawChoices();
+  }
+
+  drawChoices() {
+    for (const trait of ["element", "photo", "weights"]) {
+      const box = this.root.querySelector(`[data-trait="${trait}"]`);
+      if (box && box !== document.activeElement) box.value = this.model.get(trait);
+    }
+    const staged = this.root.querySelector('[data-trait="staged"]');
+    if (staged) staged.checked = this.model.get("staged");
+  }
+
+  // -- taking away ----------------------------------------------------------------------------------------------------
+
+  exportBar(what, data, exports) {
+    const box = make("select", { "aria-label": `Format of ${what}` });
+    box.append(...exports.map((form, number) => make("option", { value: number }, form.format)));
+    const chosen = () => exports[Number(box.value)];
+    const run = (verb, act) => async () => {
+      try {
+        await act(chosen());
+        this.say(`${verb}: ${what}, ${chosen().format}`);
+      } catch (error) {
+        this.complain(`${what} could not be taken away: ${error.message}`);
+      }
+    };
+    const copy = run("Copied", async (form) => {
+      const content = await this.content(form, data);
+      if (typeof content === "string") await copyText(content);
+      else await navigator.clipboard.write([new ClipboardItem({ [form.mime]: content })]);
+    });
+    const save = run("Saved", async (form) => {
+      const content = await this.content(form, data);
+      saveFile(typeof content === "string" ? new Blob([content], { type: form.mime }) : content, form.file);
+    });
+    return [
+      make("span", { class: "syno-gap" }),
+      box,
+      make("button", { type: "button", "aria-label": `Copy ${what}`, onclick: copy }, "Copy"),
+      make("button", { type: "button", "aria-label": `Save ${what}`, onclick: save }, "Save"),
+    ];
+  }
+
+  /** Text, or a PNG as a blob. */
+  async content(form, data) {
+    const at = (path) => path.reduce((found, key) => found[key], data);
+    if ("text" in form) return form.text;
+    if ("svg_path" in form) return pngOfSvg(at(form.svg_path));
+    if ("pictures" in form) {
+      return pngOfPictures([data.input, ...data.outputs.flatMap((out) => out.pictures)].map(pngAddress));
+    }
+    const found = at(form.path);
+    return typeof found === "string" ? found : JSON.stringify(found, null, 1);
+  }
+}
+
+/** One view; whatever goes wrong while it is made is said in its place. */
+function render({ model, el }) {
+  try {
+    const view = new View(model, el);
+    return () => view.destroy();
+  } catch (error) {
+    el.append(make("p", { class: "syno-error", role: "alert" }, `The operator cannot be shown: ${error.message}`));
+    return () => {};
+  }
+}

@@ -1,0 +1,150 @@
+// What the views share. It is put before a widget's own files (scripts.py) and loads nothing: no address stands in it
+// but the name of SVG.
+
+const SVG = "http://www.w3.org/2000/svg";
+const ANSWER_WITHIN_MS = 20000;
+
+/** An element with attributes and children; texts become text nodes and are never parsed as HTML. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== undefined && value !== null) element.setAttribute(name, String(value));
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  return element;
+}
+
+/** A text is written only where it differs, so that what a reader has marked or focused stays. */
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+const DRAWN = new Set(["svg", "g", "title", "path", "polygon", "polyline", "ellipse", "rect", "text"]);
+
+/** Only what a drawing consists of is taken from the text of an SVG: no scripts, no links, no handlers. */
+function parsePicture(text) {
+  const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+  if (parsed.namespaceURI !== SVG || parsed.localName !== "svg") return null;
+  for (const element of [parsed, ...parsed.querySelectorAll("*")]) {
+    if (!DRAWN.has(element.localName)) element.remove();
+    for (const { name } of [...element.attributes]) {
+      if (/^on|href$/i.test(name)) element.removeAttribute(name);
+    }
+  }
+  return document.importNode(parsed, true);
+}
+
+/** A style that hides the static picture beside a widget, as long as it is on the page. */
+function hideStatic(id) {
+  const mark = `[data-syno-static="${CSS.escape(id)}"]`;
+  const style = make("style");
+  style.textContent =
+    `${mark}, .jp-OutputArea-child:has(${mark}), .cell-output-ipywidget-background + div:has(${mark}) ` +
+    "{ display: none !important; }";
+  document.head.append(style);
+  return style;
+}
+
+/** Draws anew when traits change; what it returns takes the listeners off again. */
+function listener(model) {
+  const taken = [];
+  return {
+    on(names, draw) {
+      for (const name of names) {
+        model.on(`change:${name}`, draw);
+        taken.push([name, draw]);
+      }
+      draw();
+    },
+    off() {
+      for (const [name, draw] of taken) model.off(`change:${name}`, draw);
+    },
+  };
+}
+
+/** The arrow keys lead from one of `items()` to the next; only one of them is in the order of Tab. */
+function moveAmong(event, items) {
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!step || event.shiftKey || event.ctrlKey || event.metaKey || event.altKey) return false;
+  const at = items.indexOf(event.target);
+  if (at < 0) return false;
+  const next = items[(at + step + items.length) % items.length];
+  for (const item of items) item.setAttribute("tabindex", item === next ? "0" : "-1");
+  next.focus();
+  event.preventDefault();
+  event.stopPropagation();
+  return true;
+}
+
+/** Text to the clipboard, also where a page may not use the clipboard's own interface. */
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = make("textarea", { style: "position:fixed;opacity:0" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    if (!done) throw new Error("this page may not write to the clipboard");
+  }
+}
+
+/** A file for the reader to keep. */
+function saveFile(blob, name) {
+  const address = URL.createObjectURL(blob);
+  const link = make("a", { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
+
+function loadImage(address) {
+  return new Promise((resolve, reject) => {
+    const image = new Image();
+    image.onload = () => resolve(image);
+    image.onerror = () => reject(new Error("the picture cannot be drawn"));
+    image.src = address;
+  });
+}
+
+function canvasBlob(canvas) {
+  return new Promise((resolve, reject) =>
+    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))), "image/png"),
+  );
+}
+
+/** An SVG as a PNG on white, twice as fine as its own size. */
+async function pngOfSvg(text) {
+  const image = await loadImage(`data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`);
+  const canvas = make("canvas");
+  canvas.width = Math.min(2 * image.width, 8000);
+  canvas.height = Math.round((canvas.width * image.height) / image.width);
+  const context = canvas.getContext("2d");
+  context.fillStyle = "#ffffff";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(image, 0, 0, canvas.width, canvas.height);
+  return canvasBlob(canvas);
+}
+
+/** PNG pictures side by side as one. */
+async function pngOfPictures(addresses) {
+  const gap = 4;
+  const images = await Promise.all(addresses.map(loadImage));
+  const canvas = make("canvas");
+  canvas.width = images.reduce((sum, image) => sum + image.width + gap, -gap);
+  canvas.height = Math.max(...images.map((image) => image.height));
+  const context = canvas.getContext("2d");
+  context.fillStyle = "#ffffff";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  let at = 0;
+  for (const image of images) {
+    context.drawImage(image, at, 0);
+    at += image.width + gap;
+  }
+  return canvasBlob(canvas);
+}
