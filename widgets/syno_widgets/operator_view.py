@@ -19,6 +19,7 @@ import msgspec
 import traitlets as t
 
 from syno_lab.codegen.equation import equation
+from syno_lab.codegen.receptive_field import CENTER
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.evaluate.panes import DEPENDS, PANES, PHOTOS, WEIGHTS, Asked, read_pane
 from syno_lab.evaluate.panes.asked import MOST_NAME, read_element
@@ -95,7 +96,7 @@ class OperatorView(anywidget.AnyWidget):
     weights = t.Enum(WEIGHTS, WEIGHTS[0], help="The weights with which it is applied.").tag(sync=True)
     """The weights with which it is applied to the image: ``random`` or ``mean``."""
 
-    element = t.Unicode("center", help="The output element of the receptive field.").tag(sync=True)
+    element = t.Unicode(CENTER, help="The output element of the receptive field.").tag(sync=True)
     """The output element whose receptive field is shown: ``center`` or an index such as ``0, 3, :, 5``."""
 
     binding = t.Dict(help="Sizes.", value_trait=t.Int(), key_trait=t.Unicode()).tag(sync=True)
@@ -146,21 +147,21 @@ class OperatorView(anywidget.AnyWidget):
         image: Any = None,
         **options: Any,
     ) -> None:
-        allowed = ("pane", "selected", "search", "element", "photo", "weights", "staged")
-        for option in options:
-            if option not in allowed:
-                raise TypeError(f"OperatorView: unexpected keyword argument {option!r}; known are {', '.join(allowed)}")
         self._lock = threading.RLock()  # threads, the browser's messages and Python write the same traits
         self._settled = threading.Condition(self._lock)
         self._closed = False
         self._is_ready = False
+        allowed = ("pane", "selected", "search", "element", "photo", "weights", "staged")
+        for option in options:
+            if option not in allowed:
+                raise TypeError(f"OperatorView: unexpected keyword argument {option!r}; known are {', '.join(allowed)}")
         self._image = None
         if image is not None:
             read_image(image)
             self._image = image
             options.setdefault("photo", "own")
         self._operator = _checked(operator)
-        self._check(self._asked(name=_name(name, operator), binding=_items(binding), element=options.get("element")))
+        self._check(Asked(operator, binding=_items(binding), element=options.get("element", CENTER)))
         super().__init__()
         self.set_trait("static_id", uuid.uuid4().hex)
         self.set_trait(
@@ -193,21 +194,15 @@ class OperatorView(anywidget.AnyWidget):
 
     def show(self, operator: Operator, *, name: str | None = None, binding: Mapping[str, int] | None = None) -> None:
         """Another operator in the same view; the arguments and errors are those of the class."""
-        _checked(operator)
+        self._check(Asked(_checked(operator), binding=_items(binding)))
         with self._lock:
-            before = self._operator
             self._operator = operator
-            try:
-                self._check(self._asked(name=_name(name, operator), binding=_items(binding)))
-            except SynoError:
-                self._operator = before
-                raise
             self._is_ready = False
             try:
                 with self.hold_sync():
                     self.set_trait("name", _name(name, operator))
                     self.selected = ""
-                    self.element = "center"
+                    self.element = CENTER
                     self.binding = dict(binding or {})
             finally:
                 self._is_ready = True
@@ -295,15 +290,10 @@ class OperatorView(anywidget.AnyWidget):
 
     # -- what is asked -----------------------------------------------------------------------------------------------
 
-    def _asked(self, **other: Any) -> Asked:
-        now = {
-            "name": self.name,
-            "binding": _items(self.binding),
-            "element": self.element,
-            "photo": self.photo,
-            "weights": self.weights,
-        }
-        return Asked(self._operator, image=self._image, **(now | {k: v for k, v in other.items() if v is not None}))
+    def _asked(self) -> Asked:
+        return Asked(
+            self._operator, self.name, _items(self.binding), self.element, self.photo, self.weights, self._image
+        )
 
     @staticmethod
     def _check(asked: Asked) -> dict[str, int]:

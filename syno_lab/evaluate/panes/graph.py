@@ -61,13 +61,14 @@ def _links(asked: Asked, svg: str, dot: str) -> dict[str, dict[str, Any]]:
         kind = "coordinate" if name in coordinates else "tensor" if _TENSORS.fullmatch(name) else "primitive"
         if kind != "coordinate":
             light |= {line for lines_of in below.values() for line in lines_of if line.endswith(f"--{name}")}
-        touched = [name] if kind == "coordinate" else _touched(name, light, below, coordinates)
+        # A tensor is named where it is read; its coordinates stand in other places too.
+        touched = _touched(name, below, coordinates) if kind == "primitive" else []
         found[name] = {
             "words": titles.get(name, name),
             "kind": kind,
             "light": sorted(light - {"x", "y"} | {name}),
             "marks": list(dict.fromkeys([name, *touched])),
-            "lines": sorted({line for one in touched for line in lines.get(one, ())} | set(lines.get(name, ()))),
+            "lines": sorted({line for one in (name, *touched) for line in lines.get(one, ())}),
         }
     return found
 
@@ -92,8 +93,8 @@ def _down(name: str, below: dict[str, list[str]]) -> set[str]:
     return found
 
 
-def _touched(name: str, light: set[str], below: dict[str, list[str]], coordinates: Iterable[str]) -> list[str]:
-    """The coordinates that a primitive makes; of one that makes none, and of a tensor, those right below it."""
+def _touched(name: str, below: dict[str, list[str]], coordinates: Iterable[str]) -> list[str]:
+    """The coordinates that a primitive makes; of one that makes none, those right below it."""
     if shared := _SHARE.fullmatch(name):
         return [shared[1]]
     made = [
@@ -101,7 +102,10 @@ def _touched(name: str, light: set[str], below: dict[str, list[str]], coordinate
     ]
     if made:
         return made
-    return [one for one in coordinates if any(line == f"{name}--{one}" for line in light)]
+    lower = [line.partition("--")[2] for line in below.get(name, ())]
+    # What is drawn above a SHARE stands for the coordinate that is shared.
+    lower = [shared[1] if (shared := _SHARE.fullmatch(one)) else one for one in lower]
+    return [one for one in coordinates if one in lower]
 
 
 def _titles(svg: str) -> dict[str, str]:
