@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ GOLDEN = Path(__file__).parent / "golden"
 GOLDEN_BYTES = 50_000
 # Fresh in every run, and kept in the environment so that child processes draw the same.
 SEED = int(os.environ.setdefault("SYNO_LAB_SEED", str(random.SystemRandom().randrange(1 << 30))))
+
+# A shell starts what runs in the background with SIGINT ignored, and our children would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test asserts a time, and a counterexample is printed so that it can be run again.
 settings.register_profile("syno", deadline=None, print_blob=True)
