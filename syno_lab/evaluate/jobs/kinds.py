@@ -28,6 +28,12 @@ KINDS: dict[str, str] = {
 RESOURCES: dict[str, dict[str, float]] = {"search": {}}
 ONE_SLOT: dict[str, float] = {"slot": 1}
 VARIABLE = "SYNO_LAB_KINDS"
+#: Kinds whose processes are forked by one that has imported what they need (see :mod:`.warm`), unless the variable,
+#: with names and commas between them, says other ones. A tuning must not have torch, and a search is one process.
+WARM = ("train",)
+WARM_VARIABLE = "SYNO_LAB_WARM"
+#: What a kind needs in the end and its module does not import: an optimiser's first step imports ``torch._dynamo``.
+WARM_IMPORTS: dict[str, tuple[str, ...]] = {"train": ("torch._dynamo", "syno_lab.api", "threadpoolctl")}
 
 
 def kinds() -> dict[str, str]:
@@ -43,6 +49,12 @@ def kinds() -> dict[str, str]:
             raise JobError(f"{VARIABLE}: expected name=module:function;…, found {entry!r}")
         found[name] = target
     return found
+
+
+def warm_kinds() -> frozenset[str]:
+    """The kinds whose processes are forked."""
+    named = os.environ.get(WARM_VARIABLE)
+    return frozenset(WARM if named is None else filter(None, (name.strip() for name in named.split(","))))
 
 
 def check(kind: str) -> None:

@@ -6,8 +6,6 @@ import contextlib
 import os
 import platform
 import select
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +15,7 @@ from syno_lab.errors import JobError, StoreError
 from syno_lab.evaluate.jobs import alive, attempts
 from syno_lab.evaluate.jobs.context import BEAT_S, log_path
 from syno_lab.evaluate.jobs.ledger import Lease, Ledger
+from syno_lab.evaluate.jobs.starting import StartLostError, start
 from syno_lab.evaluate.jobs.sweep import Watch, is_orphan, sweep
 from syno_lab.evaluate.store import Store
 from syno_lab.evaluate.store.database import FILE_NAME
@@ -107,21 +106,21 @@ class Supervisor:
     def run(self) -> None:
         """Start the process of the attempt and stay with it to its end."""
         number, token = self.lease.job, self.lease.token
-        log = log_path(self.root, number, self.ledger.job(number).attempt)
+        job = self.ledger.job(number)
         kills = oom_kills()
         try:
-            child = start(self.root, number, token, log)
+            child = start(self.root, number, token, log_path(self.root, number, job.attempt), job.kind)
         except OSError as error:
             self._write_down(f"its process could not be started: {error}", 0.0, 0.0)
             return
+        except StartLostError as error:
+            self._give_back(str(error))
+            return
         begun = time.monotonic()
         self._stay(child.pid)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, 9)  # what it left behind; its number is not given out before we reap it
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        cause = exit_cause(child.returncode, oom_kills() > kills)
-        self._write_down(cause, time.monotonic() - begun, usage.ru_utime + usage.ru_stime)
+        code, cpu_s = child.end()
+        cause = "ended without a result: how is not known" if code is None else exit_cause(code, oom_kills() > kills)
+        self._write_down(cause, time.monotonic() - begun, cpu_s)
 
     def watch(self) -> None:
         """Stay with a process that somebody else started."""
@@ -152,28 +151,19 @@ class Supervisor:
 
     def _write_down(self, cause: str, wall_s: float, cpu_s: float) -> None:
         """Say how the attempt ended, where it has not said so itself."""
+        self._insist(lambda: attempts.die(self.ledger, self.lease.job, self.lease.token, cause, wall_s, cpu_s))
+
+    def _give_back(self, reason: str) -> None:
+        """Put the job in line again, by no fault of its own; its process, if there is one, finds no lease any more."""
+        self._insist(lambda: attempts.stop(self.ledger, self.lease.job, self.lease.token, reason))
+
+    def _insist(self, write: Callable[[], object]) -> None:
         alive.end_attempt(self.lease.token)
         while True:
             with contextlib.suppress(StoreError):
-                attempts.die(self.ledger, self.lease.job, self.lease.token, cause, wall_s, cpu_s)
+                write()
                 return
             time.sleep(1.0)
-
-
-def start(root: Path, number: int, token: str, log: Path) -> subprocess.Popen[bytes]:
-    """Start the process of an attempt, in a session of its own, with its output in ``log``."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "syno_lab.evaluate.jobs.child", str(root), str(number), token],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", alive.TOKEN_VARIABLE: token},
-            start_new_session=True,
-        )
 
 
 @contextlib.contextmanager

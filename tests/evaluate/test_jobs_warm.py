@@ -1,0 +1,244 @@
+"""Processes of jobs that are forked by one that has imported everything: they are as if started by themselves."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import job_kinds
+import psutil
+import pytest
+import warm_kinds
+
+from syno_lab.evaluate.jobs import JobRecord, Lab, alive, starting, supervise
+from syno_lab.evaluate.jobs.kinds import WARM, WARM_VARIABLE
+from syno_lab.evaluate.jobs.kinds import warm_kinds as named
+from syno_lab.evaluate.trial import TrialRequest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started by itself")
+
+TESTS = Path(__file__).resolve().parent.parent
+PATIENCE_S = 120.0
+#: What torch and threadpoolctl put into the environment of whoever imports them.
+SET_BY_IMPORTS = ("TORCHINDUCTOR_CACHE_DIR", "KMP_DUPLICATE_LIB_OK")
+WARM_MAIN, ALONE_MAIN = "syno_lab.evaluate.jobs.warm", "syno_lab.evaluate.jobs.child"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kinds() -> Iterator[None]:
+    trainings = "train alone=syno_lab.evaluate.trial.job:run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SYNO_LAB_KINDS", f"{job_kinds.VARIABLE};{warm_kinds.VARIABLE};{trainings}")
+        patch.setenv(WARM_VARIABLE, "forked, count, end, train")
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]))
+        yield
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, kinds: None) -> Iterator[Lab]:
+    with Lab.open(tmp_path_factory.mktemp("lab"), slots=2) as opened:
+        yield opened
+        servers = warm_processes(opened)
+        opened.shutdown()
+    until(lambda: not any(process.is_running() for process in servers))  # they go with the worker that asked them
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def ended(lab: Lab, number: int) -> JobRecord:
+    job = lab.job(number).wait(PATIENCE_S)
+    assert job.is_ended, (lab.keeper.trouble, job)
+    return job
+
+
+def warm_processes(lab: Lab) -> list[psutil.Process]:
+    """Those that the worker has started; what they fork has the same words, but another parent."""
+    worker = psutil.Process(lab.cluster.processes()["worker"])
+    return [process for process in worker.children() if WARM_MAIN in process.cmdline()]
+
+
+def result(lab: Lab, kind: str) -> dict[str, Any]:
+    job = ended(lab, lab.submit(kind).id)
+    assert job.state == "finished", job
+    assert job.result is not None
+    return job.result
+
+
+def test_a_forked_process_is_like_one_started_by_itself(lab: Lab) -> None:
+    alone, forked, another = result(lab, "alone"), result(lab, "forked"), result(lab, "forked")
+    assert (alone["main"], forked["main"], another["main"]) == (ALONE_MAIN, WARM_MAIN, WARM_MAIN)
+    environments = [one["same"].pop("environment") for one in (alone, forked)]
+    assert {name: value for name, value in environments[1].items() if name not in SET_BY_IMPORTS} == environments[0]
+    assert forked["same"] == alone["same"]
+    assert forked["same"]["leads"]
+    assert forked["same"]["shown"]
+    assert not set(forked["draws"]) & set(another["draws"]), "each draws its own"
+    (server,) = warm_processes(lab)
+    assert server.num_threads() == 1
+    assert alive.TOKEN_VARIABLE not in os.environ
+
+
+def test_how_a_forked_process_ends_is_known(lab: Lab) -> None:
+    table = {
+        "SIGKILL": ("poisoned", "given up after 1 deaths: killed by SIGKILL"),
+        "SIGSEGV": ("poisoned", "given up after 1 deaths: killed by SIGSEGV"),
+        "exit": ("poisoned", "given up after 1 deaths: exit status 0, without a result"),
+        "SystemExit": ("poisoned", "given up after 1 deaths: exit status 0, without a result"),
+        "bug": ("failed", "ValueError: two lines"),
+    }
+    handles = {how: lab.submit("end", {"how": how}, max_attempts=1) for how in table}
+    found = {how: ended(lab, handle.id) for how, handle in handles.items()}
+    assert {how: (job.state, job.reason) for how, job in found.items()} == table
+    assert "ValueError: two" in handles["bug"].log()
+    assert all(0 < job.cpu_s < 30 for job in found.values())
+
+
+def test_cancelling_ends_all_that_a_forked_process_has_started(lab: Lab) -> None:
+    handle = lab.submit("end", {"how": "orphans"})
+    file = lab.folder / "jobs" / str(handle.id) / "orphans.json"
+    until(file.is_file)
+    (lease,) = lab.ledger.leases()
+    mine = [alive.identity(pid) for pid in json.loads(file.read_text())]
+    assert {alive.pid_of(name or "") for name in (*mine, lease.child)} == set(alive.holders(lease.token))
+    handle.cancel()
+    assert ended(lab, handle.id).state == "cancelled"
+    assert not any(alive.is_alive(name or "") for name in (*mine, lease.child))
+
+
+def test_the_process_that_forks_is_killed(lab: Lab) -> None:
+    going = lab.submit("count", {"steps": 150, "seconds": 0.02})
+    dying = lab.submit("count", {"steps": 10_000, "seconds": 0.02}, max_attempts=1)
+    until(lambda: going.record().progress > 0 and dying.record().progress > 0)
+    (server,) = warm_processes(lab)
+    server.kill()
+    os.kill(alive.pid_of(lab.ledger.lease(dying.id).child), signal.SIGKILL)  # type: ignore[union-attr]
+    assert ended(lab, dying.id).reason == "given up after 1 deaths: ended without a result: how is not known"
+    found = ended(lab, going.id)
+    assert (found.state, found.attempt) == ("finished", 1), "its children go on"
+    journal = (lab.folder / "jobs" / str(going.id) / "journal.txt").read_text().splitlines()
+    assert [int(line.split()[1]) for line in journal] == list(range(1, 151))
+    states = {ended(lab, lab.submit("forked").id).state for _ in range(2)}
+    assert states == {"finished"}
+    assert result(lab, "forked")["main"] == WARM_MAIN, "there is another one"
+
+
+def test_a_training_that_was_forked_comes_to_the_same(lab: Lab) -> None:
+    request = TrialRequest(
+        backbone="resnet20", data="digits", options={"width": 4, "blocks": 1}, epochs=2, train_images=64,
+        test_images=50, threads=1,
+    )  # fmt: skip
+    handles = [lab.submit(kind, request.to_dict()) for kind in ("train", "train alone")]
+    forked, alone = (ended(lab, handle.id) for handle in handles)
+    assert forked.state == alone.state == "finished"
+    assert forked.result is not None
+    assert alone.result is not None
+    for key in ("accuracy", "flops", "params"):
+        assert forked.result[key] == alone.result[key], key
+    times = ("seconds", "wall_s", "cpu_s")
+    curves = [
+        [{key: value for key, value in row.items() if key not in times} for row in job.result["curve"]]
+        for job in (forked, alone)
+    ]
+    assert len(curves[0]) == 2
+    assert curves[0] == curves[1]
+
+
+# -- in this process, without Dask: what a worker does --------------------------------------------------------------
+
+
+@pytest.fixture
+def nursery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[starting._Nursery]:
+    """A fresh one, that imports a file which the test may write."""
+    (tmp_path / "code").mkdir()
+    monkeypatch.setenv("SYNO_LAB_KINDS", "written=written_kind:run;count=job_kinds:count")
+    monkeypatch.setenv(WARM_VARIABLE, "written,count")
+    monkeypatch.syspath_prepend(str(tmp_path / "code"))
+    fresh = starting._Nursery()
+    monkeypatch.setattr(starting, "_nursery", fresh)
+    yield fresh
+    if fresh._server is not None:
+        fresh._server.retire()
+
+
+def write(tmp_path: Path, before: str, answer: int) -> None:
+    main = "sys.modules['__main__'].__spec__.name"
+    text = f"import sys\n{before}\n\ndef run(params, context):\n    return {{'answer': {answer}, 'main': {main}}}\n"
+    (tmp_path / "code" / "written_kind.py").write_text(text)
+
+
+def supervised(tmp_path: Path, kind: str, params: dict[str, Any] | None = None) -> JobRecord:
+    with Lab.open(tmp_path / "lab", start=False) as lab:
+        handle = lab.submit(kind, params)
+        supervise.supervise(str(lab.folder), handle.id)
+        return handle.record()
+
+
+def test_code_that_has_changed_is_imported_anew(nursery: starting._Nursery, tmp_path: Path) -> None:
+    write(tmp_path, "", 1)
+    assert supervised(tmp_path, "written").result == {"answer": 1, "main": WARM_MAIN}
+    first = nursery._server
+    assert supervised(tmp_path, "written").result == {"answer": 1, "main": WARM_MAIN}
+    assert nursery._server is first
+    write(tmp_path, "changed = True", 2)
+    assert supervised(tmp_path, "written").result == {"answer": 2, "main": WARM_MAIN}
+    assert nursery._server is not first
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import threading, time; threading.Thread(target=time.sleep, args=(30,), daemon=True).start()",
+        f"if sys.modules['__main__'].__spec__.name == {WARM_MAIN!r}: sys.exit(3)",
+        f"if sys.modules['__main__'].__spec__.name == {WARM_MAIN!r}: import os; os.abort()",
+    ],
+    ids=["it has threads", "it ends", "it crashes"],
+)
+def test_what_cannot_fork_is_not_used(nursery: starting._Nursery, tmp_path: Path, before: str) -> None:
+    write(tmp_path, before, 3)
+    for _ in range(2):
+        assert supervised(tmp_path, "written").result == {"answer": 3, "main": ALONE_MAIN}
+
+
+def test_a_start_without_an_answer_is_given_up_and_no_fault_of_the_job(
+    nursery: starting._Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "", 1)
+    supervised(tmp_path, "written")
+    assert nursery._server is not None
+    hanging = nursery._server._process
+    hanging.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(starting, "ANSWER_S", 0.3)
+    found = supervised(tmp_path, "count", {"steps": 20})
+    assert (found.state, found.deaths) == ("waiting", 0)
+    assert found.reason.startswith("the process that starts jobs does not answer")
+    monkeypatch.setattr(starting, "ANSWER_S", 60.0)
+    hanging.send_signal(signal.SIGCONT)  # now it forks, for an attempt that there is no more
+    with Lab.open(tmp_path / "lab", start=False) as lab:
+        supervise.supervise(str(lab.folder), found.id)
+        assert lab.ledger.job(found.id).state == "finished"
+        journal = (lab.folder / "jobs" / str(found.id) / "journal.txt").read_text().splitlines()
+    assert [line.split()[:2] for line in journal] == [["2", str(step)] for step in range(1, 21)]
+    until(lambda: hanging.poll() is not None)
+
+
+def test_which_kinds_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WARM_VARIABLE, "")
+    assert named() == frozenset()
+    monkeypatch.delenv(WARM_VARIABLE)
+    assert named() == set(WARM)
+    # A tuning must not find torch imported: TVM takes the process down that has both.
+    assert "tune" not in named()
+    for module in starting._modules():
+        importlib.import_module(module)
