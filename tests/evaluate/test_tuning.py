@@ -305,17 +305,19 @@ RESULT = TuningResult("x", 1.5, 1.25, 15, 8, 1, 9.0, "{}", "0.27", 0, True, ((1,
 
 def test_a_result_as_data():
     data = RESULT.to_dict()
-    assert data["version"] == 2
+    assert data["version"] == 3
     assert data["history"] == [[1, 2.0], [2, 1.5]]
     assert TuningResult.from_dict(data) == RESULT
-    since_2 = ("known", "from_records", "stopped", "preset", "conditions")
+    since_3 = ("method", "trace")
+    assert TuningResult.from_dict({n: v for n, v in data.items() if n not in since_3} | {"version": 2}) == RESULT
+    since_2 = ("known", "from_records", "stopped", "preset", "conditions", *since_3)
     assert TuningResult.from_dict({n: v for n, v in data.items() if n not in since_2} | {"version": 1}) == RESULT
 
 
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"version": 3}, "expected version 2, found 3"),
+        ({"version": 4}, "expected version 3, found 4"),
         ({"extra": 1}, "missing or unknown fields"),
         ({"latency_ms": "fast"}, "field 'latency_ms' holds \"fast\""),
         ({"latency_ms": float("nan")}, "'latency_ms' is not finite"),

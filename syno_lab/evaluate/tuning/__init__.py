@@ -7,6 +7,8 @@
 """
 
 from syno_lab.evaluate.tuning.board import Board, local_board
+from syno_lab.evaluate.tuning.explain import Explanation, SpaceExplanation, explain_schedule, explain_space
+from syno_lab.evaluate.tuning.method import COST_MODELS, RULES, STRATEGIES, Method
 from syno_lab.evaluate.tuning.network import NetworkTuning, tune_network
 from syno_lab.evaluate.tuning.presets import PRESETS, Preset
 from syno_lab.evaluate.tuning.records import list_records
@@ -16,21 +18,29 @@ from syno_lab.evaluate.tuning.tune import QueueResult, TuningStopped, tune, tune
 from syno_lab.evaluate.tuning.values import TuningProgress, TuningResult, TuningTask
 
 __all__ = [
+    "COST_MODELS",
     "PRESETS",
+    "RULES",
+    "STRATEGIES",
     "TARGETS",
     "Board",
     "DeviceInfo",
     "DeviceKey",
+    "Explanation",
+    "Method",
     "NamedTarget",
     "NetworkTuning",
     "Preset",
     "QueueResult",
+    "SpaceExplanation",
     "TrackerSummary",
     "TuningProgress",
     "TuningResult",
     "TuningStopped",
     "TuningTask",
     "check_tracker",
+    "explain_schedule",
+    "explain_space",
     "list_records",
     "local_board",
     "tracker_summary",

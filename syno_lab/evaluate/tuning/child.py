@@ -57,6 +57,7 @@ def _tune(pipe: IO[bytes], say: Say) -> None:
         import tvm
 
         from syno_lab.evaluate.tuning.search import Tools
+        from syno_lab.evaluate.tuning.spaces import Means
 
         target = resolve(request["target"])
         tame_intrinsics(*target.intrinsics)
@@ -73,6 +74,7 @@ def _tune(pipe: IO[bytes], say: Say) -> None:
             device=device,
             target=target,
             preset=find_preset(request["preset"]),
+            means=Means(request["method"], target, lambda code: say({"event": "inside", "code": code})),
             folder=Path(tempfile.gettempdir()),
             database=None if request["records"] is None else Path(request["records"]),
         )

@@ -36,7 +36,8 @@ class TuningKey:
     """What a latency is of. Two keys are of one record when all of it is equal.
 
     ``fingerprint`` is the operator's semantic fingerprint under the binding (empty where it has none) and ``program``
-    a digest of the operator as it is written: two pGraphs of one function have different loops and different latencies.
+    a digest of the operator as it is written and of the method, unless that is the default: two pGraphs of one function
+    have different loops and different latencies.
     ``target`` is TVM's JSON text, ``conditions`` what the board says of itself: threads and power mode.
     """
 
@@ -60,8 +61,8 @@ class TuningKey:
         return f"{name} {its[name]!r} where {mine[name]!r} is expected"
 
 
-def key_of(task: TuningTask, target: str, tvm: str, conditions: str) -> TuningKey:
-    """The key of ``task`` for a target as TVM writes it. Needs no TVM."""
+def key_of(task: TuningTask, target: str, tvm: str, conditions: str, method: str = "") -> TuningKey:
+    """The key of ``task`` for a target as TVM writes it, searched by ``method`` in words. Needs no TVM."""
     from syno_lab.ir.files import from_json, to_json
     from syno_lab.ir.fingerprint import fingerprint
 
@@ -70,7 +71,9 @@ def key_of(task: TuningTask, target: str, tvm: str, conditions: str) -> TuningKe
         operator = from_json(text)
         text = to_json(operator)
         name = fingerprint(operator, dict(task.binding))
-    program = hashlib.sha256(f"{task.builder}\n{text}".encode()).hexdigest()[:32]
+    # What one method found says nothing of another's space. The default adds nothing: older records stay valid.
+    how = f"\n{method}" if method else ""
+    program = hashlib.sha256(f"{task.builder}\n{text}{how}".encode()).hexdigest()[:32]
     binding = json.dumps(dict(sorted(task.binding.items())))
     return TuningKey(name, program, binding, task.dtype, target, tvm, conditions)
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.errors import TuningError
 from syno_lab.evaluate.tuning import jobs
 from syno_lab.evaluate.tuning.jobs import Argument, Device
-from syno_lab.evaluate.tuning.light import import_xgboost
 from syno_lab.evaluate.tuning.presets import Preset
 from syno_lab.evaluate.tuning.process import cores
 from syno_lab.evaluate.tuning.targets import LOCAL, ResolvedTarget, resolve
@@ -23,6 +22,8 @@ from syno_lab.evaluate.tuning.worker import CallFailedError, WorkerPool
 if TYPE_CHECKING:
     import numpy as np
     import tvm
+
+    from syno_lab.evaluate.tuning.spaces import Means
 
 BUILD_DEADLINE_S = 30.0
 REFERENCE_DEADLINE_S = 60.0
@@ -51,6 +52,7 @@ class Tools:
     device: Device
     target: ResolvedTarget
     preset: Preset
+    means: Means
     folder: Path
     database: Path | None = None
 
@@ -103,16 +105,12 @@ class Search:
     def batches(self, is_over: Callable[[], bool]) -> Iterator[None]:
         """Search until the trials, the space or the time run out; gives way to others after each batch."""
         import numpy as np
-        from tvm.s_tir import meta_schedule as ms
 
-        import_xgboost()
         np.random.seed((self.seed + self._trial) % 2**32)  # noqa: NPY002 - TVM's cost model draws from this generator
-        preset = self.tools.preset
+        preset, means = self.tools.preset, self.tools.means
         self._database, self._workload = self._open_database()
-        warmup = min(preset.warmup, max(self.trials // 2, 1))
-        self._model = ms.cost_model.XGBModel(
-            num_warmup_samples=warmup, early_stopping_rounds=20, num_tuning_cores=cores()
-        )
+        warmup = min(preset.warmup, max(self.trials // 2, 1)) if means.is_guided else 0
+        self._model = means.cost_model(warmup, self.seed)
         self._restore()
         empty = 0
         while self._trial < self.trials:
@@ -134,27 +132,26 @@ class Search:
         """Candidates of one strategy, ``trials`` at most; ``empty`` phases before it found none that is new."""
         from tvm.s_tir import meta_schedule as ms
 
-        preset = self.tools.preset
+        preset, means = self.tools.preset, self.tools.means
         population = (min(preset.population, 4 * trials) if generations else 3 * trials) * 8**empty
-        strategy = ms.search_strategy.EvolutionarySearch(
-            population_size=population,
-            init_min_unmeasured=max(3 * population // 4 if generations else 2 * population // 3, 1),
-            genetic_num_iters=generations,
-        )
-        context = ms.TuneContext(
-            mod=self.module,
-            target=self.tools.target.tvm,
-            space_generator="post-order-apply",
-            search_strategy=strategy,
-            task_name="main",
-            rand_state=(self.seed + self._phases + 1009 * self._restored) % (2**31 - 2) + 1,
-            num_threads=cores(),
-        )
+        unmeasured = max(3 * population // 4 if generations else 2 * population // 3, 1)
+        with means.watched():
+            context = ms.TuneContext(
+                mod=self.module,
+                target=self.tools.target.tvm,
+                space_generator=means.space(self.module),
+                search_strategy=means.strategy(population, unmeasured, generations),
+                task_name="main",
+                rand_state=(self.seed + self._phases + 1009 * self._restored) % (2**31 - 2) + 1,
+                num_threads=cores(),
+            )
+            sketches = context.generate_design_space()
         self._phases += 1
         batch = min(trials, preset.batch)
-        context.pre_tuning(trials, batch, context.generate_design_space(), self._database, self._model)
+        context.pre_tuning(trials, batch, sketches, self._database, self._model)
         while not is_over():
-            proposed = context.generate_measure_candidates()
+            with means.watched():  # a strategy may make the space anew
+                proposed = context.generate_measure_candidates()
             if not proposed:
                 break
             tried = self._try(proposed, is_over)
@@ -328,7 +325,11 @@ class Search:
         measured = self._measured()
         if not measured:
             if self._trial == 0:
-                raise TuningError("MetaSchedule proposed no candidate for this operator and target")
+                own = " of this method" if not self.tools.means.is_default else ""
+                raise TuningError(
+                    "MetaSchedule proposed no candidate for this operator and target: "
+                    f"no program{own} passed its checks"
+                )
             raise TuningError(
                 f"none of {self._trial} candidates ran; the last: {self._last_failure or 'see the record'}"
             )
@@ -360,7 +361,7 @@ class Search:
             "history": self._history,
             "known": self._restored,
             "stopped": self.stopped,
-            "trace": _plain(winner.measured.sch.trace),
+            "trace": json.dumps(_plain(winner.measured.sch.trace), separators=(",", ":")),
         }
 
     def _verify(self, output: np.ndarray) -> bool:
@@ -368,11 +369,11 @@ class Search:
             expected = self._truth.result()
         except CallFailedError:
             return False
-        compare(expected, output, self.output[1])
+        compare(expected, output, self.output[1], ", or of the method's own code" if self.tools.means.has_code else "")
         return True
 
 
-def compare(expected: np.ndarray, output: np.ndarray, dtype: str) -> None:
+def compare(expected: np.ndarray, output: np.ndarray, dtype: str, others: str = "") -> None:
     """Raise :class:`TuningError` where a tuned program's output is not the unscheduled program's."""
     import numpy as np
 
@@ -382,7 +383,7 @@ def compare(expected: np.ndarray, output: np.ndarray, dtype: str) -> None:
     if not math.isfinite(difference) or difference > allowed:
         raise TuningError(
             f"the tuned program computes something else: largest difference {difference:.3g} "
-            f"where {allowed:.3g} is allowed; this is a bug in TVM or in the operator's lowering"
+            f"where {allowed:.3g} is allowed; this is a bug in TVM or in the operator's lowering{others}"
         )
 
 

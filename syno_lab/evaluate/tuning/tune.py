@@ -15,6 +15,7 @@ from typing import Any
 from syno_lab.errors import TrackerError, TuningError
 from syno_lab.evaluate.tuning.board_server import power_mode
 from syno_lab.evaluate.tuning.conversation import Conversation
+from syno_lab.evaluate.tuning.method import Method
 from syno_lab.evaluate.tuning.presets import Preset, find_preset
 from syno_lab.evaluate.tuning.process import cores
 from syno_lab.evaluate.tuning.records import Record, Trial, key_of, known_target, open_record, remember_target
@@ -58,6 +59,7 @@ def tune(
     target: str = "local",
     trials: int | None = None,
     preset: str = "quick",
+    method: Method | None = None,
     seed: int = 0,
     work_dir: str | os.PathLike[str],
     on_progress: Callable[[TuningProgress], None] | None = None,
@@ -74,9 +76,11 @@ def tune(
     seconds are over, when ``should_stop`` returns True and on every exception, Ctrl-C included. At four fifths of the
     deadline the search ends with what it has. ``target`` is what :func:`~syno_lab.codegen.target_names.describe` reads,
     ``preset`` one of :data:`~syno_lab.evaluate.tuning.presets.PRESETS`, which also gives the number of trials unless
-    ``trials`` does. A log named after the label is left in ``work_dir``. ``wait_s`` is how long a busy device, or a
-    tracker that is away, is waited for and ``session_s`` how long one candidate may hold a device, upload included. All
-    devices under the key are used at once.
+    ``trials`` does; ``method`` chooses the space, rules, strategy and cost model, your own code among them
+    (:class:`~syno_lab.evaluate.tuning.method.Method`; its records are kept apart). A log named after the label is
+    left in ``work_dir``. ``wait_s`` is how long a busy device, or a tracker that is away, is waited for and
+    ``session_s`` how long one candidate may hold a device, upload included. All devices under the key are used at
+    once.
 
     ``store`` is a folder of records (:mod:`~syno_lab.evaluate.tuning.records`): every trial is written there before
     ``on_progress`` hears of it; a tuning that was cut short goes on from there; where the trials of the same operator,
@@ -89,8 +93,8 @@ def tune(
     all else; each is one line and comes before the deadline.
     """
     done = _Queue(
-        [task], tracker, key, target, trials, preset, seed, work_dir, on_progress, None, deadline_s, should_stop,
-        wait_s, session_s, records, store, attempts=1,
+        [task], tracker, key, target, trials, preset, method, seed, work_dir, on_progress, None, deadline_s,
+        should_stop, wait_s, session_s, records, store, attempts=1,
     ).run()  # fmt: skip
     for reason in done.failed.values():
         raise TuningError(f"{task.label}: {reason}")
@@ -105,6 +109,7 @@ def tune_queue(
     target: str = "local",
     trials: int | None = None,
     preset: str = "quick",
+    method: Method | None = None,
     seed: int = 0,
     work_dir: str | os.PathLike[str],
     on_progress: Callable[[TuningProgress], None] | None = None,
@@ -124,7 +129,7 @@ def tune_queue(
     befalls all.
     """
     return _Queue(
-        list(tasks), tracker, key, target, trials, preset, seed, work_dir, on_progress, on_result, deadline_s,
+        list(tasks), tracker, key, target, trials, preset, method, seed, work_dir, on_progress, on_result, deadline_s,
         should_stop, wait_s, session_s, records, store, attempts=2,
     ).run()  # fmt: skip
 
@@ -184,6 +189,7 @@ class _Queue:
         target: str,
         trials: int | None,
         preset: str,
+        method: Method | None,
         seed: int,
         work_dir: str | os.PathLike[str],
         on_progress: Callable[[TuningProgress], None] | None,
@@ -200,6 +206,8 @@ class _Queue:
         labels = [task.label for task in tasks]
         self._name = labels[0] if len(labels) == 1 else f"{len(labels)} operators"
         self._preset: Preset = find_preset(preset)
+        self._method = method or Method()
+        self._inside: str | None = None
         budget = self._preset.trials if trials is None else trials
         if not labels or len(set(labels)) != len(labels):
             raise TuningError(f"expected operators with different labels, found {', '.join(labels) or 'none'}")
@@ -248,6 +256,7 @@ class _Queue:
 
     def _converse(self, stack: contextlib.ExitStack) -> bool:
         """One tuning process, from its start to its end; whether there may be need of another."""
+        self._inside = None
         with (
             tempfile.TemporaryDirectory(prefix=".tuning-", dir=self._work_dir, ignore_cleanup_errors=True) as scratch,
             Conversation(self._log, str(Path(scratch).resolve())) as child,
@@ -266,6 +275,8 @@ class _Queue:
                         child.send({str(n): self._operators[n].request() for n in self._waiting()})
                     case "turn":
                         turn = message["task"]
+                    case "inside":
+                        self._inside = message["code"]
                     case "trial":
                         self._take_trial(self._operators[message["task"]], message)
                     case "result":
@@ -289,6 +300,7 @@ class _Queue:
             "target": self._target,
             "tvm": self._tvm,
             "preset": self._preset.name,
+            "method": self._method.request(self._work_dir / "code"),
             "boards": self._boards,
             "seed": self._seed,
             "log": str(self._log.resolve()),
@@ -301,11 +313,13 @@ class _Queue:
     def _check_time(self) -> None:
         tried = sum(one.new for one in self._operators)
         if time.monotonic() - self._started > self._deadline_s:
-            raise TuningError(
-                f"{self._name}: no result after {self._deadline_s:g} s and {tried} trials; see {self._log}"
-            )
+            when = f"after {self._deadline_s:g} s and {tried} trials{self._where()}"
+            raise TuningError(f"{self._name}: no result {when}; see {self._log}")
         if self._should_stop is not None and self._should_stop():
-            raise TuningStopped(f"{self._name}: stopped on request after {tried} trials")
+            raise TuningStopped(f"{self._name}: stopped on request after {tried} trials{self._where()}")
+
+    def _where(self) -> str:
+        return f", in {self._inside}" if self._inside else ""
 
     def _open(self, target: str, tvm: str, stack: contextlib.ExitStack) -> None:
         """Now that the target is known: look into the records, and answer what they can answer."""
@@ -315,7 +329,7 @@ class _Queue:
         remember_target(self._store, self._target, self._tvm, target)
         for number in self._waiting():
             one = self._operators[number]
-            key = key_of(one.task, target, tvm, self._conditions)
+            key = key_of(one.task, target, tvm, self._conditions, str(self._method))
             if one.record is None or one.record.key != key:
                 one.record = stack.enter_context(open_record(self._store, key))
                 one.tried = list(one.record.trials)
@@ -343,7 +357,6 @@ class _Queue:
         )
 
     def _take_result(self, one: _Operator, message: dict[str, Any]) -> None:
-        del message["trace"]  # it is among the trials
         try:
             message["known"] = one.known  # not what a process before this one measured
             message["history"] = tuple((int(trial), float(best)) for trial, best in message["history"])
@@ -352,6 +365,7 @@ class _Queue:
                 seed=self._seed,
                 seconds=time.monotonic() - self._started,
                 preset=self._preset.name,
+                method=str(self._method),
                 conditions=self._conditions,
                 **self._told,
                 **message,
@@ -373,7 +387,7 @@ class _Queue:
         """The process died: whose turn it was has to answer for it. Raises where it was nobody's."""
         tried = sum(one.new for one in self._operators)
         ending, said = child.last_words()
-        reason = f"the tuning process ended ({ending}) after {tried} trials{said}; see {child.log}"
+        reason = f"the tuning process ended ({ending}) after {tried} trials{self._where()}{said}; see {child.log}"
         if turn is None:
             raise TuningError(f"{self._name}: {reason}")
         self._crashed = turn

@@ -11,10 +11,12 @@ from typing import Any
 
 from syno_lab.errors import FormatError, TuningError
 
-#: The version of :meth:`TuningResult.to_dict`; version 1 lacked the fields that have defaults.
-RESULT_VERSION = 2
+#: The version of :meth:`TuningResult.to_dict`; earlier ones lacked fields that have defaults.
+RESULT_VERSION = 3
 
-_SINCE_2 = ("known", "from_records", "stopped", "preset", "conditions")
+_SINCE_3 = ("method", "trace")
+_SINCE_2 = ("known", "from_records", "stopped", "preset", "conditions", *_SINCE_3)
+_ADDED = {1: _SINCE_2, 2: _SINCE_3, 3: ()}
 
 _DTYPES = ("float16", "float32", "float64")
 
@@ -97,7 +99,9 @@ class TuningResult:
     ``known`` of the trials came from the records of earlier tunings; ``from_records`` says that all did and nothing was
     measured now (``seconds`` are then those of the tuning that did). ``stopped`` is why the search ended: ``budget``,
     ``time``, or ``space`` where no further candidate was found. ``conditions`` are those of the board: threads and
-    power mode.
+    power mode. ``method`` is how it searched, in words (empty for the default), and ``trace`` the winner's schedule as
+    TVM's JSON text (empty in results of earlier versions), which
+    :func:`~syno_lab.evaluate.tuning.explain.explain_schedule` reads.
     """
 
     label: str
@@ -117,6 +121,8 @@ class TuningResult:
     stopped: str = "budget"
     preset: str = "quick"
     conditions: str = "unknown"
+    method: str = ""
+    trace: str = field(default="", repr=False)
 
     @property
     def seconds_per_trial(self) -> float:
@@ -130,11 +136,10 @@ class TuningResult:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TuningResult:
         """Inverse of :meth:`to_dict`; raises :class:`FormatError` on other versions, fields and types."""
-        if data.get("version") not in (1, RESULT_VERSION):
+        if data.get("version") not in tuple(_ADDED):
             raise FormatError(f"tuning result: expected version {RESULT_VERSION}, found {data.get('version')!r}")
         given = {name: value for name, value in data.items() if name != "version"}
-        if data["version"] == 1:
-            given = {one.name: one.default for one in fields(cls) if one.name in _SINCE_2} | given
+        given = {one.name: one.default for one in fields(cls) if one.name in _ADDED[data["version"]]} | given
         names = {one.name for one in fields(cls)}
         if given.keys() != names:
             raise FormatError(f"tuning result: missing or unknown fields {sorted(given.keys() ^ names)}")
@@ -142,7 +147,7 @@ class TuningResult:
             "label": str, "latency_ms": (int, float), "best_ms": (int, float), "repeats": int, "trials": int,
             "failed": int, "seconds": (int, float), "target": str, "tvm_version": str, "seed": int, "verified": bool,
             "history": (list, tuple), "known": int, "from_records": bool, "stopped": str, "preset": str,
-            "conditions": str,
+            "conditions": str, "method": str, "trace": str,
         }  # fmt: skip
         for name, kind in kinds.items():
             value = given[name]
