@@ -89,9 +89,10 @@ def main() -> None:
                 )
                 found[name].append(result)
                 say(f"seed {seed}, {name}: {result.best_ms:.3f} ms in {result.trials} trials, {result.seconds:.0f} s")
-    rows = [row(name, method, found[name]) for name, method in METHODS.items()]
-    facts = about(typed(), core) | {"target": found["tiling"][0].target, "tvm": found["tiling"][0].tvm_version}
-    save("tuning_rules", {"about": facts, "task": task.request(), "trials": chosen.trials, "rows": rows})
+            # After each seed, so that a run that is cut short leaves what it has.
+            rows = [row(name, method, found[name]) for name, method in METHODS.items()]
+            facts = about(typed(), core) | {"target": found["tiling"][0].target, "tvm": found["tiling"][0].tvm_version}
+            save("tuning_rules", {"about": facts, "task": task.request(), "trials": chosen.trials, "rows": rows})
 
 
 if __name__ == "__main__":
