@@ -102,6 +102,8 @@ def loop_name(variable: Any) -> str:
 
 # -- traces ------------------------------------------------------------------------------------------------------------
 
+_POSTPROCESSING = "then TVM's postprocessing:"
+
 #: What a step of a trace does, from the names of its inputs, its attributes and its decision. Bookkeeping is left out.
 _Words = Callable[[list[str], Sequence[Any], Any], str]
 
@@ -127,7 +129,7 @@ _WORDS: dict[str, _Words] = {
         f"draw {attributes[0][int(decision)]} of {', '.join(map(str, attributes[0]))}"
     ),
     "SampleComputeLocation": lambda names, _, decision: f"draw where to compute {names[0]}: {_location(int(decision))}",
-    "EnterPostproc": lambda _, __, ___: "then TVM's postprocessing:",
+    "EnterPostproc": lambda _, __, ___: _POSTPROCESSING,
 }
 #: Bookkeeping; and the drawing of tiles, which is told where loops are split into them.
 _SILENT = {"GetSBlock", "GetLoops", "GetChildBlocks", "GetConsumers", "GetProducers", "GetOutputBlocks", "Unannotate"}
@@ -174,6 +176,8 @@ def replay(schedule: Schedule, trace: Any) -> tuple[list[str], int]:
         return decision
 
     trace.apply_to_schedule(schedule, remove_postproc=False, decision_provider=told)
+    if steps and steps[-1] == _POSTPROCESSING:  # it had nothing to do
+        steps.pop()
     return steps, draws
 
 

@@ -134,7 +134,7 @@ def _is_users(function: FunctionType) -> bool:
 def _definition(function: FunctionType, alias: str) -> str:
     name = function.__name__
     try:
-        text = textwrap.dedent(inspect.getsource(function))
+        text = textwrap.dedent(inspect.getsource(function)).rstrip() + "\n"
     except (OSError, TypeError):
         raise TuningError(
             f"the source of {name!r} cannot be found: write it in a notebook cell or a file, not at a prompt"
