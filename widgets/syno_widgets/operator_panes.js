@@ -2,25 +2,23 @@
 
 const grouped = (number) => Number(number).toLocaleString("en");
 
+/** What can be wider than its place is scrolled, by keyboard too. */
+function frame(label, ...children) {
+  return make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": label }, ...children);
+}
+
 function table(caption, heads, rows) {
   const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)));
-  return make(
-    "table",
-    { class: "syno-table" },
-    make("caption", {}, caption),
-    make("thead", {}, head),
-    make("tbody", {}, ...rows),
-  );
+  const body = [make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...rows)];
+  return frame(caption, make("table", { class: "syno-table" }, ...body));
 }
 
 function codeBlock(text, label) {
   return make("pre", { class: "syno-code", tabindex: "0", role: "group", "aria-label": label }, text);
 }
 
-function picture(text, words) {
-  const frame = make("div", { class: "syno-drawing" });
-  frame.append(parsePicture(text) ?? make("p", {}, words));
-  return frame;
+function picture(text, label, words) {
+  return frame(label, parsePicture(text) ?? make("p", {}, words));
 }
 
 /** Lines of pieces; a piece that belongs to a coordinate can be pointed at, focused and chosen. */
@@ -79,6 +77,15 @@ function lightLoops(block, marks, chosen) {
     }
     line.classList.toggle("syno-lit", any);
   }
+}
+
+/** The loop nest, and nothing around it, is scrolled so that a lit part can be seen. */
+function revealPiece(block) {
+  const piece = block.querySelector(".syno-piece.syno-lit");
+  if (!piece || block.contains(document.activeElement)) return;
+  const [frame, place] = [block.getBoundingClientRect(), piece.getBoundingClientRect()];
+  if (place.left < frame.left || place.right > frame.right) block.scrollLeft += place.left - frame.left - 40;
+  if (place.top < frame.top || place.bottom > frame.bottom) block.scrollTop += place.top - frame.top - 40;
 }
 
 function costTable(data, told) {
@@ -199,7 +206,7 @@ function photoPane(data) {
 }
 
 function equationPane(data) {
-  return data.forms.flatMap((form) => [make("h4", {}, form.title), picture(form.svg, form.text)]);
+  return data.forms.flatMap((form) => [make("h4", {}, form.title), picture(form.svg, form.title, form.text)]);
 }
 
 /** What each pane shows of its data; `told` is as in `GraphView`. */
@@ -209,7 +216,7 @@ const DRAW = {
   tir: (data) => [codeBlock(data.text, "TVM TIR")],
   equation: equationPane,
   cost: costTable,
-  reach: (data) => [picture(data.svg, data.text), codeBlock(data.text, "Receptive field, axis by axis")],
+  reach: (data) => [picture(data.svg, "Map of the receptive field", data.text), codeBlock(data.text, "Receptive field, axis by axis")],
   mixing: mixingTable,
   image: photoPane,
   near: nearTable,

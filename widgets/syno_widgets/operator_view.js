@@ -217,6 +217,7 @@ class View {
     this.say(link ? `${link.words}${lines ? `. In the loop nest: line ${lines}` : ""}` : "");
     if (link) this.graph.reveal(id);
     this.drawLight();
+    if (link) for (const block of this.root.querySelectorAll(".syno-loops")) revealPiece(block);
   }
 
   drawLight() {

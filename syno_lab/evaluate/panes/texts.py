@@ -16,7 +16,7 @@ from syno_lab.errors import SynoError
 from syno_lab.evaluate.panes.asked import Asked
 
 TIR_TIMEOUT_S = 120.0
-_SIZE = 16.0  # points
+_SIZE = 14.0  # points
 _GAP = 10.0
 _MOST = 150  # signs of LaTeX in a line, about half as many on the page
 # Before the brackets of the conditions, and before the product behind them.
