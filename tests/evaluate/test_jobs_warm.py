@@ -129,9 +129,10 @@ def test_the_process_that_forks_is_killed(lab: Lab) -> None:
     assert (found.state, found.attempt) == ("finished", 1), "its children go on"
     journal = (lab.folder / "jobs" / str(going.id) / "journal.txt").read_text().splitlines()
     assert [int(line.split()[1]) for line in journal] == list(range(1, 151))
-    states = {ended(lab, lab.submit("forked").id).state for _ in range(2)}
-    assert states == {"finished"}
-    assert result(lab, "forked")["main"] == WARM_MAIN, "there is another one"
+    after = lab.submit("forked")
+    found = ended(lab, after.id)
+    assert (found.state, found.attempt) == ("finished", 1)
+    assert (found.result or {})["main"] == WARM_MAIN, "there is another one"
 
 
 def test_a_training_that_was_forked_comes_to_the_same(lab: Lab) -> None:
@@ -209,6 +210,19 @@ def test_what_cannot_fork_is_not_used(nursery: starting._Nursery, tmp_path: Path
     write(tmp_path, before, 3)
     for _ in range(2):
         assert supervised(tmp_path, "written").result == {"answer": 3, "main": ALONE_MAIN}
+
+
+def test_a_process_that_cannot_be_marked_starts_itself(
+    nursery: starting._Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the token where others read it a job could not be ended: such a process is not gone on with."""
+    monkeypatch.setattr(starting.warm, "PLACEHOLDER", "1" * 32)  # not what the one that forks looks for
+    write(tmp_path, "import os", 4)
+    found = supervised(tmp_path, "written")
+    assert found.result == {"answer": 4, "main": ALONE_MAIN}
+    assert found.attempt == 1
+    assert nursery._server is not None
+    assert nursery._server.is_up, "it was used"
 
 
 def test_a_start_without_an_answer_is_given_up_and_no_fault_of_the_job(

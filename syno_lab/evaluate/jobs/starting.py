@@ -127,6 +127,11 @@ class _Server:
                 self._close()
         return answer["code"], answer["cpu_s"]
 
+    @property
+    def is_up(self) -> bool:
+        """Whether it can be asked, as far as one can tell without asking."""
+        return self._channel.fileno() >= 0 and self._process.poll() is None
+
     def retire(self) -> None:
         """Let it go when the last of its children has ended."""
         with self._guard:
@@ -197,6 +202,10 @@ class _Nursery:
         return None
 
     def _fit(self) -> _Server | None:
+        if self._server is not None and not self._server.is_up:
+            self._failures += 1
+            self._server.retire()
+            self._server = None
         if self._server is None and self._failures < MOST_FAILURES:
             try:
                 self._server = _Server(_modules())

@@ -117,8 +117,9 @@ def _mark(libc: ctypes.CDLL, token: str) -> bool:
     if not place or ctypes.string_at(place) != PLACEHOLDER.encode() or len(token) != len(PLACEHOLDER):
         return False
     ctypes.memmove(place, token.encode(), len(token))
-    shown = Path("/proc/self/environ").read_bytes().split(b"\0")
-    return f"{alive.TOKEN_VARIABLE}={token}".encode() in shown
+    with contextlib.suppress(OSError):
+        return f"{alive.TOKEN_VARIABLE}={token}".encode() in Path("/proc/self/environ").read_bytes().split(b"\0")
+    return False
 
 
 def _reap(pid: int) -> dict[str, Any]:
