@@ -37,6 +37,17 @@ def command(
     dtype: Annotated[str, typer.Option(help="float16, float32 or float64.")] = "float32",
     deadline: Annotated[float | None, typer.Option(help="Seconds for all of it. [default: by the trials]")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="A schedule rule, or FILE.py:FUNCTION; may be repeated. [default: the target's]"
+        ),
+    ] = None,
+    space: Annotated[
+        str | None, typer.Option(metavar="FILE.py:FUNCTION", help="Schedules the whole program, in place of all rules.")
+    ] = None,
+    strategy: Annotated[str, typer.Option(help="evolutionary, replay-trace or replay-func.")] = "evolutionary",
+    cost_model: Annotated[str, typer.Option(help="xgboost or random.")] = "xgboost",
     compare: Annotated[
         bool, typer.Option("--compare", help="Measure it beside PyTorch eager and torch.compile (target local).")
     ] = False,
@@ -56,7 +67,7 @@ def command(
     if (tracker is None) != (key is None):
         raise SynoError("expected --tracker HOST:PORT and --key KEY together, or neither for a board of our own")
     tasks = _tasks(operator, bind or [], dtype)
-    from syno_lab.evaluate.tuning import check_tracker, local_board, tune_queue
+    from syno_lab.evaluate.tuning import Method, check_tracker, local_board, tune_queue
     from syno_lab.evaluate.tuning.presets import find_preset
     from syno_lab.evaluate.tuning.targets import check_target, is_local, threads_of
     from syno_lab.evaluate.tuning.tracker import parse_address
@@ -64,11 +75,14 @@ def command(
 
     budget = find_preset(preset).trials if trials is None else trials
     check_target(target)
+    method = Method(tuple(rule) if rule else Method.rules, space, strategy, cost_model)
     if compare and not is_local(target):
         raise SynoError(f"--compare: expected --target local, on which PyTorch runs as well, found {target!r}")
     if detach:
         if compare or records is not None:
             raise SynoError("--detach: expected a tuning alone, in its lab; leave --compare and --records out")
+        if method != Method():
+            raise SynoError("--detach: expected TVM's own rules and search; a job runs no code but the lab's own")
         params: dict[str, Any] = {"tasks": [_plain(task) for task in tasks], "target": target}
         params |= {"tracker": tracker, "key": key, "preset": preset, "trials": trials, "seed": seed}
         params["deadline_s"] = deadline
@@ -84,7 +98,7 @@ def command(
     failed: dict[str, str] = {}
     if tracker is None:  # what the records of a board of our own can answer needs none
         conditions = local_conditions(threads_of(target))
-        results = recorded(tasks, store=store, target=target, trials=budget, conditions=conditions)
+        results = recorded(tasks, store=store, target=target, trials=budget, conditions=conditions, method=method)
     waiting = [task for task in tasks if task.label not in results]
     with ExitStack() as stack:
         report = stack.enter_context(Reporter())
@@ -112,6 +126,7 @@ def command(
                 target=target,
                 preset=preset,
                 trials=budget,
+                method=method,
                 seed=seed,
                 work_dir=out,
                 store=store,
@@ -161,7 +176,7 @@ def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool, js
         from syno_lab.evaluate.tuning.records import key_of
         from syno_lab.evaluate.tuning.targets import LOCAL
 
-        key = key_of(task, result.target, result.tvm_version, result.conditions)
+        key = key_of(task, result.target, result.tvm_version, result.conditions, result.method)
         threads = int(result.conditions.partition("threads=")[2].partition(" ")[0] or 0) or None
         found = measure(task, record=(store, key), threads=threads)
         for timing in found.timings:

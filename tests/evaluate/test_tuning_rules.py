@@ -1,6 +1,7 @@
 """Spaces, rules, strategies and cost models of one's own: how they reach the tuning process, and what they do there."""
 
 import importlib.util
+import inspect
 import math
 import os
 import re
@@ -10,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import syno_lab as sl
+from syno_lab.cli import app
 from syno_lab.errors import TuningError
 from syno_lab.evaluate.tuning import (
     Method,
@@ -33,7 +36,8 @@ NAMES = ("Y", "other")
 
 @pytest.fixture(scope="module")
 def task():
-    return TuningTask("conv2d", sl.operators.conv2d().to_json(), BINDING)
+    conv2d = sl.operators.conv2d()
+    return TuningTask("conv2d", conv2d.to_json(), conv2d.complete_binding(BINDING))
 
 
 @pytest.fixture(scope="module")
@@ -258,6 +262,25 @@ def test_curves_over_seeds():
             latency_curves(nothing)
 
 
+# ---- the command
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["--rule", "tilling"], "expected a rule among default, inline, .*, a function or .*, found 'tilling'"),
+        (["--space", "mine.py"], "expected a function as 'file.py:function', found 'mine.py'"),
+        (["--strategy", "luck"], "expected a strategy among evolutionary, replay-trace, replay-func, found 'luck'"),
+        (["--rule", "tiling", "--detach"], "--detach: expected TVM's own rules and search"),
+    ],
+)
+def test_wrong_words(words, match):
+    binding = [f"--bind={name}={value}" for name, value in BINDING.items()]
+    told = CliRunner().invoke(app, ["tune", "conv2d", *binding, *words])
+    assert told.exit_code != 0
+    assert re.search(match, " ".join(told.output.split()) + str(told.exception))
+
+
 # ---- spaces
 
 
@@ -344,7 +367,9 @@ def run(task, board, tmp_path, method, **options):
 
 @pytest.mark.tvm
 def test_a_space_of_one_s_own_is_searched_and_recorded(task, board, tmp_path):
-    method = Method(space=whole, strategy="replay-trace", cost_model="random")
+    file = tmp_path / "mine.py"
+    file.write_text(inspect.getsource(whole))
+    method = Method(space=f"{file}:whole", strategy="replay-trace", cost_model="random")
     store = tmp_path / "records"
     result = run(task, board, tmp_path, method, store=store)
     assert (result.trials, result.stopped, result.verified) == (1, "space", True)
@@ -356,17 +381,18 @@ def test_a_space_of_one_s_own_is_searched_and_recorded(task, board, tmp_path):
     again = run(task, board, tmp_path, method, store=store)
     assert again.from_records
     assert again.trace == result.trace
-    other = run(task, board, tmp_path, Method(rules=("tiling", halve), strategy="replay-func"), store=store, seed=5)
-    assert not other.from_records
-    assert other.known == 0
-    assert other.trials == 2
+    words = ["tune", "conv2d", "--space", f"{file}:whole", "--strategy", "replay-trace", "--out", str(tmp_path)]
+    words += [f"--bind={name}={value}" for name, value in BINDING.items()]
+    told = CliRunner().invoke(app, [*words, "--records", str(store)])
+    assert told.exit_code == 0, told.output
+    assert "from the records of 1 trials" in told.output
 
 
 @pytest.mark.tvm
 def test_a_rule_that_computes_something_else_is_found_out(task, board, tmp_path):
     match = "conv2d: the tuned program computes something else: .* or of the method's own code"
     with pytest.raises(TuningError, match=match):
-        run(task, board, tmp_path, Method(rules=(less_precise,), strategy="replay-trace"))
+        run(task, board, tmp_path, Method(rules=(less_precise,), strategy="replay-func"))
 
 
 @pytest.mark.tvm

@@ -135,7 +135,13 @@ def tune_queue(
 
 
 def recorded(
-    tasks: Sequence[TuningTask], *, store: str | os.PathLike[str], target: str, trials: int, conditions: str
+    tasks: Sequence[TuningTask],
+    *,
+    store: str | os.PathLike[str],
+    target: str,
+    trials: int,
+    conditions: str,
+    method: Method | None = None,
 ) -> dict[str, TuningResult]:
     """The results that a folder of records has already for a budget of ``trials``, by label: needs no board, no TVM.
 
@@ -145,7 +151,7 @@ def recorded(
     text = known_target(store, check_target(target), version)
     found: dict[str, TuningResult] = {}
     for task in tasks if text is not None else ():
-        with open_record(store, key_of(task, str(text), version, conditions)) as record:
+        with open_record(store, key_of(task, str(text), version, conditions, str(method or ""))) as record:
             answer = record.answer(trials)
         if answer is not None:
             found[task.label] = replace(answer, label=task.label, known=answer.trials, from_records=True)
