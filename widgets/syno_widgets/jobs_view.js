@@ -1,26 +1,9 @@
 // The view of `JobsView`: a table of jobs. Everything it shows is a trait, everything it asks for one small message.
-// It loads nothing: no address stands in this file.
+// It stands behind shared.js (scripts.py) and loads nothing: no address stands in this file.
 
-const ANSWER_WITHIN_MS = 20000;
 const COLUMNS = ["job", "kind", "name", "state", "done", "attempt", "wall_s", "message"];
 const HEADS = { wall_s: "seconds" };
 const VERBS = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry", log: "Log" };
-
-/** An element with attributes and children; texts become text nodes and are never parsed as HTML. */
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== undefined) element.setAttribute(name, String(value));
-  }
-  element.append(...children);
-  return element;
-}
-
-/** A text is written only where it differs, so that what a reader has marked or focused stays. */
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
 
 class View {
   constructor(model, el) {
@@ -36,40 +19,25 @@ class View {
     this.log = make("pre", { class: "syno-jobs-log", tabindex: "0", "aria-label": "Log" });
     const frame = make("div", { class: "syno-jobs-frame", tabindex: "0", role: "group", "aria-label": "Table of jobs" });
     frame.append(this.table);
-    this.root = make("div", { class: "syno-jobs", role: "group", "aria-label": "Jobs" });
+    this.root = make("div", { class: "syno-shared syno-jobs", role: "group", "aria-label": "Jobs" });
     this.root.append(this.status, this.error, frame, this.log);
     el.append(this.root);
-    this.listeners = [];
-    const listen = (name, draw) => {
-      const call = draw.bind(this);
-      model.on(`change:${name}`, call);
-      this.listeners.push([name, call]);
-      call();
-    };
+    this.listener = listener(model);
+    const listen = (name, draw) => this.listener.on([name], draw.bind(this));
     listen("rows", this.drawRows);
     listen("status", () => write(this.status, model.get("status")));
     listen("error", () => this.say(model.get("error")));
     listen("log", this.drawLog);
     listen("answered", this.drawAnswer);
-    this.hideStatic();
+    this.style = hideStatic(model.get("static_id"));
   }
 
   /** Everything that was attached to the model or the page is taken off again. */
   destroy() {
-    for (const [name, call] of this.listeners) this.model.off(`change:${name}`, call);
+    this.listener.off();
     clearTimeout(this.waiting);
     this.style.remove();
     this.root.remove();
-  }
-
-  /** The static table beside this widget is hidden while the widget lives. */
-  hideStatic() {
-    const mark = `[data-syno-static="${CSS.escape(this.model.get("static_id"))}"]`;
-    this.style = make("style");
-    this.style.textContent =
-      `${mark}, .jp-OutputArea-child:has(${mark}), .cell-output-ipywidget-background + div:has(${mark}) ` +
-      "{ display: none !important; }";
-    document.head.append(this.style);
   }
 
   ask(kind, job) {
@@ -144,5 +112,3 @@ function render({ model, el }) {
     return () => {};
   }
 }
-
-export default { render };

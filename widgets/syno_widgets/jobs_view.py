@@ -13,7 +13,6 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 from typing import Any, Literal
 
 import anywidget
@@ -23,9 +22,9 @@ import traitlets as t
 from syno_lab.commands.jobs import job_row, possible_actions
 from syno_lab.errors import SynoError
 from syno_lab.evaluate.jobs import JobRecord, Lab
+from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, StaticOutput
 
-_HERE = Path(__file__).parent
 _LOG = logging.getLogger(__name__)
 _COLUMNS = ("job", "kind", "name", "state", "done", "attempt", "wall_s", "message")
 _HEADS = {"wall_s": "seconds"}
@@ -59,8 +58,8 @@ class JobsView(anywidget.AnyWidget):
         SynoError: when the store cannot be read.
     """
 
-    _esm = _HERE / "jobs_view.js"
-    _css = _HERE / "jobs_view.css"
+    _esm = module("shared.js", "jobs_view.js")
+    _css = joined("shared.css", "jobs_view.css")
 
     rows = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The jobs: the fields of :func:`syno_lab.commands.jobs.job_row` with ``job`` as a number, and ``actions``."""

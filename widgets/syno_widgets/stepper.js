@@ -1,37 +1,11 @@
 // The stepper's view. Everything it shows is a trait of `Stepper`; everything it asks for is one small message.
-// It loads nothing: no address stands in this file.
-
-const SVG = "http://www.w3.org/2000/svg";
-const ANSWER_WITHIN_MS = 20000;
-
-/** An element with attributes and children; texts become text nodes and are never parsed as HTML. */
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value === true) element.setAttribute(name, "");
-    else if (value !== false && value !== undefined && value !== null) element.setAttribute(name, String(value));
-  }
-  element.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
-  return element;
-}
+// It stands behind shared.js (scripts.py) and loads nothing: no address stands in this file.
 
 /** How far a step leads, in words: never by colour alone. */
 function distanceText(item) {
   if (item.distance === null) return "out of reach";
   const text = item.distance === 0 ? "complete" : `distance ${item.distance}`;
   return item.reaches ? text : `${text}, over budget`;
-}
-
-/** Only what a drawing consists of is taken from the text of an SVG. */
-function parsePicture(text) {
-  const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
-  if (parsed.namespaceURI !== SVG || parsed.localName !== "svg") return null;
-  const allowed = new Set(["svg", "g", "title", "path", "polygon", "polyline", "ellipse", "text"]);
-  for (const element of [...parsed.querySelectorAll("*")]) {
-    if (!allowed.has(element.localName)) element.remove();
-  }
-  return document.importNode(parsed, true);
 }
 
 class View {
@@ -44,13 +18,8 @@ class View {
     this.give = new Set();
     this.open = new Set();
     this.build();
-    const listen = (names, draw) => {
-      const call = draw.bind(this);
-      for (const name of names) model.on(`change:${name}`, call);
-      this.listeners.push([names, call]);
-      call();
-    };
-    this.listeners = [];
+    this.listener = listener(model);
+    const listen = (names, draw) => this.listener.on(names, draw.bind(this));
     listen(["svg", "description"], this.drawPicture);
     listen(["revision"], this.drawLists);
     listen(["preview"], this.drawPreview);
@@ -59,25 +28,15 @@ class View {
     listen(["error"], this.drawError);
     listen(["known"], this.drawKnown);
     listen(["answered"], this.drawAnswer);
-    this.hideStatic();
+    this.style = hideStatic(model.get("static_id"));
   }
 
   /** Everything that was attached to the model or the page is taken off again. */
   destroy() {
-    for (const [names, call] of this.listeners) for (const name of names) this.model.off(`change:${name}`, call);
+    this.listener.off();
     clearTimeout(this.waiting);
     this.style.remove();
     this.root.remove();
-  }
-
-  /** The static picture beside this widget is hidden while the widget lives. */
-  hideStatic() {
-    const mark = `[data-syno-static="${CSS.escape(this.model.get("static_id"))}"]`;
-    this.style = make("style");
-    this.style.textContent =
-      `${mark}, .jp-OutputArea-child:has(${mark}), .cell-output-ipywidget-background + div:has(${mark}) ` +
-      "{ display: none !important; }";
-    document.head.append(this.style);
   }
 
   // -- asking ---------------------------------------------------------------------------------------------------------
@@ -125,7 +84,7 @@ class View {
     this.root = make(
       "div",
       {
-        class: "syno-stepper",
+        class: "syno-shared syno-stepper",
         role: "group",
         "aria-label": "Stepper",
         // Letters typed here are not commands of the notebook around it.
@@ -411,11 +370,6 @@ class View {
   }
 }
 
-/** Nothing is shared between views but the model itself. */
-function initialize() {
-  return () => {};
-}
-
 /** One view; whatever goes wrong while it is made is said in its place. */
 function render({ model, el }) {
   try {
@@ -426,5 +380,3 @@ function render({ model, el }) {
     return () => {};
   }
 }
-
-export default { initialize, render };

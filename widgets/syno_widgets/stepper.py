@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import uuid
 from itertools import islice
-from pathlib import Path
 from typing import Any, Literal
 
 import anywidget
@@ -25,9 +24,9 @@ from syno_lab.operators import KNOWN
 from syno_lab.synthesis.candidates import Candidate, Verdict, candidates
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.session import Entry, Session
+from syno_widgets.scripts import joined, module
 from syno_widgets.static import StaticOutput
 
-_HERE = Path(__file__).parent
 _LOG = logging.getLogger(__name__)
 _MAX_COORDINATES = 256
 _MAX_WAYS = 24
@@ -65,8 +64,8 @@ class Stepper(anywidget.AnyWidget):
         SynoError: when ``start`` is none of the three, or the layout program is missing.
     """
 
-    _esm = _HERE / "stepper.js"
-    _css = _HERE / "stepper.css"
+    _esm = module("shared.js", "stepper.js")
+    _css = joined("shared.css", "stepper.css")
 
     svg = t.Unicode(read_only=True).tag(sync=True)
     """The drawing, an ``<svg>`` element with the ids of :mod:`syno_lab.codegen.drawing`."""
