@@ -203,8 +203,9 @@ def test_code_that_has_changed_is_imported_anew(nursery: starting._Nursery, tmp_
         "import threading, time; threading.Thread(target=time.sleep, args=(30,), daemon=True).start()",
         f"if sys.modules['__main__'].__spec__.name == {WARM_MAIN!r}: sys.exit(3)",
         f"if sys.modules['__main__'].__spec__.name == {WARM_MAIN!r}: import os; os.abort()",
+        "from types import SimpleNamespace as Has; sys.modules['torch'] = Has(cuda=Has(_is_in_bad_fork=lambda: True))",
     ],
-    ids=["it has threads", "it ends", "it crashes"],
+    ids=["it has threads", "it ends", "it crashes", "CUDA was asked for before"],
 )
 def test_what_cannot_fork_is_not_used(nursery: starting._Nursery, tmp_path: Path, before: str) -> None:
     write(tmp_path, before, 3)

@@ -95,7 +95,7 @@ def _become(channel: socket.socket, libc: ctypes.CDLL, log: int, root: str, numb
     del os.environ[BLAS_VARIABLE]
     if threads:
         os.environ[BLAS_VARIABLE] = threads
-    if not marked:
+    if not marked or _has_lost_cuda():
         words = command(root, number, token)
         os.execv(words[0], words)  # noqa: S606 - our own interpreter
     sys.argv = [_MODULE, root, str(number), token]
@@ -106,6 +106,12 @@ def _become(channel: socket.socket, libc: ctypes.CDLL, log: int, root: str, numb
         sys.modules["threadpoolctl"].threadpool_limits(cores, user_api="blas")
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()  # else every job would draw the same; Python draws its own anew by itself
+
+
+def _has_lost_cuda() -> bool:
+    """Whether something asked for a GPU before the fork: CUDA cannot be used after it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(getattr(torch.cuda, "_is_in_bad_fork", bool)())
 
 
 def _mark(libc: ctypes.CDLL, token: str) -> bool:
