@@ -19,9 +19,11 @@ from syno_lab import operators
 from syno_lab.errors import JobError, SearchError, SpecError, TrackerError, TuningError
 from syno_lab.evaluate.jobs import Lab
 from syno_lab.evaluate.searching import (
+    RESULT_FILE,
     STATUS_FILE,
     Driver,
     JobTuners,
+    LocalEvaluators,
     Running,
     SearchSettings,
     Space,
@@ -30,6 +32,7 @@ from syno_lab.evaluate.searching import (
     Tunings,
     read_json,
     run_here,
+    run_search,
 )
 from syno_lab.evaluate.searching.layers import baseline_layers, layers_of
 from syno_lab.evaluate.searching.watching import Board
@@ -238,6 +241,26 @@ def test_a_search_that_is_gone_on_with_may_be_tuned_anew(tmp_path: Path) -> None
     assert there.to_dict()["tuned"] == 12
     params = tuners.begun["search: trial 0 on jetson-orin-nano-cpu"][0]
     assert (params["tracker"], params["key"], params["trials"]) == ("127.0.0.1:9190", "jetson-orin-nano-cpu", 5)
+
+
+def test_the_result_of_a_search_that_tunes(tmp_path: Path) -> None:
+    training = msgspec.structs.replace(TRAINING, train_images=64, test_images=50, epochs=1)
+    chosen = settings(training=training, trials=2, seeds=(0,), tuning=TuningChoice(within=100.0, target=TARGET))
+    tuners = KnownTunings(failing=(1,))
+    with Store.open(tmp_path) as store, LocalEvaluators(tmp_path / "trainings") as evaluators:
+        result = run_search(chosen, store, evaluators, tuners, folder=tmp_path / "board")
+        log = store.search(chosen.name, chosen.identity)
+        latency = log.latencies(TARGET)[0]["latency_ms"]
+    assert result["tuning"]["tuned"] == 1
+    assert result["tuning"]["least_accuracy"] == pytest.approx(result["baseline"]["accuracy"] - 1)
+    assert [trial["latency_ms"] for trial in result["recorded"]] == [latency, None]
+    assert [(point["number"], point["latency_ms"]) for point in result["tuning"]["front"]] == [(0, latency)]
+    assert list(result["tuning"]["failed"]) == ["1"]
+    assert result["tuning"]["baseline_ms"] > 0
+    assert read_json(tmp_path / "board" / RESULT_FILE) == msgspec.json.decode(msgspec.json.encode(result))
+    shown = read_json(tmp_path / "board" / STATUS_FILE)
+    assert shown is not None
+    assert (shown["phase"], shown["tuning"]) == ("done", result["tuning"])
 
 
 # -- for real --------------------------------------------------------------------------------------------------------
