@@ -1,19 +1,22 @@
 """What each schedule rule buys: conv2d tuned in spaces composed rule by rule, and with a rule of one's own.
 
 As Figure 10a of the MetaSchedule paper (Shao et al., 2022), which does it for BERT's fused-dense. All spaces get the
-same trials and seeds, in one run on one core; every result was compared with the unscheduled program's output.
+same trials and seeds, in one run on one core; every result was compared with the unscheduled program's output. At the
+end the best schedule of each space is timed beside the others, call by call in turn: by this they are compared.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import tempfile
 from pathlib import Path
 
-from common import about, parser, save, say, typed, use_one_core
+from common import RESULTS, about, parser, save, say, typed, use_one_core
 
 import syno_lab as sl
 from syno_lab.evaluate.tuning import Method, TuningResult, TuningTask, local_board, tune
+from syno_lab.evaluate.tuning.beside import time_schedules
 
 SIZES = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28}
 
@@ -64,14 +67,30 @@ def row(name: str, method: Method, found: list[TuningResult]) -> dict[str, objec
     }
 
 
+def beside(task: TuningTask, rows: list[dict[str, object]], rounds: int) -> None:
+    """Time the winners of all spaces beside each other, and put the least and the median of each into its row."""
+    found = time_schedules(task, {str(one["space"]): str(one["trace"]) for one in rows}, rounds)
+    for one in rows:
+        times = found[str(one["space"])]
+        one["beside_ms"] = {"least": min(times), "median": statistics.median(times), "calls": len(times)}
+
+
 def main() -> None:
     """Run it."""
     options = parser(__doc__ or "")
     options.add_argument("--trials", type=int, default=32)
     options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--rounds", type=int, default=200, help="calls of each winner beside the others")
+    options.add_argument("--again", action="store_true", help="tune nothing: time the stored winners again")
     chosen = options.parse_args()
     core = use_one_core(chosen.core)
     task = TuningTask("conv2d", sl.operators.conv2d().to_json(), SIZES)
+    if chosen.again:
+        stored = json.loads((RESULTS / "tuning_rules.json").read_text(encoding="utf-8"))
+        beside(task, stored["rows"], chosen.rounds)
+        stored["about"]["then"] = typed()
+        save("tuning_rules", stored)
+        return
     found: dict[str, list[TuningResult]] = {name: [] for name in METHODS}
     with local_board() as board, tempfile.TemporaryDirectory() as folder:
         # Seed by seed: what disturbs the machine for a while disturbs all spaces.
@@ -92,6 +111,7 @@ def main() -> None:
             # After each seed, so that a run that is cut short leaves what it has.
             rows = [row(name, method, found[name]) for name, method in METHODS.items()]
             facts = about(typed(), core) | {"target": found["tiling"][0].target, "tvm": found["tiling"][0].tvm_version}
+            beside(task, rows, chosen.rounds)
             save("tuning_rules", {"about": facts, "task": task.request(), "trials": chosen.trials, "rows": rows})
 
 

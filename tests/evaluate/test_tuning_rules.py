@@ -25,6 +25,7 @@ from syno_lab.evaluate.tuning import (
     local_board,
     tune,
 )
+from syno_lab.evaluate.tuning.beside import time_schedules
 from syno_lab.evaluate.tuning.curves import curves_svg, latency_curves
 from syno_lab.evaluate.tuning.records import key_of
 from syno_lab.evaluate.tuning.user_code import UserCode, user_code
@@ -344,6 +345,22 @@ def test_code_that_fails_is_one_line(task, method, match):
     with pytest.raises(TuningError, match=match) as caught:
         explain_space(task, Method(**method))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.tvm
+def test_schedules_are_timed_beside_each_other(task):
+    halved = '[[["GetSBlock",[],["Y","main"],["b0"]],["GetLoops",["b0"],[],["l1","l2","l3","l4","l5","l6","l7"]],'
+    halved += '["Split",["l2",null,2],[true,false],["l8","l9"]]],[]]'
+    times = time_schedules(task, {"as it is": "[[],[]]", "halved": halved}, rounds=4)
+    assert times.keys() == {"as it is", "halved"}
+    assert [len(one) for one in times.values()] == [4, 4]
+    assert all(0 < one < 1e3 for found in times.values() for one in found)
+    with pytest.raises(TuningError, match="conv2d: the trace does not fit this operator"):
+        time_schedules(task, {"other": halved.replace('"l7"', '"l7","l70"')})
+    with pytest.raises(TuningError, match="conv2d: expected traces as TVM's JSON text"):
+        time_schedules(task, {"other": "none"})
+    with pytest.raises(TuningError, match="conv2d: expected schedules and at least one round, found 0 and 100"):
+        time_schedules(task, {})
 
 
 @pytest.mark.tvm

@@ -6,6 +6,7 @@
 >>> result.latency_ms                                                       # doctest: +SKIP
 """
 
+from syno_lab.evaluate.tuning.beside import time_schedules
 from syno_lab.evaluate.tuning.board import Board, local_board
 from syno_lab.evaluate.tuning.explain import Explanation, SpaceExplanation, explain_schedule, explain_space
 from syno_lab.evaluate.tuning.method import COST_MODELS, RULES, STRATEGIES, Method
@@ -43,6 +44,7 @@ __all__ = [
     "explain_space",
     "list_records",
     "local_board",
+    "time_schedules",
     "tracker_summary",
     "tune",
     "tune_network",

@@ -106,17 +106,22 @@ def _ask(label: str, what: str, request: dict[str, Any]) -> dict[str, Any]:
 
 def schedule_job(request: dict[str, Any]) -> dict[str, Any]:
     """:func:`explain_schedule`, in a worker."""
-    from tvm.s_tir import Schedule, Trace
-
     from syno_lab.evaluate.tuning.child import load_module
 
     module = load_module(TuningTask(**request["task"]))
+    return _describe(module, apply_trace(module, request["trace"]).trace)
+
+
+def apply_trace(module: Any, trace: Any) -> Any:
+    """A TVM schedule of ``module`` with ``trace`` applied. Raises TuningError where that does not fit."""
+    from tvm.s_tir import Schedule, Trace
+
+    schedule = Schedule(module)
     try:
-        schedule = Schedule(module)
-        Trace.apply_json_to_schedule(request["trace"], schedule)
+        Trace.apply_json_to_schedule(trace, schedule)
     except Exception as error:  # TVM raises many kinds
         raise TuningError("the trace does not fit this operator: it is of another program, or of none") from error
-    return _describe(module, schedule.trace)
+    return schedule
 
 
 def space_job(request: dict[str, Any]) -> dict[str, Any]:

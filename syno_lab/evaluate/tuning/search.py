@@ -93,7 +93,7 @@ class Search:
     def __post_init__(self) -> None:
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-        arguments = [_argument(one) for one in ArgInfo.from_entry_func(self.module, remove_preproc=False)]
+        arguments = [shape_and_dtype(one) for one in ArgInfo.from_entry_func(self.module, remove_preproc=False)]
         self.arguments, (*inputs, self.output) = arguments, arguments
         self.inputs = jobs.draw(inputs, self.seed)
         self._truth = self.tools.builders.submit(
@@ -403,7 +403,8 @@ def _plain(trace: Any) -> Any:
     return json.loads(json.dumps(trace.as_json(), default=lambda one: one.value))
 
 
-def _argument(info: Any) -> Argument:
+def shape_and_dtype(info: Any) -> Argument:
+    """An argument of a PrimFunc as plain values. Raises TuningError where it is no tensor."""
     kind, dtype, shape = info.as_json()
     if kind != "TENSOR":
         raise TuningError(f"expected tensors as the arguments of main, found {kind}")
