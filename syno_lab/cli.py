@@ -35,6 +35,7 @@ from syno_lab.commands import (
     train,
     tune,
 )
+from syno_lab.commands import enumerate as enumerating
 from syno_lab.errors import SynoError
 
 #: Exit statuses; 1 is for what a command says itself (``doctor``: something is missing, ``replay``: something differs).
@@ -57,6 +58,7 @@ for _command in (
     lab,
     demo,
     sample,
+    enumerating,
     replay,
     ablate,
     backbone,

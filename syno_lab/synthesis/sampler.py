@@ -131,6 +131,14 @@ class Sampler:
         return self._is_countable
 
     @property
+    def counted(self) -> int | None:
+        """At most how many operators there are, where :attr:`is_uniform`; None where that is not known beforehand.
+
+        Fewer than this where a budget (FLOPs, say) refuses some that are whole.
+        """
+        return self._total if self.is_uniform else None
+
+    @property
     def _most(self) -> int:
         return self.spec.limits.max_primitives
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from command_line import answered
 
 from syno_lab.cli import main
 from syno_lab.commands import ablate, sample, specs
+from syno_lab.commands import enumerate as enumerate_command
 from syno_lab.errors import SynoError
+from syno_lab.ir.operator import Operator
+from syno_lab.synthesis.sampler import Sampler
 
 # -- sample ------------------------------------------------------------------------------------------------------------
 
@@ -52,6 +56,34 @@ def test_fingerprints_are_taken_of_the_first_operators(
     assert some["fingerprinted"] == 5
     assert [entry["fingerprint"] for entry in some["operators"]] == [*names[:5], None, None, None]
     assert some["repeat_share"] == 1 - len(set(names[:5])) / 5
+
+
+# -- enumerate ---------------------------------------------------------------------------------------------------------
+
+
+def test_enumerate_gives_each_operator_once_and_counts(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, _ = specs.load_spec(tiny, max_primitives=3)
+    expected = list(Sampler.from_spec(spec).enumerate())
+    out = tmp_path / "all.jsonl"
+    arguments = ["enumerate", "--spec", tiny, "--max-primitives", "3", "--out", str(out), "--json", "-"]
+    result = json.loads(answered(capsys, *arguments))
+    assert (result["count"], result["is_whole"]) == (len(expected), True)
+    assert result["by_steps"] == {str(n): k for n, k in Counter(len(operator.steps) for operator in expected).items()}
+    found = [Operator.from_json(line) for line in out.read_text().splitlines()]
+    assert found == expected
+    assert len(set(found)) == len(found)
+
+    first = json.loads(answered(capsys, *arguments[:-4], "--count", "2", "--json", "-"))
+    assert (first["count"], first["is_whole"]) == (2, False)
+    said = answered(capsys, *arguments[:-4], "--count", "2")
+    assert said.endswith("2 operators of at most 3 steps, and there are more\n")
+    exactly = json.loads(answered(capsys, *arguments[:-4], "--count", str(len(expected)), "--json", "-"))
+    assert exactly["is_whole"]
+
+    with pytest.raises(SynoError, match="--out: expected a file in a folder that can be written to"):
+        enumerate_command.command(spec=tiny, max_primitives=3, out=tmp_path)
 
 
 # -- replay ------------------------------------------------------------------------------------------------------------

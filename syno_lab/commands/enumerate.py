@@ -1,0 +1,106 @@
+"""``syno-lab enumerate``: every canonical operator of a spec up to a size, each pGraph once, the smaller first."""
+
+from __future__ import annotations
+
+import contextlib
+import json as json_text
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
+from syno_lab.commands.sample import WeightLimits, seldom
+from syno_lab.commands.specs import load_spec
+from syno_lab.errors import SynoError
+
+if TYPE_CHECKING:
+    from syno_lab.ir.operator import Operator
+
+
+def command(
+    spec: Annotated[str, typer.Option(metavar="conv|readme|FILE", help="What to synthesise.")] = "conv",
+    max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of one operator.")] = 5,
+    weight_limits: Annotated[
+        WeightLimits | None, typer.Option(help="Whether occurrence limits bind the dimensions of weights too.")
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after so many operators.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Write them as they come, an operator file on each line (JSON Lines)."),
+    ] = None,
+    json: JsonTarget = None,
+) -> None:
+    """Give every canonical operator of a spec up to a size, each once, the smaller first, and count them.
+
+    Their number grows by a factor of four to eight with each step: begin small. What is interrupted keeps the lines
+    that it has written.
+    """
+    from syno_lab.synthesis.sampler import Sampler
+
+    check_json(json)
+    limits = None if weight_limits is None else weight_limits.value
+    parsed, _ = load_spec(spec, max_primitives=max_primitives, weight_limits=limits)
+    begun = time.monotonic()
+    by_steps: dict[int, int] = {}
+    is_whole = True
+    with Reporter() as reporter, _writer(out) as write:
+        report = seldom(reporter)
+        reporter("count", 0.0, "how many there are, where that is quick")
+        sampler = Sampler.from_spec(parsed, seed=0)
+        expected = sampler.counted
+        known = f" of at most {expected:,}" if expected is not None else ""
+        reporter("count", 1.0, f"at most {expected:,}" if known else "too many to count beforehand")
+        found = 0
+        for operator in sampler.enumerate():
+            if found == count:
+                is_whole = False
+                break
+            found += 1
+            steps = len(operator.steps)
+            by_steps[steps] = by_steps.get(steps, 0) + 1
+            write(operator)
+            goal = min(filter(None, (expected, count)), default=0)
+            report("list", found / max(goal, found + 1), f"{found:,}{known}; {steps} steps")
+        reporter("list", 1.0, f"{found:,} operators")
+    say_table([{"steps": steps, "operators": number} for steps, number in by_steps.items()], json)
+    say(f"{found:,} operators of at most {max_primitives} steps" + ("" if is_whole else ", and there are more"), json)
+    write_json(
+        {
+            "spec": spec,
+            "max_primitives": max_primitives,
+            "weight_limits": parsed.weight_limits,
+            "count": found,
+            "is_whole": is_whole,
+            "by_steps": by_steps,
+            "seconds": time.monotonic() - begun,
+        },
+        json,
+    )
+
+
+@contextmanager
+def _writer(path: Path | None) -> Iterator[Callable[[Operator], None]]:
+    """A function that writes an operator on a line of its own; one that does nothing without a path."""
+    if path is None:
+        yield lambda operator: None
+        return
+    file: TextIO
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("w", encoding="utf-8"))
+        except OSError as error:
+            raise SynoError(
+                f"--out: expected a file in a folder that can be written to, found {str(path)!r} ({error.strerror})"
+            ) from None
+
+        def write(operator: Operator) -> None:
+            try:
+                file.write(json_text.dumps(json_text.loads(operator.to_json()), separators=(",", ":")) + "\n")
+            except OSError as error:
+                raise SynoError(f"--out: {path} cannot be written to ({error.strerror}); make room") from None
+
+        yield write
