@@ -6,6 +6,8 @@ import math
 import os
 import re
 import signal
+import subprocess
+import sys
 import textwrap
 import time
 from pathlib import Path
@@ -208,6 +210,13 @@ def test_files_that_hold_no_such_function(tmp_path):
     place.write_text("")
     with pytest.raises(TuningError, match="'x' cannot be written to"):
         UserCode("x", "", "here").write(place)
+
+
+def test_a_worker_is_imported_once():
+    # Workers run that module as their main one; were it imported before, Python would warn in every log.
+    code = "import syno_lab.evaluate.tuning, sys; print('syno_lab.evaluate.tuning.worker' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "False"
 
 
 # ---- methods as values

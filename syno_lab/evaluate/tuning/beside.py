@@ -10,7 +10,6 @@ from typing import Any
 
 from syno_lab.errors import TuningError
 from syno_lab.evaluate.tuning.values import TuningTask
-from syno_lab.evaluate.tuning.worker import CallFailedError, Worker
 
 _DEADLINE_S = 600.0
 
@@ -21,6 +20,9 @@ def time_schedules(task: TuningTask, traces: Mapping[str, str], rounds: int = 10
     ``traces`` are those of tunings' results. A call is shorter than the slices of time that a busy machine gives out,
     so that the least of many is the schedule's own. Raises :class:`TuningError`.
     """
+    # Not at the top: a worker, which imports this package, runs that module itself.
+    from syno_lab.evaluate.tuning.worker import CallFailedError, Worker
+
     if rounds < 1 or not traces:
         raise TuningError(f"{task.label}: expected schedules and at least one round, found {len(traces)} and {rounds}")
     try:

@@ -17,7 +17,6 @@ from syno_lab.errors import TuningError
 from syno_lab.evaluate.tuning.method import Method
 from syno_lab.evaluate.tuning.targets import check_target
 from syno_lab.evaluate.tuning.values import TuningTask
-from syno_lab.evaluate.tuning.worker import CallFailedError, Worker
 
 _DEADLINE_S = 60.0
 
@@ -89,6 +88,9 @@ def _explanation(found: Mapping[str, Any]) -> Explanation:
 
 
 def _ask(label: str, what: str, request: dict[str, Any]) -> dict[str, Any]:
+    # Not at the top: a worker, which imports this package, runs that module itself.
+    from syno_lab.evaluate.tuning.worker import CallFailedError, Worker
+
     jobs = {"schedule": schedule_job, "space": space_job}
     with tempfile.TemporaryDirectory(prefix="syno-explain-") as folder:
         worker = Worker(Path(folder) / "log")
