@@ -233,6 +233,14 @@ def tvm() -> str:
     return f"{hand}\n\n{table(*render_tvm.layers(result))}\n\n{footer([result['about']])}"
 
 
+def tuning_rules() -> str:
+    """What each schedule rule buys."""
+    result = load("tuning_rules")
+    if result is None:
+        return "Not run yet."
+    return f"{table(*render_tvm.rules(result))}\n\n{footer([result['about']])}"
+
+
 def codegen() -> str:
     """Generated torch modules against PyTorch."""
     result = load("codegen")
@@ -264,6 +272,7 @@ def rendered(text: str) -> str:
         "flops": flops,
         "trust": trust,
         "tvm": tvm,
+        "tuning-rules": tuning_rules,
         "codegen": codegen,
     }.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"

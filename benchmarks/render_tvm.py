@@ -57,3 +57,16 @@ def layers(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         rows.append([name, *cells, f"**{' / '.join(means)}**{note}", "–" if peer is None else f"{peer}"])
     header = ["operator", *(f"{width} channels" for width in widths), "geometric mean", "paper"]
     return header, rows
+
+
+def rules(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """What each schedule rule buys, from ``results/tuning_rules.json``: the winners beside each other."""
+    rows, first, before = [], result["rows"][0]["beside_ms"]["least"], None
+    for row in result["rows"]:
+        least, median = row["beside_ms"]["least"], row["beside_ms"]["median"]
+        seeds = ", ".join(f"{one:.2f}" for one in row["best_ms"])
+        step = "" if before is None else f"{before / least:.2f}"
+        rows.append([row["space"], f"**{least:.3f}**", f"{median:.3f}", step, f"{first / least:.0f}", seeds])
+        before = least
+    header = ["rules", "winner, ms, least", "median", "times faster than the row above", "than no rule"]
+    return [*header, "found by each seed's search, ms"], rows
