@@ -71,7 +71,7 @@ def command(
     ] = Rule.canvas,
     to_the_end: Annotated[bool, typer.Option("--to-the-end", help="End no training early.")] = False,
     time_limit: Annotated[
-        float | None, typer.Option(help="Seconds that a training may take. [default: five times the baseline's]")
+        float | None, typer.Option(help="Seconds that a training may take. [default: twice the baseline's]")
     ] = None,
     width: Annotated[int | None, typer.Option(min=1, help="Channels of the network. [default: its own]")] = None,
     blocks: Annotated[int | None, typer.Option(min=1, help="Residual blocks in each stage. [default: its own]")] = None,

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 LOOK_S = 0.5
 #: Seconds without a new operator after which a search that cannot find one says so and ends.
 PATIENCE_S = 120.0
+#: An operator is looked for that is faster: one whose training takes so many times the baseline's is none.
+TIMES_THE_BASELINE = 2.0
 #: Earlier curves that a rule of early termination is given: the best of each epoch is among the best of the last.
 MOST_RIVALS = 50
 
@@ -57,7 +59,8 @@ class Driver:
         board: what is shown.
         report, should_stop: of the job.
         clock: seconds.
-        baseline_s: how long a training of the baseline took; trials that take five times as long are ended.
+        baseline_s: how long a training of the baseline took; trials that take more than :data:`TIMES_THE_BASELINE` as
+            long, and more than a minute, are ended.
         tunings: of the trials that are accurate enough; they go on when this has returned.
     """
 
@@ -172,7 +175,7 @@ class Driver:
         training = self.settings.training
         limit = training.time_limit_s
         if limit is None and self.baseline_s is not None:
-            limit = max(60.0, 5 * self.baseline_s)
+            limit = max(60.0, TIMES_THE_BASELINE * self.baseline_s)
         request = msgspec.structs.replace(
             training,
             operator=operator,

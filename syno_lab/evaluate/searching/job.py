@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,7 +139,7 @@ def run_search(
     baselines = trained.get("baseline", [])
     driver = Driver(settings, space, log, evaluators, board, part(_BEFORE, _BEFORE + _SEARCH), should_stop, times=times)
     if baselines:
-        driver.baseline_s = max(one.wall_s for one in baselines)
+        driver.baseline_s = statistics.median(one.wall_s for one in baselines)
     baseline = _baseline(space, baselines)
     if settings.tuning is not None and tuners is not None:
         if baseline["accuracy"] is None:
