@@ -25,7 +25,7 @@ from syno_lab.codegen.mixing import mixing
 from syno_lab.codegen.nest import generic_binding
 from syno_lab.codegen.text import expressions
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.evaluate.panes import DEPENDS, PANES, Asked, formula_svg, read_pane
+from syno_lab.evaluate.panes import DEPENDS, PANES, Asked, read_pane
 from syno_lab.evaluate.panes.exports import export, exports
 from syno_lab.evaluate.panes.image import as_input, picture_binding
 from syno_lab.ir.build import Build
@@ -190,12 +190,6 @@ def test_equations_are_drawn(make: Callable[[], Operator]) -> None:
             assert max(numbers[::2]) <= x + width
             assert min(numbers[1::2]) >= y
             assert max(numbers[1::2]) <= y + height
-
-
-def test_a_formula_that_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(SynoError, match=r"equation: this LaTeX cannot be drawn: .*nosuchthing"):
-        formula_svg(r"\nosuchthing{x}", "x")
-    assert "&lt;b&gt; &quot;" in formula_svg("x", '<b> "')
 
 
 # -- source and TIR ----------------------------------------------------------------------------------------------------

@@ -127,16 +127,34 @@ class OperatorView(anywidget.AnyWidget):
     """Marks the output with the static picture, which the live widget hides."""
 
     pane_graph = _pane("The pGraph")
-    """The pGraph with its links; see :func:`syno_lab.evaluate.panes.graph.graph_pane`. So for the others."""
+    """The drawing and its links (:func:`syno_lab.evaluate.panes.graph.graph_pane`)."""
+
     pane_loops = _pane("The loop nest")
+    """The loop nests in pieces (:func:`syno_lab.evaluate.panes.program.loop_pane`)."""
+
     pane_source = _pane("The PyTorch source")
+    """The module as a file that needs torch alone."""
+
     pane_tir = _pane("TVM's TIR")
+    """TIR, written by a process of its own."""
+
     pane_equation = _pane("The equation")
+    """The equation, whole and by stages, as text, LaTeX and SVG."""
+
     pane_cost = _pane("FLOPs and memory by stage")
+    """What each stage does and costs (:func:`syno_lab.evaluate.panes.costs.cost_pane`)."""
+
     pane_reach = _pane("The receptive field")
+    """What the output element reads, as text, records and SVG."""
+
     pane_mixing = _pane("The mixing matrix")
+    """The pairing and locality of axes, after alphaNAS."""
+
     pane_image = _pane("The operator applied to an image")
+    """Pictures before and after, with the credit (:mod:`syno_lab.evaluate.panes.image`)."""
+
     pane_near = _pane("The nearest known operators")
+    """The nearest known operators (:mod:`syno_lab.operators.neighbours`)."""
 
     def __init__(
         self,

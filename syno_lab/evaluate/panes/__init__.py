@@ -12,7 +12,7 @@ from syno_lab.evaluate.panes.graph import graph_pane
 from syno_lab.evaluate.panes.image import image_pane
 from syno_lab.evaluate.panes.program import loop_pane
 from syno_lab.evaluate.panes.reach import mixing_pane, near_pane, reach_pane
-from syno_lab.evaluate.panes.texts import equation_pane, formula_svg, source_pane, tir_pane
+from syno_lab.evaluate.panes.texts import equation_pane, source_pane, tir_pane
 
 #: The panes by name, each from an :class:`Asked`; what raises SynoError says so in its place.
 PANES: dict[str, Callable[[Asked], dict[str, Any]]] = {
@@ -42,7 +42,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "near": ("name",),
 }
 
-__all__ = ["DEPENDS", "PANES", "PHOTOS", "WEIGHTS", "Asked", "formula_svg", "read_pane"]
+__all__ = ["DEPENDS", "PANES", "PHOTOS", "WEIGHTS", "Asked", "read_pane"]
 
 
 def read_pane(asked: Asked, pane: str) -> dict[str, Any]:

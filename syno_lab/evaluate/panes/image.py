@@ -37,7 +37,7 @@ _HOW = {
 _SIDES = (96, 90, 84, 64, 60, 48, 120, 100)
 _CHANNELS = (8, 4, 12, 16, 24, 32, 36, 48, 64, 6, 3, 2, 1)
 _SHOWN = 4  # output channels
-_MOST_TERMS = 500_000_000
+_MOST_TERMS = 100_000_000
 _MOST_PIXELS = 256  # of a picture that is shown, along one axis
 _SEED = 1
 

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from syno_lab.codegen.equation import equation
+from syno_lab.codegen.formula import formula_svg
 from syno_lab.errors import SynoError
 from syno_lab.evaluate.panes.asked import Asked
 
 TIR_TIMEOUT_S = 120.0
-_SIZE = 14.0  # points
-_GAP = 10.0
-_MOST = 150  # signs of LaTeX in a line, about half as many on the page
-# Before the brackets of the conditions, and before the product behind them.
-_BREAKS = re.compile(r"(?=\\left\[0 )|(?<=\\right\]) (?!\\left\[0 )")
-_FOR_MATPLOTLIB = (
-    (r"\left", ""),
-    (r"\right", ""),
-    (r"\bmod", r"\;\mathrm{mod}\;"),
-    (r"\le ", r"\leq "),
-    (r"} \sum", r"} \; \sum"),
-)
 
 
 def source_pane(asked: Asked) -> dict[str, Any]:
@@ -77,71 +64,3 @@ def equation_pane(asked: Asked) -> dict[str, Any]:
             {"title": title, "text": str(made), "latex": made.latex, "svg": formula_svg(made.latex, str(made))}
         )
     return {"forms": found}
-
-
-def formula_svg(latex: str, description: str) -> str:
-    """LaTeX of our own equations and rewrites as an SVG element of outlines, in the colour of the text around it.
-
-    It is set by matplotlib's own mathematics, so it needs neither LaTeX nor fonts nor a network. Long lines are broken
-    before conditions and products.
-
-    Args:
-        latex: one formula, or several in ``aligned``.
-        description: the text alternative.
-
-    Raises:
-        SynoError: for LaTeX that matplotlib does not know.
-    """
-    from matplotlib.textpath import TextPath
-
-    paths = []
-    top = width = 0.0
-    for line in _lines(latex):
-        try:
-            path = TextPath((0, 0), f"${line}$", size=_SIZE)
-        except ValueError as error:
-            raise SynoError(f"equation: this LaTeX cannot be drawn: {str(error).splitlines()[-1]}") from None
-        box = path.get_extents()
-        # SVG counts downwards, matplotlib upwards.
-        paths.append(_outline(path, top + box.y1))
-        top += box.y1 - box.y0 + _GAP
-        width = max(width, box.x1)
-    height = top - _GAP
-    label = escape(description, quote=True)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2:.0f}pt" height="{height + 2:.0f}pt" '
-        f'viewBox="-1 -1 {width + 2:.1f} {height + 2:.1f}" role="img" aria-label="{label}">\n'
-        f"<title>{escape(description)}</title>\n"
-        + "\n".join(f'<path fill="currentColor" d="{path}"/>' for path in paths)
-        + "\n</svg>\n"
-    )
-
-
-def _lines(latex: str) -> list[str]:
-    body = latex.replace("\\begin{aligned}\n", "").replace("\n\\end{aligned}", "").replace("&", "")
-    found = []
-    for formula in body.split(" \\\\\n"):
-        parts = [part for part in _BREAKS.split(formula) if part.strip()]
-        line = ""
-        for part in parts:
-            if line and len(line) + len(part) > _MOST:
-                found.append(line)
-                line = r"\quad\quad "
-            line += part
-        found.append(line)
-    for old, new in _FOR_MATPLOTLIB:
-        found = [line.replace(old, new) for line in found]
-    return found
-
-
-def _outline(path: Any, down: float) -> str:
-    """A matplotlib path as the data of an SVG path."""
-    letters = {path.MOVETO: "M", path.LINETO: "L", path.CURVE3: "Q", path.CURVE4: "C"}
-    words = []
-    for points, code in path.iter_segments():
-        if code == path.CLOSEPOLY:
-            words.append("Z")
-        else:
-            pairs = (f"{x:.2f} {down - y:.2f}" for x, y in zip(points[::2], points[1::2], strict=True))
-            words.append(letters[code] + " ".join(pairs))
-    return "".join(words)
