@@ -1,11 +1,13 @@
-"""Monte Carlo tree search against random search and regularised evolution, at equal trials, on known surrogates.
+"""Monte Carlo tree search against random search and regularised evolution, at equal trials, where the best is known.
 
 ``python benchmarks/search.py`` enumerates the conv spec (strict, at most 7 primitives), runs every search on every
-surrogate of ``surrogates.py`` with 20 seeds, and times the search itself on a space that cannot be enumerated. It
-prints JSON, writes ``benchmarks/results/search.json`` and draws ``benchmarks/results/search.svg``. ``--part`` measures
-one of the two anew and keeps the other; ``--draw`` draws the stored result.
+surrogate of ``surrogates.py`` and on the trainings of ``record_trials.py`` with 20 seeds, and times the search itself
+on a space that cannot be enumerated. It prints JSON, writes ``benchmarks/results/search.json`` and draws
+``benchmarks/results/search.svg``. ``--part`` measures one of the three anew and keeps the others; ``--draw`` draws the
+stored result.
 
-Regret is 1 minus the best reward so far: the best operator of the space has reward 1.
+Regret is the best reward of the space minus the best so far. A surrogate's best is 1; recorded rewards are accuracies,
+and the space is that of the recorded operators, whose best is the best of them.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ from scipy.stats import t as student
 from surrogates import SURROGATES, standardised, uniform
 
 from syno_lab.commands.specs import load_spec
-from syno_lab.search import MonteCarloTreeSearch, RandomSearch, RegularizedEvolution, Search, synthesis_space, uct
+from syno_lab.search import (
+    MonteCarloTreeSearch,
+    RandomSearch,
+    RegularizedEvolution,
+    Search,
+    recorded_space,
+    synthesis_space,
+    uct,
+)
 from syno_lab.search.mcts import Settings
 from syno_lab.synthesis.sampler import Sampler
 
@@ -34,7 +44,7 @@ SIZE, LIMITS = 7, "strict"
 OVERHEAD_SIZE, OVERHEAD_LIMITS = 9, "strict"
 AT = (1, 1_000, 5_000)
 EVERY = 10  # trials between the points of a curve
-SHOWN = (50, 100, 200)
+SHOWN = (25, 50, 100, 150)
 COLOURS = {"mcts": "#1b6ca8", "random": "#c8553d", "evolution": "#3a7d44", "uniform": "#888888"}
 
 #: The tree search with a part taken away, by ``--ablate``.
@@ -53,9 +63,20 @@ SEARCHES: dict[str, Callable[[Any, random.Random], Search]] = {
 }
 
 
-def regrets(rewards: list[float]) -> list[float]:
+def regrets(rewards: list[float], best: float = 1.0) -> list[float]:
     """Regret after each trial."""
-    return (1 - np.maximum.accumulate(rewards)).tolist()
+    return (best - np.maximum.accumulate(rewards)).tolist()
+
+
+def told(search: Search, reward: Callable[[Any], float], trials: int) -> list[float]:
+    """The rewards that a search was told, one by one."""
+    found = []
+    for _ in range(trials):
+        candidate = search.ask()
+        assert candidate is not None
+        found.append(reward(candidate.operator))
+        search.tell(candidate, found[-1])
+    return found
 
 
 def interval(values: np.ndarray) -> list[float]:
@@ -83,13 +104,7 @@ def compare(surrogates: list[str], trials: int, seeds: int, first_seed: int, abl
             rewards = SURROGATES[name](table, np.random.default_rng(seed))
             for label, make in searches.items():
                 search = make(root, random.Random(seed))
-                told = []
-                for _ in range(trials):
-                    candidate = search.ask()
-                    assert candidate is not None
-                    told.append(float(rewards[index[candidate.operator]]))
-                    search.tell(candidate, told[-1])
-                curves[label].append(regrets(told))
+                curves[label].append(regrets(told(search, lambda o, r=rewards: float(r[index[o]]), trials)))
             curves["uniform"].append(regrets(uniform(rewards, trials, random.Random(seed))))
             say(f"{name}, seed {seed}: {time.process_time():.0f} CPU-seconds so far")
         found[name] = summary({label: np.array(runs) for label, runs in curves.items()})
@@ -102,11 +117,36 @@ def compare(surrogates: list[str], trials: int, seeds: int, first_seed: int, abl
     }
 
 
+def recorded(trials: int, seeds: int, first_seed: int, ablate: bool) -> dict[str, Any]:
+    """Every search on the recorded trainings."""
+    stored = json.loads((RESULTS / "recorded_trials.json").read_text(encoding="utf-8"))
+    known = {tuple(trial["steps"]): float(trial["reward"]) for trial in stored["recorded"]}
+    rewards = np.array(list(known.values()))
+    root = recorded_space(known)
+    best = float(rewards.max())
+    searches = SEARCHES | (ABLATED if ablate else {})
+    curves: dict[str, list[list[float]]] = {search: [] for search in (*searches, "uniform")}
+    trials = min(trials, len(known) // 2)
+    for seed in range(first_seed, first_seed + seeds):
+        for label, make in searches.items():
+            curves[label].append(regrets(told(make(root, random.Random(seed)), known.__getitem__, trials), best))
+        curves["uniform"].append(regrets(uniform(rewards, trials, random.Random(seed)), best))
+        say(f"recorded, seed {seed}: {time.process_time():.0f} CPU-seconds so far")
+    return {
+        "operators": len(known),
+        "best": best,
+        "median": float(np.median(rewards)),
+        "trials": trials,
+        "seeds": seeds,
+        **summary({label: np.array(runs) for label, runs in curves.items()}),
+    }
+
+
 def summary(curves: dict[str, np.ndarray]) -> dict[str, Any]:
     """Mean regrets with bands, and the tree search less the others, paired by seed."""
     first = curves["mcts"]
     trials = first.shape[1]
-    points = [i for i in range(1, trials + 1) if i == 1 or i % EVERY == 0]
+    points = [i for i in range(1, trials + 1) if i == 1 or i % EVERY == 0 or i in SHOWN]
     result: dict[str, Any] = {"points": points, "searches": {}}
     for label, runs in curves.items():
         entry: dict[str, Any] = {
@@ -116,6 +156,7 @@ def summary(curves: dict[str, np.ndarray]) -> dict[str, Any]:
         }
         if label != "mcts":
             entry["mcts_less_this"] = {
+                "at": {str(i): interval(first[:, i - 1] - runs[:, i - 1]) for i in SHOWN if i <= trials},
                 "at_the_end": interval(first[:, -1] - runs[:, -1]),
                 "over_trials": interval(first.mean(axis=1) - runs.mean(axis=1)),
             }
@@ -152,7 +193,7 @@ def overhead(seed: int) -> dict[str, Any]:
 
 
 def draw(result: dict[str, Any]) -> None:
-    """Regret curves with bands, one panel for each surrogate."""
+    """Regret curves with bands, one panel for each surrogate and one for the recorded trainings."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -160,22 +201,25 @@ def draw(result: dict[str, Any]) -> None:
 
     mpl.rcParams["svg.hashsalt"] = "search"  # the same file for the same figures
     mpl.rcParams["svg.fonttype"] = "none"
-    surrogates = result["surrogates"]
+    shown = dict(result.get("regret", {}).get("surrogates", {}))
+    if "recorded" in result:
+        shown["recorded trainings"] = result["recorded"]
     figure, panels = plt.subplots(
-        1, len(surrogates), figsize=(3.6 * len(surrogates), 3.6), sharey=True, layout="constrained", facecolor="white"
+        1, len(shown), figsize=(3.6 * len(shown), 3.6), layout="constrained", facecolor="white", squeeze=False
     )
-    for axes, (name, found) in zip(np.atleast_1d(panels), surrogates.items(), strict=True):
+    for axes, (name, found) in zip(panels[0], shown.items(), strict=True):
         for label, colour in COLOURS.items():
             curve = np.array(found["searches"][label]["curve"])
             axes.plot(found["points"], curve[:, 0], color=colour, label=label)
             axes.fill_between(found["points"], curve[:, 1], curve[:, 2], color=colour, alpha=0.15, linewidth=0)
         axes.set_title(name, fontsize=11)
         axes.set_xlabel("trials")
-        axes.set_ylim(bottom=0, top=0.6)
+        # Accuracies are on a scale of their own.
+        axes.set_ylim(bottom=0, top=None if name == "recorded trainings" else 0.6)
         axes.set_facecolor("white")
         axes.grid(color="#dddddd")
-    np.atleast_1d(panels)[0].set_ylabel(f"regret: mean of {result['seeds']} seeds, 95 % band")
-    np.atleast_1d(panels)[-1].legend(frameon=False, fontsize=9)
+    panels[0][0].set_ylabel("regret: mean of the seeds, 95 % band")
+    panels[0][-1].legend(frameon=False, fontsize=9)
     figure.savefig(RESULTS / "search.svg", metadata={"Date": None})
     plt.close(figure)
 
@@ -183,29 +227,30 @@ def draw(result: dict[str, Any]) -> None:
 def main() -> None:
     """Measure and draw."""
     arguments = parser(__doc__ or "")
-    arguments.add_argument("--trials", type=int, default=max(SHOWN), help="of each search (200)")
+    arguments.add_argument("--trials", type=int, default=max(SHOWN), help="of each search (150)")
     arguments.add_argument("--seeds", type=int, default=20, help="from --seed on (20)")
     arguments.add_argument("--surrogates", nargs="+", choices=list(SURROGATES), default=list(SURROGATES), help="(all)")
-    arguments.add_argument("--part", choices=["regret", "overhead", "both"], default="both")
+    arguments.add_argument("--part", choices=["regret", "recorded", "overhead", "all"], default="all")
     arguments.add_argument("--ablate", action="store_true", help="the tree search with a part taken away, too")
     arguments.add_argument("--draw", action="store_true", help="draw the stored result, measure nothing")
     chosen = arguments.parse_args()
     path = RESULTS / "search.json"
     stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if chosen.draw:
-        if "regret" not in stored:
+        if not stored:
             sys.exit(f"--draw: expected a result at {path}; measure first")
-        draw(stored["regret"])
+        draw(stored)
         return
     core = use_one_core(chosen.core)
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "regret": lambda: compare(chosen.surrogates, chosen.trials, chosen.seeds, chosen.seed, chosen.ablate),
+        "recorded": lambda: recorded(chosen.trials, chosen.seeds, chosen.seed, chosen.ablate),
         "overhead": lambda: overhead(chosen.seed),
     }
     for part, measure in parts.items():
-        if chosen.part in (part, "both"):
+        if chosen.part in (part, "all"):
             found = measure() | {"about": about(typed(), core)}
-            # Read again: the other part may have been measured meanwhile.
+            # Read again: another part may have been measured meanwhile.
             stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
             if part == "regret" and stored.get(part, {}).get("operators") == found["operators"]:
                 # Surrogates measured by another run on the same space are kept.
@@ -215,8 +260,7 @@ def main() -> None:
                 }
             stored[part] = found
             save("search", {name: stored[name] for name in parts if name in stored})
-            if part == "regret":
-                draw(stored["regret"])
+            draw(stored)
 
 
 if __name__ == "__main__":

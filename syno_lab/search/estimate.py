@@ -1,16 +1,20 @@
-"""What an operator may be worth, by its actions, from the rewards told so far: a Gaussian process over bags of actions.
+"""What an operator may be worth, by its actions, from the rewards told so far: a Gaussian process over bags of words.
 
 A descent costs milliseconds and a training seconds to hours, so a search may draw several completions and evaluate the
-one that promises most. AMAF adds up what single actions were worth; this also sees which of them go together. The
-kernel of two bags is what they have in common, ``sum(min(x, y)) / sum(max(x, y))`` (Tanimoto or min-max kernel:
-Ralaivola and others, Graph kernels for chemical informatics, 2005), the promise an upper confidence bound (Srinivas and
-others, Gaussian process optimization in the bandit setting, 2010).
+one that promises most. AMAF adds up what single actions were worth; this also sees which of them go together. An action
+is taken apart into its primitive and what it is done to (:func:`words`): whole, it is one of hundreds, and little is
+learned of it from the same primitive at other sizes. The kernel of two bags is what they have in common,
+``sum(min(x, y)) / sum(max(x, y))`` (Tanimoto or min-max kernel: Ralaivola and others, Graph kernels for chemical
+informatics, 2005), the promise an upper confidence bound (Srinivas and others, Gaussian process optimization in the
+bandit setting, 2010).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -23,16 +27,41 @@ NOISE = 0.05
 
 Bag = Counter[str]
 
+#: An action of :mod:`.space`: a primitive, sizes and perhaps a parameter, and how often.
+_ACTION = re.compile(r"([A-Z]+)\(([^()]*)\)(?:x(\d+))?")
+
+
+@cache
+def words(action: str) -> tuple[tuple[str, int], ...]:
+    """What is counted of an action: its primitive, and its primitive with each size; other actions are one word.
+
+    >>> words("UNFOLD(H, k_1)")
+    (('UNFOLD', 1), ('UNFOLD H', 1), ('UNFOLD k_1', 1))
+    >>> words("REDUCE(C_in)x2")
+    (('REDUCE', 2), ('REDUCE C_in', 2))
+    """
+    found = _ACTION.fullmatch(action)
+    if found is None:
+        return ((action, 1),)
+    primitive, inner, times = found[1], found[2], int(found[3] or 1)
+    sizes = Counter(f"{primitive} {size.strip()}" for size in re.split("[,;]", inner) if size.strip())
+    return ((primitive, times), *[(size, times * number) for size, number in sizes.items()])
+
 
 def bag(steps: Iterable[Step]) -> Bag:
-    """How often each action is taken."""
-    return Counter(action for step in steps for action in step.actions)
+    """How often each word occurs in the actions taken."""
+    found: Bag = Counter()
+    for step in steps:
+        for action in step.actions:
+            for word, number in words(action):
+                found[word] += number
+    return found
 
 
 class Estimate:
-    """Rewards by bags of actions.
+    """Rewards by bags of words.
 
-    Letters: ``R`` rewards kept, ``V`` actions seen, ``B`` bags asked about.
+    Letters: ``R`` rewards kept, ``V`` words seen, ``B`` bags asked about.
     """
 
     def __init__(self) -> None:
@@ -95,6 +124,8 @@ class Estimate:
 
 def _common(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The kernel of each row of ``x`` with each of ``y``; sum(max) = sum(x) + sum(y) - sum(min)."""
+    if len(x) > len(y):  # the loop is over the fewer
+        return _common(y, x).T
     least = np.array([np.minimum(row, y).sum(axis=1) for row in x]).reshape(len(x), len(y))
     most = x.sum(axis=1)[:, None] + y.sum(axis=1)[None, :] - least
     return np.divide(least, most, out=np.ones_like(least), where=most > 0)

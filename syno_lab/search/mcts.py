@@ -12,7 +12,7 @@ operator is asked for once: places below which nothing is left are closed, dead 
   and Björnsson, Simulation-based approach to general game playing, 2008).
 - Descents cost little beside a training: several are made, from the place that the tree leads to and some from the root
   by chance alone, and the operator is taken that promises most by its actions (:mod:`syno_lab.search.estimate`). Those
-  by chance keep the search from staying where the first rewards were.
+  by chance keep the search from staying where the first rewards were; those not taken are compared again.
 - Virtual loss: what is outstanding counts as a loss until it is told, so the next search goes elsewhere (Chaslot,
   Winands and van den Herik, Parallel Monte-Carlo tree search, 2008).
 """
@@ -48,6 +48,7 @@ class Settings:
         is_sharing: whether states with one key share what is known (transpositions).
         completions: how many descents are made from a new place, of which the most promising operator is taken.
         strays: how many descents are made from the root by chance alone, whose operators are compared with those.
+        kept: how many of the operators drawn and not taken are compared again at the next question.
         bound: how many standard deviations a promise is above what is expected.
 
     Raises:
@@ -63,6 +64,7 @@ class Settings:
     is_sharing: bool = True
     completions: int = 8
     strays: int = 24
+    kept: int = 500
     bound: float = 2.0
 
     def __post_init__(self) -> None:
@@ -74,6 +76,7 @@ class Settings:
             ("trust", self.trust >= 0, "0 or more"),
             ("completions", self.completions >= 1, "1 or more"),
             ("strays", self.strays >= 0, "0 or more"),
+            ("kept", self.kept >= 0, "0 or more"),
             ("bound", self.bound >= 0, "0 or more"),
             ("virtual_loss", self.virtual_loss >= 0, "0 or more"),
         ):
@@ -207,6 +210,7 @@ class MonteCarloTreeSearch(Search):
         self._observe = observe
         self._estimate = Estimate()
         self._paths: dict[Hashable, list[Place]] = {}
+        self._kept: dict[Hashable, tuple[Step, ...]] = {}  # drawn and not taken, the most promising first
 
     @property
     def is_exhausted(self) -> bool:
@@ -226,6 +230,7 @@ class MonteCarloTreeSearch(Search):
                 within = {id(steps) for steps in trails}
                 if not added.state.is_complete:  # which is asked for at once, and closed
                     trails += self._strays({steps[-1].state.key for steps in trails})
+                    trails = self._with_kept(trails)
                 for steps in self._most_promising_first(trails):
                     operator = claim(steps[-1].state, self.facts, self._known)
                     if added.state.is_complete:
@@ -262,13 +267,21 @@ class MonteCarloTreeSearch(Search):
                 found.setdefault(steps[-1].state.key, steps)
         return list(found.values())
 
+    def _with_kept(self, trails: list[tuple[Step, ...]]) -> list[tuple[Step, ...]]:
+        """``trails`` and those drawn before that nobody has asked for."""
+        fresh = {steps[-1].state.key for steps in trails}
+        old = (steps for key, steps in self._kept.items() if key not in fresh and key not in self.facts.ended)
+        return [*trails, *old]
+
     def _most_promising_first(self, trails: list[tuple[Step, ...]]) -> list[tuple[Step, ...]]:
         if len(trails) < 2:
             return trails
         waiting = [bag(trail.steps) for _, trail in self._waiting.values()]
         promises = self._estimate.promises([bag(steps) for steps in trails], waiting, self.settings.bound)
         order = sorted(range(len(trails)), key=lambda i: -promises[i])
-        return [trails[i] for i in order]
+        found = [trails[i] for i in order]
+        self._kept = {steps[-1].state.key: steps for steps in found[1 : 1 + self.settings.kept]}
+        return found
 
     def _knower(self, path: Sequence[Place]) -> Record:
         """Whose knowledge of actions is asked: the last that has enough of it, else the root's."""

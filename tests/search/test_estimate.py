@@ -10,7 +10,7 @@ import pytest
 from search_spaces import Words
 
 from syno_lab.search import MonteCarloTreeSearch, uct
-from syno_lab.search.estimate import MOST_REWARDS, NOISE, Bag, Estimate, bag
+from syno_lab.search.estimate import MOST_REWARDS, NOISE, Bag, Estimate, bag, words
 from syno_lab.search.mcts import Settings
 
 BAGS = [Counter(word) for word in ("aab", "abc", "cd", "ddd", "", "ae")]
@@ -81,6 +81,48 @@ def test_actions_of_steps_are_counted() -> None:
     assert bag([first, first]) == Counter({"a0": 2})
 
 
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("UNFOLD(H, k_1)", {"UNFOLD": 1, "UNFOLD H": 1, "UNFOLD k_1": 1}),
+        ("UNFOLD(g^-1*H, k_1)", {"UNFOLD": 1, "UNFOLD g^-1*H": 1, "UNFOLD k_1": 1}),
+        ("REDUCE(C_in)x2", {"REDUCE": 2, "REDUCE C_in": 2}),
+        ("SPLIT(g, g)", {"SPLIT": 1, "SPLIT g": 2}),
+        ("MERGE(W; s)", {"MERGE": 1, "MERGE W": 1, "MERGE s": 1}),
+        ("END", {"END": 1}),
+        ("a0", {"a0": 1}),
+    ],
+)
+def test_actions_are_taken_apart(action: str, expected: dict[str, int]) -> None:
+    assert dict(words(action)) == expected
+
+
+def test_the_same_primitive_at_another_size_is_more_alike_than_another_one() -> None:
+    estimate = Estimate()
+    for action, reward in (("UNFOLD(H, k_1)", 0.9), ("MERGE(C; g)", 0.1)):
+        estimate.add(Counter(dict(words(action))), reward)
+    alike, other = (Counter(dict(words(action))) for action in ("UNFOLD(W, k_2)", "SHIFT(W)"))
+    promised = estimate.promises([alike, other], bound=0.0)
+    assert promised[0] > promised[1] + 0.1
+
+
+def test_what_was_drawn_and_not_taken_is_compared_again() -> None:
+    def kept(number: int) -> list[int]:
+        search = MonteCarloTreeSearch(Words("abcd", 6), random.Random(2), settings=Settings(kept=number))
+        found = []
+        for _ in range(12):
+            candidate = search.ask()
+            assert candidate is not None
+            assert candidate.operator not in [steps[-1].state.operator() for steps in search._kept.values()]
+            search.tell(candidate, candidate.operator.count("a") / 6)
+            found.append(len(search._kept))
+        return found
+
+    assert set(kept(0)) == {0}
+    assert kept(40)[-1] == 40
+    assert max(kept(500)) > 100
+
+
 def test_the_most_promising_completion_is_evaluated() -> None:
     # The tree is kept from learning anything: what is gained is gained by the choice among completions.
     def mean(completions: int) -> float:
@@ -88,7 +130,7 @@ def test_the_most_promising_completion_is_evaluated() -> None:
             Words("abc", 8),
             random.Random(3),
             policy=uct(1e6),
-            settings=Settings(completions=completions, strays=0, temperature=1e9, width=1e6),
+            settings=Settings(completions=completions, strays=0, kept=0, temperature=1e9, width=1e6),
         )
         for _ in range(100):
             candidate = search.ask()

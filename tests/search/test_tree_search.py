@@ -125,7 +125,7 @@ def test_outstanding_candidates_spread() -> None:
             Words("abcdefgh", 6),
             random.Random(4),
             policy=uct(0.1, 0.0),
-            settings=Settings(width=99, virtual_loss=virtual_loss, strays=0),  # by the tree alone
+            settings=Settings(width=99, virtual_loss=virtual_loss, strays=0, kept=0),  # by the tree alone
         )
         run(search, lambda word: 1.0 if word[0] == "c" else 0.25, 40)
         asked = [search.ask() for _ in range(24)]
@@ -204,6 +204,7 @@ def test_rave_is_the_formula() -> None:
         (lambda: Settings(temperature=0), "temperature: expected a positive number, found 0"),
         (lambda: Settings(completions=0), "completions: expected 1 or more, found 0"),
         (lambda: Settings(strays=-1), "strays: expected 0 or more, found -1"),
+        (lambda: Settings(kept=-1), "kept: expected 0 or more, found -1"),
         (lambda: Settings(bound=-1), "bound: expected 0 or more, found -1"),
         (lambda: Settings(trust=-1), "trust: expected 0 or more, found -1"),
         (lambda: Settings(virtual_loss=-1), "virtual_loss: expected 0 or more, found -1"),
@@ -216,7 +217,7 @@ def test_settings_that_make_no_sense(make: Any, message: str) -> None:
 
 def test_places_widen_with_what_was_searched() -> None:
     search = MonteCarloTreeSearch(
-        Words("abcdefghijklmnop", 3), random.Random(6), settings=Settings(width=1, growth=0.5, strays=0)
+        Words("abcdefghijklmnop", 3), random.Random(6), settings=Settings(width=1, growth=0.5, strays=0, kept=0)
     )
     root = search.tree.root
     numbers = []
