@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import render_lab
 import render_tvm
 from common import RESULTS
 from render_ablations import ablation_tables
@@ -250,6 +251,28 @@ def codegen() -> str:
     return "\n\n".join([*parts, footer([result["about"]])])
 
 
+def jobs() -> str:
+    """What jobs and the store cost, and what they lose."""
+    parts = []
+    for name, title, rows in (
+        ("chaos", "Killed at random", render_lab.chaos_rows),
+        ("starts", "Beside a training", render_lab.start_rows),
+        ("store", "The store (in brackets: CPU-seconds)", render_lab.store_rows),
+    ):
+        result = load(name)
+        if result is not None:
+            parts.append(f"### {title}\n\n{table(*rows(result))}\n\n{footer([result['about']])}")
+    return "\n\n".join(parts) or "Not run yet."
+
+
+def search_resnet20() -> str:
+    """A search for a network."""
+    result = load("search_resnet20")
+    if result is None:
+        return "Not run yet."
+    return "\n".join([*render_lab.search_lines(result), "", footer([result["about"]])])
+
+
 def ablations() -> str:
     """The paper's ablations."""
     names = ("ablate-canonical", "ablate-complete", "ablate-distance")
@@ -274,6 +297,8 @@ def rendered(text: str) -> str:
         "tvm": tvm,
         "tuning-rules": tuning_rules,
         "codegen": codegen,
+        "jobs": jobs,
+        "search-resnet20": search_resnet20,
     }.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)

@@ -1,0 +1,71 @@
+"""Jobs, store and one search as tables of ``benchmarks/README.md``, from what their benchmarks have written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Rows = tuple[list[str], list[list[str]]]
+TROUBLES = ("lost", "duplicated", "wrong", "overlapping", "stuck")
+
+
+def store_rows(result: dict[str, Any]) -> Rows:
+    """The store with many trials, and Optuna's with what it can be filled with in the time."""
+    header = ["store", "trials", "one trial written, ms", "opened, s", "all listed, s", "front of them, s", "MiB"]
+    rows = []
+    for name, label in (("ours", "ours"), ("optuna", "Optuna's, SQLite")):
+        found = result[name]
+        times = [f"{found[f'{part}_s']:.3f} ({found[f'{part}_cpu_s']:.3f})" for part in ("open", "list", "front")]
+        rows.append(
+            [label, f"{found['trials']:,}", f"{found['write_in_memory_ms']:.3g}", *times, f"{found['mib']:.1f}"]
+        )
+    return header, rows
+
+
+def start_rows(result: dict[str, Any]) -> Rows:
+    """What a training as a job costs beside the training."""
+    header = ["the job's process", "CPU-seconds beside the training", "of a trial from this long on at most 2 %, s"]
+    rows = [
+        [label, f"{found['beside_training_s']:.2f}", f"{found['least_trial_s']:.0f}"]
+        for way, label in (("alone", "started by itself"), ("forked", "forked by one that has imported torch"))
+        for found in [result["ways"][way]]
+    ]
+    return header, rows
+
+
+def chaos_rows(result: dict[str, Any]) -> Rows:
+    """What was lost when processes were killed."""
+    killed = ", ".join(f"{number} of the {role}" for role, number in sorted(result["killed"].items()))
+    recovery = result["recovery_s"]
+    header = ["kills", "whom", *TROUBLES, "processes left", "whole again after, s: median / 95th percentile"]
+    troubles = [str(len(result[name])) for name in TROUBLES]
+    row = [
+        str(result["kills"]),
+        killed,
+        *troubles,
+        str(result["processes left"]),
+        f"{recovery['p50']:.1f} / {recovery['p95']:.1f}",
+    ]
+    return header, [row]
+
+
+def search_lines(result: dict[str, Any]) -> list[str]:
+    """One search for a network, in words."""
+    states = ", ".join(f"{number} {state}" for state, number in sorted(result["states"].items()))
+    seeds = ", ".join(f"{value:.3f}" for value in result["baseline"]["accuracies"])
+    lines = [
+        f"- {result['trials']} operators evaluated ({states}: a training may take twice the baseline's time)",
+        f"- {result['trials_per_hour']:.0f} an hour; {result['overhead_share']:.1%} of the time for asking and storing",
+        f"- baseline: accuracy {result['baseline']['accuracy']:.3f} (seeds: {seeds})",
+    ]
+    for name, share in (("half", "a half"), ("quarter", "a quarter")):
+        found = result["comparisons"].get(name)
+        if found is None:
+            lines.append(f"- within {share} of its FLOPs: none")
+            continue
+        interval = found["interval"]
+        lines.append(
+            f"- best within {share} of its FLOPs: accuracy {found['operator']:.3f} at {found['flops_ratio']:.3f} of "
+            f"the FLOPs, {found['params_ratio']:.3f} of the parameters; difference {interval['difference']:+.3f}, "
+            f"95 % interval {interval['low']:+.3f} to {interval['high']:+.3f}"
+        )
+    return lines
