@@ -78,6 +78,7 @@ class Equation:
 
         The right side is a ``Sum`` over the iterators, of a ``Piecewise`` where there are conditions; tensors are
         ``IndexedBase``, sizes positive integer symbols, iterators non-negative ones.
+        Sympy may divide a condition by a common factor: evaluate with rationals, not with floats, where it compares.
         """
         return tuple(map(_sympy, self.program.nests))
 
@@ -137,9 +138,7 @@ def _sympy(nest: Nest) -> sympy.Eq:
 
     term: sympy.Expr = sympy.Mul(*map(access, nest.factors))
     if nest.conditions:
-        # Evaluated, sympy would divide a condition by a common factor: thirds, and wrong once they are numbers.
-        whole = sympy.And(*map(condition, nest.conditions))
-        term = sympy.Piecewise((term, whole), (0, True), evaluate=False)
+        term = sympy.Piecewise((term, sympy.And(*map(condition, nest.conditions))), (0, True))
     if nest.sums:
         # sympy's first limit is the innermost sum.
         limits = [(name(loop.name).sympy(), 0, loop.size.to_sympy() - 1) for loop in reversed(nest.sums)]

@@ -1,12 +1,15 @@
 """Equations and tables of coordinates: sympy's value is the meaning, and the texts are read back."""
 
+import math
 import random
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 import sympy
 from strategies import random_arrays, random_operator, repro
+from sympy.printing.pycode import PythonCodePrinter
 
 import syno_lab as sl
 from syno_lab.codegen.coordinates import coordinates
@@ -17,6 +20,13 @@ from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
 
 BINDING = {"N": 1, "C_in": 4, "C_out": 8, "H": 4, "W": 3, "C": 4, "M": 2, "K": 3, "D_in": 4, "D_out": 8}
+
+
+class _Exact(PythonCodePrinter):
+    """Sympy divides a condition by a common factor, and thirds are not what they were once they are floats."""
+
+    def _print_Rational(self, number: sympy.Rational) -> str:
+        return f"Fraction({number.p}, {number.q})"
 
 
 def value(found: sympy.Eq, arrays: dict[str, Any], binding: dict[str, int]) -> np.ndarray:
@@ -30,7 +40,8 @@ def value(found: sympy.Eq, arrays: dict[str, Any], binding: dict[str, int]) -> n
         inner, limits = right.function, [(v, int(a), int(b)) for v, a, b in right.limits]
     else:
         inner, limits = right, []
-    terms = sympy.lambdify([*axes, *(v for v, _, _ in limits), *arrays], inner, modules=[{}, "math"])
+    arguments = [*axes, *(v for v, _, _ in limits), *arrays]
+    terms = sympy.lambdify(arguments, inner, modules=[{"Fraction": Fraction, "math": math}], printer=_Exact)
     y = arrays[name].copy()
     for place in np.ndindex(y.shape):
         total = 0

@@ -80,7 +80,10 @@ def test_a_forked_process_is_like_one_started_by_itself(lab: Lab) -> None:
     alone, forked, another = result(lab, "alone"), result(lab, "forked"), result(lab, "forked")
     assert (alone["main"], forked["main"], another["main"]) == (ALONE_MAIN, WARM_MAIN, WARM_MAIN)
     environments = [one["same"].pop("environment") for one in (alone, forked)]
-    assert {name: value for name, value in environments[1].items() if name not in SET_BY_IMPORTS} == environments[0]
+    for one in environments:  # these tests may run in a process that has imported torch itself
+        for name in SET_BY_IMPORTS:
+            one.pop(name, None)
+    assert environments[0] == environments[1]
     assert forked["same"] == alone["same"]
     assert forked["same"]["leads"]
     assert forked["same"]["shown"]

