@@ -29,7 +29,7 @@ def main() -> None:
     given = options.parse_args()
     core = use_one_core(given.core)
     os.environ["SYNO_LAB_KINDS"] = "alone=syno_lab.evaluate.trial.job:run"
-    os.environ.pop("SYNO_LAB_WARM", None)
+    os.environ["SYNO_LAB_WARM"] = "train"
     save("starts", {"about": about(typed(), core), "images": given.images, **measure(str(given.data), given.images)})
 
 

@@ -24,7 +24,6 @@ def test_nothing_is_lost_whoever_is_killed(
     specification.loader.exec_module(chaos)
     monkeypatch.setenv("SYNO_LAB_KINDS", "")
     monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setenv("SYNO_LAB_WARM", "count")  # as trainings are; the driver is started by itself
     seed = rng.randrange(1 << 30)
     print("seed", seed)
     found = chaos.run(10, seed, jobs=2, steps=40, seconds=0.02, pause=0.2)

@@ -28,9 +28,9 @@ KINDS: dict[str, str] = {
 RESOURCES: dict[str, dict[str, float]] = {"search": {}}
 ONE_SLOT: dict[str, float] = {"slot": 1}
 VARIABLE = "SYNO_LAB_KINDS"
-#: Kinds whose processes are forked by one that has imported what they need (see :mod:`.warm`), unless the variable,
-#: with names and commas between them, says other ones. A tuning must not have torch, and a search is one process.
-WARM = ("train",)
+#: Kinds whose processes are forked by one that has imported what they need (see :mod:`.warm`): none, unless the
+#: variable names some, with commas between them. A tuning must not have torch, and a search is one process.
+WARM: tuple[str, ...] = ()
 WARM_VARIABLE = "SYNO_LAB_WARM"
 #: What a kind needs in the end and its module does not import: an optimiser's first step imports ``torch._dynamo``.
 WARM_IMPORTS: dict[str, tuple[str, ...]] = {"train": ("torch._dynamo", "syno_lab.api", "threadpoolctl")}

@@ -52,7 +52,11 @@ def supervise(folder: str, number: int) -> None:
     if not needs:
         _make_room()
     # What a dead worker left running occupies what we were given to occupy: it comes first, or there would be too many.
+    is_sent = False
     while lease := _adopt(ledger, number, needs):
+        if lease.job != number and not is_sent:  # our job would wait for the other's end, whatever place is free
+            _send_again(ledger, root, number)
+            is_sent = True
         Supervisor(ledger, root, lease).watch()
     lease = attempts.take(ledger, number)
     if lease is None and sweep(ledger, Watch()):
@@ -78,6 +82,18 @@ def _make_room() -> None:
 
     with contextlib.suppress(ValueError):  # not in a worker
         secede()
+
+
+def _send_again(ledger: Ledger, root: Path, number: int) -> None:
+    """Put a job that waits in line once more, because this task has another's attempt to look after."""
+    from distributed import get_client, get_worker
+
+    from syno_lab.evaluate.jobs.dispatch import send
+
+    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # not in a worker: it goes on after that
+        job = ledger.job(number)
+        if job.state == "waiting":
+            send(get_client(timeout=5), root, job, get_worker().state.total_resources, is_again=True)
 
 
 def _pass_on(ledger: Ledger, root: Path, number: int) -> None:
