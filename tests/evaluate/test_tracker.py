@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import textwrap
@@ -166,6 +168,32 @@ def test_the_board_and_its_tracker(marked):
     assert wait_until(lambda: not marked(), 5)
     with pytest.raises(TrackerError, match="no RPC tracker listens"):
         tracker_summary(board.host, board.port)
+
+
+@pytest.mark.tvm
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_tracker_that_hangs_up_once(lost):
+    """Killed while it greets, for one: the summary's connection or the request's is reset, and asked for again."""
+    with local_board("bench") as board:
+        accepted = []
+
+        def serve(connection):
+            accepted.append(connection)
+            if len(accepted) == lost:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing resets
+                return
+            with socket.create_connection((board.host, board.port)) as tracker:
+                ends = {connection: tracker, tracker: connection}
+                while True:
+                    for readable in select.select(list(ends), [], [])[0]:
+                        if not (data := readable.recv(1 << 16)):
+                            return
+                        ends[readable].sendall(data)
+
+        with listener(serve) as port:
+            host, _, key = request_device("127.0.0.1", port, "bench", 10)
+        assert (host, key.partition(":")[0]) == ("127.0.0.1", "bench")
+        assert len(accepted) == lost + 2  # a request is a summary and the question itself
 
 
 @pytest.mark.tvm

@@ -102,6 +102,10 @@ def parse_address(tracker: str | tuple[str, int]) -> Address:
     return host, int(port)
 
 
+class _AwayError(TrackerError):
+    """What may be back in a moment."""
+
+
 class _Link:
     """A connection to a tracker on which every read and write ends by one deadline (a monotonic time)."""
 
@@ -117,15 +121,15 @@ class _Link:
         except BaseException as error:
             self.close()
             if isinstance(error, ConnectionRefusedError):
-                raise TrackerError(
+                raise _AwayError(
                     f"no RPC tracker listens at {self._name}; start one with `python -m tvm.exec.rpc_tracker`"
                 ) from None
             if isinstance(error, socket.gaierror):
                 raise TrackerError(f"the tracker's host {host!r} is unknown ({error.strerror})") from None
             if isinstance(error, TimeoutError):
-                raise TrackerError(f"nothing at {self._name} answers as an RPC tracker within the deadline") from None
+                raise _AwayError(f"nothing at {self._name} answers as an RPC tracker within the deadline") from None
             if isinstance(error, OSError):
-                raise TrackerError(f"{self._name} is not reachable as an RPC tracker ({error})") from None
+                raise _AwayError(f"{self._name} is not reachable as an RPC tracker ({error})") from None
             raise
 
     def _left(self) -> float:
@@ -291,10 +295,6 @@ def request_device(
 
 #: How often a tracker or a key that is away is looked for, in seconds.
 _RETRY_S = 0.5
-
-
-class _AwayError(TrackerError):
-    """What may be back in a moment."""
 
 
 def _request(
