@@ -131,6 +131,15 @@ def parser(about_it: str) -> argparse.ArgumentParser:
     return made
 
 
+def parser_with_data(about_it: str, images: int | None = None) -> argparse.ArgumentParser:
+    """The same for scripts that train on CIFAR-10; with ``images`` on so many of its images unless told."""
+    made = parser(about_it)
+    made.add_argument("--data", type=Path, required=True, help="a folder of CIFAR-10")
+    if images is not None:
+        made.add_argument("--images", type=int, default=images, help=f"to train on ({images})")
+    return made
+
+
 def typed() -> str:
     """The command as it was typed, without the folder of the interpreter."""
     return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])

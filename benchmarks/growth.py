@@ -10,6 +10,7 @@ import json
 import sys
 from typing import Any
 
+import plots
 from common import RESULTS, about, parser, sample, save, say, typed, use_one_core
 
 SIZES = range(6, 15)
@@ -47,14 +48,9 @@ def measure(limits: str, size: int, seconds: float, seed: int) -> dict[str, Any]
 
 def draw(result: dict[str, Any]) -> None:
     """The plot: time above, memory below, on a light background."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
+    plt = plots.start("growth")
     from matplotlib.ticker import FuncFormatter
 
-    mpl.rcParams["svg.hashsalt"] = "growth"  # the same file for the same figures
-    mpl.rcParams["svg.fonttype"] = "none"
     figure, (time_axes, memory_axes) = plt.subplots(
         2, 1, figsize=(6.4, 6.0), sharex=True, layout="constrained", facecolor="white"
     )
@@ -77,12 +73,7 @@ def draw(result: dict[str, Any]) -> None:
     memory_axes.set_ylim(bottom=0)
     memory_axes.set_xlabel("most primitives (a square: the space was exhausted)")
     memory_axes.set_xticks(list(SIZES))
-    for axes in (time_axes, memory_axes):
-        axes.set_facecolor("white")
-        axes.grid(color="#dddddd")
-        axes.legend(frameon=False, fontsize=9)
-    figure.savefig(RESULTS / "growth.svg", metadata={"Date": None})
-    plt.close(figure)
+    plots.finish(plt, figure, "growth", (time_axes, memory_axes), (time_axes, memory_axes))
 
 
 def main() -> None:

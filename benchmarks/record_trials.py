@@ -22,7 +22,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, about, parser, say, typed, use_one_core
+from common import RESULTS, about, parser_with_data, say, typed, use_one_core
 
 from syno_lab.commands.specs import load_spec
 from syno_lab.errors import SynoError
@@ -120,8 +120,7 @@ class Trainer:
 
 def main() -> None:
     """Train and store."""
-    arguments = parser(__doc__ or "")
-    arguments.add_argument("--data", type=Path, required=True, help="a folder of CIFAR-10")
+    arguments = parser_with_data(__doc__ or "")
     arguments.add_argument("--epochs", type=int, default=2, help="of each training (2)")
     arguments.add_argument("--longest", type=float, default=30.0, help="CPU-seconds for one training (30)")
     arguments.add_argument("--most", type=int, help="so many operators, by chance (all)")

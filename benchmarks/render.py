@@ -9,12 +9,13 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import render_lab
 import render_tvm
-from common import RESULTS
+from common import RESULTS, typed
 from render_ablations import ablation_tables
 from render_codegen import tables
 
@@ -280,12 +281,21 @@ def ablations() -> str:
     return "\n\n".join(f"### {title}\n\n{table(header, rows)}" for title, header, rows in found) or "Not run yet."
 
 
-def rendered(text: str) -> str:
-    """``text`` with every marked part made anew.
+def with_part(text: str, name: str, part: str) -> str:
+    """``text`` with ``part`` between the markers of this name.
 
     Raises:
         SystemExit: when a marker is missing.
     """
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        sys.exit(f"{README.name}: expected {begin} and {end} once each")
+    return pattern.sub(lambda _: f"{begin}\n{part}\n{end}", text)
+
+
+def rendered(text: str) -> str:
+    """``text`` with every marked part of this script made anew. Raises as :func:`with_part` does."""
     for name, make in {
         "synthesis": synthesis,
         "growth": growth,
@@ -300,27 +310,22 @@ def rendered(text: str) -> str:
         "jobs": jobs,
         "search-resnet20": search_resnet20,
     }.items():
-        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-        pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-        if len(pattern.findall(text)) != 1:
-            sys.exit(f"{README.name}: expected {begin} and {end} once each")
-        part = f"{begin}\n{make()}\n{end}"
-        text = pattern.sub(lambda _, part=part: part, text)
+        text = with_part(text, name, make())
     return text
 
 
-def main() -> None:
-    """Write, or check."""
-    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+def write_or_check(make: Callable[[str], str], about_it: str) -> None:
+    """The main function of a script that makes the README anew; ``about_it`` is what the script says of itself."""
+    arguments = argparse.ArgumentParser(description=about_it.partition("\n\n")[0])
     arguments.add_argument("--check", action="store_true", help="write nothing; fail when the README is out of date")
     chosen = arguments.parse_args()
     before = README.read_text(encoding="utf-8")
-    after = rendered(before)
+    after = make(before)
     if chosen.check and before != after:
-        sys.exit("benchmarks/README.md is not that of benchmarks/results: run python benchmarks/render.py")
+        sys.exit(f"benchmarks/README.md is not that of benchmarks/results: run {typed().removesuffix(' --check')}")
     if not chosen.check:
         README.write_text(after, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    write_or_check(rendered, __doc__ or "")

@@ -6,11 +6,9 @@ the page is not that of the results.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from typing import Any
 
-from render import README, footer, load, table
+from render import footer, load, table, with_part, write_or_check
 
 Rows = tuple[list[str], list[list[str]]]
 SHOWN = ("25", "50", "100", "150")
@@ -77,22 +75,5 @@ def section() -> str:
     return "\n\n".join([*parts, footer(abouts)]) if abouts else "Not run yet."
 
 
-def main() -> None:
-    """Write, or check."""
-    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    arguments.add_argument("--check", action="store_true", help="write nothing; fail when the page is out of date")
-    chosen = arguments.parse_args()
-    begin, end = "<!-- search: begin -->", "<!-- search: end -->"
-    before = README.read_text(encoding="utf-8")
-    if before.count(begin) != 1 or before.count(end) != 1:
-        sys.exit(f"{README.name}: expected {begin} and {end} once each")
-    head, _, rest = before.partition(begin)
-    after = f"{head}{begin}\n{section()}\n{end}{rest.partition(end)[2]}"
-    if chosen.check and before != after:
-        sys.exit("benchmarks/README.md is not that of benchmarks/results: run python benchmarks/render_search.py")
-    if not chosen.check:
-        README.write_text(after, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_or_check(lambda text: with_part(text, "search", section()), __doc__ or "")

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, about, parser, save, say, typed, use_one_core
+import plots
+from common import about, parser, save, say, typed, use_one_core
 from search import interval
 from surrogates import SURROGATES, standardised
 
@@ -103,13 +104,7 @@ def scale(world: World, trials: int, seeds: range, asking_s: float) -> list[dict
 
 def draw(rows: list[dict[str, Any]]) -> None:
     """Speed-up, and the regret after the same number of trials, by the number of evaluators."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    mpl.rcParams["svg.hashsalt"] = "scale"  # the same file for the same figures
-    mpl.rcParams["svg.fonttype"] = "none"
+    plt = plots.start("scale")
     figure, (speed, quality) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained", facecolor="white")
     for label, colour in COLOURS.items():
         mine = [row for row in rows if row["search"] == label]
@@ -125,10 +120,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
     for axes in (speed, quality):
         axes.set_xscale("log")
         axes.set_xlabel("evaluators")
-        axes.grid(color="#dddddd")
-        axes.legend(frameon=False, fontsize=9)
-    figure.savefig(RESULTS / "scale.svg", metadata={"Date": None})
-    plt.close(figure)
+    plots.finish(plt, figure, "scale", (speed, quality), (speed, quality))
 
 
 def main() -> None:

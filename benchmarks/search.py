@@ -23,6 +23,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+import plots
 from common import RESULTS, about, parser, save, say, typed, use_one_core
 from scipy.stats import t as student
 from surrogates import SURROGATES, standardised, uniform
@@ -194,13 +195,7 @@ def overhead(seed: int) -> dict[str, Any]:
 
 def draw(result: dict[str, Any]) -> None:
     """Regret curves with bands, one panel for each surrogate and one for the recorded trainings."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    mpl.rcParams["svg.hashsalt"] = "search"  # the same file for the same figures
-    mpl.rcParams["svg.fonttype"] = "none"
+    plt = plots.start("search")
     shown = dict(result.get("regret", {}).get("surrogates", {}))
     if "recorded" in result:
         shown["recorded trainings"] = result["recorded"]
@@ -216,12 +211,8 @@ def draw(result: dict[str, Any]) -> None:
         axes.set_xlabel("trials")
         # Accuracies are on a scale of their own.
         axes.set_ylim(bottom=0, top=None if name == "recorded trainings" else 0.6)
-        axes.set_facecolor("white")
-        axes.grid(color="#dddddd")
     panels[0][0].set_ylabel("regret: mean of the seeds, 95 % band")
-    panels[0][-1].legend(frameon=False, fontsize=9)
-    figure.savefig(RESULTS / "search.svg", metadata={"Date": None})
-    plt.close(figure)
+    plots.finish(plt, figure, "search", panels[0], panels[0][-1:])
 
 
 def main() -> None:

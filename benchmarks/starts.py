@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import about, parser, save, say, typed, use_one_core
+from common import about, parser_with_data, save, say, typed, use_one_core
 
 TURNS = 7
 #: The same function by itself and, as ``syno-lab`` does it, forked.
@@ -23,10 +23,7 @@ WAYS = {"alone": "alone", "forked": "train"}
 
 def main() -> None:
     """Measure and save."""
-    options = parser(__doc__ or "")
-    options.add_argument("--data", type=Path, required=True, help="a folder of CIFAR-10")
-    options.add_argument("--images", type=int, default=256)
-    given = options.parse_args()
+    given = parser_with_data(__doc__ or "", 256).parse_args()
     core = use_one_core(given.core)
     os.environ["SYNO_LAB_KINDS"] = "alone=syno_lab.evaluate.trial.job:run"
     os.environ["SYNO_LAB_WARM"] = "train"

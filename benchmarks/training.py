@@ -16,17 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from common import about, parser, save, say, typed, use_one_core
+from common import about, parser_with_data, save, say, typed, use_one_core
 
 TURNS = 5
 
 
 def main() -> None:
     """Measure and save."""
-    options = parser(__doc__ or "")
-    options.add_argument("--data", type=Path, required=True, help="a folder of CIFAR-10")
-    options.add_argument("--images", type=int, default=500)
-    given = options.parse_args()
+    given = parser_with_data(__doc__ or "", 500).parse_args()
     core = use_one_core(given.core)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     result = {
