@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from syno_lab.commands.options import flag
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
 from syno_lab.errors import SynoError
 
@@ -22,9 +23,7 @@ def command(
     ] = "jetson-orin-nano",
     key: Annotated[str, typer.Option(help="The board's key at the tracker. [default: the target's name]")] = "",
     ssh: Annotated[str, typer.Option(metavar="USER@BOARD", help="How to reach the board by SSH.")] = "user@jetson",
-    no_tunnel: Annotated[
-        bool, typer.Option("--no-tunnel", help="The board is on a trusted network: no SSH tunnel.")
-    ] = False,
+    no_tunnel: Annotated[bool, flag("--no-tunnel", "The board is on a trusted network: no SSH tunnel.")] = False,
     tracker: Annotated[
         str | None,
         typer.Option(
@@ -35,17 +34,12 @@ def command(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the board's server.")] = 9090,
     save_server: Annotated[str | None, typer.Option(metavar="PATH", help="Write the board's server there.")] = None,
     emulate: Annotated[
-        bool,
-        typer.Option(
-            "--emulate", help="Run an aarch64 board in an emulator here until Ctrl-C; its latencies mean nothing."
-        ),
+        bool, flag("--emulate", "Run an aarch64 board in an emulator here until Ctrl-C; its latencies mean nothing.")
     ] = False,
     fetch: Annotated[
-        bool, typer.Option("--fetch", help="With --emulate: download what it needs (220 MB, no root) where missing.")
+        bool, flag("--fetch", "With --emulate: download what it needs (220 MB, no root) where missing.")
     ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="With --emulate: stop once a kernel built here has run there.")
-    ] = False,
+    check: Annotated[bool, flag("--check", "With --emulate: stop once a kernel built here has run there.")] = False,
     json: JsonTarget = None,
 ) -> None:
     """Set up a board: the commands for it and for this machine, each checked where that is possible from here.

@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from syno_lab.commands.detach import DetachOption, FolderOption, detach_all, lab_folder
+from syno_lab.commands.options import TrackerOption, flag
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
 from syno_lab.commands.train import Precision, Rule
 from syno_lab.errors import SearchError, SpecError, SynoError
@@ -69,7 +70,7 @@ def command(
     stop_early: Annotated[
         Rule, typer.Option(help="End a training that falls behind those before it, by this rule.")
     ] = Rule.canvas,
-    to_the_end: Annotated[bool, typer.Option("--to-the-end", help="End no training early.")] = False,
+    to_the_end: Annotated[bool, flag("--to-the-end", "End no training early.")] = False,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds that a training may take. [default: twice the baseline's]")
     ] = None,
@@ -98,9 +99,7 @@ def command(
     target: Annotated[
         str, typer.Option(help="What to tune for, as for `syno-lab tune`; local is best with --workers 1.")
     ] = "local",
-    tracker: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="An RPC tracker. [default: one of our own on 127.0.0.1]")
-    ] = None,
+    tracker: TrackerOption = None,
     key: Annotated[str | None, typer.Option(help="The device's key at the tracker. [default: the target]")] = None,
     tune_preset: Annotated[
         str, typer.Option(help="How much tuning one size may cost: quick, normal or thorough.")
@@ -114,10 +113,10 @@ def command(
         str | None, typer.Option(help="A Dask scheduler to use, tcp://HOST:PORT. [default: one of its own, here]")
     ] = None,
     go_on: Annotated[
-        bool, typer.Option("--continue", help="Go on with the search of this name; only its end may be set anew.")
+        bool, flag("--continue", "Go on with the search of this name; only its end may be set anew.")
     ] = False,
     in_process: Annotated[
-        bool, typer.Option("--in-process", help="Train in this process, one after another, without jobs.")
+        bool, flag("--in-process", "Train in this process, one after another, without jobs.")
     ] = False,
     detach: DetachOption = False,
     json: JsonTarget = None,

@@ -11,6 +11,7 @@ import typer
 from syno_lab.commands.detach import DetachOption, FolderOption
 from syno_lab.commands.detach import detach as submit
 from syno_lab.commands.operands import complete_binding, load_operator, parse_binding
+from syno_lab.commands.options import TrackerOption, flag
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
 from syno_lab.errors import SynoError, TuningError
 
@@ -30,9 +31,7 @@ def command(
     target: Annotated[
         str, typer.Option(help="local, local:THREADS, a Jetson such as jetson-orin-nano-cpu, or a TVM target.")
     ] = "local",
-    tracker: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="An RPC tracker. [default: one of our own on 127.0.0.1]")
-    ] = None,
+    tracker: TrackerOption = None,
     key: Annotated[str | None, typer.Option(help="The device's key at the tracker.")] = None,
     dtype: Annotated[str, typer.Option(help="float16, float32 or float64.")] = "float32",
     deadline: Annotated[float | None, typer.Option(help="Seconds for all of it. [default: by the trials]")] = None,
@@ -40,7 +39,8 @@ def command(
     rule: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="A schedule rule, or FILE.py:FUNCTION; may be repeated. [default: the target's]"
+            metavar="NAME",
+            help="A schedule rule, or FILE.py:FUNCTION; may be repeated. [default: channel-lanes and TVM's]",
         ),
     ] = None,
     space: Annotated[
@@ -49,7 +49,7 @@ def command(
     strategy: Annotated[str, typer.Option(help="evolutionary, replay-trace or replay-func.")] = "evolutionary",
     cost_model: Annotated[str, typer.Option(help="xgboost or random.")] = "xgboost",
     compare: Annotated[
-        bool, typer.Option("--compare", help="Measure it beside PyTorch eager and torch.compile (target local).")
+        bool, flag("--compare", "Measure it beside PyTorch eager and torch.compile (target local).")
     ] = False,
     out: Annotated[Path, typer.Option(help="The folder for logs.")] = Path(".syno-lab/tuning"),
     records: Annotated[
