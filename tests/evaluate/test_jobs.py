@@ -8,27 +8,23 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
 import job_kinds
 import pytest
+from labs import PATIENCE_S, check_endings, ended, show_kinds, steps, until
 
 from syno_lab.errors import JobError
-from syno_lab.evaluate.jobs import JobExecutor, JobRecord, Lab, alive
-
-TESTS = Path(__file__).resolve().parent.parent
-PATIENCE_S = 120.0
+from syno_lab.evaluate.jobs import JobExecutor, Lab, alive
 
 
 @pytest.fixture(scope="module", autouse=True)
 def kinds() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SYNO_LAB_KINDS", job_kinds.VARIABLE)
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]))
+        show_kinds(patch, job_kinds.VARIABLE)
         yield
 
 
@@ -47,25 +43,6 @@ def own(tmp_path: Path) -> Iterator[Lab]:
         opened.shutdown()
 
 
-def until(condition: Callable[[], object], lab: Lab) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, (lab.keeper.trouble, lab.jobs(), lab.ledger.leases())
-        time.sleep(0.05)
-
-
-def ended(lab: Lab, number: int) -> JobRecord:
-    job = lab.job(number).wait(PATIENCE_S)
-    assert job.is_ended, (lab.keeper.trouble, job)
-    return job
-
-
-def steps(lab: Lab, number: int) -> list[int]:
-    """The steps that a counting job has done, in the order in which it did them."""
-    journal = lab.folder / "jobs" / str(number) / "journal.txt"
-    return [int(line.split()[1]) for line in journal.read_text().splitlines()]
-
-
 class TestEndings:
     def test_a_result(self, lab: Lab) -> None:
         handle = lab.submit("count", {"steps": 5}, name="five")
@@ -81,29 +58,21 @@ class TestEndings:
             handle.retry()
 
     def test_every_other_ending_has_its_reason(self, lab: Lab) -> None:
-        table = {
-            "SIGKILL": ("poisoned", "given up after 2 deaths: killed by SIGKILL"),
-            "SIGSEGV": ("poisoned", "given up after 2 deaths: killed by SIGSEGV"),
+        more = {
             "SIGTERM": ("poisoned", "given up after 2 deaths: killed by SIGTERM"),
-            "exit": ("poisoned", "given up after 2 deaths: exit status 0, without a result"),
-            "SystemExit": ("poisoned", "given up after 2 deaths: exit status 0, without a result"),
             "memory": ("poisoned", "given up after 2 deaths: out of memory: MemoryError: no room"),
             "try again": ("poisoned", "given up after 2 deaths: the board did not answer"),
-            "bug": ("failed", "ValueError: two lines"),
             "give up": ("failed", "the data is of the wrong shape"),
             "not a mapping": ("failed", "a job of kind end gave int, expected a mapping"),
             "not plain": ("failed", "result.x: expected text, numbers, lists or mappings, found object"),
         }
-        handles = {how: lab.submit("end", {"how": how}, max_attempts=2) for how in table}
-        found = {how: ended(lab, handle.id) for how, handle in handles.items()}
-        assert {how: (job.state, job.reason) for how, job in found.items()} == table
+        handles, found = check_endings(lab, 2, more)
         for how, job in found.items():
             attempts = handles[how].attempts()
             assert len(attempts) == job.attempt == (2 if job.state == "poisoned" else 1)
             assert all(attempt.ended and attempt.cause for attempt in attempts)
             with pytest.raises(JobError, match=f"job {job.id} .* is {job.state}: {job.reason}"):
                 handles[how].future().result(PATIENCE_S)
-        assert "ValueError: two" in handles["bug"].log()
 
     def test_a_death_is_not_the_end(self, lab: Lab) -> None:
         handle = lab.submit("end", {"how": "SIGSEGV", "times": 1})

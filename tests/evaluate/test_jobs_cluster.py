@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import job_kinds
 import pytest
+from labs import show_kinds
 
 from syno_lab.evaluate.jobs import Lab, alive
 from syno_lab.evaluate.jobs.cluster import FILE_NAME, Cluster, Settings
 from syno_lab.evaluate.jobs.dispatch import SLOT, connect, send
-
-TESTS = Path(__file__).resolve().parent.parent
 
 
 def gone(pids: list[int]) -> bool:
@@ -43,8 +41,7 @@ def test_what_another_client_still_holds_is_run_again_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dask runs one key once for as long as any client holds its future, and two may take turns in holding it."""
-    monkeypatch.setenv("SYNO_LAB_KINDS", job_kinds.VARIABLE)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    show_kinds(monkeypatch, job_kinds.VARIABLE)
     with Lab.open(tmp_path, slots=1, start=False) as lab:
         before = lab.submit("nothing")
         after = lab.submit("nothing", after=[before.id])

@@ -7,8 +7,7 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import job_kinds
 import psutil
 import pytest
 import warm_kinds
+from labs import check_endings, ended, journal, show_kinds, steps, until
 
 from syno_lab.evaluate.jobs import JobRecord, Lab, alive, starting, supervise
 from syno_lab.evaluate.jobs.kinds import WARM, WARM_VARIABLE
@@ -24,8 +24,6 @@ from syno_lab.evaluate.trial import TrialRequest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is started by itself")
 
-TESTS = Path(__file__).resolve().parent.parent
-PATIENCE_S = 120.0
 #: What torch and threadpoolctl put into the environment of whoever imports them.
 SET_BY_IMPORTS = ("TORCHINDUCTOR_CACHE_DIR", "KMP_DUPLICATE_LIB_OK")
 WARM_MAIN, ALONE_MAIN = "syno_lab.evaluate.jobs.warm", "syno_lab.evaluate.jobs.child"
@@ -35,9 +33,8 @@ WARM_MAIN, ALONE_MAIN = "syno_lab.evaluate.jobs.warm", "syno_lab.evaluate.jobs.c
 def kinds() -> Iterator[None]:
     trainings = "train alone=syno_lab.evaluate.trial.job:run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SYNO_LAB_KINDS", f"{job_kinds.VARIABLE};{warm_kinds.VARIABLE};{trainings}")
+        show_kinds(patch, f"{job_kinds.VARIABLE};{warm_kinds.VARIABLE};{trainings}")
         patch.setenv(WARM_VARIABLE, "forked, count, end, train")
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]))
         yield
 
 
@@ -48,19 +45,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory, kinds: None) -> Iterator[Lab]:
         servers = warm_processes(opened)
         opened.shutdown()
     until(lambda: not any(process.is_running() for process in servers))  # they go with the worker that asked them
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def ended(lab: Lab, number: int) -> JobRecord:
-    job = lab.job(number).wait(PATIENCE_S)
-    assert job.is_ended, (lab.keeper.trouble, job)
-    return job
 
 
 def warm_processes(lab: Lab) -> list[psutil.Process]:
@@ -94,17 +78,7 @@ def test_a_forked_process_is_like_one_started_by_itself(lab: Lab) -> None:
 
 
 def test_how_a_forked_process_ends_is_known(lab: Lab) -> None:
-    table = {
-        "SIGKILL": ("poisoned", "given up after 1 deaths: killed by SIGKILL"),
-        "SIGSEGV": ("poisoned", "given up after 1 deaths: killed by SIGSEGV"),
-        "exit": ("poisoned", "given up after 1 deaths: exit status 0, without a result"),
-        "SystemExit": ("poisoned", "given up after 1 deaths: exit status 0, without a result"),
-        "bug": ("failed", "ValueError: two lines"),
-    }
-    handles = {how: lab.submit("end", {"how": how}, max_attempts=1) for how in table}
-    found = {how: ended(lab, handle.id) for how, handle in handles.items()}
-    assert {how: (job.state, job.reason) for how, job in found.items()} == table
-    assert "ValueError: two" in handles["bug"].log()
+    _, found = check_endings(lab, 1)
     assert all(0 < job.cpu_s < 30 for job in found.values())
 
 
@@ -130,8 +104,7 @@ def test_the_process_that_forks_is_killed(lab: Lab) -> None:
     assert ended(lab, dying.id).reason == "given up after 1 deaths: ended without a result: how is not known"
     found = ended(lab, going.id)
     assert (found.state, found.attempt) == ("finished", 1), "its children go on"
-    journal = (lab.folder / "jobs" / str(going.id) / "journal.txt").read_text().splitlines()
-    assert [int(line.split()[1]) for line in journal] == list(range(1, 151))
+    assert steps(lab, going.id) == list(range(1, 151))
     after = lab.submit("forked")
     found = ended(lab, after.id)
     assert (found.state, found.attempt) == ("finished", 1)
@@ -246,8 +219,7 @@ def test_a_start_without_an_answer_is_given_up_and_no_fault_of_the_job(
     with Lab.open(tmp_path / "lab", start=False) as lab:
         supervise.supervise(str(lab.folder), found.id)
         assert lab.ledger.job(found.id).state == "finished"
-        journal = (lab.folder / "jobs" / str(found.id) / "journal.txt").read_text().splitlines()
-    assert [line.split()[:2] for line in journal] == [["2", str(step)] for step in range(1, 21)]
+        assert journal(lab, found.id) == [(2, step) for step in range(1, 21)]
     until(lambda: hanging.poll() is not None)
 
 
