@@ -4,8 +4,9 @@
 each operator twice into one small network, trained on CIFAR-10: a 3x3 stem, two layers of the operator with batch
 normalisation, 16 channels at 16 x 16 and 8 x 8, mean pooling, a linear layer. 2,000 training images, averaged to
 16 x 16, for ``--epochs`` epochs by AdamW, g = 4; the reward is the accuracy on 2,000 images, the test images and
-training images that were not used. An operator that cannot be built, diverges or takes more than ``--longest``
-CPU-seconds has the reward 0. ``--most`` takes so many operators by chance.
+training images that were not used. Of both only whole batches of 64 count, 1,984 images. An operator that cannot be
+built, diverges or takes more than ``--longest`` CPU-seconds has the reward 0. ``--most`` takes so many operators by
+chance.
 
 It prints JSON and writes ``benchmarks/results/recorded_trials.json``: ``steps``, ``reward`` and ``wall_s`` of each.
 What was trained is kept in ``--lines`` (one JSON a line), so that a run that was ended goes on.
