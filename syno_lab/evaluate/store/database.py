@@ -68,9 +68,10 @@ class Database:
     Args:
         path: the file; made where there is none.
         is_thorough: read the whole file once to see that it is undamaged; rows have their digests either way.
+        is_read_only: look and never write: the file must be there and stays of its version.
     """
 
-    def __init__(self, path: Path, *, is_thorough: bool = True) -> None:
+    def __init__(self, path: Path, *, is_thorough: bool = True, is_read_only: bool = False) -> None:
         self.path = path
         self._writes = 0
         self._pid = os.getpid()
@@ -78,19 +79,27 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         refuse_network(path)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if not is_read_only:
+                path.parent.mkdir(parents=True, exist_ok=True)
             exists = path.exists()
         except OSError as error:
             raise StoreError(f"the results store {path} cannot be reached: {error.strerror or error}") from error
+        if not exists and is_read_only:
+            raise StoreError(f"the results store {path} is not there: expected the folder of a lab, or the file in it")
         if not exists:
             self._create()
         version = self._check(is_thorough)
         with _told(path):
             self._connection = sqlite3.connect(
-                _uri(path, "rw"), uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                _uri(path, "ro" if is_read_only else "rw"),
+                uri=True,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
             )
-            prepare(self._connection)
-        if version < SCHEMA_VERSION:
+            if not is_read_only:
+                prepare(self._connection)
+        if version < SCHEMA_VERSION and not is_read_only:
             self._upgrade()
 
     def _create(self) -> None:

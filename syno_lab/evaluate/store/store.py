@@ -43,6 +43,21 @@ class Store:
         place = Path(path).expanduser().absolute()
         return cls(Database(place / FILE_NAME if place.is_dir() else place, is_thorough=is_thorough))
 
+    @classmethod
+    def look(cls, path: str | Path) -> Store:
+        """Open the store at `path`, a file or a folder, only to read it: nothing in it or beside it is changed.
+
+        A file of an earlier version stays one and may lack tables: those of jobs and searches came with version 2.
+        What would write raises StoreError.
+
+        Raises:
+            StoreError: there is none, or it is damaged, foreign or of a later version.
+
+        """
+        place = Path(path).expanduser().absolute()
+        file = place / FILE_NAME if place.is_dir() else place
+        return cls(Database(file, is_thorough=False, is_read_only=True))
+
     @property
     def path(self) -> Path:
         """The SQLite file. Copy it only while nobody has it open, or with SQLite's own backup."""

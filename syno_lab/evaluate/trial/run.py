@@ -18,6 +18,7 @@ import torch
 
 import syno_lab
 from syno_lab.errors import SynoError, TrainingError
+from syno_lab.evaluate.courses import CURVE_FILE, write_course
 from syno_lab.evaluate.data import Dataset, load_dataset
 from syno_lab.evaluate.training import EpochRecord, Resumption, TrainingProgress, TrainingResult, train, train_text
 from syno_lab.evaluate.training.answers import image_answers, text_answers
@@ -177,6 +178,7 @@ class _Trial:
         rule = None if request.stopping is None else parse_rule(request.stopping)
 
         def judge(curve: Sequence[EpochRecord]) -> str | None:
+            write_course(self.folder / CURVE_FILE, self.rows(curve))
             measures = [self.measure(record) for record in curve]
             return None if rule is None else rule.reason(measures, request.rivals, request.epochs)
 
@@ -228,6 +230,21 @@ class _Trial:
         is_text = self.facts is not None and self.facts.domain == "text"
         return math.exp(-record.test_loss) if is_text else record.test_accuracy
 
+    def rows(self, curve: Sequence[EpochRecord]) -> list[dict[str, float]]:
+        """The curve as an outcome has it."""
+        is_text = self.facts is not None and self.facts.domain == "text"
+        return [
+            {
+                "epoch": record.epoch,
+                "train_loss": record.train_loss,
+                "test_loss": record.test_loss,
+                "accuracy": self.measure(record),
+                "seconds": record.seconds,
+                **({"perplexity": record.perplexity} if is_text else {}),
+            }
+            for record in curve
+        ]
+
     def _progress(self, now: TrainingProgress) -> None:
         share = (now.epoch - 1 + (now.batch / max(now.batches, 1) if now.phase == "train" else 1.0)) / now.epochs
         what = "" if now.phase == "train" else "test "
@@ -256,20 +273,7 @@ _STATES: dict[str, tuple[State, str]] = {
 
 def _outcome(trial: _Trial, end: _End, meter: Meter) -> TrialOutcome:
     request, network, result = trial.request, trial.network, end.result
-    records = result.curve if result is not None else ()
-    is_text = trial.facts is not None and trial.facts.domain == "text"
-    curve = []
-    for record in records:
-        row: dict[str, float] = {
-            "epoch": record.epoch,
-            "train_loss": record.train_loss,
-            "test_loss": record.test_loss,
-            "accuracy": trial.measure(record),
-            "seconds": record.seconds,
-        }
-        if is_text:
-            row["perplexity"] = record.perplexity
-        curve.append(row)
+    curve = trial.rows(result.curve if result is not None else ())
     return TrialOutcome(
         state=end.state,
         reason=end.reason,
@@ -328,8 +332,8 @@ def _keep(outcome: TrialOutcome, request: TrialRequest, folder: Path) -> TrialOu
     except TrainingError as error:
         said = f"{outcome.reason}; its outcome is not in a file: {error}".removeprefix("; ")
         return msgspec.structs.replace(outcome, reason=said)
-    for checkpoint in folder.glob("checkpoint-*.pt"):
-        checkpoint.unlink(missing_ok=True)
+    for left in (*folder.glob("checkpoint-*.pt"), folder / CURVE_FILE):
+        left.unlink(missing_ok=True)
     return outcome
 
 

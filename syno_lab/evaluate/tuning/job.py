@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import TrackerError, TuningError
+from syno_lab.evaluate.courses import COURSE_FILE, write_course
 from syno_lab.evaluate.tuning.board import local_board
 from syno_lab.evaluate.tuning.targets import check_target, threads_of
 from syno_lab.evaluate.tuning.tune import TuningStopped, tune_queue
@@ -62,9 +63,13 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
         raise TuningError("tune: expected tracker and key together, or neither for a board of our own")
     store = Path(context.root) / FOLDER
     trials: dict[str, float] = {}
+    courses: dict[str, list[tuple[int, float]]] = {}
 
     def progress(now: TuningProgress) -> None:
         trials[now.label] = now.trial / now.trials
+        if now.best_ms is not None:
+            courses.setdefault(now.label, []).append((now.trial, now.best_ms))
+            write_course(context.folder / COURSE_FILE, courses)
         name = f"{now.label}: " if len(tasks) > 1 else ""
         context.report(sum(trials.values()) / len(tasks), f"{name}{now}")
 

@@ -1,0 +1,199 @@
+"""The trials of a store as rows of one kind, whether a search made them or a run of the demo."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.evaluate.courses import read_course
+from syno_lab.evaluate.store.records import finite
+
+if TYPE_CHECKING:
+    from syno_lab.evaluate.jobs import JobRecord
+    from syno_lab.evaluate.store import Run, SearchLog, Store
+
+_PRIMITIVE = re.compile(r'"primitive":\s*"([A-Z]+)"')
+#: Where a search keeps its files, by the folder of its lab (:mod:`syno_lab.evaluate.searching.watching`).
+_SEARCHES, _STATUS, _RESULT = "searches", "status.json", "result.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """One operator with all that is known of it.
+
+    Attributes:
+        key: names it in its lab: ``search:NAME#12`` or ``run:NAME#FINGERPRINT``; a baseline ends in ``#baseline``
+            where it has no fingerprint.
+        source: the key of its :class:`Source`.
+        number: in the order of asking, from 0 on; -1 for the baseline of a search.
+        label: for people.
+        fingerprint: of the operator; empty for the network as it is.
+        is_baseline: whether the others are compared with it.
+        state: ``waiting``, ``finished``, ``pruned``, …: how its training stands.
+        reason: why it has no better state, one line.
+        accuracy: a share of 1 (of text exp(-loss)); None where there is none.
+        flops: of the whole network, or as the run counts them.
+        params: likewise.
+        memory_mib: what its training took at most, in MiB; None where it was not measured.
+        latencies: milliseconds by target, as the run or the search means them.
+        wall_s: seconds that its training took.
+        ended: when (ISO 8601, UTC); empty where it is not known.
+        job: the number of the job that trained it.
+        operator: its JSON; empty for the network as it is.
+    """
+
+    key: str
+    source: str
+    number: int
+    label: str
+    fingerprint: str
+    is_baseline: bool
+    state: str
+    reason: str
+    accuracy: float | None
+    flops: int
+    params: int
+    memory_mib: float | None = None
+    latencies: Mapping[str, float] = field(default_factory=dict)
+    wall_s: float = 0.0
+    ended: str = ""
+    job: int | None = None
+    operator: str = ""
+
+    @property
+    def primitives(self) -> str:
+        """The primitives of the operator from the output to the input, each once: ``REDUCE SHARE UNFOLD``."""
+        return " ".join(dict.fromkeys(_PRIMITIVE.findall(self.operator)))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A search or a run of a store: its ``key`` is ``search:NAME`` or ``run:NAME``."""
+
+    key: str
+    kind: str
+    name: str
+    created: str
+    settings: Mapping[str, Any]
+    targets: tuple[str, ...]
+    baseline: TrialRow | None
+
+
+def read_run(run: Run) -> tuple[Source, list[TrialRow]]:
+    """A run with its operators as rows, in the order in which they were added."""
+    source, targets = f"run:{run.name}", run.targets()
+    by_target = {target: {trial.fingerprint: trial.latency_ms for trial in run.trials(target)} for target in targets}
+    rows = []
+    for number, trial in enumerate(run.trials(targets[0] if targets else None)):
+        training = run.training(trial.fingerprint) or {}
+        state = {"trained": "finished", "done": "finished", "tuned": "waiting"}.get(trial.state, trial.state)
+        found = ((target, by_target[target].get(trial.fingerprint)) for target in targets)
+        rows.append(
+            TrialRow(
+                f"{source}#{trial.fingerprint}",
+                source,
+                number,
+                trial.label,
+                trial.fingerprint,
+                trial.baseline,
+                state,
+                "",
+                trial.accuracy,
+                trial.flops,
+                trial.params,
+                finite(training.get("peak_mib")),
+                {target: latency for target, latency in found if latency is not None},
+                finite(training.get("wall_s")) or 0.0,
+                operator=trial.operator,
+            )
+        )
+    baseline = next((row for row in rows if row.is_baseline), None)
+    return Source(source, "run", run.name, run.created, run.settings, tuple(targets), baseline), rows
+
+
+def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tuple[Source, list[TrialRow]]:
+    """A search with its trials as rows, in the order of asking, the baseline first where it is known."""
+    source = f"search:{log.name}"
+    query = (
+        "SELECT DISTINCT target FROM syno_search_latencies JOIN syno_searches USING (search) WHERE name=? ORDER BY 1"
+    )
+    targets = store.database.column(query, (log.name,))
+    measured = {target: log.latencies(target) for target in targets}
+    baseline = _baseline(source, log, store.path.parent, jobs)
+    rows = [] if baseline is None else [baseline]
+    for trial in log.trials():
+        found = ((target, measured[target].get(trial.number, {}).get("latency_ms")) for target in targets)
+        rows.append(
+            TrialRow(
+                f"{source}#{trial.number}",
+                source,
+                trial.number,
+                f"trial {trial.number}",
+                trial.fingerprint,
+                False,
+                trial.state,
+                trial.reason,
+                trial.accuracy,
+                trial.flops,
+                trial.params,
+                finite((trial.outcome or {}).get("peak_mib")),
+                {target: latency for target, latency in found if latency is not None},
+                trial.wall_s,
+                trial.ended or "",
+                trial.job,
+                trial.operator,
+            )
+        )
+    if baseline is not None:
+        targets = sorted({*targets, *baseline.latencies})
+    return Source(source, "search", log.name, log.created, log.settings, tuple(targets), baseline), rows
+
+
+def _baseline(source: str, log: SearchLog, folder: Path, jobs: Iterable[JobRecord]) -> TrialRow | None:
+    """The network as it is: the mean over the seeds on which the search had it trained, and its tuned latency.
+
+    Jobs tell it while the search goes on, and its result at the end; a search of one process has the result alone.
+    """
+    files = {} if set(log.name) & set("/\\") else _files(folder / _SEARCHES / log.name)
+    start = f"{log.name}: baseline, seed "
+    trained = [
+        job.result
+        for job in jobs
+        if job.kind == "train" and job.name.startswith(start) and job.state == "finished" and job.result
+    ]
+    known = files.get(_RESULT, {}).get("baseline") or {}
+    accuracies = [a for one in trained if (a := finite(one.get("accuracy"))) is not None]
+    accuracy = sum(accuracies) / len(accuracies) if accuracies else finite(known.get("accuracy"))
+    flops = known.get("flops") or next((one.get("flops") for one in trained), None)
+    params = known.get("params") or next((one.get("params") for one in trained), None)
+    if accuracy is None or not isinstance(flops, int) or not isinstance(params, int):
+        return None
+    memory = [m for one in trained if (m := finite(one.get("peak_mib"))) is not None]
+    tuning = files.get(_STATUS, {}).get("tuning") or files.get(_RESULT, {}).get("tuning") or {}
+    latency = finite(tuning.get("baseline_ms")) if isinstance(tuning, dict) else None
+    latencies = {} if latency is None else {str(tuning["target"]): latency}
+    return TrialRow(
+        f"{source}#baseline",
+        source,
+        -1,
+        "baseline",
+        "",
+        True,
+        "finished",
+        f"mean of {len(accuracies)} seeds" if accuracies else "",
+        accuracy,
+        flops,
+        params,
+        max(memory, default=None),
+        latencies,
+        sum(finite(one.get("wall_s")) or 0.0 for one in trained),
+        log.created,
+    )
+
+
+def _files(folder: Path) -> dict[str, dict[str, Any]]:
+    found = {name: read_course(folder / name) for name in (_STATUS, _RESULT)}
+    return {name: content for name, content in found.items() if isinstance(content, dict)}
