@@ -73,9 +73,9 @@ class Estimate:
     def __len__(self) -> int:
         return len(self._rewards)
 
-    def add(self, actions: Bag, reward: float) -> None:
+    def add(self, found: Bag, reward: float) -> None:
         """One more reward."""
-        row = self._vectors([actions])
+        row = self._vectors([found])
         rows = self._wide()
         near = _common(row, rows)
         kernel = np.block([[self._kernel, near.T], [near, np.ones((1, 1))]])
@@ -91,7 +91,7 @@ class Estimate:
         """
         if not self._rewards:
             return [0.0] * len(bags)
-        together = self._vectors([*bags, *waiting])  # at once: either may have actions that are new
+        together = self._vectors([*bags, *waiting])  # at once: either may have words that are new
         asked, held = together[: len(bags)], together[len(bags) :]
         rows = self._wide()
         known = np.vstack([rows, held])
@@ -108,17 +108,17 @@ class Estimate:
         return [float(value) for value in mean + bound * np.sqrt(np.maximum(variance, 0))]
 
     def _wide(self) -> np.ndarray:
-        """The rows, with a column for each action seen by now."""
+        """The rows, with a column for each word seen by now."""
         return np.pad(self._rows, ((0, 0), (0, len(self._columns) - self._rows.shape[1])))
 
     def _vectors(self, bags: Sequence[Bag]) -> np.ndarray:
         for found in bags:
-            for action in found:
-                self._columns.setdefault(action, len(self._columns))
+            for word in found:
+                self._columns.setdefault(word, len(self._columns))
         rows = np.zeros((len(bags), len(self._columns)))
         for row, found in zip(rows, bags, strict=True):
-            for action, number in found.items():
-                row[self._columns[action]] = number
+            for word, number in found.items():
+                row[self._columns[word]] = number
         return rows
 
 
