@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import syno_lab.evaluate.trial.run as room
 from syno_lab import operators
 from syno_lab.errors import FormatError, SpecError
+from syno_lab.evaluate.courses import CURVE_FILE, read_course
 from syno_lab.evaluate.data import load_dataset
 from syno_lab.evaluate.jobs import JobFailed
 from syno_lab.evaluate.trial import TrialOutcome, TrialRequest, costs_of, full_costs_of, places_of, run_trial, sites_of
@@ -169,7 +170,8 @@ def test_a_killed_trial_goes_on_to_the_outcome_of_one_that_was_not(tmp_path):
     text = msgspec.json.encode(request).decode()
     child = subprocess.run([sys.executable, "-c", KILLED, text, str(tmp_path / "a")], check=False, timeout=120)
     assert child.returncode == -signal.SIGKILL
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["checkpoint-64.pt"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["checkpoint-64.pt", CURVE_FILE]
+    so_far = read_course(tmp_path / "a" / CURVE_FILE)
     said = []
     resumed = run_trial(request, folder=tmp_path / "a", report=lambda fraction, message: said.append(message))
     assert "resumed from a checkpoint after epoch 1 of 3" in said
@@ -177,6 +179,7 @@ def test_a_killed_trial_goes_on_to_the_outcome_of_one_that_was_not(tmp_path):
     whole = run_trial(request, folder=tmp_path / "b")
     assert whole.resumed == 0
     assert without_time(resumed) == without_time(whole)
+    assert so_far == resumed.curve[:1], "a course that is shown is the outcome's"
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["outcome.json"]
 
 

@@ -1,11 +1,11 @@
-// The view of `JobsView`: a table of jobs. Everything it shows is a trait, everything it asks for one small message.
-// It stands behind shared.js (scripts.py) and loads nothing: no address stands in this file.
+// The table of jobs, for `JobsView` (jobs_page.js) and `RunsView`. Everything it shows is a trait, everything it asks for
+// one small message. It stands behind shared.js (scripts.py) and loads nothing: no address stands in this file.
 
-const COLUMNS = ["job", "kind", "name", "state", "done", "attempt", "wall_s", "message"];
-const HEADS = { wall_s: "seconds" };
-const VERBS = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry", log: "Log" };
+const JOB_COLUMNS = ["job", "kind", "name", "state", "done", "attempt", "wall_s", "message"];
+const JOB_HEADS = { wall_s: "seconds" };
+const JOB_VERBS = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry", log: "Log" };
 
-class View {
+class JobsTable {
   constructor(model, el) {
     this.model = model;
     this.number = 0;
@@ -14,7 +14,7 @@ class View {
     this.status = make("p", { class: "syno-jobs-status", role: "status", "aria-live": "polite" });
     this.error = make("p", { class: "syno-jobs-error", role: "alert" });
     this.body = make("tbody");
-    const head = [...COLUMNS, "actions"].map((name) => make("th", { scope: "col" }, HEADS[name] ?? name));
+    const head = [...JOB_COLUMNS, "actions"].map((name) => make("th", { scope: "col" }, JOB_HEADS[name] ?? name));
     this.table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), this.body);
     this.log = make("pre", { class: "syno-jobs-log", tabindex: "0", "aria-label": "Log" });
     const frame = make("div", { class: "syno-jobs-frame", tabindex: "0", role: "group", "aria-label": "Table of jobs" });
@@ -83,7 +83,7 @@ class View {
       const place = before === null ? this.body.firstChild : before.nextSibling;
       if (line.row !== place) this.body.insertBefore(line.row, place);
       line.row.dataset.state = row.state;
-      for (const name of COLUMNS) write(line.cells[name], String(row[name]));
+      for (const name of JOB_COLUMNS) write(line.cells[name], String(row[name]));
       for (const [kind, button] of Object.entries(line.buttons)) button.hidden = !row.actions.includes(kind);
       before = line.row;
     }
@@ -91,24 +91,13 @@ class View {
   }
 
   makeLine(job) {
-    const cells = Object.fromEntries(COLUMNS.map((name) => [name, make("td", { class: `syno-jobs-${name}` })]));
+    const cells = Object.fromEntries(JOB_COLUMNS.map((name) => [name, make("td", { class: `syno-jobs-${name}` })]));
     const buttons = {};
-    for (const [kind, verb] of Object.entries(VERBS)) {
+    for (const [kind, verb] of Object.entries(JOB_VERBS)) {
       const options = { type: "button", "aria-label": `${verb} job ${job}`, onclick: () => this.ask(kind, job) };
       buttons[kind] = make("button", options, verb);
     }
     const row = make("tr", { "data-job": job }, ...Object.values(cells), make("td", {}, ...Object.values(buttons)));
     return { row, cells, buttons };
-  }
-}
-
-/** One view; whatever goes wrong while it is made is said in its place. */
-function render({ model, el }) {
-  try {
-    const view = new View(model, el);
-    return () => view.destroy();
-  } catch (error) {
-    el.append(make("p", { role: "alert" }, `The jobs cannot be shown: ${error.message}`));
-    return () => {};
   }
 }

@@ -58,7 +58,7 @@ class JobsView(anywidget.AnyWidget):
         SynoError: when the store cannot be read.
     """
 
-    _esm = module("shared.js", "jobs_view.js")
+    _esm = module("shared.js", "jobs_view.js", "jobs_page.js")
     _css = joined("shared.css", "jobs_view.css")
 
     rows = t.List(t.Dict(), read_only=True).tag(sync=True)
@@ -100,7 +100,7 @@ class JobsView(anywidget.AnyWidget):
             shown = [_row(record) for record in reversed(records[-self._newest :])]
             with self.hold_sync():
                 self.set_trait("rows", shown)
-                self.set_trait("status", _status(records, self._newest))
+                self.set_trait("status", jobs_status(records, self._newest))
             states = [(row["job"], row["state"]) for row in shown]
             if states != self._states:  # not at each per cent: every update changes the notebook
                 self._states = states
@@ -203,7 +203,8 @@ def _row(record: JobRecord) -> dict[str, Any]:
     return {**job_row(record), "job": record.id, "actions": [*possible_actions(record), "log"]}
 
 
-def _status(records: Sequence[JobRecord], newest: int) -> str:
+def jobs_status(records: Sequence[JobRecord], newest: int) -> str:
+    """How many jobs are in which state, in words; ``newest`` of them are shown."""
     if not records:
         return "No jobs yet."
     counts = Counter(record.state for record in records)
