@@ -15,6 +15,7 @@ import syno_widgets
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from syno_widgets.jobs_view import JobsView, html_table, text_table
+from syno_widgets.view import View
 from traitlets.config import Config
 
 from syno_lab.errors import StoreError
@@ -215,9 +216,10 @@ def test_traits_are_what_the_script_reads() -> None:
     """Each synchronised trait is used by the script, and the script reads no other; each is documented."""
     script = (WIDGETS / "jobs_view.js").read_text()
     read = set(re.findall(r'model\.get\("(\w+)"\)', script))
-    own = {name for name in JobsView.class_own_traits(sync=True) if not name.startswith("_")}
+    traits = {**View.class_own_traits(sync=True), **JobsView.class_own_traits(sync=True)}
+    own = {name for name in traits if not name.startswith("_")}
     assert read == own
-    source = (WIDGETS / "jobs_view.py").read_text()
+    source = "".join((WIDGETS / name).read_text() for name in ("view.py", "jobs_view.py"))
     for name in own:
         assert re.search(rf'    {name} = t\..*\n    """', source), f"{name} has no line of documentation"
 

@@ -19,6 +19,7 @@ from IPython.utils.capture import capture_output
 from syno_widgets import OperatorView
 from syno_widgets.scripts import module
 from syno_widgets.standalone import page
+from syno_widgets.view import View
 from traitlets import TraitError
 from traitlets.config import Config
 
@@ -244,12 +245,13 @@ def test_a_page_that_stands_alone(tmp_path: Path) -> None:
 def test_every_trait_is_documented_and_read_by_the_script() -> None:
     script = "".join((WIDGETS / name).read_text() for name in ("operator_panes.js", "operator_view.js"))
     read = set(re.findall(r'model\.get\("(\w+)"\)', script))
-    own = {name for name in OperatorView.class_own_traits(sync=True) if not name.startswith("_")}
+    traits = {**View.class_own_traits(sync=True), **OperatorView.class_own_traits(sync=True)}
+    own = {name for name in traits if not name.startswith("_")}
     dynamic = {f"pane_{pane}" for pane in PANES if pane != "graph"} | {"element", "photo", "weights", "binding"}
     assert read | dynamic == own
     titles = re.findall(r"^  (\w+): \"", re.search(r"const PANES = {(.*?)};", script, re.DOTALL)[1], re.MULTILINE)  # type: ignore[index]
     assert ["graph", *titles] == list(PANES)
-    source = (WIDGETS / "operator_view.py").read_text()
+    source = "".join((WIDGETS / name).read_text() for name in ("view.py", "operator_view.py"))
     for name in own:
         assert re.search(rf'    {name} = (t\.|_pane\().*\n    """', source), f"{name} has no line of documentation"
 

@@ -6,16 +6,13 @@ about a job is said by :func:`syno_lab.commands.jobs.possible_actions`.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from typing import Any, Literal
 
-import anywidget
 import msgspec
 import traitlets as t
 
@@ -23,9 +20,9 @@ from syno_lab.commands.jobs import job_row, possible_actions
 from syno_lab.errors import SynoError
 from syno_lab.evaluate.jobs import JobRecord, Lab
 from syno_widgets.scripts import joined, module
-from syno_widgets.static import Bundle, StaticOutput
+from syno_widgets.static import Bundle
+from syno_widgets.view import View
 
-_LOG = logging.getLogger(__name__)
 _COLUMNS = ("job", "kind", "name", "state", "done", "attempt", "wall_s", "message")
 _HEADS = {"wall_s": "seconds"}
 _BUSY_S, _QUIET_S = 1.0, 3.0  # between two looks at the store, with and without jobs under way
@@ -47,7 +44,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True):
     request: int
 
 
-class JobsView(anywidget.AnyWidget):
+class JobsView(View):
     """The newest jobs of a lab, the last submitted first.
 
     Args:
@@ -60,6 +57,9 @@ class JobsView(anywidget.AnyWidget):
 
     _esm = module("shared.js", "jobs_view.js", "jobs_page.js")
     _css = joined("shared.css", "jobs_view.css")
+    _noun = "table"
+    _request = JobRequest
+    _words = "The table of jobs, to be used in a running notebook; beside it the jobs as they were last."
 
     rows = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The jobs: the fields of :func:`syno_lab.commands.jobs.job_row` with ``job`` as a number, and ``actions``."""
@@ -73,21 +73,12 @@ class JobsView(anywidget.AnyWidget):
     log = t.Dict(read_only=True).tag(sync=True)
     """The log asked for last: ``job`` and ``text``, its last lines; empty while none was."""
 
-    answered = t.Int(0, read_only=True).tag(sync=True)
-    """The number of the last request carried out or refused, so that the browser notices a kernel that is gone."""
-
-    static_id = t.Unicode(read_only=True).tag(sync=True)
-    """Marks the output with the static table, which the live widget hides."""
-
     def __init__(self, lab: Lab, *, newest: int = 50) -> None:
         self._lab = lab
         self._newest = newest
-        self._lock = threading.RLock()  # the thread and the browser's messages write the same traits
         self._closed = threading.Event()
         self._unread = ""
         super().__init__()
-        self.set_trait("static_id", uuid.uuid4().hex)
-        self._static = StaticOutput(self.static_id)
         self._states: list[tuple[int, str]] = []
         self.refresh()
         self.on_msg(self._on_message)
@@ -125,8 +116,7 @@ class JobsView(anywidget.AnyWidget):
             except SynoError as error:
                 self._say_unread(str(error))
             except Exception as unforeseen:  # noqa: BLE001 the table must live on; the log has the whole story
-                _LOG.exception("jobs table")
-                self._say_unread(f"{type(unforeseen).__name__}: {unforeseen}".splitlines()[0])
+                self._say_unread(self._unforeseen(unforeseen, "looking at the store"))
             is_busy = any(row["state"].startswith(("waiting", "running")) for row in self.rows)
             wait = max(_BUSY_S if is_busy else _QUIET_S, _SHARE * (time.monotonic() - begun))
 
@@ -140,25 +130,9 @@ class JobsView(anywidget.AnyWidget):
     # -- from the browser --------------------------------------------------------------------------------------------
 
     def handle(self, content: Any) -> None:
-        """Carry out one message; whatever goes wrong becomes one line in :attr:`error`."""
-        number = content.get("request", 0) if isinstance(content, dict) else 0
-        error = ""
+        """Carry out one message, as :meth:`View.handle` does; the table is not read meanwhile."""
         with self._lock:
-            try:
-                self._carry_out(msgspec.convert(content, JobRequest))
-            except SynoError as refused:
-                error = str(refused)
-            except msgspec.ValidationError as wrong:
-                error = f"the browser sent a message that is none of the table's: {wrong}"
-            except Exception as unforeseen:  # noqa: BLE001 as in the thread
-                _LOG.exception("jobs table: %r", content)
-                error = f"{type(unforeseen).__name__}: {unforeseen}".splitlines()[0]
-            with self.hold_sync():
-                self.set_trait("error", error)
-                self.set_trait("answered", number if isinstance(number, int) else 0)
-
-    def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        self.handle(content)
+            super().handle(content)
 
     def _carry_out(self, request: JobRequest) -> None:
         job = self._lab.job(request.job)
@@ -180,23 +154,6 @@ class JobsView(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"<JobsView: {self.status}>"
-
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        """The widget, with its table in words for pages that know no widgets."""
-        bundle = super()._repr_mimebundle_(**options)
-        if bundle is None:
-            return None
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        return {**data, "text/plain": self._bundle()["text/plain"]}, metadata
-
-    def _ipython_display_(self) -> None:
-        """Two outputs: the widget, and the table that it hides while it lives."""
-        from IPython.display import display
-
-        data, metadata = self._repr_mimebundle_()
-        words = "The table of jobs, to be used in a running notebook; beside it the jobs as they were last."
-        display({**data, "text/plain": words}, metadata=metadata, raw=True)
-        self._static.show_bundle(self._bundle())
 
 
 def _row(record: JobRecord) -> dict[str, Any]:

@@ -6,15 +6,12 @@ thread (TIR in a process of its own). All of it is plain data from :mod:`syno_la
 
 from __future__ import annotations
 
-import logging
 import threading
-import uuid
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
-import anywidget
 import msgspec
 import traitlets as t
 
@@ -28,11 +25,11 @@ from syno_lab.evaluate.panes.image import read_image
 from syno_lab.ir.operator import Operator
 from syno_widgets.scripts import joined, module
 from syno_widgets.standalone import page
-from syno_widgets.static import Bundle, StaticOutput, static_bundle
+from syno_widgets.static import Bundle, static_bundle
+from syno_widgets.view import View
 
-_LOG = logging.getLogger(__name__)
 _FILES = ("shared.js", "operator_graph.js", "operator_panes.js", "operator_view.js")
-_STYLES = ("shared.css", "operator_view.css")
+_STYLES = ("shared.css", "operator_graph.css", "operator_view.css")
 _GRAPH = "graph"
 _FORMS = tuple(name for name in PANES if name != _GRAPH)
 _AT_ONCE = (_GRAPH, "loops")
@@ -60,7 +57,7 @@ def _pane(what: str) -> t.Dict[str, Any]:
     return t.Dict(_CLOSED, read_only=True, help=text).tag(sync=True)
 
 
-class OperatorView(anywidget.AnyWidget):
+class OperatorView(View):
     """One operator: its pGraph beside its loop nest, PyTorch source, TIR, equation, cost, and what it does.
 
     Args:
@@ -77,6 +74,9 @@ class OperatorView(anywidget.AnyWidget):
 
     _esm = module(*_FILES)
     _css = joined(*_STYLES)
+    _noun = "view"
+    _request = ViewRequest
+    _words = "The operator view, to be used in a running notebook; beside it the pGraph and the loop nest."
 
     pane = t.Enum(_FORMS, "loops", help="The form that is open beside the pGraph.").tag(sync=True)
     """The form that is open beside the pGraph; opening one has it worked out."""
@@ -111,20 +111,11 @@ class OperatorView(anywidget.AnyWidget):
     status = t.Unicode(read_only=True).tag(sync=True)
     """Its shape and cost in one line."""
 
-    error = t.Unicode(read_only=True).tag(sync=True)
-    """Why the last request was not carried out, one line; empty when it was."""
-
-    answered = t.Int(0, read_only=True).tag(sync=True)
-    """The number of the last request carried out or refused, so that the browser notices a kernel that is gone."""
-
     choices = t.Dict(read_only=True).tag(sync=True)
     """What ``photo`` and ``weights`` may be."""
 
     live = t.Bool(True, read_only=True).tag(sync=True)
     """Whether there is a kernel to ask; false on a page that stands alone."""
-
-    static_id = t.Unicode(read_only=True).tag(sync=True)
-    """Marks the output with the static picture, which the live widget hides."""
 
     pane_graph = _pane("The pGraph")
     """The drawing and its links (:func:`syno_lab.evaluate.panes.graph.graph_pane`)."""
@@ -165,8 +156,6 @@ class OperatorView(anywidget.AnyWidget):
         image: Any = None,
         **options: Any,
     ) -> None:
-        self._lock = threading.RLock()  # threads, the browser's messages and Python write the same traits
-        self._settled = threading.Condition(self._lock)
         self._closed = False
         self._is_ready = False
         allowed = ("pane", "selected", "search", "element", "photo", "weights", "staged")
@@ -181,12 +170,11 @@ class OperatorView(anywidget.AnyWidget):
         self._operator = _checked(operator)
         self._check(Asked(operator, binding=_items(binding), element=options.get("element", CENTER)))
         super().__init__()
-        self.set_trait("static_id", uuid.uuid4().hex)
+        self._settled = threading.Condition(self._lock)
         self.set_trait(
             "choices", {"photo": list(PHOTOS if image is not None else PHOTOS[:-1]), "weights": list(WEIGHTS)}
         )
         self.set_trait("name", _name(name, operator))
-        self._static = StaticOutput(self.static_id)
         self._first(dict(binding or {}), options)
         self.on_msg(self._on_message)
 
@@ -390,12 +378,7 @@ class OperatorView(anywidget.AnyWidget):
         except SynoError as refused:
             found = {**_CLOSED, "state": "failed", "error": str(refused)}
         except Exception as unforeseen:  # noqa: BLE001 the view must live on; the log has the whole story
-            _LOG.exception("operator view: %s", pane)
-            found = {
-                **_CLOSED,
-                "state": "failed",
-                "error": f"{type(unforeseen).__name__}: {unforeseen}".splitlines()[0],
-            }
+            found = {**_CLOSED, "state": "failed", "error": self._unforeseen(unforeseen, pane)}
         with self._lock:
             if not self._closed and self._is_current(asked, pane):
                 self.set_trait(f"pane_{pane}", found)
@@ -409,29 +392,11 @@ class OperatorView(anywidget.AnyWidget):
 
     # -- from the browser --------------------------------------------------------------------------------------------
 
-    def handle(self, content: Any) -> None:
-        """Carry out one message; whatever goes wrong becomes one line in :attr:`error`."""
-        number = content.get("request", 0) if isinstance(content, dict) else 0
-        error = ""
-        try:
-            request = msgspec.convert(content, ViewRequest)
-            if request.kind == "bind":
-                self.binding = request.binding
-            else:
-                self.element = request.element
-        except SynoError as refused:
-            error = str(refused)
-        except msgspec.ValidationError as wrong:
-            error = f"the browser sent a message that is none of the view's: {wrong}"
-        except Exception as unforeseen:  # noqa: BLE001 as in the threads
-            _LOG.exception("operator view: %r", content)
-            error = f"{type(unforeseen).__name__}: {unforeseen}".splitlines()[0]
-        with self._lock, self.hold_sync():
-            self.set_trait("error", error)
-            self.set_trait("answered", number if isinstance(number, int) else 0)
-
-    def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        self.handle(content)
+    def _carry_out(self, request: ViewRequest) -> None:
+        if request.kind == "bind":
+            self.binding = request.binding
+        else:
+            self.element = request.element
 
     # -- outputs -----------------------------------------------------------------------------------------------------
 
@@ -450,24 +415,6 @@ class OperatorView(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"<OperatorView: {self.name}, {self.status}>"
-
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        """The widget, with its picture and its words for pages that know no widgets."""
-        bundle = super()._repr_mimebundle_(**options)
-        if bundle is None:
-            return None
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        static = self._bundle()
-        return {**data, **{k: static[k] for k in ("image/svg+xml", "text/plain") if k in static}}, metadata
-
-    def _ipython_display_(self) -> None:
-        """Two outputs: the widget, and the picture that it hides while it lives."""
-        from IPython.display import display
-
-        data, metadata = self._repr_mimebundle_()
-        words = "The operator view, to be used in a running notebook; beside it the pGraph and the loop nest."
-        display({**data, "text/plain": words}, metadata=metadata, raw=True)
-        self._static.show_bundle(self._bundle())
 
 
 def _checked(operator: Any) -> Operator:
