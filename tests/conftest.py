@@ -80,6 +80,16 @@ def tiny(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.fixture(scope="session")
+def fetched_board() -> None:
+    """Skips where no emulated board was fetched, so that no test downloads anything; one that is broken is an error."""
+    from syno_lab.evaluate.tuning.emulated_files import boards_folder, find_board, is_fetched
+
+    if not is_fetched():
+        pytest.skip(f"no emulated board in {boards_folder()}: `syno-lab board --emulate --fetch` fetches one")
+    find_board()
+
+
 CHROMIUM_ARGS = [
     "--no-sandbox",
     "--disable-gpu",

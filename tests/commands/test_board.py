@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from command_line import answered, refused
 
-from syno_lab.errors import TrackerError, TuningError
+from syno_lab.errors import TrackerError
 from syno_lab.evaluate.tuning import local_board
 from syno_lab.evaluate.tuning.checkup import is_loopback, public_address, warning
-from syno_lab.evaluate.tuning.emulated import find_board
 from syno_lab.evaluate.tuning.setup import Plan, checked, server_file, steps
 from syno_lab.evaluate.tuning.tracker import parse_address, tracker_summary
 
@@ -137,12 +136,8 @@ def test_emulating_is_no_set_up(capsys, tmp_path):
 
 @pytest.mark.tvm
 @pytest.mark.timeout(300)
-def test_an_emulated_board_runs_a_kernel_built_here(capsys):
+def test_an_emulated_board_runs_a_kernel_built_here(fetched_board, capsys):
     """Its server says that it is an aarch64, and the kernel's answer is that of the loop nest."""
-    try:
-        find_board()
-    except TuningError as error:
-        pytest.skip(str(error))
     told = json.loads(answered(capsys, "board", "--emulate", "--check", "--json", "-"))
     assert told["healthy"]
     findings = {one["name"]: one for one in told["findings"]}

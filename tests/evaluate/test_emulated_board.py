@@ -17,7 +17,7 @@ from syno_lab.errors import TrackerError, TuningError
 from syno_lab.evaluate.tuning import TuningTask, tracker_summary, tune
 from syno_lab.evaluate.tuning import emulated_files as files
 from syno_lab.evaluate.tuning.emulated import KEY, emulated_board, main
-from syno_lab.evaluate.tuning.emulated_files import boards_folder, fetch_board, find_board
+from syno_lab.evaluate.tuning.emulated_files import boards_folder, fetch_board, find_board, is_fetched
 from syno_lab.evaluate.tuning.remote import run_remotely
 from syno_lab.operators import conv2d, operator_1
 
@@ -25,12 +25,8 @@ SIZES = {"N": 1, "C_in": 16, "C_out": 16, "H": 8, "W": 8}
 
 
 @pytest.fixture(scope="module")
-def board():
-    """One for all tests; skipped where its files were not fetched, so that no test downloads anything."""
-    try:
-        find_board()
-    except TuningError as error:
-        pytest.skip(str(error))
+def board(fetched_board):
+    """One for all tests."""
     with emulated_board() as started:
         yield started
 
@@ -215,6 +211,7 @@ def test_a_damaged_board_is_refused(fetched, damage, match):
     with pytest.raises(TuningError, match=match) as caught:
         find_board(fetched.parent)
     assert "\n" not in str(caught.value)
+    assert is_fetched(fetched.parent) == (damage is not shutil.rmtree), "tests skip where there is none, no other time"
 
 
 def test_a_board_without_an_emulator(fetched, monkeypatch):

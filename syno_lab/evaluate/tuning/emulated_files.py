@@ -106,6 +106,11 @@ def boards_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     return Path(chosen).expanduser().resolve()
 
 
+def is_fetched(folder: str | os.PathLike[str] | None = None) -> bool:
+    """Whether a board for the TVM installed here was fetched before; :func:`find_board` says whether it can be used."""
+    return _record(_place(boards_folder(folder))).exists()
+
+
 def find_board(folder: str | os.PathLike[str] | None = None) -> BoardFiles:
     """The board that was fetched before, whole and of the versions installed here.
 
@@ -114,7 +119,7 @@ def find_board(folder: str | os.PathLike[str] | None = None) -> BoardFiles:
     """
     place = _place(boards_folder(folder))
     try:
-        data = json.loads((place / "board.json").read_text(encoding="utf-8"))
+        data = json.loads(_record(place).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TuningError(
             f"expected an emulated board for TVM {_versions()['apache-tvm']} in {place.parent}, found none; {ADVICE}"
@@ -216,7 +221,7 @@ def _fetch(place: Path, part: Path, downloads: Path, report: Report) -> BoardFil
         "unpack_s": files.unpack_s,
         "digest": _digest(part),
     }
-    (part / "board.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    _record(part).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     part.rename(place)
     shutil.rmtree(downloads)
     return find_board(place.parent)
@@ -309,6 +314,10 @@ def _place(base: Path) -> Path:
     return base / f"aarch64-tvm-{_versions()['apache-tvm']}"
 
 
+def _record(place: Path) -> Path:
+    return place / "board.json"
+
+
 def _versions() -> dict[str, str]:
     try:
         return {name: metadata.version(name) for name in _WHEELS}
@@ -340,7 +349,7 @@ def _digest(place: Path) -> str:
         for name in sorted(names):
             path = Path(folder) / name
             relative = path.relative_to(place).as_posix()
-            if relative == "board.json":
+            if path == _record(place):
                 continue
             content = str(path.readlink()) if path.is_symlink() else _sha256(path)
             whole.update(f"{relative}\0{content}\n".encode())
