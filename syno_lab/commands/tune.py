@@ -68,12 +68,13 @@ def command(
         raise SynoError("expected --tracker HOST:PORT and --key KEY together, or neither for a board of our own")
     tasks = _tasks(operator, bind or [], dtype)
     from syno_lab.evaluate.tuning import Method, check_tracker, local_board, tune_queue
-    from syno_lab.evaluate.tuning.presets import find_preset
+    from syno_lab.evaluate.tuning.presets import enough_s, find_preset
     from syno_lab.evaluate.tuning.targets import check_target, is_local, threads_of
     from syno_lab.evaluate.tuning.tracker import parse_address
     from syno_lab.evaluate.tuning.tune import local_conditions, recorded
 
     budget = find_preset(preset).trials if trials is None else trials
+    seconds = deadline if deadline is not None else enough_s(budget, len(tasks))
     check_target(target)
     method = Method(tuple(rule) if rule else Method.rules, space, strategy, cost_model)
     if compare and not is_local(target):
@@ -85,14 +86,12 @@ def command(
             raise SynoError("--detach: expected TVM's own rules and search; a job runs no code but the lab's own")
         params: dict[str, Any] = {"tasks": [_plain(task) for task in tasks], "target": target}
         params |= {"tracker": tracker, "key": key, "preset": preset, "trials": trials, "seed": seed}
-        params["deadline_s"] = deadline
+        params["deadline_s"] = seconds
         submit("tune", params, folder, name=", ".join(task.label for task in tasks), json=json)
         return
     if folder is not None:
         raise SynoError("--folder: expected it with --detach; without, --out and --records say where files go")
     store = records if records is not None else out / "records"
-    # A trial has been seen to take 12 seconds where the machine was busy.
-    seconds = deadline if deadline is not None else 600.0 + 15.0 * budget * len(tasks)
     shares: dict[str, float] = {}
     results: dict[str, TuningResult] = {}
     failed: dict[str, str] = {}

@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from command_line import refused
+from command_line import answered, refused
 
+from syno_lab.commands.detach import working_in
+from syno_lab.evaluate.jobs import Lab
 from syno_lab.evaluate.tuning import PRESETS
 
 SIZES = [text for size in ("N=1", "C_in=4", "C_out=4", "H=6", "W=6") for text in ("--bind", size)]
@@ -32,6 +34,14 @@ def test_the_presets_cost_more_and_more():
     costs = [(one.trials, one.population, one.generations, one.search.min_ms) for one in PRESETS.values()]
     assert costs == sorted(costs)
     assert len({trials for trials, *_ in costs}) == 3
+
+
+@pytest.mark.parametrize(("options", "seconds"), [(["--trials", "700"], 700 * 12), (["--deadline", "40"], 40)])
+def test_a_detached_tuning_has_time_for_all_its_trials(capsys, tmp_path, options, seconds):
+    with Lab.open(tmp_path, start=False) as lab, working_in(lab):
+        answered(capsys, "tune", "conv2d", *SIZES, *options, "--detach")
+        (job,) = lab.jobs(kind="tune")
+    assert seconds <= job.params["deadline_s"] < 2 * seconds  # a trial has been seen to take 12 on a busy machine
 
 
 @pytest.mark.tvm

@@ -18,7 +18,7 @@ from syno_lab.evaluate.searching.evaluators import Running
 from syno_lab.evaluate.searching.layers import OF, Layer, baseline_layers, layers_of, summed
 from syno_lab.evaluate.searching.settings import TuningChoice
 from syno_lab.evaluate.searching.space import Space
-from syno_lab.evaluate.tuning.presets import find_preset
+from syno_lab.evaluate.tuning.presets import enough_s, find_preset
 from syno_lab.ir.operator import Operator
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 TUNE = "tune"
 LOOK_S = 0.5
-#: Seconds that the start of a tuning and each of its trials may take on a machine that trains meanwhile.
-_START_S, _TRIAL_S = 600.0, 15.0
 
 
 class Tuners(Protocol):
@@ -186,7 +184,7 @@ class Tunings:
             "target": choice.target,
             "preset": choice.preset,
             "trials": trials,
-            "deadline_s": _START_S + _TRIAL_S * trials * len(layers),
+            "deadline_s": enough_s(trials, len(layers)),
         }
         if choice.tracker is not None:
             params |= {"tracker": choice.tracker, "key": choice.board_key}

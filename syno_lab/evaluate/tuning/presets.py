@@ -49,6 +49,11 @@ PRESETS: dict[str, Preset] = {
 }
 
 
+def enough_s(trials: int, operators: int = 1) -> float:
+    """Seconds that are enough for ``trials`` of each operator: one has been seen to take 12 on a busy machine."""
+    return 600.0 + 15.0 * trials * operators
+
+
 def find_preset(name: str) -> Preset:
     """The preset of that name. Raises :class:`TuningError`."""
     if name not in PRESETS:
