@@ -90,7 +90,7 @@ class _Server:
     def __init__(self, modules: Sequence[str]) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = _environment(warm.PLACEHOLDER)
-        environment["SYNO_LAB_BLAS_THREADS"] = environment.get(warm.BLAS_VARIABLE, "")
+        environment[warm.KEPT_VARIABLE] = environment.get(warm.BLAS_VARIABLE, "")
         environment[warm.BLAS_VARIABLE] = "1"
         with theirs:
             self._process = subprocess.Popen(

@@ -30,6 +30,8 @@ from syno_lab.evaluate.jobs import alive
 PLACEHOLDER = "0" * 32
 #: NumPy's BLAS starts threads when it is imported, which a fork would lose; a forked process starts its own.
 BLAS_VARIABLE = "OPENBLAS_NUM_THREADS"
+#: Where what that was is kept for them meanwhile.
+KEPT_VARIABLE = "SYNO_LAB_BLAS_THREADS"
 LARGEST_MESSAGE = 1 << 16
 _MODULE = "syno_lab.evaluate.jobs.child"
 
@@ -91,7 +93,7 @@ def _become(channel: socket.socket, libc: ctypes.CDLL, log: int, root: str, numb
     os.chdir(root)
     marked = _mark(libc, token)
     os.environ[alive.TOKEN_VARIABLE] = token  # for the processes that it starts
-    threads = os.environ.pop("SYNO_LAB_BLAS_THREADS", "")
+    threads = os.environ.pop(KEPT_VARIABLE, "")
     del os.environ[BLAS_VARIABLE]
     if threads:
         os.environ[BLAS_VARIABLE] = threads
