@@ -177,7 +177,63 @@ def test_rules_for_early_termination_see_earlier_curves(tmp_path: Path) -> None:
 def test_a_trial_may_take_twice_as_long_as_the_baseline(tmp_path: Path) -> None:
     known = Known()
     drive(tmp_path, known, settings(trials=1), baseline_s=100.0)
-    assert [request.time_limit_s for request, _ in known.begun.values()] == [200.0]
+    assert [(request.time_limit_s, request.gives_up) for request, _ in known.begun.values()] == [(200.0, True)]
+
+
+class Watched(Board):
+    """Says when it was first written: all that can be begun has been by then."""
+
+    is_shown = False
+
+    def show(self, *given: Any, **more: Any) -> None:
+        super().show(*given, **more)
+        self.is_shown = True
+
+
+@pytest.mark.parametrize(("workers", "outstanding"), [(1, 1), (2, 3)])
+def test_several_hands_have_the_next_operator_before_one_is_free(
+    tmp_path: Path, workers: int, outstanding: int
+) -> None:
+    chosen, known, board = settings(workers=workers), Known(at_once=False), Watched(tmp_path / "board")
+    with Store.open(tmp_path) as store:
+        log = store.search(chosen.name, chosen.identity)
+        driver = Driver(chosen, Space(chosen), log, known, board, should_stop=lambda: board.is_shown)
+        with pytest.raises(Stopped):
+            driver.run()
+        assert len(driver.search.outstanding) == outstanding
+        assert len(known.begun) == len(log.trials()) == workers  # nobody knows of one that is not begun
+    for name in list(known.begun):
+        known.end(name)
+    known.at_once = True
+    again = drive(tmp_path, known, chosen)
+    assert again.standing.total == len(known.begun) == 12
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_overhead_is_what_free_hands_wait(tmp_path: Path, workers: int) -> None:
+    clock = iter(range(10**6))
+    chosen = settings(trials=1, workers=workers)
+    driver = drive(tmp_path, Known(), chosen, clock=lambda: float(next(clock)), cpu_clock=lambda: 0.0)
+    times = driver.times
+    assert times.asking_s > 0
+    assert times.store_s > 0
+    assert times.held_s == workers * (times.asking_s + times.store_s)
+    shown = driver.standing.to_dict(times)
+    assert shown["overhead_s_per_trial"] == times.held_s
+
+
+def test_overhead_while_all_hands_are_busy_is_processor_time(tmp_path: Path) -> None:
+    chosen, board = settings(), Watched(tmp_path / "board")
+    clock = iter(range(10**6))
+    with Store.open(tmp_path) as store:
+        log = store.search(chosen.name, chosen.identity)
+        driver = Driver(chosen, Space(chosen), log, Known(at_once=False), board, should_stop=lambda: board.is_shown)
+        driver.clock, driver.cpu_clock = lambda: float(next(clock)), lambda: 1000.0 * board.is_shown
+        with pytest.raises(Stopped):
+            driver.run()
+    # The first writing of the board is the only thing that took 1,000 s of a processor; a training was under way.
+    before = driver.times.held_s - 1000.0
+    assert 0 < before < driver.times.asking_s + driver.times.store_s
 
 
 def test_the_time_of_a_search_is_kept_over_kills_and_ends_it(tmp_path: Path) -> None:
@@ -231,6 +287,7 @@ def test_other_settings_are_another_search(tmp_path: Path) -> None:
         ({"trials": 0}, "trials: expected a number above 0, found 0"),
         ({"minutes": float("nan")}, "minutes: expected a number above 0, found nan"),
         ({"max_flops_ratio": -1.0}, "max_flops_ratio: expected a number above 0"),
+        ({"max_traffic_ratio": 0.0}, "max_traffic_ratio: expected a number above 0, found 0.0"),
         ({"workers": 0}, "workers: expected 1 or more, found 0"),
         ({"seeds": (1, 1)}, "seeds: expected seeds that differ, found 1, 1"),
         ({"name": "a/b"}, "name: expected a name that can be one of a folder"),

@@ -36,6 +36,16 @@ def test_canvas_asks_for_more_as_epochs_go_by(curve, stops):
         assert f"{BEST[len(curve) - 1]:.4f}" in reason
 
 
+def test_canvas_may_leave_the_first_epochs_alone():
+    # ResNet-20 on three seeds, two epochs each: after the first the worst in the end was the best.
+    worst, best = [0.190, 0.255], [0.142, 0.362]
+    assert CanvasRule().reason(best[:1], [worst], 2) is not None
+    assert CanvasRule(warmup=1).reason(best[:1], [worst], 2) is None
+    assert CanvasRule(warmup=1).reason([0.2, 0.2], [[0.1, 0.5, 0.5]], 3) is not None
+    with pytest.raises(TrainingError, match="expected warmup as a whole number from 0 up, found -1"):
+        CanvasRule(warmup=-1)
+
+
 def test_canvas_shares():
     assert [CanvasRule(0.5).share(epoch, 4) for epoch in (1, 2, 3, 4)] == [0.625, 0.75, 0.875, 1.0]
     assert [CanvasRule(0.0).share(epoch, 4) for epoch in (1, 2, 4)] == [0.25, 0.5, 1.0]

@@ -357,6 +357,44 @@ def test_the_time_limit_cuts_an_epoch_short_and_tests_it(few, monkeypatch):
     assert [record.seconds for record in result.curve] == [5, 3]
 
 
+@pytest.mark.parametrize(
+    ("lasts", "limit", "ending"),
+    [
+        # An epoch has 4 training batches and a test batch: five epochs take 25 seconds, and the projection says so.
+        ({}, 7, "projected 25 s of 7 s allowed, after 5 of 20 batches"),
+        ({}, 25.5, None),
+        # A first batch that loads libraries and one that was held up say nothing of the rest, but are spent.
+        ({1: 5.0}, 30, None),
+        ({4: 50.0}, 75, None),
+        ({1: 5.0}, 20, "projected 29 s of 20 s allowed, after 5 of 20 batches"),
+        # What others do to the machine may end: a quarter more than is left is not hopeless yet, until it is.
+        (dict.fromkeys(range(18, 26), 0.5), 23.5, None),
+        ({}, 22, "projected 25 s of 22 s allowed, after 9 of 20 batches"),
+        # It slows down, and its tests with it.
+        (dict.fromkeys(range(6, 26), 3.0), 40, "projected 62 s of 40 s allowed, after 9 of 20 batches"),
+    ],
+)
+def test_a_training_gives_up_once_its_pace_shows_that_it_will_not_end(few, monkeypatch, lasts, limit, ending):
+    import syno_lab.evaluate.training.limits as room
+
+    clock, batches = [0.0], [0]
+    monkeypatch.setattr(room.time, "monotonic", lambda: clock[0])
+
+    def tick(progress: TrainingProgress) -> None:
+        batches[0] += 1
+        clock[0] += lasts.get(batches[0], 1.0)
+
+    result = train(small_net(), few, epochs=5, time_limit_s=limit, gives_up=True, on_progress=tick)
+    if ending is None:
+        assert (result.stopped, len(result.curve), batches[0]) == ("finished", 5, 25)
+    else:
+        assert (result.stopped, result.reason) == ("slow", ending)
+        assert len(result.curve) == int(ending.split()[-4]) // 4
+    # Whoever does not give up learns to the last second.
+    clock[0], batches[0] = 0.0, 0
+    assert train(small_net(), few, epochs=5, time_limit_s=limit, on_progress=tick).stopped != "slow"
+
+
 def test_time_spent_before_a_resumption_counts(few, monkeypatch, tmp_path):
     import syno_lab.evaluate.training.limits as room
 

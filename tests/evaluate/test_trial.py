@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -276,6 +277,12 @@ def test_a_trial_that_takes_too_long_is_a_timeout(tmp_path):
     assert sooner.state == "timeout"
     meant = run_trial(asked(epochs=100_000, time_limit_s=9.0, budget_s=0.2), folder=tmp_path / "c")
     assert (meant.state, meant.reason) == ("finished", "")
+    hopeless = run_trial(asked(epochs=1_000_000, time_limit_s=60.0, gives_up=True), folder=tmp_path / "d")
+    assert hopeless.state == "timeout"
+    assert re.fullmatch(r"projected \S+ s of 60 s allowed, after \d+ of \d+ batches", hopeless.reason)
+    assert hopeless.wall_s < 60
+    budget = run_trial(asked(epochs=100_000, budget_s=0.2, gives_up=True), folder=tmp_path / "e")
+    assert (budget.state, budget.reason) == ("finished", "")
 
 
 def hungry(monkeypatch, error: Exception, most: int) -> list[int]:

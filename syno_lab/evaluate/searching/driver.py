@@ -1,14 +1,17 @@
 """Algorithm 1 of Syno as a loop: ask, train, record, tell; and again from the store after any kill.
 
 Whatever has happened is in the store before the search is told of it, so a search that goes on in another process knows
-what this one knew. Trainings are asked for while evaluators are free, and told in the order in which they end.
+what this one knew. Trainings are asked for while evaluators are free, and told in the order in which they end. With
+several hands the next operator is looked for while all of them train, so that none waits for it; it knows of the
+results till then, as if one more training were under way. With one hand every operator knows of all results before it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +61,7 @@ class Driver:
         evaluators: who trains.
         board: what is shown.
         report, should_stop: of the job.
-        clock: seconds.
+        clock: seconds; ``cpu_clock``: those of the processor that this thread had.
         baseline_s: how long a training of the baseline took; trials that take more than :data:`TIMES_THE_BASELINE` as
             long, and more than a minute, are ended.
         tunings: of the trials that are accurate enough; they go on when this has returned.
@@ -72,15 +75,20 @@ class Driver:
     report: Report = lambda fraction, message: None
     should_stop: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
+    cpu_clock: Callable[[], float] = time.thread_time
     times: Times = field(default_factory=Times)
     baseline_s: float | None = None
     tunings: Tunings | None = None
     end_reason: str = ""
+    _pending: list[_Pending] = field(default_factory=list)
+    _ahead: Candidate | None = None
+    _looks_ahead: bool = False
     _curves: list[list[float]] = field(default_factory=list)
     _next_report: float = -float("inf")
 
     def __post_init__(self) -> None:
         self.search = self.space.search(self.settings)
+        self._looks_ahead = self.settings.workers > 1
         self.standing = Standing(self.space.baseline.flops, self.settings.workers)
 
     def run(self) -> None:
@@ -90,17 +98,22 @@ class Driver:
             Stopped: when ``should_stop`` says so; trainings and tunings that are jobs go on meanwhile.
         """
         begun, before = self.clock(), self.times.search_s
-        pending = self._resumed()
+        pending = self._pending
+        pending += self._resumed()
         while True:
             self.times.search_s = before + self.clock() - begun
             if self.should_stop():
-                self._show(pending, now=True)
+                self._show(now=True)
                 raise Stopped(f"stopped after {self.standing.total} trials; they are in the store")
-            while len(pending) < self.settings.workers and not self._is_over(pending):
+            while len(pending) < self.settings.workers and not self._is_over():
                 asked = self._asked()
                 if asked is None:
                     break
                 pending.append(asked)
+            if pending and self._looks_ahead and self._ahead is None and not self._is_over():
+                self._ahead = self._chosen(self._has_news)
+                # A space that is used up is asked once more where a hand is free, and not all the time till then.
+                self._looks_ahead = self._ahead is not None or self._has_news()
             if not pending and not self.should_stop():
                 break
             wait([one.running.future for one in pending], timeout=LOOK_S, return_when=FIRST_COMPLETED)
@@ -108,12 +121,27 @@ class Driver:
                 pending.remove(one)
                 self._told(one)
             if self.tunings is not None:
-                start = self.clock()
-                self.tunings.look()
-                self.times.store_s += self.clock() - start
-            self._show(pending)
+                with self._spending("store_s"):
+                    self.tunings.look()
+            self._show()
         self.times.search_s = before + self.clock() - begun
-        self._show(pending, now=True)
+        self._show(now=True)
+
+    def _has_news(self) -> bool:
+        return any(one.running.future.done() for one in self._pending)
+
+    @contextmanager
+    def _spending(self, on: str) -> Iterator[None]:
+        """What happens within is overhead of a kind, a field of :class:`.Times`."""
+        free = max(0, self.settings.workers - len(self._pending))
+        start, start_cpu = self.clock(), self.cpu_clock()
+        try:
+            yield
+        finally:
+            spent = self.clock() - start
+            setattr(self.times, on, getattr(self.times, on) + spent)
+            # Hands that are free stand still meanwhile; where all are busy, processor time is taken from them at most.
+            self.times.held_s += free * spent if free else self.cpu_clock() - start_cpu
 
     # -- from the store ----------------------------------------------------------------------------------------------
 
@@ -133,43 +161,43 @@ class Driver:
 
     # -- ask and tell ------------------------------------------------------------------------------------------------
 
-    def _is_over(self, pending: list[_Pending]) -> bool:
+    def _is_over(self) -> bool:
         if self.end_reason:
             return True
         minutes, trials = self.settings.minutes, self.settings.trials
         if minutes is not None and self.times.search_s >= 60 * minutes:
             self.end_reason = f"{minutes:g} minutes are over"
-        elif trials is not None and self.standing.total + len(pending) >= trials:
+        elif trials is not None and self.standing.total + len(self._pending) >= trials:
             return True  # unless one of them turns out to be none
         return bool(self.end_reason)
 
     def _asked(self) -> _Pending | None:
         """The next operator, written down and begun; None where there is none, or the time is up."""
-        start = self.clock()
-        deadline = start + PATIENCE_S
-
-        def should_stop() -> bool:
-            return self.should_stop() or self.clock() > deadline
-
-        candidate = self.search.ask(should_stop)
-        asked = self.clock()
-        self.times.asking_s += asked - start
+        candidate, self._ahead = self._ahead, None
+        deadline = self.clock() + PATIENCE_S
+        if candidate is None:
+            candidate = self._chosen(lambda: self.clock() > deadline)
         if candidate is None:
             if self.should_stop():
                 return None
             self.end_reason = (
-                f"no new operator within {self.settings.max_flops_ratio:.0%} of the FLOPs in {PATIENCE_S:g} s"
-                if asked > deadline
+                f"no new operator {self.space.limits} in {PATIENCE_S:g} s"
+                if self.clock() > deadline
                 else "every operator of the space is evaluated"
             )
             return None
-        operator: Operator = candidate.operator
-        costs = self.space.costs(operator)
-        assert costs is not None  # the space has asked
-        text = operator.to_json()
-        number = self.log.add(name_of(operator), text, candidate.steps, costs.flops, costs.params)
-        self.times.store_s += self.clock() - asked
-        return _Pending(candidate, number, self._submit(number, text))
+        with self._spending("store_s"):
+            operator: Operator = candidate.operator
+            costs = self.space.costs(operator)
+            assert costs is not None  # the space has asked
+            text = operator.to_json()
+            number = self.log.add(name_of(operator), text, candidate.steps, costs.flops, costs.params)
+            return _Pending(candidate, number, self._submit(number, text))
+
+    def _chosen(self, is_enough: Callable[[], bool]) -> Candidate | None:
+        """The search's next candidate; None where there is none, or once it is enough of looking."""
+        with self._spending("asking_s"):
+            return self.search.ask(lambda: self.should_stop() or is_enough())
 
     def _submit(self, number: int, operator: str) -> Running:
         training = self.settings.training
@@ -182,26 +210,25 @@ class Driver:
             rivals=[] if training.stopping is None else list(self._curves),
             keep_predictions=False,
             time_limit_s=limit,
+            gives_up=True,
         )
         return self.evaluators.submit(self._name(number), request)
 
     def _told(self, one: _Pending) -> None:
         """Write down how a training ended, then tell the search."""
         outcome = outcome_of(one.running)
-        start = self.clock()
-        is_new = self.log.record(one.number, outcome, one.running.job)
-        self.times.store_s += self.clock() - start
-        trial = self.log.trial(one.number)
-        if is_new:
-            self._count(trial.number, trial.flops, trial.params, outcome)
+        with self._spending("store_s"):
+            is_new = self.log.record(one.number, outcome, one.running.job)
+            trial = self.log.trial(one.number)
+            if is_new:
+                self._count(trial.number, trial.flops, trial.params, outcome)
         if one.candidate is None:
             return
-        start = self.clock()
-        if trial.reward is None:  # interrupted
-            self.search.drop(one.candidate)
-        else:
-            self.search.tell(one.candidate, trial.reward)
-        self.times.asking_s += self.clock() - start
+        with self._spending("asking_s"):
+            if trial.reward is None:  # interrupted
+                self.search.drop(one.candidate)
+            else:
+                self.search.tell(one.candidate, trial.reward)
 
     def _count(self, number: int, flops: int, params: int, outcome: dict[str, Any]) -> None:
         self.standing.add(number, flops, params, outcome)
@@ -218,18 +245,20 @@ class Driver:
 
     # -- shown -------------------------------------------------------------------------------------------------------
 
-    def _show(self, pending: list[_Pending], *, now: bool = False) -> None:
-        start = self.clock()
-        if not now and start < self._next_report:
-            return
-        self._next_report = start + PERIOD_S
+    def _show(self, *, now: bool = False) -> None:
+        if now or self.clock() >= self._next_report:
+            self._next_report = self.clock() + PERIOD_S
+            with self._spending("store_s"):
+                self._shown(now)
+
+    def _shown(self, now: bool) -> None:
         minutes, trials = self.settings.minutes, self.settings.trials
         shares = [] if trials is None else [self.standing.total / trials]
         shares += [] if minutes is None else [self.times.search_s / (60 * minutes)]
         line = self.standing.line(self.times)
         status: dict[str, Any] = {
             "phase": "search",
-            "under_way": [one.number for one in pending],
+            "under_way": [one.number for one in self._pending],
             "end": self.end_reason,
         }
         if self.tunings is not None:
@@ -237,7 +266,6 @@ class Driver:
             status["tuning"] = self.tunings.to_dict()
         self.report(min(1.0, max(shares)), line)
         self.board.show({**status, **self.standing.to_dict(self.times)}, self.search, now=now)
-        self.times.store_s += self.clock() - start
 
 
 def outcome_of(running: Running) -> dict[str, Any]:

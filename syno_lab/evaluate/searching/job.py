@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: What the parts of a search take of the progress bar.
 _BEFORE, _SEARCH, _AFTER = 0.1, 0.7, 0.95
-_TIMES = ("search_s", "asking_s", "store_s")
+_TIMES = ("search_s", "asking_s", "store_s", "held_s")
 
 
 def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:

@@ -65,13 +65,16 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes:
         name: of the search in its store.
         training: how every operator is trained, and the baseline alike: backbone, options, data, epochs and the rest
-            of a :class:`.TrialRequest`; its ``operator``, ``rivals`` and ``keep_predictions`` are the search's to set.
+            of a :class:`.TrialRequest`; its ``operator``, ``rivals``, ``gives_up`` and ``keep_predictions`` are the
+            search's to set.
         method: ``mcts``, ``random`` or ``evolution``.
         seed: of the search's choices.
         minutes: how long to search, baseline and comparison not counted; None: no limit.
         trials: how many operators to evaluate at most; None: no limit. One of the two is given.
         max_flops_ratio: operators with which the network has more than this share of the baseline's FLOPs are not
             trained (section 7.2: a hard limit).
+        max_traffic_ratio: operators that store more than so many times the elements that the layers in their places
+            put out are not trained: their training steps are slow, whatever their FLOPs (:mod:`.traffic`); None: all.
         workers: trainings at a time.
         seeds: on which the baseline and the best operators are trained; none to compare nothing.
         limits: of the spec: ``max_primitives``, ``max_tensors``, … (:class:`syno_lab.ir.spec.Limits`).
@@ -90,6 +93,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     minutes: float | None = None
     trials: int | None = None
     max_flops_ratio: float = 0.5
+    max_traffic_ratio: float | None = None
     workers: int = 1
     seeds: tuple[int, ...] = (0, 1, 2)
     limits: dict[str, int] = msgspec.field(default_factory=dict)
@@ -105,6 +109,10 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 raise SearchError(f"{what}: expected a number above 0, found {value}")
         if not (math.isfinite(self.max_flops_ratio) and self.max_flops_ratio > 0):
             raise SearchError(f"max_flops_ratio: expected a number above 0, found {self.max_flops_ratio}")
+        if self.max_traffic_ratio is not None and not (
+            math.isfinite(self.max_traffic_ratio) and self.max_traffic_ratio > 0
+        ):
+            raise SearchError(f"max_traffic_ratio: expected a number above 0, found {self.max_traffic_ratio}")
         if self.workers < 1:
             raise SearchError(f"workers: expected 1 or more, found {self.workers}")
         if len(set(self.seeds)) != len(self.seeds):
@@ -122,7 +130,10 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         plain = self.to_dict()
         for key in CHANGEABLE:
             plain.pop(key, None)
-        plain["training"].pop("threads")
+        for key in ("threads", "gives_up"):
+            plain["training"].pop(key)
+        if self.max_traffic_ratio is None:  # as searches were before there was such a limit
+            plain.pop("max_traffic_ratio")
         return plain
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.evaluate.searching.settings import SearchSettings
+from syno_lab.evaluate.searching.traffic import output_elements, stored_elements
 from syno_lab.evaluate.trial import sites_of, survey_of
 from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.operator import Operator
@@ -33,6 +36,7 @@ class Space:
         spec: derived from the places, every kind of place one binding.
         baseline: what the network costs as it is.
         most_flops: what it may cost with an operator.
+        most_traffic: the memory traffic that an operator may have, see :meth:`traffic`; None: any.
 
     Raises:
         SpecError: the backbone has nothing to replace, or the limit is below what the other layers cost.
@@ -42,12 +46,16 @@ class Space:
         request = settings.training
         self.sites: list[Site] = sites_of(request)
         self.strides: Strides = request.options.get("strides", "pool")
+        # Layers that differ by nothing but their names cost the same: of ResNet-20's 18 there are 6 kinds.
+        kinds = Counter(replace(site, name="") for site in self.sites)
+        self._kinds = sorted(kinds.items(), key=lambda pair: -pair[0].flops)
         seen = survey_of(request)
         self.baseline = NetworkCosts(seen.flops, seen.params)
         self._rest = NetworkCosts(
             seen.flops - sum(site.flops for site in self.sites), seen.params - sum(site.params for site in self.sites)
         )
         self.most_flops = int(settings.max_flops_ratio * seen.flops)
+        self.most_traffic = settings.max_traffic_ratio
         spare = self.most_flops - self._rest.flops
         if spare <= 0:
             raise SpecError(
@@ -74,18 +82,42 @@ class Space:
 
     def costs(self, operator: Operator) -> NetworkCosts | None:
         """The whole network with the operator in all places; None where it does not fit one of them."""
-        places = costs(operator, self.sites, strides=self.strides)
-        if not all(place.replaced for place in places):
-            return None
-        return NetworkCosts(
-            self._rest.flops + sum(place.flops for place in places),
-            self._rest.params + sum(place.params for place in places),
-        )
+        flops, params = self._rest.flops, self._rest.params
+        for site, number in self._kinds:
+            (place,) = costs(operator, [site], strides=self.strides)
+            if not place.replaced:
+                return None
+            flops += number * place.flops
+            params += number * place.params
+        return NetworkCosts(flops, params)
+
+    def traffic(self, operator: Operator) -> float:
+        """What the operator stores in all places, over what the layers put out that stand there (:mod:`.traffic`).
+
+        Raises:
+            SpecError: where it does not fit one of them.
+        """
+        stored = layers = 0
+        for site, number in self._kinds:
+            (place,) = costs(operator, [site], strides=self.strides)
+            if place.binding is None:
+                raise SpecError(f"expected an operator for every layer, found one that does not fit: {place.reason}")
+            stored += number * site.calls * stored_elements(operator, place.binding)
+            layers += number * output_elements(site)
+        return stored / layers
 
     def accepts(self, operator: Operator) -> bool:
-        """Whether the operator fits everywhere and the network stays within the limit."""
+        """Whether the operator fits everywhere and the network stays within the limits."""
         found = self.costs(operator)
-        return found is not None and found.flops <= self.most_flops
+        if found is None or found.flops > self.most_flops:
+            return False
+        return self.most_traffic is None or self.traffic(operator) <= self.most_traffic
+
+    @property
+    def limits(self) -> str:
+        """What an operator must keep to, in words."""
+        flops = f"within {self.most_flops / self.baseline.flops:.0%} of the FLOPs"
+        return flops if self.most_traffic is None else f"{flops} and {self.most_traffic:g} times the memory traffic"
 
     def search(self, settings: SearchSettings) -> Search:
         """A fresh search of the settings' method and seed; what computes the same as an earlier one is left out."""
@@ -101,6 +133,7 @@ class Space:
         return make[settings.method](root, rng)
 
 
+@lru_cache(maxsize=1024)
 def name_of(operator: Operator) -> str:
     """What tells the operators of a search apart: the fingerprint, and the sizes on which it was taken."""
     try:

@@ -18,12 +18,15 @@ class Times:
     Attributes:
         search_s: that trials were evaluated, by the clock, the last ones to their end.
         asking_s: that the search took to choose and to learn.
-        store_s: that writing took, of the store and of what is shown.
+        store_s: that writing took, of the store and of what is shown, and submitting.
+        held_s: what trainings lost by the two: for each hand that was free meanwhile the seconds by the clock; where
+            all were busy, the seconds of a processor, which a training has less where no core is to spare.
     """
 
     search_s: float = 0.0
     asking_s: float = 0.0
     store_s: float = 0.0
+    held_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,9 @@ class Standing:
     def to_dict(self, times: Times) -> dict[str, Any]:
         """For JSON.
 
-        ``overhead_share`` is what choosing, learning and writing took of a trial's time; ``idle_share`` what of the
-        workers' time no training was under way: that, the start of processes, and what loading the data takes.
+        ``overhead_share`` is what choosing, learning and writing took from trainings (``held_s``), as a share of their
+        time; ``asking_s`` and ``store_s`` are by the clock, most of them while trainings go on. ``idle_share`` is what
+        of the workers' time no training was under way: for choosing, the start of processes, and loading the data.
         """
         total = self.total
         hands_s = self._workers * times.search_s
@@ -92,8 +96,9 @@ class Standing:
             "training_s": self.training_s,
             "asking_s": times.asking_s,
             "store_s": times.store_s,
-            "overhead_s_per_trial": (times.asking_s + times.store_s) / total if total else 0.0,
-            "overhead_share": (times.asking_s + times.store_s) / self.training_s if self.training_s else 0.0,
+            "held_s": times.held_s,
+            "overhead_s_per_trial": times.held_s / total if total else 0.0,
+            "overhead_share": times.held_s / self.training_s if self.training_s else 0.0,
             "idle_share": max(0.0, 1 - self.training_s / hands_s) if hands_s else 0.0,
             "last_failure": self.last_reason,
         }

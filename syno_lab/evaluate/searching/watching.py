@@ -37,15 +37,20 @@ class Board:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._tree_at = -float("inf")
+        self._tree_seen: tuple[int, ...] = ()
         folder.mkdir(parents=True, exist_ok=True)
 
     def show(self, status: dict[str, Any], search: Search | None = None, *, now: bool = False) -> None:
         """Write the files, the tree at most once a second but ``now``. A full disk is no reason to end.
 
-        The tree (of a Monte Carlo tree search) is that of :meth:`syno_lab.search.tree.Tree.to_json`.
+        The tree (of a Monte Carlo tree search) is that of :meth:`syno_lab.search.tree.Tree.to_json`; it is written
+        where it has changed.
         """
         with suppress(TrainingError):
             write_whole(self.folder / STATUS_FILE, msgspec.json.encode(status))
             if isinstance(search, MonteCarloTreeSearch) and (now or time.monotonic() - self._tree_at >= PERIOD_S):
-                self._tree_at = time.monotonic()
+                seen = len(search.tree), len(search.told), len(search.outstanding)
+                if seen == self._tree_seen and not now:
+                    return
+                self._tree_at, self._tree_seen = time.monotonic(), seen
                 write_whole(self.folder / TREE_FILE, msgspec.json.encode(search.tree.to_json()))

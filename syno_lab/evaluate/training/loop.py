@@ -193,8 +193,10 @@ class Loop:
         self.module.train()
         self.task.start_epoch(draw)
         self._without_gradient = self._skipped = 0
-        batches = self.task.train_batches
+        limits, batches = self.watch.limits, self.task.train_batches
         total = self.settings["epochs"] * batches
+        tests = (self.settings["epochs"] - epoch + 1) * self.task.test_batches
+        limits.begin()
         for number in range(batches):
             where = f"epoch {epoch}, training batch {number + 1} of {batches}"
             rate = self.settings["learning_rate"] * self.recipe.rate((epoch - 1) * batches + number, total)
@@ -210,8 +212,11 @@ class Loop:
             self._step(loss, value, where)
             mean.add(value, logits, answers)
             self._tell(epoch, number + 1, batches, mean, "train")
+            limits.lap("train")
             if number + 1 < batches:
-                self.watch.limits.look()
+                limits.look()
+                done = (epoch - 1) * batches + number + 1
+                limits.project(done, total - done, tests)
 
     def _step(self, loss: Tensor, value: float, where: str) -> None:
         scaler = self.arithmetic.scaler
@@ -244,6 +249,7 @@ class Loop:
         self.module.eval()
         mean = _Mean()
         batches = self.task.test_batches
+        self.watch.limits.begin()
         for number in range(batches):
             inputs, answers = self.task.test_batch(number, self.dtype)
             with self.arithmetic.forward():
@@ -251,6 +257,7 @@ class Loop:
             loss = cross_entropy(logits, answers)
             mean.add(self._finite(loss, f"epoch {epoch}, test batch {number + 1} of {batches}"), logits, answers)
             self._tell(epoch, number + 1, batches, mean, "test")
+            self.watch.limits.lap("test")
             # Half a test would be no test, so the clock is not looked at.
             self.watch.limits.ask()
         return mean

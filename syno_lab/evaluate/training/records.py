@@ -12,7 +12,7 @@ import msgspec
 from syno_lab.errors import FormatError
 from syno_lab.evaluate.training.files import write_whole
 
-Stopped = Literal["finished", "early", "pruned", "time", "diverged", "interrupted"]
+Stopped = Literal["finished", "early", "pruned", "time", "slow", "diverged", "interrupted"]
 
 CURVE_FORMAT = "syno-lab-training"
 CURVE_VERSION = 1
@@ -75,12 +75,14 @@ class TrainingResult:
     - ``early``: the test accuracy did not rise for ``patience`` epochs;
     - ``pruned``: the judge said so, see ``reason``;
     - ``time``: the time limit came; the epoch it cut short is in the curve, as far as it went;
+    - ``slow``: the pace measured showed that it would not have ended within the limit; the curve ends with the epoch
+      before;
     - ``diverged``: a loss or a gradient was not a finite number, or all gradients stayed zero; the curve ends with the
       epoch before;
     - ``interrupted``: ``should_stop`` said so; the curve ends with the epoch before.
 
     ``last_loss`` is the last finite loss of a training batch; ``parameters`` the number of trained parameters;
-    ``reason`` says in one line why a training was pruned or diverged.
+    ``reason`` says in one line why a training was pruned, diverged or was too slow.
     """
 
     accuracy: float | None

@@ -36,6 +36,7 @@ def train(
     learning_rate: float = 0.1,
     seed: int = 0,
     time_limit_s: float | None = None,
+    gives_up: bool = False,
     patience: int | None = None,
     device: str | torch.device = "cpu",
     precision: Precision = "float32",
@@ -52,7 +53,8 @@ def train(
     Images are normalised by the training images' mean and deviation in each channel; ``augment`` (by default for CIFAR
     only) shifts them by up to 1/8 of their height and width and mirrors half of them. ``learning_rate`` is the highest
     of the cycle. ``time_limit_s`` bounds all seconds spent, those before a resumption too; it and ``should_stop`` are
-    looked at after every batch. ``patience`` is the number of epochs to wait for a better test accuracy; ``judge`` is
+    looked at after every batch; with ``gives_up`` the training ends as soon as the pace of its batches shows that the
+    limit will not do. ``patience`` is the number of epochs to wait for a better test accuracy; ``judge`` is
     asked after every epoch but the last whether to go on (:mod:`..trial.stopping` has such rules).
 
     ``seed`` decides the order of the images, the augmentation and what the module draws (dropout), not the weights that
@@ -91,7 +93,7 @@ def train(
             "precision": precision,
         },
         None if checkpoint is None else Path(checkpoint),
-        Watch(Limits(time_limit_s, should_stop), on_progress, on_resume, judge, patience),
+        Watch(Limits(time_limit_s, should_stop, gives_up=gives_up), on_progress, on_resume, judge, patience),
     )
     return _run(loop, raise_on_divergence)
 
@@ -108,6 +110,7 @@ def train_text(
     seed: int = 0,
     ends_by_clock: bool = False,
     time_limit_s: float | None = None,
+    gives_up: bool = False,
     test_windows: int | None = None,
     device: str | torch.device = "cpu",
     precision: Precision = "float32",
@@ -150,7 +153,7 @@ def train_text(
             "precision": precision,
         },
         None if checkpoint is None else Path(checkpoint),
-        Watch(Limits(time_limit_s, should_stop), on_progress, on_resume, judge),
+        Watch(Limits(time_limit_s, should_stop, gives_up=gives_up), on_progress, on_resume, judge),
     )
     return _run(loop, False)
 

@@ -29,6 +29,8 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         device: ``cpu``, ``cuda``, …; ``threads`` of a CPU (None: as torch has them).
         precision: of what autocast lowers.
         time_limit_s: a trial that needs more ends as ``timeout``.
+        gives_up: it ends so as soon as the pace of its batches shows that the limit will not do, and not only when it
+            is over (for one that is to be compared when whole; not with ``budget_s``).
         budget_s: a training ends after so many seconds and is tested then: it is ``finished`` (Syno, section 9.3).
         stopping: a rule for early termination, such as ``{"rule": "canvas", "theta": 0.5}``; see :mod:`.stopping`.
         rivals: the measure by epoch of earlier trials, with which the rule compares.
@@ -51,6 +53,7 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     threads: int | None = None
     precision: Precision = "float32"
     time_limit_s: float | None = None
+    gives_up: bool = False
     budget_s: float | None = None
     stopping: dict[str, Any] | None = None
     rivals: list[list[float]] = msgspec.field(default_factory=list)

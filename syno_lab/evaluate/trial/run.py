@@ -190,6 +190,7 @@ class _Trial:
             "learning_rate": rates[facts.domain] if request.learning_rate is None else request.learning_rate,
             "seed": request.seed,
             "time_limit_s": min(limits, default=None),
+            "gives_up": request.gives_up and request.budget_s is None,
             "device": request.device,
             "precision": request.precision,
             "on_progress": self._progress,
@@ -266,6 +267,7 @@ _STATES: dict[str, tuple[State, str]] = {
     "early": ("pruned", "nothing better for its patience"),
     "pruned": ("pruned", ""),
     "time": ("timeout", ""),
+    "slow": ("timeout", ""),
     "diverged": ("diverged", ""),
     "interrupted": ("interrupted", "stopped on request"),
 }

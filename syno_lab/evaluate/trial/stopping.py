@@ -34,14 +34,17 @@ class CanvasRule:
 
     accuracy(epoch) >= λ · accuracy_max(epoch) with λ = f(epoch / epochs) and f(x) = θ + (1 - θ) x: lenient in the
     beginning, strict in the end. The best is the rival whose curve rises highest, and the first of equals; where its
-    curve is shorter than this one there is nothing to compare with. ``theta`` is typically 0.5; 0 to 1.
+    curve is shorter than this one there is nothing to compare with. ``theta`` is typically 0.5; 0 to 1. ``warmup``:
+    epochs that are not looked at (ours; the paper has none).
     """
 
     name: ClassVar[str] = "canvas"
     theta: float = 0.5
+    warmup: int = 0
 
     def __post_init__(self) -> None:
         _check_between("theta", self.theta, 0, 1)
+        _check_count("warmup", self.warmup, 0)
 
     def share(self, epoch: int, epochs: int) -> float:
         """λ after ``epoch`` of ``epochs``."""
@@ -51,7 +54,7 @@ class CanvasRule:
         """Why to stop, or None; see :class:`StoppingRule`."""
         best = max((rival for rival in rivals if rival), key=max, default=())
         epoch = len(curve)
-        if not epoch or len(best) < epoch:
+        if epoch <= self.warmup or len(best) < epoch:
             return None
         least = self.share(epoch, epochs) * best[epoch - 1]
         if curve[-1] >= least:
