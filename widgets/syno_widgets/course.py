@@ -1,0 +1,257 @@
+"""What the course's notebooks need: operators run on letters, pictures of what moved, and answers checked.
+
+An answer is checked by what the operator means, never by how it was built: another pGraph for the same function is as
+right as the one in the solution.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from html import escape
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from syno_lab.errors import SynoError
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.spec import Binding
+from syno_lab.ir.state import State
+
+Array = np.ndarray[Any, Any]
+RIGHT, WRONG, OPEN = "Right", "Not yet", "Not answered yet"
+_MOST_CELLS = 400
+_HEIGHT, _GAP = 26, 14
+
+
+def letters(name: str, shape: Sequence[int]) -> Array:
+    """An array of symbols, ``x0``, ``x1``, …, or ``x01`` for ``x[0, 1]``, with commas where an index has two digits."""
+    import sympy
+
+    between = "," if any(number > 10 for number in shape) else ""
+    found = np.empty(tuple(shape), dtype=object)
+    for index in np.ndindex(*shape):
+        found[index] = sympy.Symbol(name + between.join(map(str, index)))
+    return found
+
+
+def terms(operator: Operator, binding: Binding | None = None) -> Array:
+    """Every output element as a formula: the loop nest, run on letters instead of numbers.
+
+    Weights are ``w``, or ``v`` and ``u`` for the second and third.
+    """
+    bound = operator.complete_binding(binding)
+    weights = [letters("wvutsr"[i], shape) for i, shape in enumerate(operator.weight_sizes(bound))]
+    return operator.reference(letters("x", operator.input_sizes(bound)), *weights, binding=bound)
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+
+
+class Moved:
+    """Input on top, output below: each input element has a colour, which an output element that reads it alone keeps.
+
+    An output element that sums several is striped in their colours; one that reads none is blank.
+
+    Raises:
+        SynoError: for more elements than can be seen.
+    """
+
+    def __init__(self, operator: Operator, binding: Binding | None = None) -> None:
+        bound = operator.complete_binding(binding)
+        self.x = letters("x", operator.input_sizes(bound))
+        self.y = terms(operator, bound)
+        if self.x.size + self.y.size > _MOST_CELLS:
+            raise SynoError(f"moved: expected at most {_MOST_CELLS} elements, found {self.x.size + self.y.size}")
+        self._places = {symbol: i for i, symbol in enumerate(self.x.ravel())}
+        shapes = [" x ".join(map(str, array.shape)) or "a number" for array in (self.x, self.y)]
+        rows = "; ".join(", ".join(map(str, row)) for row in self.y.reshape(-1, self.y.shape[-1] if self.y.ndim else 1))
+        self.description = f"Input {shapes[0]}, output {shapes[1]}, whose rows are: {rows}."
+
+    def _repr_svg_(self) -> str:
+        top, width, down = self._array("X", self.x, _GAP)
+        bottom, other, end = self._array("Y", self.y, down + _GAP)
+        width = max(width, other)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{end}" viewBox="0 0 {width} {end}" '
+            f'role="img" aria-label="{escape(self.description)}" font-family="sans-serif" font-size="12">'
+            f"<title>{escape(self.description)}</title>{top}{bottom}</svg>"
+        )
+
+    def __repr__(self) -> str:
+        return self.description
+
+    def _array(self, name: str, array: Array, y: int) -> tuple[str, int, int]:
+        """One tensor: matrices side by side; its drawing, its right end and its lower end."""
+        shape = (1, 1, *array.shape)[-max(2, array.ndim) :]
+        rows, columns = shape[-2:]
+        matrices = array.reshape(-1, rows, columns)
+        cell = max(34, 12 + max(len(str(entry)) for entry in array.ravel()) * 7)
+        sizes = "\u00d7".join(map(str, array.shape))
+        parts = [f'<text x="4" y="{y + 4}" fill="#808080">{name} [{sizes}]</text>']
+        y += _GAP
+        for number, matrix in enumerate(matrices):
+            left = 4 + number * (columns * cell + _GAP)
+            for (row, column), entry in np.ndenumerate(matrix):
+                parts.append(self._cell(left + column * cell, y + row * _HEIGHT, cell, entry))
+        return "".join(parts), 8 + len(matrices) * (columns * cell + _GAP), y + rows * _HEIGHT + 4
+
+    def _cell(self, x: int, y: int, width: int, entry: Any) -> str:
+        read = sorted(self._places[s] for s in getattr(entry, "free_symbols", ()) if s in self._places)
+        stripes = ""
+        for i, place in enumerate(read):
+            hue = round(360 * place / len(self._places))
+            share = width / len(read)
+            stripes += (
+                f'<rect x="{x + i * share:.1f}" y="{y}" width="{share:.1f}" height="{_HEIGHT}" '
+                f'fill="hsl({hue},70%,{80 - 10 * (place % 2)}%)"/>'
+            )
+        ink = "#111111" if read else "#808080"
+        return (
+            f'{stripes}<rect x="{x}" y="{y}" width="{width}" height="{_HEIGHT}" fill="none" stroke="#808080"/>'
+            f'<text x="{x + width / 2}" y="{y + _HEIGHT / 2 + 4}" text-anchor="middle" fill="{ink}">'
+            f"{escape(str(entry))}</text>"
+        )
+
+
+class Cards:
+    """The pictures of primitives side by side, each as an image, so that a saved page shows them without trust."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names or tuple(PRIMITIVES)
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<div style="display:flex;flex-wrap:wrap;gap:1em;align-items:end">{"".join(map(_image, self.names))}</div>'
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"{name}: {PRIMITIVES[name].card.before} <- {PRIMITIVES[name].card.after}" for name in self.names
+        )
+
+
+def _image(name: str) -> str:
+    from syno_lab.codegen.drawing import card_svg
+
+    card = PRIMITIVES[name].card
+    words = f"{name}: bottom {card.before}, top {card.after}; {card.top_down}"
+    data = base64.b64encode(card_svg(name).encode()).decode()
+    return f'<img alt="{escape(words)}" src="data:image/svg+xml;base64,{data}">'
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def check(answer: Any, right: Any, binding: Binding | None = None) -> None:
+    """Say whether an answer is right, and if not, one thing that is wrong.
+
+    Args:
+        answer: an operator, a complete state, a number or an array; ``...`` and None are no answer.
+        right: an operator, whose function an answer must have (by fingerprint, and so whatever way it was built); a
+            NumPy function of the input and the weights, with which its loop nest must agree; or a value.
+        binding: sizes at which operators are compared; without it small ones that tell operators apart.
+    """
+    if answer is ... or answer is None:
+        print(f"{OPEN}.")  # noqa: T201 a check talks to the reader of a cell
+        return
+    wrong = _wrong(answer, right, binding)
+    print(f"{WRONG}: {wrong}." if wrong else f"{RIGHT}.")  # noqa: T201
+
+
+def _wrong(answer: Any, right: Any, binding: Binding | None) -> str | None:
+    try:
+        if isinstance(right, Operator) or callable(right):
+            operator = answer.operator() if isinstance(answer, State) else answer
+            if not isinstance(operator, Operator):
+                return f"expected an operator (what build.finish(…) gives), found {type(answer).__name__}"
+            if isinstance(right, Operator):
+                return _other_function(operator, right, binding)
+            return _other_values(operator, right, binding)
+    except SynoError as refused:
+        return str(refused)
+    return _other_value(answer, right)
+
+
+def _other_value(answer: Any, right: Any) -> str | None:
+    if np.shape(answer) != np.shape(right):
+        return f"expected {_of_shape(right)}, found {_of_shape(answer)}"
+    found: Array = np.asarray(answer)
+    wanted: Array = np.asarray(right)
+    if {found.dtype.kind, wanted.dtype.kind} <= set("biufc"):
+        same = np.isclose(found, wanted)
+    else:
+        same = np.asarray(found == wanted)
+    if same.all():
+        return None
+    if not same.ndim:
+        return f"{answer!r} is not it"
+    place = tuple(np.argwhere(~same)[0])
+    return f"at {', '.join(map(str, place))} it is {found[place]}, expected {wanted[place]}"
+
+
+def _of_shape(value: Any) -> str:
+    return f"shape {list(np.shape(value))}" if np.shape(value) else "a number"
+
+
+def _other_function(answer: Operator, right: Operator, binding: Binding | None) -> str | None:
+    bound = right.complete_binding(binding if binding is not None else right.spec.small_binding)
+    named = {name: bound[name] for name in answer.spec.symbols.names if name in bound}
+    shapes = [(op.input_sizes(at), op.output_sizes(at)) for op, at in ((answer, named), (right, bound))]
+    if shapes[0] != shapes[1]:
+        (found_x, found_y), (x, y) = shapes
+        return f"expected input {list(x)} and output {list(y)}, found {list(found_x)} and {list(found_y)}"
+    if answer.fingerprint(named) == right.fingerprint(bound):
+        return None
+    return _difference(answer, named, right, bound)
+
+
+def _difference(answer: Operator, named: Binding, right: Operator, bound: Binding) -> str:
+    """Where the two read other elements of the input; else the difference is in the weights."""
+    shape = right.output_sizes(bound)
+    middle = tuple(n // 2 for n in shape)
+    for index in dict.fromkeys([middle, (0,) * len(shape), tuple(n - 1 for n in shape)]):
+        found, wanted = (op.receptive_field(index, at).counts for op, at in ((answer, named), (right, bound)))
+        for place in np.argwhere(found != wanted)[:1]:
+            reads, should = int(found[tuple(place)]), int(wanted[tuple(place)])
+            y, x = (", ".join(map(str, at)) for at in (index, place))
+            return f"Y[{y}] reads X[{x}] in {reads} terms, expected {should}"
+    sizes = [op.weight_sizes(at) for op, at in ((answer, named), (right, bound))]
+    have, want = (", ".join(map(str, map(list, some))) or "none" for some in sizes)
+    return f"it reads the right elements, but the weights are used in another way (shapes {have}; expected {want})"
+
+
+def _other_values(answer: Operator, right: Callable[..., Any], binding: Binding | None) -> str | None:
+    bound = answer.complete_binding(binding)
+    shapes = [answer.input_sizes(bound), *answer.weight_sizes(bound)]
+    # Small integers are summed exactly.
+    rng = np.random.default_rng(prod(shapes[0]))
+    x, *weights = (rng.integers(-9, 10, shape) for shape in shapes)
+    found, wanted = answer.reference(x, *weights, binding=bound), np.asarray(right(x, *weights))
+    if found.shape != wanted.shape:
+        return f"expected an output of shape {list(wanted.shape)}, found {list(found.shape)}"
+    for place in np.argwhere(found != wanted)[:1]:
+        index = tuple(place)
+        return f"Y[{', '.join(map(str, place))}] is {found[index]}, expected {wanted[index]}"
+    return None
+
+
+# -- stored runs -------------------------------------------------------------------------------------------------------
+
+
+def stored(name: str) -> Any:
+    """What a benchmark wrote into ``benchmarks/results``, as data.
+
+    Raises:
+        SynoError: when the repository is not there, or that benchmark has not been run.
+    """
+    from syno_lab.commands.lab import notebooks_folder
+
+    path = notebooks_folder().parent / "benchmarks" / "results" / f"{name}.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SynoError(f"no stored run {path.name}: {error.strerror or error}") from None
