@@ -11,8 +11,13 @@ from typing import Any
 
 import msgspec
 import pytest
+import scipy.stats
+import torch
 from known_trainings import TRAINING, Known, accuracy, settings
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from syno_lab import operators
+from syno_lab.codegen.torch_module import to_torch
 from syno_lab.errors import FormatError, SearchError, SpecError, StoreError, TrainingError
 from syno_lab.evaluate.searching import (
     RESULT_FILE,
@@ -25,6 +30,7 @@ from syno_lab.evaluate.searching import (
     read_json,
     run_here,
 )
+from syno_lab.evaluate.searching.traffic import stored_elements
 from syno_lab.evaluate.searching.watching import Board
 from syno_lab.evaluate.store import Store
 from syno_lab.evaluate.trial import costs_of
@@ -63,6 +69,67 @@ def test_no_operator_is_above_the_limit_and_costs_are_those_of_a_trial(tmp_path:
     free = settings(max_flops_ratio=100.0, name="free", method="random")
     drive(tmp_path, Known(), free)
     assert any(trial.flops > 0.3 * baseline for trial in trials_in(tmp_path, free))
+
+
+def stored_by_torch(operator: Operator, binding: dict[str, int]) -> int:
+    """Elements of the tensors that PyTorch makes in a forward pass; views make none."""
+
+    class Count(TorchDispatchMode):
+        made = 0
+
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            if not function.is_view and "_unsafe_view" not in str(function):
+                self.made += result.numel()
+            return result
+
+    module, x = to_torch(operator, binding), torch.zeros(operator.input_sizes(binding))
+    with torch.no_grad(), Count() as count:
+        module(x)
+    return count.made
+
+
+@pytest.mark.parametrize(
+    ("operator", "sizes", "stored"),
+    [
+        # A convolution and a matrix product store their result alone.
+        (operators.conv2d(), {"C_in": 8, "C_out": 4, "H": 6, "W": 5, "k_1": 3}, 4 * 6 * 5),
+        (operators.matmul(), {"M": 6, "K": 8, "N": 4}, 6 * 4),
+    ],
+)
+def test_library_calls_store_their_results(operator: Operator, sizes: dict[str, int], stored: int) -> None:
+    binding = {"N": 1, **sizes}
+    assert stored_elements(operator, binding) == stored_by_torch(operator, binding) == stored
+
+
+def test_the_memory_traffic_of_operators_is_about_what_torch_stores() -> None:
+    space = Space(settings(limits={"max_primitives": 7}, max_flops_ratio=2.0))
+    search = space.search(settings(method="random"))
+    site = space.sites[1]
+    counted, told = [], []
+    for _ in range(12):
+        candidate = search.ask()
+        assert candidate is not None
+        binding = candidate.operator.complete_binding(site.binding())
+        told.append(stored_elements(candidate.operator, binding))
+        counted.append(stored_by_torch(candidate.operator, binding))
+    # Sums and reordered copies are not told of, which are no more than what they are made from.
+    assert all(few <= many for few, many in zip(told, counted, strict=True))
+    assert scipy.stats.spearmanr(told, counted).statistic > 0.8
+
+
+def test_no_operator_is_above_the_limit_of_memory_traffic(tmp_path: Path) -> None:
+    known = Known()
+    chosen = settings(max_traffic_ratio=2.0, max_flops_ratio=2.0, method="random")
+    drive(tmp_path, known, chosen)
+    space = Space(chosen)
+    assert all(space.traffic(Operator.from_json(trial.operator)) <= 2.0 for trial in trials_in(tmp_path, chosen))
+    free = settings(max_flops_ratio=2.0, name="free", method="random")
+    drive(tmp_path, Known(), free)
+    assert any(space.traffic(Operator.from_json(trial.operator)) > 2.0 for trial in trials_in(tmp_path, free))
+    assert space.traffic(operators.conv2d()) >= 1.0
+    with pytest.raises(SpecError, match="expected an operator for every layer, found one that does not fit"):
+        space.traffic(operators.matmul())
 
 
 def test_every_operator_fits_every_layer_that_is_replaced() -> None:
