@@ -55,7 +55,8 @@ def boards():
 
 
 def record_of(task, result, store):
-    with open_record(store, key_of(task, result.target, result.tvm_version, result.conditions)) as record:
+    key = key_of(task, result.target, result.tvm_version, result.conditions, result.method)
+    with open_record(store, key) as record:
         return record
 
 
@@ -101,7 +102,7 @@ def test_a_queue_on_two_boards(boards, tmp_path):
     assert len(set(traces)) == 9
 
     # The best schedule of the record beside PyTorch: the same output, and both are timed.
-    key = key_of(CONV, more.target, more.tvm_version, more.conditions)
+    key = key_of(CONV, more.target, more.tvm_version, more.conditions, more.method)
     compared = measure(CONV, ("eager", "tvm"), record=(store, key), threads=1, repeats=5, min_ms=2, rounds=2)
     assert [one.way for one in compared.timings] == ["eager", "tvm"]
     assert compared.get("tvm").error < 1e-5

@@ -240,7 +240,8 @@ def test_methods_that_are_none(fields, match):
 def test_a_method_is_a_value():
     assert Method(rules=["inline", halve]) == Method(rules=("inline", halve))
     assert hash(Method(rules=[halve])) == hash(Method(rules=(halve,)))
-    assert str(Method()) == ""
+    assert str(Method(rules=("default",))) == ""
+    assert str(Method()) == "rules channel-lanes, default; evolutionary, xgboost"
     assert str(Method(rules=(), cost_model="random")) == "rules none; evolutionary, random"
     assert re.fullmatch(r"space whole@[0-9a-f]{12}; replay-func", str(Method(space=whole, strategy="replay-func")))
     assert [one.name for one in Method(rules=("default", halve)).code] == ["halve"]
@@ -248,8 +249,9 @@ def test_a_method_is_a_value():
 
 def test_records_of_methods_are_kept_apart(task):
     plain = key_of(task, "{}", "0.27", "threads=1")
-    assert key_of(task, "{}", "0.27", "threads=1", str(Method())) == plain
-    other = key_of(task, "{}", "0.27", "threads=1", str(Method(rules=("tiling",))))
+    assert key_of(task, "{}", "0.27", "threads=1", str(Method(rules=("default",)))) == plain
+    other = key_of(task, "{}", "0.27", "threads=1", str(Method()))
+    assert len({one.name for one in (plain, other, key_of(task, "{}", "0.27", "threads=1", "rules tiling"))}) == 3
     assert other.name != plain.name
     assert other.fingerprint == plain.fingerprint
 
@@ -322,7 +324,7 @@ def test_rules_are_composed_one_by_one(task):
         assert sketch.draws == 8
         assert sketch.before == only.before
         assert sketch.after != only.before
-    default = explain_space(task)
+    default = explain_space(task, Method(rules=("default",)))
     assert default.changed["MultiLevelTiling"] == ("Y",)
     assert len(default.sketches) == len(tiled.sketches) == 3
 

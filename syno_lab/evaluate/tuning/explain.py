@@ -18,7 +18,7 @@ from syno_lab.evaluate.tuning.method import Method
 from syno_lab.evaluate.tuning.targets import check_target
 from syno_lab.evaluate.tuning.values import TuningTask
 
-_DEADLINE_S = 60.0
+_DEADLINE_S = 180.0
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,10 @@ Code = UserCode | Callable[..., Any] | str
 #: The target's own rules, in TVM's order.
 DEFAULT = "default"
 
+#: Our own rule, and beside it all that TVM has; on a GPU it changes nothing.
+LANES = "channel-lanes"
+OURS = (LANES, DEFAULT)
+
 #: Rules for processors by name, and what each does.
 RULES: dict[str, str] = {
     DEFAULT: "all rules that TVM has for the target",
@@ -31,6 +35,7 @@ RULES: dict[str, str] = {
     "vectorize": "runs the innermost loop in vector instructions",
     "unroll": "writes short inner loops out, up to 16, 64 or 512 steps or not at all",
     "compute-location": "moves blocks that were left alone, such as padding, into the loops of what reads them",
+    LANES: "beside what is: sums output channels in the lanes of vector registers, where weights have them innermost",
 }
 
 #: What proposes candidates.
@@ -49,7 +54,8 @@ COST_MODELS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Method:
-    """What a search is made of; the default is TVM's own space for the target, searched by evolution and XGBoost.
+    """What a search is made of; by default TVM's own space for the target and ``channel-lanes``, searched by evolution
+    and XGBoost. ``Method(rules=("default",))`` is TVM's own space alone.
 
     ``rules`` are applied to every block in this order: names of :data:`RULES`, and functions of your own, in a notebook
     cell or as ``"file.py:function"``. A rule is called with the schedule and one block of it (``tvm.s_tir``'s
@@ -64,7 +70,7 @@ class Method:
     Raises :class:`TuningError` for unknown names, for a space beside rules, and for code that cannot be sent.
     """
 
-    rules: Sequence[Code] = (DEFAULT,)
+    rules: Sequence[Code] = OURS
     space: Code | None = None
     strategy: str = "evolutionary"
     cost_model: str = "xgboost"
@@ -74,7 +80,7 @@ class Method:
             raise TuningError(f"expected rules as a list such as ('inline', 'tiling'), found {self.rules!r}")
         object.__setattr__(self, "rules", tuple(_rule(one) for one in self.rules))
         if self.space is not None:
-            if self.rules != (DEFAULT,):
+            if self.rules not in (OURS, (DEFAULT,)):
                 raise TuningError(
                     "expected rules or a space of one's own, which takes the place of all rules; not both"
                 )
@@ -98,8 +104,10 @@ class Method:
         return self.strategy == "evolutionary"
 
     def __str__(self) -> str:
-        """One line, with a digest of each text of the user's; empty for the default. Records are told apart by it."""
-        if self == Method():
+        """One line, with a digest of each text of the user's; empty for all that is TVM's own. Records are told apart
+        by it, and those of versions that had no rule of ours are TVM's.
+        """
+        if self == Method(rules=(DEFAULT,)):
             return ""
         space = f"space {self.space}" if self.space else f"rules {', '.join(map(str, self.rules)) or 'none'}"
         return f"{space}; {self.strategy}{f', {self.cost_model}' if self.is_guided else ''}"

@@ -16,8 +16,9 @@ from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
 from syno_lab.errors import TuningError
+from syno_lab.evaluate.tuning.lanes import channel_lanes, vector_bits
 from syno_lab.evaluate.tuning.light import import_xgboost
-from syno_lab.evaluate.tuning.method import DEFAULT
+from syno_lab.evaluate.tuning.method import DEFAULT, LANES
 from syno_lab.evaluate.tuning.process import cores
 from syno_lab.evaluate.tuning.targets import ResolvedTarget
 from syno_lab.evaluate.tuning.worker import one_line
@@ -53,7 +54,7 @@ class Means:
         self._inside, self._notes, self._target = inside, notes, target
         self._failure: TuningError | None = None
         self._rules = request["rules"]
-        named = [one for one in self._rules if isinstance(one, str) and one != DEFAULT]
+        named = [one for one in self._rules if isinstance(one, str) and one not in (DEFAULT, LANES)]
         if named and target.device != "cpu":
             raise TuningError(
                 f"the rules {', '.join(named)} are for processors, the target's device is {target.device}: use "
@@ -69,7 +70,7 @@ class Means:
 
     @property
     def is_default(self) -> bool:
-        """Whether the space is the target's own."""
+        """Whether the space is TVM's own for the target."""
         return self._space is None and self._rules == [DEFAULT]
 
     @property
@@ -107,6 +108,9 @@ class Means:
             return [_python_rule(self._noted(one["name"], self._guard("rule", one)))]
         if one == DEFAULT:
             return [self._watch(_short(rule), rule) for rule in self._defaults(module)]
+        if one == LANES:
+            bits = vector_bits(self._target.tvm)
+            return [_python_rule(self._noted(one, lambda schedule, block: channel_lanes(schedule, block, bits)))]
         return [self._watch(one, rule) for rule in _NAMED[one]()]
 
     def _defaults(self, module: IRModule) -> list[ms.schedule_rule.ScheduleRule]:

@@ -151,7 +151,7 @@ def recorded(
     text = known_target(store, check_target(target), version)
     found: dict[str, TuningResult] = {}
     for task in tasks if text is not None else ():
-        with open_record(store, key_of(task, str(text), version, conditions, str(method or ""))) as record:
+        with open_record(store, key_of(task, str(text), version, conditions, str(method or Method()))) as record:
             answer = record.answer(trials)
         if answer is not None:
             found[task.label] = replace(answer, label=task.label, known=answer.trials, from_records=True)

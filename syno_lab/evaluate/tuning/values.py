@@ -99,8 +99,8 @@ class TuningResult:
     ``known`` of the trials came from the records of earlier tunings; ``from_records`` says that all did and nothing was
     measured now (``seconds`` are then those of the tuning that did). ``stopped`` is why the search ended: ``budget``,
     ``time``, or ``space`` where no further candidate was found. ``conditions`` are those of the board: threads and
-    power mode. ``method`` is how it searched, in words (empty for the default), and ``trace`` the winner's schedule as
-    TVM's JSON text (empty in results of earlier versions), which
+    power mode. ``method`` is how it searched, in words (empty for all that is TVM's own), and ``trace`` the winner's
+    schedule as TVM's JSON text (empty in results of earlier versions), which
     :func:`~syno_lab.evaluate.tuning.explain.explain_schedule` reads.
     """
 
