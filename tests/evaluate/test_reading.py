@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -28,6 +29,7 @@ from syno_lab.evaluate.reading import (
     find_axis,
     front_of,
     front_picture,
+    front_sketch,
     list_axes,
     published_on,
     published_points,
@@ -44,12 +46,11 @@ OPERATOR = conv2d().to_json()
 
 
 def row(number: int, accuracy: float | None, flops: int, params: int, **more: Any) -> TrialRow:
-    known = {"state": "finished", "reason": "", "is_baseline": False} | more
+    known = {"state": "finished", "reason": "", "is_baseline": False, "label": f"trial {number}"} | more
     return TrialRow(
         key=f"search:s#{number}",
         source="search:s",
         number=number,
-        label=f"trial {number}",
         fingerprint=f"f{number}",
         accuracy=accuracy,
         flops=flops,
@@ -368,7 +369,8 @@ def test_tables_hold_what_the_rows_hold(folder: Path) -> None:
         reading = reader.read()
     rows = reading.rows
     frame = trials_frame(rows, reading.targets, {"search:s#0"})
-    assert frame["latency_ms@cpu"].tolist()[0] == 6.0
+    measured = frame.set_index("label")["latency_ms@cpu"]
+    assert measured.dropna().to_dict() == {"baseline": 6.0, "trial 0": 1.5, "conv2d": 24.0, "<b>x</b>": 12.0}
     assert frame.loc[frame["on_front"], "label"].tolist() == ["trial 0"]
     parquet = pd.read_parquet(io.BytesIO(trials_parquet(rows, reading.targets, {"search:s#0"})))
     pd.testing.assert_frame_equal(parquet, frame, check_dtype=False)
@@ -376,7 +378,9 @@ def test_tables_hold_what_the_rows_hold(folder: Path) -> None:
     csv = pd.read_csv(io.BytesIO(trials_csv(rows, reading.targets)))
     assert "operator" not in csv
     assert csv["label"].tolist() == [one.label for one in rows]
-    assert csv["accuracy"].tolist()[:2] == [0.7, 0.5]
+    assert csv.set_index("label")["accuracy"].dropna().to_dict() == pytest.approx(
+        {"baseline": 0.7, "trial 0": 0.5, "trial 1": 0.1, "conv2d": 0.75}
+    )
     assert len(trials_frame([])) == 0
 
 
@@ -394,9 +398,30 @@ def test_pictures(np_rng: Any) -> None:
         for place in front.front[:3]:
             assert front.points[place].label in describe_front(front, "T")
     empty = front_of([], ("flops", "accuracy"))
+    assert "no trial has a value on each axis yet" in front_sketch(empty)
     assert "no trial has a value on each axis yet" in front_picture(empty).decode()
     with pytest.raises(FormatError, match="expected one of svg, png for a picture, found 'pdf'"):
         front_picture(empty, "pdf")
+
+
+def test_a_sketch_places_points_where_their_values_are() -> None:
+    base = row(-1, 0.5, 100, 9, is_baseline=True)
+    rows = [base, row(0, 0.25, 50, 9), row(1, 0.75, 0, 9), row(2, 0.5, 25, 9, label="<script>\x00")]
+    root = ElementTree.fromstring(front_sketch(front_of(rows, ("flops", "accuracy")), "<b>&"))
+    circles = {
+        circle.findtext("{*}title"): (float(circle.get("cx", "")), float(circle.get("cy", "")))
+        for circle in root.iter("{http://www.w3.org/2000/svg}circle")
+    }
+    (x0, y0), (x1, y1), (x2, y2), (x, y) = (
+        circles[name] for name in ("trial 1", "trial 0", "trial -1", "<script>\N{REPLACEMENT CHARACTER}")
+    )
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
+    assert x - x0 == pytest.approx((x1 - x0) / 2, abs=0.2)
+    assert y1 - y == pytest.approx(y - y0, abs=0.2)
+    assert y2 == y, "equally accurate"
+    assert root.get("aria-label", "").startswith("<b>&: 4 trials by FLOPs and accuracy; on the Pareto front: trial 1;")
+    relative = front_of(rows, ("flops", "accuracy"), baselines={"search:s": base})
+    assert "The paper: Syno, ResNet-34" in front_sketch(relative, published=published_on(("flops", "accuracy")))
 
 
 # -- the paper ---------------------------------------------------------------------------------------------------------

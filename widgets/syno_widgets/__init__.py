@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from syno_widgets.operator_view import OperatorView as OperatorView
+    from syno_widgets.runs_view import RunsView as RunsView
     from syno_widgets.stepper import Stepper as Stepper
 
-_HOMES = {"OperatorView": "syno_widgets.operator_view", "Stepper": "syno_widgets.stepper"}
-__all__ = ["OperatorView", "Stepper"]
+_HOMES = {
+    "OperatorView": "syno_widgets.operator_view",
+    "RunsView": "syno_widgets.runs_view",
+    "Stepper": "syno_widgets.stepper",
+}
+__all__ = ["OperatorView", "RunsView", "Stepper"]
 
 
 def __getattr__(name: str) -> Any:

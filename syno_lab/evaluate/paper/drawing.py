@@ -6,7 +6,7 @@ import io
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.evaluate.reading.pictures import PAPER
+from syno_lab.evaluate.reading.pictures import PAPER, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,15 +25,15 @@ def draw(shown: PaperFigure, form: str) -> bytes:
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab", "text.parse_math": False}):
         figure = Figure(figsize=(8.5, 4.8), facecolor="white", layout="constrained")
         axes = figure.subplots()
-        axes.set_title(_clean(shown.title), fontsize=11)
+        axes.set_title(printable(shown.title), fontsize=11)
         {"bars": _bars, "points": _points, "table": _table}[shown.kind](axes, shown)
-        figure.supxlabel(_wrapped(_clean(shown.note)), fontsize=7.5, color="#555555")
+        figure.supxlabel(_wrapped(printable(shown.note)), fontsize=7.5, color="#555555")
         buffer = io.BytesIO()
         metadata = {"Date": None} if form == "svg" else None
         figure.savefig(buffer, format=form, dpi=144, facecolor="white", metadata=metadata)
     if form == "png":
         return buffer.getvalue()
-    words = escape(_clean(shown.text), quote=True)
+    words = escape(printable(shown.text), quote=True)
     return buffer.getvalue().decode().replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1).encode()
 
 
@@ -55,14 +55,14 @@ def _bars(axes: Axes, shown: PaperFigure) -> None:
         look: dict[str, Any] = {"color": _COLOURS[number % len(_COLOURS)]}
         if one.is_paper:
             look = {"facecolor": "white", "edgecolor": PAPER, "hatch": "///"}
-        axes.bar(xs, heights, widths, label=_clean(one.name), **look)
+        axes.bar(xs, heights, widths, label=printable(one.name), **look)
         spread = [(x, y, span) for x, y, span in zip(xs, heights, one.ranges, strict=False) if span[0] != span[1]]
         if spread:
             errors = np.array([[y - span[0], span[1] - y] for _, y, span in spread]).T
             axes.errorbar(
                 [x for x, _, _ in spread], [y for _, y, _ in spread], errors, fmt="none", ecolor=PAPER, capsize=3
             )
-    axes.set_xticks(range(len(places)), [_wrapped(_clean(place), 22) for place in places], fontsize=7.5)
+    axes.set_xticks(range(len(places)), [_wrapped(printable(place), 22) for place in places], fontsize=7.5)
     if len(places) > 5:
         axes.tick_params(axis="x", rotation=35)
     axes.axhline(
@@ -79,7 +79,7 @@ def _points(axes: Axes, shown: PaperFigure) -> None:
         line = "-" if one.is_line else "none"
         mark = "X" if one.is_paper else _MARKS[number % len(_MARKS)]
         size = 9 if len(xs) == 1 and not one.is_paper else 5
-        axes.plot(xs, ys, linestyle=line, marker=mark, markersize=size, color=colour, label=_clean(one.name))
+        axes.plot(xs, ys, linestyle=line, marker=mark, markersize=size, color=colour, label=printable(one.name))
         for place, value, span in zip(xs, ys, one.ranges, strict=False):
             axes.plot([place, place], span, color=colour, linewidth=2)
             del value
@@ -101,7 +101,7 @@ def _table(axes: Axes, shown: PaperFigure) -> None:
     ]
     if not cells:
         return
-    names = [_wrapped(_clean(one.name), 28) for one in shown.series]
+    names = [_wrapped(printable(one.name), 28) for one in shown.series]
     table = axes.table(cells, rowLabels=names, colLabels=places, loc="center", cellLoc="right")
     table.auto_set_font_size(False)
     table.set_fontsize(8)
@@ -126,7 +126,3 @@ def _wrapped(text: str, width: int = 110) -> str:
     import textwrap
 
     return "\n".join(textwrap.wrap(text, width))
-
-
-def _clean(text: str) -> str:
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)

@@ -12,6 +12,7 @@ from syno_lab.evaluate.reading.lab import LabReader, Reading
 from syno_lab.evaluate.reading.pictures import front_picture
 from syno_lab.evaluate.reading.published import Published, published_on, published_points
 from syno_lab.evaluate.reading.rows import Source, TrialRow
+from syno_lab.evaluate.reading.sketch import front_sketch
 from syno_lab.evaluate.reading.tables import trials_csv, trials_frame, trials_parquet
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "find_axis",
     "front_of",
     "front_picture",
+    "front_sketch",
     "list_axes",
     "published_on",
     "published_points",

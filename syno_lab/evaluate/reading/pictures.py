@@ -24,12 +24,17 @@ FORMS = ("svg", "png")
 _MOST_NAMES = 12
 
 
+def printable(text: str) -> str:
+    """The text with a mark for every sign that cannot be shown, such as those that XML does not allow."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
 def describe_front(front: Front, title: str) -> str:
     """The figure in one sentence, for those who cannot see it."""
-    axes = " and ".join(axis.text for axis in front.axes)
+    title, axes = printable(title), " and ".join(axis.text for axis in front.axes)
     if not front.points:
         return f"{title}: no trial has a value on {axes} yet."
-    names = [front.points[place].label for place in front.front]
+    names = [printable(front.points[place].label) for place in front.front]
     shown = ", ".join(names[:_MOST_NAMES]) + (
         f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     )
@@ -59,7 +64,7 @@ def front_picture(
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    title = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in title)
+    title = printable(title)
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab"}):
         figure = Figure(figsize=(9.5, 4.6), facecolor="white", layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(2.2, 1))

@@ -183,7 +183,7 @@ def _baseline(source: str, log: SearchLog, folder: Path, jobs: Iterable[JobRecor
         "",
         True,
         "finished",
-        f"mean of {len(accuracies)} seeds" if accuracies else "",
+        f"mean of {len(accuracies)} {'seed' if len(accuracies) == 1 else 'seeds'}" if accuracies else "",
         accuracy,
         flops,
         params,

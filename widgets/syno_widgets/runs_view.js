@@ -1,0 +1,335 @@
+// The view of `RunsView`: what a lab does and has found. Everything it shows is a trait; it asks by small messages and by
+// setting traits. It stands behind its parts (scripts.py) and loads nothing: no address stands in this file.
+
+const FIRST_REQUEST = 1000000; // the table of jobs counts from 1
+const HOVER_MS = 120;
+
+class RunsPage {
+  constructor(model, el) {
+    this.model = model;
+    this.number = FIRST_REQUEST;
+    this.pictures = new Map();
+    this.child = null;
+    this.buildParts();
+    el.append(this.root);
+    this.jobs = new JobsTable(model, this.jobsPlace);
+    this.jobs.error.remove(); // the page says it for both
+    this.custom = (content, buffers) => this.receive(content, buffers);
+    model.on("msg:custom", this.custom);
+    this.listener = listener(model);
+    const listen = (names, draw) => this.listener.on(names, draw.bind(this));
+    listen(["headline"], () => write(this.headline, model.get("headline")));
+    listen(["error"], () => this.say(model.get("error")));
+    listen(["answered"], this.drawAnswer);
+    listen(["pane"], this.drawPane);
+    listen(["sources", "source"], this.drawSources);
+    listen(["axes", "x", "y", "z", "relative", "published", "tool"], this.drawChoices);
+    listen(["front"], this.drawFront);
+    listen(["trials", "front", "sort", "descending", "filter", "selected", "chosen"], this.drawTable);
+    listen(["selected"], this.drawSelected);
+    listen(["courses"], this.drawCourses);
+    listen(["opened"], this.drawOpened);
+    this.style = hideStatic(model.get("static_id"));
+  }
+
+  buildParts() {
+    const live = this.model.get("live");
+    this.headline = make("p", { class: "syno-status", role: "status", "aria-live": "polite" });
+    this.error = make("p", { class: "syno-error", role: "alert" });
+    this.choices = {};
+    const choose = (name, label) => {
+      const select = make("select", { "aria-label": label, disabled: !live, onchange: () => this.set(name, select.value) });
+      this.choices[name] = select;
+      return make("label", {}, `${label} `, select);
+    };
+    const tick = (name, label) => {
+      const box = make("input", { type: "checkbox", disabled: !live, onchange: () => this.set(name, box.checked) });
+      this.choices[name] = box;
+      return make("label", {}, box, ` ${label}`);
+    };
+    this.tabs = ["results", "jobs"].map((name) =>
+      make(
+        "button",
+        {
+          type: "button", role: "tab", "data-pane": name, "aria-selected": "false",
+          onclick: () => this.set("pane", name),
+          onkeydown: (event) => moveAmong(event, this.tabs) && this.set("pane", document.activeElement.dataset.pane),
+        },
+        name === "results" ? "Results" : "Jobs and curves",
+      ),
+    );
+    const tabs = make("div", { role: "tablist", "aria-label": "Runs" }, ...this.tabs);
+    const source = choose("source", "Of");
+    source.classList.add("syno-source");
+    this.front = new FrontChart({
+      hover: (place, x, y) => this.hover(place === null ? null : this.front.keys[place], x, y),
+      choose: (place) => this.choose(this.front.keys[place]),
+      select: (keys) => this.set("selected", keys),
+      say: (text) => write(this.said, text),
+    });
+    this.said = make("p", { class: "syno-said", role: "status", "aria-live": "polite" });
+    this.card = make("div", { class: "syno-card", hidden: true, role: "tooltip" });
+    this.volume = new LineChart("Hypervolume", "trials", "volume", { width: 320, height: 200, steps: true });
+    this.table = new TrialsTable({
+      sort: (name) => {
+        const again = this.model.get("sort") === name;
+        this.model.set("descending", again ? !this.model.get("descending") : false);
+        this.set("sort", name);
+      },
+      filter: (text) => this.set("filter", text),
+      choose: (key) => this.choose(key),
+      hover: (key, line) => this.hoverLine(key, line),
+    });
+    this.clear = make("button", { type: "button", onclick: () => this.set("selected", []) }, "Clear selection");
+    this.table.bar.append(this.clear);
+    this.form = make("select", { "aria-label": "Format of the file" });
+    const forms = live ? ["CSV", "Parquet", "SVG", "PNG"] : Object.keys(this.model.get("files"));
+    this.form.append(...forms.map((form) => make("option", {}, form)));
+    const save = make("button", { type: "button", onclick: () => this.save() }, "Save");
+    const tools = choose("tool", "A drag is a");
+    for (const name of ["lasso", "box"]) this.choices.tool.append(make("option", { value: name }, name));
+    this.choices.tool.disabled = false;
+    const bar = make("div", { class: "syno-bar" });
+    bar.append(choose("x", "Across"), choose("y", "Up"), choose("z", "Colour"), tick("relative", "against the baseline"));
+    bar.append(tick("published", "the paper's"), tools, make("span", { class: "syno-gap" }), this.form, save);
+    const plot = make("div", { class: "syno-plot-frame" }, this.front.root, this.card, this.said);
+    this.opened = make("div", { class: "syno-opened" });
+    this.panels = {
+      results: make("div", { role: "tabpanel", "aria-label": "Results" }, bar),
+      jobs: make("div", { role: "tabpanel", "aria-label": "Jobs and curves" }),
+    };
+    this.note = make("p", { class: "syno-quiet" });
+    const columns = make("div", { class: "syno-columns" }, plot, this.volume.root);
+    this.panels.results.append(this.note, columns, this.table.root, this.opened);
+    this.jobsPlace = make("div");
+    this.curves = {
+      train: new LineChart("Accuracy of trainings", "epoch", "accuracy", { width: 560 }),
+      tune: new LineChart("Best latency of tunings", "trial", "ms", { width: 560, steps: true, mayBeLog: true }),
+    };
+    const curves = make("div", { class: "syno-columns" }, this.curves.train.root, this.curves.tune.root);
+    this.panels.jobs.append(this.jobsPlace, curves);
+    this.root = make("div", { class: "syno-shared syno-runs", role: "group", "aria-label": "Runs" });
+    this.root.append(this.headline, this.error, make("div", { class: "syno-bar" }, tabs, source));
+    this.root.append(...Object.values(this.panels));
+  }
+
+  /** Everything that was attached to the model or the page is taken off again. */
+  destroy() {
+    this.listener.off();
+    this.model.off("msg:custom", this.custom);
+    clearTimeout(this.waiting);
+    clearTimeout(this.hovering);
+    this.closeChild();
+    this.jobs.destroy();
+    this.style.remove();
+    this.root.remove();
+  }
+
+  set(name, value) {
+    this.model.set(name, value);
+    this.model.save_changes();
+  }
+
+  ask(kind, more) {
+    if (!this.model.get("live")) return;
+    this.number += 1;
+    this.root.setAttribute("aria-busy", "true");
+    this.model.send({ kind, request: this.number, ...more });
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => {
+      this.root.removeAttribute("aria-busy");
+      if (kind !== "picture") this.say("The kernel does not answer: it is busy or gone. Run the cell again to go on.");
+    }, ANSWER_WITHIN_MS);
+  }
+
+  drawAnswer() {
+    if (this.number > FIRST_REQUEST && this.model.get("answered") !== this.number) return;
+    clearTimeout(this.waiting);
+    this.root.removeAttribute("aria-busy");
+  }
+
+  say(text) {
+    write(this.error, text);
+    this.error.hidden = text === "";
+  }
+
+  receive(content, buffers) {
+    if (content.kind === "picture") {
+      this.pictures.set(content.key, content);
+      if (this.pictures.size > 300) this.pictures.delete(this.pictures.keys().next().value);
+      if (this.hovered === content.key) this.drawPicture();
+    } else if (content.kind === "file") {
+      saveFile(new Blob(buffers), content.name);
+    }
+  }
+
+  save() {
+    const form = this.form.value;
+    if (this.model.get("live")) this.ask("export", { form });
+    else saveFile(new Blob([this.model.get("files")[form]]), `trials.${form.toLowerCase()}`);
+  }
+
+  // -- what is drawn
+
+  drawPane() {
+    const open = this.model.get("pane");
+    for (const tab of this.tabs) {
+      tab.setAttribute("aria-selected", String(tab.dataset.pane === open));
+      tab.setAttribute("tabindex", tab.dataset.pane === open ? "0" : "-1");
+    }
+    for (const [name, panel] of Object.entries(this.panels)) panel.hidden = name !== open;
+  }
+
+  drawSources() {
+    const sources = this.model.get("sources");
+    const chosen = this.model.get("source");
+    const options = [["", "all searches and runs"], ...sources.map((one) => [one.key, one.title])];
+    if (!options.some(([key]) => key === chosen)) options.push([chosen, chosen]);
+    this.fill(this.choices.source, options, chosen);
+  }
+
+  drawChoices() {
+    const axes = this.model.get("axes").map((axis) => [axis.name, axis.title]);
+    for (const name of ["x", "y", "z"]) {
+      const chosen = this.model.get(name);
+      const options = name === "z" ? [["", "none"], ...axes] : [...axes];
+      if (!options.some(([axis]) => axis === chosen)) options.push([chosen, chosen]);
+      this.fill(this.choices[name], options, chosen);
+    }
+    const relative = this.model.get("relative");
+    this.choices.relative.checked = relative;
+    this.choices.published.checked = this.model.get("published");
+    this.choices.published.disabled = !relative || !this.model.get("live");
+    this.choices.published.parentElement.title = relative ? "" : "Only against the baseline: the paper gives no absolute values.";
+    this.choices.tool.value = this.model.get("tool");
+    this.front.tool = this.model.get("tool");
+  }
+
+  fill(select, options, chosen) {
+    const now = JSON.stringify(options);
+    if (select.dataset.options !== now) {
+      select.dataset.options = now;
+      select.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
+    }
+    select.value = chosen;
+  }
+
+  drawFront() {
+    const front = this.model.get("front");
+    this.front.draw(front);
+    const history = front.history ?? [];
+    this.volume.draw(history.length ? [{ name: "", points: history }] : []);
+    const paper = front.paper?.length ? ` Purple: what the paper states, on its own device (${front.paper.length}).` : "";
+    const unplaced = front.unplaced ? ` ${front.unplaced} without a value on each axis.` : "";
+    const none = front.keys ? (front.keys.length ? "" : "No trial has a value on each axis yet.") : front.text ?? "";
+    write(this.note, `${none}${unplaced}${paper}`.trim());
+  }
+
+  drawTable() {
+    const front = this.model.get("front");
+    const best = new Set((front.front ?? []).map((place) => front.keys[place]));
+    const given = Object.fromEntries(["trials", "sort", "descending", "filter", "chosen"].map((n) => [n, this.model.get(n)]));
+    this.table.draw({ ...given, selected: new Set(this.model.get("selected")), front: best });
+  }
+
+  drawSelected() {
+    const keys = this.model.get("selected");
+    this.front.mark(new Set(keys));
+    this.clear.hidden = keys.length === 0;
+  }
+
+  drawCourses() {
+    const courses = this.model.get("courses");
+    for (const [kind, chart] of Object.entries(this.curves)) {
+      const lines = courses.filter((one) => one.kind === kind);
+      chart.root.hidden = lines.length === 0;
+      if (lines.length === 0) continue;
+      chart.draw(lines.map((one) => ({ name: `${one.name} (${one.state})`, points: one.points, isOver: one.state !== "running" })));
+    }
+  }
+
+  // -- the pGraph under the pointer
+
+  hover(key, x, y) {
+    if (key === this.hovered) return;
+    clearTimeout(this.hovering);
+    this.hovered = key;
+    this.card.hidden = key === null;
+    if (key === null) return;
+    const place = this.front.keys.indexOf(key);
+    const words = place >= 0 ? this.front.words(place) : key;
+    this.card.replaceChildren(make("p", {}, words));
+    const side = x > this.front.width / 2 ? "syno-left" : "syno-right";
+    this.card.classList.remove("syno-left", "syno-right");
+    this.card.classList.add(side);
+    this.drawPicture();
+    if (!this.picture(key)) this.hovering = setTimeout(() => this.ask("picture", { key }), HOVER_MS);
+  }
+
+  hoverLine(key) {
+    const place = key === null ? -1 : this.front.keys.indexOf(key);
+    this.front.at = place;
+    this.front.drawRing();
+  }
+
+  picture(key) {
+    return this.pictures.get(key) ?? this.model.get("pictures")[key];
+  }
+
+  drawPicture() {
+    const found = this.hovered === null ? null : this.picture(this.hovered);
+    const drawn = found ? parsePicture(found.svg) : null;
+    if (!drawn) return;
+    drawn.setAttribute("role", "img");
+    drawn.setAttribute("aria-label", found.text);
+    this.card.querySelector("svg")?.remove();
+    this.card.append(drawn);
+  }
+
+  // -- the operator that was chosen
+
+  choose(key) {
+    this.hover(null);
+    if (!this.model.get("live")) {
+      this.model.set("chosen", key);
+      const found = this.picture(key);
+      const drawn = found ? parsePicture(found.svg) : null;
+      this.opened.replaceChildren(drawn ?? make("p", {}, "This page holds the pGraphs of the front alone."));
+      return;
+    }
+    if (this.model.get("chosen") === key) this.set("chosen", ""); // so that it opens again
+    this.set("chosen", key);
+  }
+
+  async drawOpened() {
+    const name = this.model.get("opened");
+    if (!name || !this.model.widget_manager || typeof name !== "string") return;
+    const id = name.replace("IPY_MODEL_", "");
+    if (this.child?.id === id) return;
+    this.closeChild();
+    try {
+      const manager = this.model.widget_manager;
+      const view = await manager.create_view(await manager.get_model(id));
+      this.child = { id, view };
+      this.opened.replaceChildren(view.el);
+    } catch (error) {
+      this.say(`The operator cannot be shown: ${error.message}`);
+    }
+  }
+
+  closeChild() {
+    this.child?.view.remove?.();
+    this.child = null;
+  }
+}
+
+/** One view; whatever goes wrong while it is made is said in its place. */
+function render({ model, el }) {
+  try {
+    const view = new RunsPage(model, el);
+    return () => view.destroy();
+  } catch (error) {
+    el.append(make("p", { role: "alert" }, `The runs cannot be shown: ${error.message}`));
+    return () => {};
+  }
+}

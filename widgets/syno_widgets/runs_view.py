@@ -1,0 +1,549 @@
+"""What a lab is doing and has found: jobs, curves, trials and Pareto fronts, kept up to date: ``RunsView(lab)``.
+
+The store is read in a thread of its own through a connection that cannot write, so a cell returns at once, the view
+moves while another cell runs, and whoever writes the store is not disturbed. All facts are
+:mod:`syno_lab.evaluate.reading`'s.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Collection
+from contextlib import closing, nullcontext
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import traitlets as t
+from ipywidgets import widget_serialization
+
+from syno_lab.codegen.drawing import describe, svg
+from syno_lab.commands.jobs import job_row, possible_actions
+from syno_lab.errors import SpecError, StoreError, SynoError
+from syno_lab.evaluate.jobs import JobRecord, Lab
+from syno_lab.evaluate.reading import (
+    Front,
+    LabReader,
+    Reading,
+    TrialRow,
+    find_axis,
+    front_of,
+    front_picture,
+    front_sketch,
+    published_on,
+    read_courses,
+    trials_csv,
+    trials_frame,
+    trials_parquet,
+)
+from syno_lab.evaluate.reading.axes import LATENCY
+from syno_lab.evaluate.reading.pictures import describe_front
+from syno_lab.evaluate.reading.shown import (
+    shown_axes,
+    shown_courses,
+    shown_front,
+    shown_sources,
+    shown_trials,
+    summary,
+)
+from syno_lab.ir.operator import Operator
+from syno_widgets.jobs_view import html_table, jobs_status, text_table
+from syno_widgets.operator_view import OperatorView
+from syno_widgets.scripts import joined, module
+from syno_widgets.standalone import page
+from syno_widgets.static import Bundle, static_bundle
+from syno_widgets.view import View
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FILES = ("shared.js", "jobs_view.js", "runs_chart.js", "runs_front.js", "runs_table.js", "runs_view.js")
+_STYLES = ("shared.css", "jobs_view.css", "runs_view.css")
+_BUSY_S, _QUIET_S = 1.0, 3.0  # between two looks at the store, with and without jobs under way
+_STATIC_S = 5.0  # between two pictures for pages without a kernel
+_SHARE = 20  # looking takes at most one part in so many of the time
+_TAIL = 200
+_NEWEST = 50
+_MOST_PICTURES = 200
+_OPTIONS = ("pane", "source", "x", "y", "z", "relative", "published", "sort", "descending", "filter", "tool")
+FORMS = {"CSV": "csv", "Parquet": "parquet", "SVG": "svg", "PNG": "png"}
+
+
+class RunsRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A message from the browser.
+
+    Attributes:
+        kind: what to do with a job, or ``picture`` for the pGraph of a trial, or ``export``.
+        request: the browser's number for it, given back in the trait ``answered``.
+        job: the job's number.
+        key: of the trial.
+        form: of :data:`FORMS`.
+    """
+
+    kind: Literal["cancel", "pause", "resume", "retry", "log", "picture", "export"]
+    request: int
+    job: int = 0
+    key: str = ""
+    form: str = ""
+
+
+class RunsView(View):
+    """The jobs, curves, trials and fronts of one lab.
+
+    Args:
+        lab: an open lab, or the folder (or store file) of one, which need not be there yet; of a folder dead jobs are
+            shown as they were left, as nothing is written there unless a button is pressed.
+        options: first values of the traits ``pane``, ``source``, ``x``, ``y``, ``z``, ``relative``, ``published``,
+            ``sort``, ``descending``, ``filter``, ``tool``.
+
+    Raises:
+        SynoError: when an option does not fit.
+    """
+
+    _esm = module(*_FILES)
+    _css = joined(*_STYLES)
+    _noun = "view"
+    _request = RunsRequest
+    _words = "The runs view, to be used in a running notebook; beside it the front and the jobs as they were last."
+
+    pane = t.Enum(("results", "jobs"), "results", help="What is open.").tag(sync=True)
+    """What is open: ``results`` (front and table) or ``jobs`` (jobs and their curves)."""
+
+    source = t.Unicode(help="The search or run that is shown.").tag(sync=True)
+    """The key of the search or run that is shown, such as ``search:mine``; empty: all."""
+
+    x = t.Unicode(help="First axis of the front.").tag(sync=True)
+    """First axis: ``accuracy``, ``flops``, ``params``, ``memory_mib``, ``latency_ms@TARGET``; empty: chosen for you."""
+
+    y = t.Unicode("accuracy", help="Second axis of the front.").tag(sync=True)
+    """Second axis, likewise."""
+
+    z = t.Unicode(help="Third axis of the front, as colour.").tag(sync=True)
+    """Third axis, shown as colour; empty: the front is over two."""
+
+    relative = t.Bool(False, help="Whether values are against the baseline.").tag(sync=True)
+    """Whether values are against the baseline: percentage points of accuracy, ratios of all else."""
+
+    published = t.Bool(False, help="Whether the paper's statements are drawn.").tag(sync=True)
+    """Whether what the paper states is drawn too, as the paper's; only against the baseline."""
+
+    sort = t.Unicode("number", help="The column that the table is sorted by.").tag(sync=True)
+    """The column that the table is sorted by."""
+
+    descending = t.Bool(False, help="Whether the largest comes first.").tag(sync=True)
+    """Whether the largest comes first."""
+
+    filter = t.Unicode(help="What the table is filtered by.").tag(sync=True)
+    """Words that a row must hold, and comparisons such as ``accuracy>0.9`` or ``flops<1e6``."""
+
+    tool = t.Enum(("lasso", "box"), "lasso", help="How a drag selects.").tag(sync=True)
+    """How a drag on the front selects: ``lasso`` or ``box``."""
+
+    selected = t.List(t.Unicode(), help="Keys of the selected trials.").tag(sync=True)
+    """Keys of the selected trials; the table shows these alone, or all where there are none."""
+
+    chosen = t.Unicode(help="Key of the trial whose operator is open.").tag(sync=True)
+    """Key of the trial whose operator is open below; empty: none."""
+
+    rows = t.List(t.Dict(), read_only=True).tag(sync=True)
+    """The newest jobs, as in :class:`~syno_widgets.jobs_view.JobsView`."""
+
+    status = t.Unicode(read_only=True).tag(sync=True)
+    """How many jobs are in which state, in words."""
+
+    log = t.Dict(read_only=True).tag(sync=True)
+    """The log asked for last: ``job`` and ``text``; empty while none was."""
+
+    error = t.Unicode(read_only=True).tag(sync=True)
+    """Why the last request was not carried out or the store not read, one line; else empty."""
+
+    headline = t.Unicode(read_only=True).tag(sync=True)
+    """Where the trials stand, in one line; read out by screen readers whenever it changes."""
+
+    sources = t.List(t.Dict(), read_only=True).tag(sync=True)
+    """The searches and runs to choose among (:func:`syno_lab.evaluate.reading.shown.shown_sources`)."""
+
+    axes = t.List(t.Dict(), read_only=True).tag(sync=True)
+    """The axes to choose among: ``name`` and ``title``."""
+
+    trials = t.Dict(read_only=True).tag(sync=True)
+    """The trials by columns (:func:`syno_lab.evaluate.reading.shown.shown_trials`)."""
+
+    front = t.Dict(read_only=True).tag(sync=True)
+    """The front with all points (:func:`syno_lab.evaluate.reading.shown.shown_front`)."""
+
+    courses = t.List(t.Dict(), read_only=True).tag(sync=True)
+    """The curves of trainings and tunings, those under way first."""
+
+    opened = t.Instance(OperatorView, allow_none=True, read_only=True).tag(sync=True, **widget_serialization)
+    """The operator view of the chosen trial."""
+
+    pictures = t.Dict(read_only=True).tag(sync=True)
+    """On a page that stands alone, the pGraphs of the front by key; a kernel sends each when it is asked for."""
+
+    files = t.Dict(read_only=True).tag(sync=True)
+    """On a page that stands alone, the texts to be saved, by form."""
+
+    live = t.Bool(True, read_only=True).tag(sync=True)
+    """Whether there is a kernel to ask; false on a page that stands alone."""
+
+    def __init__(self, lab: Lab | str | Path, **options: Any) -> None:
+        self._closed = threading.Event()
+        for option in options:
+            if option not in _OPTIONS:
+                raise TypeError(f"RunsView: unexpected keyword argument {option!r}; known are {', '.join(_OPTIONS)}")
+        self._lab = None if isinstance(lab, (str, Path)) else lab
+        self._reader = LabReader(lab if isinstance(lab, (str, Path)) else lab.folder)
+        self._reading: Reading | None = None
+        self._front: Front | None = None
+        self._drawn: OrderedDict[str, dict[str, str]] = OrderedDict()
+        self._unread = ""
+        self._static_at = -float("inf")
+        self._static_of: Front | None = None
+        self._is_ready = False
+        super().__init__()
+        try:
+            for option, value in options.items():
+                setattr(self, option, value)
+        except t.TraitError as error:
+            raise SpecError(f"RunsView: {error}") from None
+        self._is_ready = True
+        self._try_to_refresh()
+        self.on_msg(self._on_message)
+        threading.Thread(target=self._look, name="syno-lab runs view", daemon=True).start()
+
+    # -- from Python -------------------------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        """The lab's folder."""
+        return self._reader.folder
+
+    def refresh(self) -> None:
+        """Read the lab now.
+
+        Raises:
+            SynoError: when it cannot be read.
+        """
+        if self._lab is not None:
+            self._lab.sweep()
+        reading = self._reader.read()
+        with self._lock:
+            old, self._reading = self._reading, reading
+            # Jobs say how far they are twice a second; the trials change seldom.
+            is_new = old is None or (old.rows, old.sources) != (reading.rows, reading.sources)
+            with self.hold_sync():
+                self._show_jobs(reading)
+                if is_new:
+                    if not self.x:
+                        self.x = LATENCY + reading.targets[0] if reading.targets else "flops"
+                    self.set_trait("sources", shown_sources(reading))
+                    self.set_trait("axes", shown_axes(reading.targets))
+                    self._show_trials()
+
+    def frame(self, *, selected: bool = False) -> pd.DataFrame:
+        """The trials as a table (:func:`syno_lab.evaluate.reading.trials_frame`), all or the ``selected`` ones.
+
+        Raises:
+            SynoError: when the lab cannot be read.
+        """
+        self.refresh()
+        with self._lock:
+            assert self._reading is not None
+            return trials_frame(self._chosen_rows(selected), self._reading.targets, self._on_front())
+
+    def export(self, form: str) -> bytes:
+        """What is shown, as a file: ``CSV`` or ``Parquet`` (selected trials, else all), ``SVG`` or ``PNG`` (the front).
+
+        Raises:
+            SynoError: for another form, or while the lab cannot be read.
+        """
+        if form not in FORMS:
+            raise SpecError(f"export: expected one of {', '.join(FORMS)}, found {form!r}")
+        with self._lock:
+            if self._reading is None:
+                self.refresh()
+            assert self._reading is not None
+            if form in ("CSV", "Parquet"):
+                write = trials_csv if form == "CSV" else trials_parquet
+                return write(self._chosen_rows(bool(self.selected)), self._reading.targets, self._on_front())
+            if self._front is None:
+                raise StoreError("there is no front to draw: choose two or three different axes")
+            return front_picture(self._front, FORMS[form], title=self._title(), published=self._paper())
+
+    def to_html(self, path: str | Path | None = None, *, most_pictures: int = 100) -> str:
+        """A page that stands alone: everything is in it, nothing is fetched, no kernel is needed.
+
+        Args:
+            path: where to write it; None only returns it.
+            most_pictures: how many pGraphs of the front it holds at most.
+
+        Raises:
+            SynoError: when the lab cannot be read, or the file not written.
+        """
+        self.refresh()
+        with self._lock:
+            state = {
+                name: getattr(self, name)
+                for name in self.traits(sync=True)
+                if not name.startswith("_") and name not in ("layout", "tabbable", "tooltip", "comm", "keys", "opened")
+            }
+            keys = [] if self._front is None else [self._front.points[place].key for place in self._front.front]
+            drawn = {key: picture for key in keys[:most_pictures] if (picture := self._picture(key)) is not None}
+            files = {"CSV": self.export("CSV").decode()}
+            if self._front is not None:
+                files["SVG"] = self.export("SVG").decode()
+            text = page(
+                self._title(),
+                {
+                    **state,
+                    "live": False,
+                    "error": "",
+                    "opened": None,
+                    "rows": [{**row, "actions": []} for row in self.rows],
+                    "pictures": drawn,
+                    "files": files,
+                },
+                joined(*_FILES),
+                joined(*_STYLES),
+                self._bundle()["text/html"],
+            )
+        if path is not None:
+            try:
+                Path(path).write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise SynoError(f"cannot write {path}: {error.strerror or error}") from None
+        return text
+
+    def close(self) -> None:
+        """Stop looking, and take the view off the page. The jobs go on."""
+        self._closed.set()
+        with self._lock:
+            if self.opened is not None:
+                self.opened.close()
+            super().close()
+            if hasattr(self, "_reader"):  # not where the arguments were refused
+                self._reader.close()
+
+    # -- what is shown -----------------------------------------------------------------------------------------------
+
+    def _show_jobs(self, reading: Reading) -> None:
+        shown = [_job(record) for record in reversed(reading.jobs[-_NEWEST:])]
+        self.set_trait("rows", shown)
+        self.set_trait("status", jobs_status(reading.jobs, _NEWEST))
+        self.set_trait("courses", shown_courses(read_courses(reading.jobs, reading.folder)))
+
+    def _show_trials(self) -> None:
+        """The trials and the front of the source and axes that are chosen."""
+        reading = self._reading
+        if reading is None:
+            return
+        rows = self._rows()
+        self._front, refused = None, ""
+        try:
+            baselines = {one.key: one.baseline for one in reading.sources if one.baseline is not None}
+            names = [name for name in (self.x, self.y, self.z) if name]
+            self._front = front_of(rows, names, baselines=baselines if self.relative else None)
+        except SynoError as error:
+            refused = str(error)
+        with self.hold_sync():
+            self.set_trait("trials", shown_trials(rows, self._targets()))
+            front = self._front
+            shown = {"text": refused} if front is None else shown_front(front, self._title(), self._paper())
+            self.set_trait("front", shown)
+            self.set_trait("headline", summary(reading, rows, front))
+
+    def _rows(self) -> tuple[TrialRow, ...]:
+        if self._reading is None:
+            return ()
+        try:
+            return self._reading.of(self.source)
+        except StoreError:  # a search that is chosen and not there (yet, or any more)
+            return ()
+
+    def _targets(self) -> list[str]:
+        return [] if self._reading is None else list(self._reading.targets)
+
+    def _chosen_rows(self, selected: bool) -> list[TrialRow]:
+        wanted = set(self.selected)
+        return [row for row in self._rows() if not selected or row.key in wanted]
+
+    def _on_front(self) -> Collection[str]:
+        return set() if self._front is None else {self._front.points[place].key for place in self._front.front}
+
+    def _paper(self) -> list[dict[str, Any]]:
+        names = [name for name in (self.x, self.y, self.z) if name]
+        return published_on(names) if self.relative and self.published else []
+
+    def _title(self) -> str:
+        if self._reading is not None:
+            for one in self._reading.sources:
+                if self.source in (one.key, one.name):
+                    return f"{one.kind} {one.name}".capitalize()
+        return "All trials"
+
+    @t.validate("x", "y", "z")
+    def _valid_axis(self, proposal: dict[str, Any]) -> str:
+        value: str = proposal["value"]
+        if value:
+            find_axis(value)
+        return value
+
+    @t.observe("source", "x", "y", "z", "relative", "published")
+    def _changed(self, _change: dict[str, Any]) -> None:
+        if self._is_ready:
+            with self._lock:
+                self._show_trials()
+
+    @t.observe("chosen")
+    def _choose(self, change: dict[str, Any]) -> None:
+        key: str = change["new"]
+        if not key:
+            return
+        try:
+            with self._lock:
+                if self._reading is None:
+                    raise StoreError(f"no trial {key!r}: the lab cannot be read")
+                row = self._reading.row(key)
+                if not row.operator:
+                    raise StoreError(f"{row.label} is the network as it is: there is no operator to show")
+                operator, name = Operator.from_json(row.operator), f"{row.label} of {row.source}"
+                if self.opened is None:
+                    self.set_trait("opened", OperatorView(operator, name=name))
+                else:
+                    self.opened.show(operator, name=name)
+                self.set_trait("error", "")
+        except SynoError as error:
+            self.set_trait("error", str(error))
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        wait = _BUSY_S
+        while not self._closed.wait(wait):
+            begun = time.monotonic()
+            self._try_to_refresh()
+            is_busy = any(row["state"].startswith(("waiting", "running")) for row in self.rows)
+            wait = max(_BUSY_S if is_busy else _QUIET_S, _SHARE * (time.monotonic() - begun))
+            self._renew_static()
+
+    def _try_to_refresh(self) -> None:
+        try:
+            with self._lock:
+                if self._closed.is_set():
+                    return
+                self.refresh()
+            self._say_unread("")
+        except SynoError as error:
+            self._say_unread(str(error))
+        except Exception as unforeseen:  # noqa: BLE001 the view must live on; the log has the whole story
+            self._say_unread(self._unforeseen(unforeseen, "looking at the lab"))
+
+    def _say_unread(self, text: str) -> None:
+        """That the store could not be read, and that it can again; other errors stay until the next request."""
+        with self._lock:
+            if text or self._unread:
+                self.set_trait("error", text)
+            self._unread = text
+
+    def _renew_static(self) -> None:
+        """A new picture where the front is another, seldom enough."""
+        now = time.monotonic()
+        if self._static_of is self._front or now - self._static_at < _STATIC_S:
+            return
+        with self._lock:
+            self._static_of = self._front
+            bundle = self._bundle()
+        self._static.update_bundle(bundle)
+        self._static_at = time.monotonic()
+
+    # -- from the browser --------------------------------------------------------------------------------------------
+
+    def handle(self, content: Any) -> None:
+        """Carry out one message, as :meth:`View.handle` does; that the store cannot be read stays said."""
+        super().handle(content)
+        with self._lock:
+            if not self.error and self._unread:
+                self.set_trait("error", self._unread)
+
+    def _carry_out(self, request: RunsRequest) -> None:
+        if request.kind == "picture":
+            with self._lock:
+                picture = self._picture(request.key)
+            if picture is not None:
+                self.send({"kind": "picture", "key": request.key, **picture})
+        elif request.kind == "export":
+            content = self.export(request.form)
+            self.send({"kind": "file", "name": f"trials.{FORMS[request.form]}"}, [content])
+        else:
+            self._steer(request.kind, request.job)
+
+    def _steer(self, kind: str, number: int) -> None:
+        lab = nullcontext(self._lab) if self._lab is not None else closing(_opened(self._reader.folder))
+        with lab as steered:
+            job = steered.job(number)
+            if kind == "log":
+                self.set_trait("log", {"job": number, "text": "\n".join(job.log().splitlines()[-_TAIL:])})
+                return
+            record = job.record()
+            if kind not in possible_actions(record):
+                raise SynoError(f"job {number} is {record.state} and cannot be asked to {kind}")
+            getattr(job, kind)()
+        self.refresh()
+
+    def _picture(self, key: str) -> dict[str, str] | None:
+        """The pGraph of a trial as ``svg`` and in words as ``text``; None for the network as it is."""
+        if key in self._drawn:
+            self._drawn.move_to_end(key)
+            return self._drawn[key]
+        row = None if self._reading is None else self._reading.row(key)
+        if row is None or not row.operator:
+            return None
+        operator = Operator.from_json(row.operator)
+        self._drawn[key] = {"svg": svg(operator), "text": describe(operator)}
+        if len(self._drawn) > _MOST_PICTURES:
+            self._drawn.popitem(last=False)
+        return self._drawn[key]
+
+    # -- outputs -----------------------------------------------------------------------------------------------------
+
+    def _bundle(self) -> Bundle:
+        """What stays on the page without a kernel: the figure, the trials of the front, the jobs."""
+        words = f"{self.headline}\n{self.status}\n{text_table(self.rows)}".strip()
+        about = "".join(f"<p>{escape(text)}</p>" for text in (self.headline, self.status, self.error) if text)
+        tables = f"{html_table(self.rows)}{_front_table(self._front)}"
+        if self._front is None:
+            opened = f'<div class="syno-static" data-syno-static="{escape(self.static_id)}">'
+            return {"text/html": f"{opened}{about}{tables}</div>", "text/plain": words}
+        picture = front_sketch(self._front, self._title(), self._paper())
+        bundle = static_bundle(self.static_id, picture, describe_front(self._front, self._title()))
+        html = bundle["text/html"].removesuffix("</div>")
+        return {**bundle, "text/html": f"{html}{about}{tables}</div>", "text/plain": words}
+
+    def __repr__(self) -> str:
+        return f"<RunsView of {self._reader.folder}: {self.headline}>"
+
+
+def _opened(folder: Path) -> Lab:
+    """The lab of a folder, to steer one job; nothing is started there."""
+    return Lab.open(folder, start=False, is_thorough=False)
+
+
+def _job(record: JobRecord) -> dict[str, Any]:
+    return {**job_row(record), "job": record.id, "actions": [*possible_actions(record), "log"]}
+
+
+def _front_table(front: Front | None) -> str:
+    """The trials on the front as HTML that needs no widget, no style and no trust."""
+    if front is None or not front.front:
+        return ""
+    heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in ("trial", *(axis.text for axis in front.axes)))
+    lines = []
+    for place in front.front[:_NEWEST]:
+        point = front.points[place]
+        cells = "".join(f"<td>{value:.6g}</td>" for value in point.values)
+        lines.append(f"<tr><td>{escape(point.label)}</td>{cells}</tr>")
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
