@@ -13,7 +13,9 @@ from typing import Any
 
 from syno_lab.codegen.drawing import coordinate_ids, describe_step
 from syno_lab.codegen.drawing_style import primitive_look
+from syno_lab.codegen.formula import formula_svg
 from syno_lab.codegen.text import expressions
+from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.state import State, Step
@@ -33,11 +35,8 @@ class Item:
         text: the step in words.
         distance: the shape distance that it leads to; None where the input is then out of reach.
         reaches: whether the steps left then suffice for that distance.
-        reason: why a rule prunes it, with the share of the elements that differ where the rule is approximate; empty
-            for a canonical step.
+        reason: why a rule prunes it, empty for a canonical step; :func:`why` says more.
         rule: the name of that rule.
-        before: the expression as proposed, over wildcards ``#0``, ``#1``, ...
-        after: the canonical expression for the same function, with what the wildcards stand for.
         operands: the names of its coordinates; for a CONTRACTION the shared ones.
         given: the names of the coordinates given to a weight.
     """
@@ -48,8 +47,6 @@ class Item:
     reaches: bool
     reason: str = ""
     rule: str = ""
-    before: str = ""
-    after: str = ""
     operands: list[str] = field(default_factory=list)
     given: list[str] = field(default_factory=list)
 
@@ -70,11 +67,78 @@ class Group:
     more_pruned: int
 
 
-def menu(state: State, found: Sequence[Candidate], shown: int = SHOWN) -> list[Group]:
-    """The candidates of a state by primitive, in the order of a usual synthesis."""
+@dataclass(frozen=True)
+class Why:
+    """Why a rule prunes a step.
+
+    Attributes:
+        text: the step in words.
+        rule: the name of the rule.
+        kind: ``exact``, ``approximate`` or ``space``.
+        section: where the paper says so.
+        reason: the rule's sentence, with the share of the elements that differ where the rule is approximate.
+        before: the expression as proposed, over wildcards ``#0``, ``#1``, ...
+        after: the canonical expression for the same function, with what the wildcards stand for.
+        latex: both expressions as LaTeX; empty where the rule has no formula here.
+        svg: the same as a picture; empty likewise.
+    """
+
+    text: str
+    rule: str
+    kind: str
+    section: str
+    reason: str
+    before: str
+    after: str
+    latex: str
+    svg: str
+
+
+def why(state: State, candidate: Candidate) -> Why:
+    """All that is known of why ``candidate`` is pruned in ``state``; matplotlib is loaded to draw it.
+
+    Raises:
+        PrimitiveError: for a canonical step.
+    """
+    verdict = candidate.verdict
+    if verdict.rejected_by is None:
+        raise PrimitiveError("expected a pruned step; this one is canonical, and no rule has anything against it")
+    names = expressions(state)
+    latex, after = verdict.latex or "", _after(verdict, names)
+    words = f"{verdict.before} becomes {after}"
+    return Why(
+        describe_step(state, candidate.step, names),
+        verdict.rejected_by.name,
+        verdict.rejected_by.kind,
+        verdict.rejected_by.section,
+        _reason(state, verdict),
+        verdict.before or "",
+        after,
+        latex,
+        formula_svg(latex, words) if latex else "",
+    )
+
+
+def touching(found: Sequence[Candidate], coordinate: Coordinate) -> list[int]:
+    """The places of the candidates that use a coordinate."""
+    return [i for i, one in enumerate(found) if coordinate in one.operands or coordinate in one.given]
+
+
+def menu(
+    state: State, found: Sequence[Candidate], shown: int = SHOWN, only: Sequence[int] | None = None
+) -> list[Group]:
+    """The candidates of a state by primitive, in the order of a usual synthesis.
+
+    Args:
+        state: where they may be taken.
+        found: all of them; an item's ``index`` is its place here.
+        shown: of one primitive, canonical and pruned each; the others are counted.
+        only: places of those to list; None lists all.
+    """
     names, ids = expressions(state), {c: name for name, c in coordinate_ids(state).items()}
     rank = {name: place for place, name in enumerate(ORDER)}
-    numbered = sorted(enumerate(found), key=lambda pair: (rank.get(pair[1].primitive, len(rank)), pair[1].primitive))
+    listed = enumerate(found) if only is None else [(index, found[index]) for index in only]
+    numbered = sorted(listed, key=lambda pair: (rank.get(pair[1].primitive, len(rank)), pair[1].primitive))
     groups = []
     for primitive, members in groupby(numbered, key=lambda pair: pair[1].primitive):
         ordered = sorted(members, key=lambda pair: _nearness(pair[1], pair[0]))
@@ -136,10 +200,8 @@ def _item(
         describe_step(state, candidate.step, names),
         far,
         far is not None and far <= steps_left(state) - 1,
-        _reason(state, verdict),
+        verdict.reason or "",
         verdict.rule or "",
-        verdict.before or "",
-        _after(verdict, names),
         [ids[c] for c in candidate.operands],
         [ids[c] for c in candidate.given],
     )

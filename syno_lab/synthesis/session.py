@@ -1,22 +1,29 @@
 """A synthesis by hand with its history: what the stepper shows, without any notebook in it.
 
-The history is one line of states with a cursor. Taking a step, starting over and loading an operator all append to the
-line (and drop what was ahead of the cursor), so everything can be undone; undo, redo and jump only move the cursor.
+The history is a tree of places and never forgets one. A step from a place that has been stepped on from before begins a
+branch; taking the same step again goes to the place that is there. Undo goes to the place before, redo to the one that
+was visited last of those behind, so that both run along a *line* through the tree; any place can be gone to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from syno_lab.errors import PrimitiveError, SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.recognise import recognise
+from syno_lab.synthesis.ways import PATIENCE_S, Way, random_way, shortest_way
 
 Known = Mapping[str, Callable[[], Operator]]
+#: Places that a session may have: far more than are stepped by hand.
+MAX_PLACES = 20_000
 
 
 @dataclass(frozen=True)
@@ -26,18 +33,27 @@ class Entry:
     Attributes:
         state: the pGraph there.
         step: the step that led to it, None for a beginning.
-        note: why it begins here: ``start``, ``reset`` or ``load conv2d``; empty after a step.
+        note: why it begins here: ``start``, ``reset``, ``open`` or ``load conv2d``; empty after a step.
         operator: the operator that was given, where it was; it says how a complete state matches the input.
+        number: of the place, in order of creation.
+        parent: the number of the place before; None for the first.
     """
 
     state: State
     step: Step | None = None
     note: str = ""
     operator: Operator | None = None
+    number: int = 0
+    parent: int | None = None
+
+    @cached_property
+    def distance(self) -> int | None:
+        """The shape distance there; None where the input is out of reach."""
+        return distance(self.state)
 
 
 class Session:
-    """A state to step on from, and the way that led to it.
+    """A state to step on from, and all that led to it.
 
     Args:
         start: a spec (begin with its output), a partial pGraph, or an operator (begin with its last step).
@@ -46,49 +62,114 @@ class Session:
 
     def __init__(self, start: Spec | State | Operator, known: Known | None = None) -> None:
         self.known: Known = dict(known or {})
-        self._entries = _line(start, "start")
-        self._position = len(self._entries) - 1
+        self._places: list[Entry] = []
+        self._children: list[list[int]] = []
+        self._ahead: list[int | None] = []  # of each place the one behind it that redo goes to
+        self._ways: dict[int, tuple[Step, ...]] = {}  # of places the rest of a way that was suggested
+        self._place = self._grow(None, _line(start, "start"))
+
+    @classmethod
+    def restored(cls, places: Iterable[Entry], turns: Iterable[int], place: int, known: Known | None = None) -> Session:
+        """A session of places that were kept, each behind one before it.
+
+        Args:
+            places: all of them, numbered from 0.
+            turns: those that redo goes to although there are newer ones beside them.
+            place: the one that is shown.
+            known: as for the class.
+
+        Raises:
+            SynoError: for a turn or a place that does not exist.
+        """
+        session = cls.__new__(cls)
+        session.known = dict(known or {})
+        session._places, session._children, session._ahead, session._ways = [], [], [], {}
+        for entry in places:
+            session._place_down(entry)
+        for turn in turns:
+            parent = session._places[turn].parent if 0 <= turn < len(session._places) else None
+            if parent is None:
+                raise SynoError(f"turns: expected a place behind another one, found {turn}")
+            session._ahead[parent] = turn
+        session.go(place)
+        return session
 
     # -- where we are ------------------------------------------------------------------------------------------------
 
     @property
+    def places(self) -> tuple[Entry, ...]:
+        """All places there are, by their numbers."""
+        return tuple(self._places)
+
+    @property
+    def place(self) -> int:
+        """The number of the place that is shown."""
+        return self._place
+
+    @property
+    def entry(self) -> Entry:
+        """The place that is shown."""
+        return self._places[self._place]
+
+    def children(self, place: int) -> tuple[int, ...]:
+        """The numbers of the places right behind a place, the oldest first."""
+        return tuple(self._children[place])
+
+    def ahead(self, place: int) -> int | None:
+        """The place behind a place that redo goes to; None where there is none."""
+        return self._ahead[place]
+
+    @property
     def history(self) -> tuple[Entry, ...]:
-        """All places, those undone included."""
-        return self._entries
+        """The line through the place that is shown: what undo goes back to, and what redo goes on to."""
+        before = []
+        number: int | None = self._place
+        while number is not None:
+            before.append(self._places[number])
+            number = self._places[number].parent
+        line = before[::-1]
+        number = self._ahead[self._place]
+        while number is not None:
+            line.append(self._places[number])
+            number = self._ahead[number]
+        return tuple(line)
 
     @property
     def position(self) -> int:
-        """The cursor: the place in :attr:`history` that is shown."""
-        return self._position
+        """How many places of :attr:`history` are before the one that is shown."""
+        number, found = self.entry.parent, 0
+        while number is not None:
+            number, found = self._places[number].parent, found + 1
+        return found
 
     @property
     def state(self) -> State:
-        """The pGraph at the cursor."""
-        return self._entries[self._position].state
+        """The pGraph that is shown."""
+        return self.entry.state
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a place before the cursor."""
-        return self._position > 0
+        """Whether there is a place before."""
+        return self.entry.parent is not None
 
     @property
     def can_redo(self) -> bool:
-        """Whether there is a place after the cursor."""
-        return self._position < len(self._entries) - 1
+        """Whether there is a place behind."""
+        return self._ahead[self._place] is not None
 
     @property
     def is_complete(self) -> bool:
-        """Whether the pGraph at the cursor is an operator."""
+        """Whether the pGraph that is shown is an operator."""
         return self.state.is_complete
 
     @property
     def operator(self) -> Operator:
-        """The operator at the cursor: the one that was loaded, or the state's first match with the input.
+        """The operator that is shown: the one that was loaded, or the state's first match with the input.
 
         Raises:
             PrimitiveError: when the state is not complete.
         """
-        return self._entries[self._position].operator or self.state.operator()
+        return self.entry.operator or self.state.operator()
 
     @property
     def name(self) -> str | None:
@@ -104,8 +185,7 @@ class Session:
             PrimitiveError: when Table 1 does not allow it; nothing has changed then.
         """
         step = getattr(step, "step", step)
-        self._append((Entry(self.state.apply(step), step),))
-        return self.state
+        return self.go(self._behind(self._place, step))
 
     def undo(self) -> State:
         """Back by one place.
@@ -113,44 +193,57 @@ class Session:
         Raises:
             SynoError: at the beginning.
         """
-        if not self.can_undo:
+        if self.entry.parent is None:
             raise SynoError("nothing to undo: this is the beginning of the history")
-        return self.jump(self._position - 1)
+        return self.go(self.entry.parent)
 
     def redo(self) -> State:
-        """Forth by one place.
+        """Forth by one place, along the branch that was visited last.
 
         Raises:
             SynoError: at the end.
         """
-        if not self.can_redo:
+        ahead = self._ahead[self._place]
+        if ahead is None:
             raise SynoError("nothing to redo: this is the end of the history")
-        return self.jump(self._position + 1)
+        return self.go(ahead)
 
     def jump(self, position: int) -> State:
-        """To any place of the history.
+        """To any place of :attr:`history`, which stays as it is.
 
         Raises:
             SynoError: for a place that does not exist.
         """
-        if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position < len(self._entries):
-            raise SynoError(
-                f"no place {position!r} in the history: expected a number from 0 to {len(self._entries) - 1}"
-            )
-        self._position = position
+        line = self.history
+        if not _is_number(position) or not 0 <= position < len(line):
+            raise SynoError(f"no place {position!r} in the history: expected a number from 0 to {len(line) - 1}")
+        return self.go(line[position].number)
+
+    def go(self, place: int) -> State:
+        """To any place of the tree, by its number; :attr:`history` runs through it then.
+
+        Raises:
+            SynoError: for a place that does not exist.
+        """
+        if not _is_number(place) or not 0 <= place < len(self._places):
+            raise SynoError(f"no place {place!r}: expected a number from 0 to {len(self._places) - 1}")
+        self._place = place
+        number, parent = place, self._places[place].parent
+        while parent is not None:
+            self._ahead[parent] = number
+            number, parent = parent, self._places[parent].parent
         return self.state
 
     def reset(self) -> State:
-        """Begin again with the output of the spec at the cursor; what was before can be had back by :meth:`undo`."""
-        self._append((Entry(State.root(self.state.spec), note="reset"),))
-        return self.state
+        """Begin again with the output of the spec at this place; what was before can be had back by :meth:`undo`."""
+        return self.go(self._grow(self._place, (Entry(State.root(self.state.spec), note="reset"),)))
 
     def load(self, operator: str | Operator, *, at_start: bool = False) -> State:
         """Append an operator step by step, and go to its end, or to its start in order to replay it by :meth:`redo`.
 
         Args:
             operator: an operator, or the name of a known one.
-            at_start: whether the cursor is left at the operator's first place.
+            at_start: whether to go to the operator's first place.
 
         Raises:
             SynoError: for an unknown name.
@@ -162,13 +255,105 @@ class Session:
                 raise SynoError(f"unknown operator {operator!r}; known are {names}")
             note = f"load {operator}"
             operator = self.known[operator]()
-        start = self._position + 1
-        self._append(_line(operator, note))
-        return self.jump(start) if at_start else self.state
+        line = _line(operator, note)
+        start = len(self._places)
+        end = self._grow(self._place, line)
+        self.go(end)
+        return self.go(start) if at_start else self.state
 
-    def _append(self, entries: tuple[Entry, ...]) -> None:
-        self._entries = self._entries[: self._position + 1] + entries
-        self._position = len(self._entries) - 1
+    def graft(self, other: Session) -> State:
+        """Append everything of another session, which begins here then, and go to where it was."""
+        offset = len(self._places)
+        self._check_room(len(other._places))
+        for entry in other._places:
+            parent = self._place if entry.parent is None else entry.parent + offset
+            note = "open" if entry.parent is None else entry.note
+            self._place_down(Entry(entry.state, entry.step, note, entry.operator, len(self._places), parent))
+        for number, ahead in enumerate(other._ahead):
+            self._ahead[offset + number] = None if ahead is None else ahead + offset
+        return self.go(offset + other._place)
+
+    # -- being helped ------------------------------------------------------------------------------------------------
+
+    def suggest(self, seconds: float | None = PATIENCE_S) -> Way:
+        """A shortest way from here to the input (:func:`syno_lab.synthesis.ways.shortest_way`); nothing moves.
+
+        Raises:
+            SynoError: where there is nothing to suggest.
+        """
+        return shortest_way(self.state, seconds=seconds)
+
+    def take_suggestion(self, seconds: float | None = PATIENCE_S) -> State:
+        """The next step of a shortest way to the input; asked again, the step after that, up to its end.
+
+        Raises:
+            SynoError: where there is nothing to suggest.
+        """
+        if self._place not in self._ways:
+            self._ways[self._place] = self.suggest(seconds).steps
+        step, *rest = self._ways[self._place]
+        state = self.apply(step)
+        if rest:
+            self._ways.setdefault(self._place, tuple(rest))
+        return state
+
+    def finish(self, seconds: float | None = PATIENCE_S, *, at_start: bool = False) -> State:
+        """Append a shortest way to the input, and go to its end; ``at_start`` stays, to play it by :meth:`redo`.
+
+        Raises:
+            SynoError: where there is nothing to suggest.
+        """
+        known = self._ways.get(self._place)
+        return self._lay(self.suggest(seconds).steps if known is None else known, at_start)
+
+    def complete(self, rng: random.Random, seconds: float | None = PATIENCE_S, *, at_start: bool = False) -> State:
+        """Append random canonical steps to an operator, and go to its end; ``at_start`` stays, as in :meth:`finish`.
+
+        Raises:
+            SynoError: where no operator is found (:func:`syno_lab.synthesis.ways.random_way`).
+        """
+        return self._lay(random_way(self.state, rng, seconds=seconds).steps, at_start)
+
+    def _lay(self, steps: Iterable[Step], at_start: bool) -> State:
+        here = place = self._place
+        for step in steps:
+            place = self._behind(place, step)
+        self.go(place)
+        return self.go(here) if at_start else self.state
+
+    # -- growing -----------------------------------------------------------------------------------------------------
+
+    def _behind(self, place: int, step: Step) -> int:
+        """The place behind ``place`` by this step: the one that is there, else a new one."""
+        for child in self._children[place]:
+            if self._places[child].step == step:
+                return child
+        return self._grow(place, (Entry(self._places[place].state.apply(step), step),))
+
+    def _grow(self, parent: int | None, entries: tuple[Entry, ...]) -> int:
+        """New places, one behind the other; the number of the last."""
+        self._check_room(len(entries))
+        for entry in entries:
+            number = len(self._places)
+            self._place_down(Entry(entry.state, entry.step, entry.note, entry.operator, number, parent))
+            parent = number
+        return len(self._places) - 1
+
+    def _place_down(self, entry: Entry) -> None:
+        self._places.append(entry)
+        self._children.append([])
+        self._ahead.append(None)
+        if entry.parent is not None:
+            self._children[entry.parent].append(entry.number)
+            self._ahead[entry.parent] = entry.number
+
+    def _check_room(self, more: int) -> None:
+        if len(self._places) + more > MAX_PLACES:
+            raise SynoError(f"a session holds at most {MAX_PLACES} places; begin a new one")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _line(start: Spec | State | Operator, note: str) -> tuple[Entry, ...]:

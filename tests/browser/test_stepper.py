@@ -12,6 +12,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from syno_lab.codegen import drawing
 from syno_lab.operators import conv2d
+from syno_lab.synthesis.session import Session
+from syno_lab.synthesis.session_text import to_word
 from tests.browser.conftest import Lab
 
 pytestmark = pytest.mark.browser
@@ -53,27 +55,40 @@ def open_stepper(page: Page, lab: Lab, name: str) -> Locator:
 
 def drawn(stepper: Locator) -> dict[str, str]:
     """The nodes and lines of the drawing on the page: id to kinds."""
-    groups = stepper.locator(".syno-picture svg g[id]")
+    groups = stepper.locator(".syno-graph svg g[data-id]:not(.graph)")
     found: dict[str, str] = groups.evaluate_all(
-        "gs => Object.fromEntries(gs.map(g => [g.id, g.getAttribute('class')]))"
+        "gs => Object.fromEntries(gs.map(g => [g.dataset.id, g.getAttribute('class')]))"
     )
-    return {name: kinds.replace(" highlight", "").replace(" syno-marked", "") for name, kinds in found.items()}
+    marks = {"highlight", "syno-marked", "syno-lit", "syno-found"}
+    return {name: " ".join(kind for kind in kinds.split() if kind not in marks) for name, kinds in found.items()}
 
 
 def expected_drawing() -> dict[str, str]:
     root = ElementTree.fromstring(drawing.svg(conv2d()))
-    return {g.get("id", ""): g.get("class", "") for g in root.iter("{http://www.w3.org/2000/svg}g")}
+    groups = root.iter("{http://www.w3.org/2000/svg}g")
+    return {g.get("id", ""): g.get("class", "") for g in groups if g.get("class") != "graph"}
+
+
+def opened(stepper: Locator, primitive: str) -> Locator:
+    group = stepper.locator(f'[data-group="{primitive}"]')
+    if group.get_attribute("open") is None:
+        group.locator("> summary").click()
+    return group
 
 
 def take(stepper: Locator, primitive: str, text: str) -> None:
     """Open a group and click the canonical step with exactly this text."""
-    group = stepper.locator(f'[data-group="{primitive}"]')
-    if group.get_attribute("open") is None:
-        group.locator("> summary").click()
     settled(stepper)
     before = stepper.locator(".syno-place").count()
-    group.locator(f'> .syno-items [data-text="{text}"]').click()
+    opened(stepper, primitive).locator(f'> .syno-items [data-text="{text}"]').click()
     expect(stepper.locator(".syno-place")).to_have_count(before + 1)
+    settled(stepper)
+
+
+def press(stepper: Locator, name: str) -> None:
+    settled(stepper)
+    stepper.get_by_role("button", name=name, exact=True).click()
+    settled(stepper)
 
 
 def settled(stepper: Locator) -> None:
@@ -81,21 +96,26 @@ def settled(stepper: Locator) -> None:
     expect(stepper).not_to_have_attribute("aria-busy", "true")
 
 
+def go(stepper: Locator, place: int) -> None:
+    settled(stepper)
+    stepper.locator(f'.syno-place[data-place="{place}"]').click()
+    at(stepper, place)
+
+
 def at(stepper: Locator, place: int) -> None:
     settled(stepper)
     expect(stepper.locator('.syno-place[aria-current="step"]')).to_have_attribute("data-place", str(place))
 
 
-def test_conv2d_by_clicks_alone(page: Page, lab: Lab) -> None:
+def test_conv2d_by_mouse(page: Page, lab: Lab) -> None:
     stepper = open_stepper(page, lab, "clicks.ipynb")
-    status = stepper.get_by_role("status")
+    status = stepper.get_by_role("status").first
     expect(status).to_contain_text("After 0 steps: shape distance 2")
     take(stepper, "REDUCE", "REDUCE C_in")
     take(stepper, "REDUCE", "REDUCE k_1")
     take(stepper, "REDUCE", "REDUCE k_1")
     # The contraction is ticked by hand: three coordinates shared, one given.
-    group = stepper.locator('[data-group="SHARE"]')
-    group.locator("> summary").click()
+    group = opened(stepper, "SHARE")
     for name in ("r_C_in of size C_in", "r_k_1 of size k_1", "r_k_1__2 of size k_1"):
         group.get_by_label(f"share {name}", exact=True).check()
     group.get_by_label("give i_C_out of size C_out", exact=True).check()
@@ -103,6 +123,11 @@ def test_conv2d_by_clicks_alone(page: Page, lab: Lab) -> None:
     group.get_by_role("button", name="Contract with a new weight").click()
     at(stepper, 4)
     take(stepper, "UNFOLD", "UNFOLD i_H, r_k_1")
+    # On the picture: a click on a coordinate leaves only what can be done with it.
+    stepper.locator('.syno-graph [data-id="c3"]').click()
+    expect(stepper.get_by_role("heading", name="Next steps with coordinate i_W of size W")).to_be_visible()
+    others = stepper.locator('.syno-step:not([data-operands~="c3"]):not([data-given~="c3"])')
+    expect(others).to_have_count(0)
     take(stepper, "UNFOLD", "UNFOLD i_W, r_k_1__2")
     expect(status).to_have_text("Complete after 6 steps: this is conv2d.")
     assert drawn(stepper) == expected_drawing()
@@ -112,91 +137,151 @@ def test_conv2d_by_clicks_alone(page: Page, lab: Lab) -> None:
     expect(page.locator("[data-syno-static]")).to_have_count(1)
     expect(page.locator("[data-syno-static]")).to_be_hidden()
 
-    # Undo, redo and jump, by clicks, from here.
-    stepper.get_by_role("button", name="Undo", exact=True).click()
-    at(stepper, 5)
-    expect(status).to_contain_text("After 5 steps: shape distance 1")
-    assert "s5" not in drawn(stepper)
-    stepper.get_by_role("button", name="Redo", exact=True).click()
-    at(stepper, 6)
+    # Back to the start and forth again; the line of distances is that of the steps.
+    for place in range(5, -1, -1):
+        press(stepper, "Undo")
+        at(stepper, place)
+    expect(stepper.get_by_role("button", name="Undo", exact=True)).to_be_disabled()
+    assert not [name for name in drawn(stepper) if name.startswith("s")]
+    for place in range(1, 7):
+        press(stepper, "Redo")
+        at(stepper, place)
     assert drawn(stepper) == expected_drawing()
-    stepper.locator('.syno-place[data-place="2"]').click()
-    at(stepper, 2)
-    expect(stepper.get_by_role("button", name="Redo", exact=True)).to_be_enabled()
-    assert {n for n in drawn(stepper) if re.fullmatch(r"s\d", n)} == {"s0", "s1"}
-    stepper.locator('.syno-place[data-place="6"]').click()
-    expect(status).to_contain_text("this is conv2d")
-
-    # Start over, and have it back.
-    stepper.get_by_role("button", name="Start over").click()
-    at(stepper, 7)
+    expect(stepper.get_by_role("img", name=re.compile("over the steps: 2, .*, 0; shown is place 6"))).to_be_visible()
+    press(stepper, "Start over")
     expect(status).to_contain_text("After 0 steps")
-    stepper.get_by_role("button", name="Undo", exact=True).click()
+    press(stepper, "Undo")
     expect(status).to_contain_text("this is conv2d")
 
-    # A pruned step can be taken all the same, with its reason beside it.
-    stepper.locator('.syno-place[data-place="4"]').click()
-    at(stepper, 4)
-    reduce = stepper.locator('[data-group="REDUCE"]')
-    if reduce.get_attribute("open") is None:
-        reduce.locator("> summary").click()
-    reduce.locator(".syno-pruned > summary").click()
-    late = reduce.locator('.syno-pruned [data-text="REDUCE k_1"]')
-    expect(late).to_contain_text(re.compile("REDUCE", re.IGNORECASE))
-    late.click()
-    at(stepper, 5)
-    expect(status).to_contain_text("After 5 steps")
+    # Why a step is pruned, both expressions drawn; it can be taken all the same, and begins a branch.
+    go(stepper, 5)
+    unfold = opened(stepper, "UNFOLD")
+    unfold.locator(".syno-pruned > summary").click()
+    pruned = unfold.locator(".syno-pruned li").first
+    pruned.locator(".syno-reason > summary").click()
+    expect(pruned.locator(".syno-reason")).to_contain_text(re.compile(r"\((exact|approximate|space)"))
+    expect(pruned.locator(".syno-reason")).to_contain_text("→")
+    pruned.locator(".syno-step").click()
+    at(stepper, 8)
+    expect(stepper.locator('.syno-place[data-place="8"]')).to_contain_text("branch: UNFOLD")
+    go(stepper, 6)
+    expect(status).to_contain_text("this is conv2d")
+    go(stepper, 8)
+    expect(status).to_contain_text("After 6 steps")
+
+
+def test_help_and_sessions(page: Page, lab: Lab) -> None:
+    stepper = open_stepper(page, lab, "help.ipynb")
+    status = stepper.get_by_role("status").first
+    press(stepper, "Suggest")
+    expect(status).to_contain_text("After 1 step: shape distance 1")
+    press(stepper, "Suggest to the end")
+    expect(status).to_contain_text("Complete after 2 steps")  # it plays by itself
+    at(stepper, 2)
+
+    # Random canonical steps to an operator, played one by one.
+    go(stepper, 0)
+    press(stepper, "Complete at random")
+    expect(status).to_contain_text(re.compile("^Complete after"))
+    settled(stepper)
 
     # A known operator, replayed from its start.
     stepper.get_by_label("Known operator").select_option("pixel_shuffle")
-    stepper.get_by_role("button", name="Replay").click()
+    press(stepper, "Replay")
     expect(status).to_contain_text("After 0 steps")
-    redo = stepper.get_by_role("button", name="Redo", exact=True)
-    while redo.is_enabled():
-        place = int(stepper.locator('.syno-place[aria-current="step"]').get_attribute("data-place") or 0)
-        redo.click()
-        at(stepper, place + 1)
+    press(stepper, "Play")
     expect(status).to_contain_text("this is pixel_shuffle")
+    settled(stepper)
+
+    # A hostile text is refused in place, another session is opened beside what was built.
+    places = stepper.locator(".syno-place").count()
+    if stepper.locator(".syno-session").get_attribute("open") is None:
+        stepper.locator(".syno-session summary").click()
+    text = stepper.get_by_label("A session or an operator, as text")
+    text.fill('{"format": "syno-lab-operator", "version": 1, "primary": "<img src=x onerror=alert(1)>"}')
+    press(stepper, "Open")
+    expect(stepper.get_by_role("alert")).to_contain_text("operator file: expected JSON")
+    expect(stepper.locator(".syno-place")).to_have_count(places)
+    text.fill(to_word(Session(conv2d())))
+    press(stepper, "Open")
+    expect(status).to_have_text("Complete after 6 steps: this is conv2d.")
+    expect(stepper.locator(".syno-place")).to_have_count(places + 7)
+    assert drawn(stepper) == expected_drawing()
+
+    # A kernel that is gone is said in place, and what was built stays.
+    lab.stop_kernels()
+    stepper.get_by_role("button", name="Undo", exact=True).click()
+    expect(status).to_contain_text("The kernel does not answer")
+    expect(stepper.get_by_role("button", name="Copy session")).to_be_visible()
+    assert drawn(stepper) == expected_drawing()
 
 
 def test_the_keyboard_is_enough(page: Page, lab: Lab) -> None:
     stepper = open_stepper(page, lab, "keys.ipynb")
-    status = stepper.get_by_role("status")
+    status = stepper.get_by_role("status").first
 
-    def tab_to(selector: str) -> None:
+    def tab_to(selector: str, key: str = "Tab") -> None:
         """Press Tab until the focus is on the first element that fits."""
+        settled(stepper)
         wanted = stepper.locator(selector).first
         for _ in range(80):
             if wanted.evaluate("element => element === document.activeElement"):
                 return
-            page.keyboard.press("Tab")
-        raise AssertionError(f"Tab does not lead to {selector}")
+            page.keyboard.press(key)
+        raise AssertionError(f"{key} does not lead to {selector}")
+
+    def reduce(size: str, count: str) -> None:
+        tab_to(f'[data-group="REDUCE"] > .syno-items [data-text="REDUCE {size}"]')
+        page.keyboard.press("Enter")
+        expect(status).to_contain_text(f"After {count}")
+        # The focus stays in the group.
+        expect(stepper.locator('[data-group="REDUCE"] > summary')).to_be_focused()
 
     stepper.locator("select").focus()
     tab_to('[data-group="REDUCE"] > summary')
     page.keyboard.press("Enter")
-    tab_to('[data-group="REDUCE"] > .syno-items [data-text="REDUCE C_in"]')
-    page.keyboard.press("Enter")
-    expect(status).to_contain_text("After 1 step")
-    settled(stepper)
-    # The focus stays in the group, and the marked coordinate follows it.
-    expect(stepper.locator('[data-group="REDUCE"] > summary')).to_be_focused()
+    reduce("C_in", "1 step")
+    reduce("k_1", "2 steps")
+    reduce("k_1", "3 steps")
     tab_to('[data-group="SHARE"] > summary')
     page.keyboard.press("Enter")
     tab_to('[data-tick="give-c1"]')
     page.keyboard.press("Space")
     expect(stepper.locator(".syno-preview")).to_contain_text("Not possible. SHARE: expected at least one shared")
-    tab_to('[data-tick="share-c4"]')
-    page.keyboard.press("Space")
-    expect(stepper.locator(".syno-picture #c4")).to_have_class(re.compile("syno-marked"))
-    expect(stepper.locator(".syno-preview")).to_contain_text("Canonical: complete")
+    for name in ("c4", "c5", "c6"):
+        tab_to(f'[data-tick="share-{name}"]')
+        page.keyboard.press("Space")
+        expect(stepper.locator(f'.syno-graph [data-id="{name}"]')).to_have_class(re.compile("syno-marked"))
+    expect(stepper.locator(".syno-preview")).to_contain_text("Canonical: distance 1")
     tab_to('[data-kind="contract"]')
     page.keyboard.press("Enter")
-    expect(status).to_have_text("Complete after 2 steps: this is conv1x1.")
+    expect(status).to_contain_text("After 4 steps")
+    # On the picture: to a coordinate by arrow keys, Enter leads to what can be done with it.
+    for name, text in (("c2", "UNFOLD i_H, r_k_1"), ("c3", "UNFOLD i_W, r_k_1__2")):
+        tab_to('.syno-graph [role="button"][tabindex="0"]', "Shift+Tab")
+        for _ in range(20):
+            if page.evaluate("document.activeElement.dataset.id") == name:
+                break
+            page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        expect(stepper.get_by_role("heading", name=re.compile("Next steps with coordinate"))).to_be_visible()
+        expect(stepper.locator(".syno-menu summary").first).to_be_focused()
+        tab_to(f'[data-group="UNFOLD"] > .syno-items [data-text="{text}"]')
+        page.keyboard.press("Enter")
+        expect(status).to_contain_text(re.compile("After 5 steps|Complete after 6 steps"))
+        expect(stepper.get_by_role("heading", name="Next steps", exact=True)).to_be_visible()
+    expect(status).to_have_text("Complete after 6 steps: this is conv2d.")
+    assert drawn(stepper) == expected_drawing()
     page.keyboard.press("Control+z")
-    expect(status).to_contain_text("After 1 step")
+    expect(status).to_contain_text("After 5 steps")
     page.keyboard.press("Control+y")
-    expect(status).to_contain_text("this is conv1x1")
+    expect(status).to_contain_text("this is conv2d")
+    # To any place: the tree is one stop of Tab, arrow keys lead through it.
+    tab_to('.syno-place[aria-current="step"]', "Shift+Tab")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(status).to_contain_text("After 1 step:")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 import sympy
 
-from syno_lab.codegen.drawing_menu import menu
+from syno_lab.codegen.drawing_menu import menu, why
 from syno_lab.errors import PrimitiveError, SynoError
 from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.fingerprint import fingerprint
@@ -577,10 +577,12 @@ def test_the_menu_shows_this_state(rng: random.Random) -> None:
     state, step = propose(EXAMPLES["unfold-above-shift"])
     found = candidates(state)
     items = {found[item.index].step: item for group in menu(state, found, shown=1000) for item in group.pruned}
-    item = items[step]
-    assert item.before == "[(#0 + 1) % H + #1 - k//2]"
-    assert item.after == "[(#0 + #1 - k//2 + 1) % H] with #0 = i_H, #1 = r_k"
-    assert item.reason.endswith("of the elements differ.")
+    told = why(state, found[(item := items[step]).index])
+    assert (told.text, told.rule) == ("UNFOLD (i_H + 1) % H, r_k", "unfold-above-shift")
+    assert told.before == "[(#0 + 1) % H + #1 - k//2]"
+    assert told.after == "[(#0 + #1 - k//2 + 1) % H] with #0 = i_H, #1 = r_k"
+    assert told.reason == f"{item.reason} Here {found[item.index].verdict.differing:.1%} of the elements differ."
+    assert (told.latex, "<path" in told.svg) == (found[item.index].verdict.latex, True)
 
 
 # -- expressions -----------------------------------------------------------------------------------------------------

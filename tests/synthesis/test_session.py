@@ -19,99 +19,144 @@ from syno_lab.operators import KNOWN, conv1x1, conv2d, matmul
 from syno_lab.synthesis.candidates import candidates
 from syno_lab.synthesis.recognise import is_same_pgraph, recognise
 from syno_lab.synthesis.session import Session
+from syno_lab.synthesis.session_text import read_session, to_json, to_word
 
 SPEC = Spec.parse("[C, H]", "[D, H]", ["C=8", "D=8", "H=8"], ["k=3"], max_primitives=6)
 SMALL = {name: KNOWN[name] for name in ("matmul", "conv1x1", "pixel_shuffle")}
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """Against the plainest model there is: a list of states and a cursor."""
+    """Against the plainest model there is: lists of states, parents and steps, a cursor, and who was visited last."""
 
     def __init__(self) -> None:
         super().__init__()
         self.session = Session(SPEC, SMALL)
         self.states = [State.root(SPEC)]
+        self.parents: list[int | None] = [None]
+        self.steps: list[Step | None] = [None]
+        self.visits: list[int] = [0]  # the places gone through, the latest last
         self.cursor = 0
 
-    def append(self, states: list[State]) -> None:
-        self.states = self.states[: self.cursor + 1] + states
-        self.cursor = len(self.states) - 1
+    def append(self, parent: int, state: State, step: Step | None) -> int:
+        self.states.append(state)
+        self.parents.append(parent)
+        self.steps.append(step)
+        self.visits.append(len(self.states) - 1)
+        return len(self.states) - 1
+
+    def visit(self, place: int) -> None:
+        self.cursor = place
+        way = []
+        number: int | None = place
+        while number is not None:
+            way.append(number)
+            number = self.parents[number]
+        self.visits += reversed(way)
+
+    def ahead(self, place: int) -> int | None:
+        behind = [n for n, parent in enumerate(self.parents) if parent == place]
+        return max(behind, key=lambda n: len(self.visits) - self.visits[::-1].index(n), default=None)
 
     @rule(choice=st.integers(0, 10_000))
     def apply(self, choice: int) -> None:
         found = candidates(self.session.state)
         if not found:
             return
-        step = found[choice % len(found)]
-        before, old = self.session.state, self.session.history[: self.session.position + 1]
+        step = found[choice % len(found)].step
+        before = self.session.state
         after = self.session.apply(step)
         assert after == before.apply(step)
         # undo∘apply is the identity, and redo∘undo too.
         assert self.session.undo() is before
-        assert self.session.history[:-1] == old
         assert self.session.redo() is after
-        self.append([after])
+        known = [n for n, parent in enumerate(self.parents) if parent == self.cursor and self.steps[n] == step]
+        self.visit(known[0] if known else self.append(self.cursor, after, step))
 
-    @precondition(lambda self: self.cursor > 0)
+    @precondition(lambda self: self.parents[self.cursor] is not None)
     @rule()
     def undo(self) -> None:
         self.session.undo()
-        self.cursor -= 1
+        parent = self.parents[self.cursor]
+        assert parent is not None
+        self.visit(parent)
 
-    @precondition(lambda self: self.cursor < len(self.states) - 1)
+    @precondition(lambda self: self.ahead(self.cursor) is not None)
     @rule()
     def redo(self) -> None:
         self.session.redo()
-        self.cursor += 1
+        ahead = self.ahead(self.cursor)
+        assert ahead is not None
+        self.visit(ahead)
+
+    @rule(place=st.integers(0, 1000))
+    def go(self, place: int) -> None:
+        place %= len(self.states)
+        self.session.go(place)
+        self.visit(place)
 
     @rule(place=st.integers(0, 30))
     def jump(self, place: int) -> None:
-        place %= len(self.states)
-        self.session.jump(place)
-        self.cursor = place
+        line = self.session.history
+        chosen = line[place % len(line)].number
+        self.session.jump(place % len(line))
+        self.visit(chosen)
+        assert self.session.history == line, "a jump along the line leaves it as it is"
 
     @rule()
     def reset(self) -> None:
         self.session.reset()
-        self.append([State.root(self.states[self.cursor].spec)])
+        self.visit(self.append(self.cursor, State.root(self.states[self.cursor].spec), None))
 
     @rule(name=st.sampled_from(sorted(SMALL)), at_start=st.booleans())
     def load(self, name: str, at_start: bool) -> None:
         operator = SMALL[name]()
-        line = [State.root(operator.spec)]
+        start = place = self.append(self.cursor, State.root(operator.spec), None)
         for step in operator.steps:
-            line.append(line[-1].apply(step))
-        start = self.cursor + 1
+            place = self.append(place, self.states[place].apply(step), step)
+        self.visit(place)
         self.session.load(name, at_start=at_start)
-        self.append(line)
         if at_start:
-            self.cursor = start
+            self.visit(start)
 
     @rule()
     def refuse(self) -> None:
         """A step that is not legal changes nothing."""
-        before = self.session.history, self.session.position
+        before = self.session.places, self.session.place
         with pytest.raises(PrimitiveError, match="expected at least one shared coordinate"):
             self.session.apply(Step("SHARE"))
-        assert before == (self.session.history, self.session.position)
+        assert before == (self.session.places, self.session.place)
+
+    @rule()
+    def keep_and_open(self) -> None:
+        """Written down and read again it is the same session, redo included."""
+        again = read_session(to_word(self.session), SMALL)
+        assert to_json(again) == to_json(self.session)
+        assert [entry.number for entry in again.history] == [entry.number for entry in self.session.history]
+        self.session = again
 
     @invariant()
     def agrees(self) -> None:
-        assert [entry.state for entry in self.session.history] == self.states
-        assert self.session.position == self.cursor
-        assert self.session.state == self.states[self.cursor]
-        assert self.session.can_undo == (self.cursor > 0)
-        assert self.session.can_redo == (self.cursor < len(self.states) - 1)
-        assert self.session.is_complete == self.states[self.cursor].is_complete
+        session = self.session
+        assert [entry.state for entry in session.places] == self.states
+        assert [entry.parent for entry in session.places] == self.parents
+        assert [entry.number for entry in session.places] == list(range(len(self.states)))
+        assert session.place == self.cursor
+        assert session.state == self.states[self.cursor]
+        assert session.can_undo == (self.parents[self.cursor] is not None)
+        assert session.can_redo == (self.ahead(self.cursor) is not None)
+        assert session.is_complete == self.states[self.cursor].is_complete
+        assert session.history[session.position].number == self.cursor
 
     @invariant()
     def each_place_follows_from_the_one_before(self) -> None:
-        places = self.session.history
-        for one, other in itertools.pairwise(places):
+        line = self.session.history
+        for one, other in itertools.pairwise(line):
+            assert other.parent == one.number
             if other.step is None:
                 assert other.state == State.root(other.state.spec)
             else:
                 assert other.state == one.state.apply(other.step)
+        assert line[-1].number == self.cursor or self.ahead(line[-1].number) is None
 
 
 TestSessionMachine = SessionMachine.TestCase
@@ -146,6 +191,49 @@ def test_an_operator_keeps_its_own_match() -> None:
         assert Session(operator).operator == operator
 
 
+# -- branches ----------------------------------------------------------------------------------------------------------
+
+
+def test_another_step_begins_a_branch_and_the_same_step_does_not() -> None:
+    session = Session(conv2d())
+    session.go(3)
+    session.apply(conv2d().steps[3])
+    assert (session.place, len(session.places)) == (4, 7), "the step that is there already"
+    session.go(3)
+    other = next(c for c in candidates(session.state) if c.step != conv2d().steps[3])
+    session.apply(other)
+    assert (session.place, len(session.places), session.children(3)) == (7, 8, (4, 7))
+    session.undo()
+    session.redo()
+    assert session.place == 7, "redo goes to the branch that was visited last"
+    session.go(6)
+    assert session.operator == conv2d()
+    session.go(3)
+    session.redo()
+    assert session.place == 4
+
+
+def test_another_session_is_grafted_on() -> None:
+    session, other = Session(SPEC, SMALL), Session(conv2d())
+    other.go(2)
+    session.graft(other)
+    assert (session.place, session.state, session.can_redo) == (3, other.state, True)
+    assert session.places[1].note == "open"
+    session.go(7)
+    assert session.operator == conv2d()
+    session.go(1)
+    session.undo()
+    assert session.state == State.root(SPEC)
+
+
+def test_there_is_an_end_to_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno_lab.synthesis.session.MAX_PLACES", 8)
+    session = Session(conv2d())
+    session.reset()
+    with pytest.raises(SynoError, match="a session holds at most 8 places"):
+        session.reset()
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +248,8 @@ def test_nothing_to_undo_or_redo() -> None:
 @pytest.mark.parametrize("place", [-1, 7, True, "1", None])
 def test_no_such_place(place: object) -> None:
     session = Session(conv2d())
+    with pytest.raises(SynoError, match=r"no place .*: expected a number from 0 to 6"):
+        session.go(place)  # type: ignore[arg-type]
     with pytest.raises(SynoError, match=r"no place .* in the history: expected a number from 0 to 6"):
         session.jump(place)  # type: ignore[arg-type]
 

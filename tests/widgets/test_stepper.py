@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +15,16 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from syno_widgets import Stepper
 from syno_widgets.static import static_bundle
+from syno_widgets.view import View
 from traitlets.config import Config
 
 from syno_lab.codegen import drawing, drawing_menu
-from syno_lab.errors import PrimitiveError, SynoError
+from syno_lab.errors import FormatError, PrimitiveError, SynoError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.operators import KNOWN, conv2d
 from syno_lab.synthesis.candidates import candidates
+from syno_lab.synthesis.distance import distance
 
 WIDGETS = Path(syno_widgets.__file__).parent
 
@@ -37,6 +40,12 @@ def stepper() -> Stepper:
             fixed_io_pairs=[(0, 0)],
         )
     )
+
+
+def own_traits() -> set[str]:
+    """The traits that the page sees, but for those of every widget."""
+    own = {*View.class_own_traits(sync=True), *Stepper.class_own_traits(sync=True)}
+    return {name for name in own if not name.startswith("_")}
 
 
 def ask(stepper: Stepper, kind: str, **more: Any) -> None:
@@ -74,20 +83,29 @@ def test_conv2d_by_messages(stepper: Stepper) -> None:
     assert stepper.status == "Complete after 6 steps: this is conv2d."
     assert stepper.svg == drawing.svg(conv2d(), highlight=[5])
     assert stepper.description == drawing.describe(conv2d())
-    assert [place["text"] for place in stepper.history][:2] == ["start", "REDUCE C_in"]
-    assert stepper.position == 6
+    assert [row["text"] for row in stepper.tree][:2] == ["start", "REDUCE C_in"]
+    assert stepper.place == 6
+    assert stepper.line == list(range(7))
+    assert set(stepper.links) >= {"c0", "c7", "s5", "w0", "x", "y"}
+    assert [name for name, link in stepper.links.items() if link["top"]] == ["c4", "c7", "c8"], "c0 is fixed"
 
 
 def test_undo_redo_jump_reset_and_replay(stepper: Stepper) -> None:
     build_conv2d(stepper)
     done = stepper.svg
     ask(stepper, "undo")
-    assert stepper.position == 5
+    assert stepper.place == 5
     assert stepper.svg != done
     ask(stepper, "redo")
     assert stepper.svg == done
-    ask(stepper, "jump", index=2)
+    ask(stepper, "go", index=2)
     assert len(stepper.state.steps) == 2
+    ask(stepper, "step", index=item(stepper, "REDUCE", "REDUCE C_in")["index"])
+    assert (stepper.place, stepper.line) == (7, [0, 1, 2, 7])
+    rows = [(row["place"], row["level"], row["branch"]) for row in stepper.tree]
+    assert rows[:5] == [(0, 0, False), (1, 0, False), (2, 0, False), (7, 1, True), (3, 0, False)]
+    ask(stepper, "go", index=6)
+    assert stepper.svg == done
     ask(stepper, "reset")
     assert stepper.state.steps == ()
     ask(stepper, "replay", name="pixel_shuffle")
@@ -106,6 +124,11 @@ def test_from_python(stepper: Stepper) -> None:
     assert len(stepper.redo().steps) == 1
     assert stepper.reset().steps == ()
     assert stepper.jump(0).steps == ()
+    assert len(stepper.go(1).steps) == 1
+    stepper.place = 0
+    assert stepper.state.steps == ()
+    with pytest.raises(SynoError, match="place: expected a number from 0 to 2, found 9"):
+        stepper.place = 9
     assert stepper.load("conv2d") == conv2d().state
     assert stepper.load(conv2d(), at_start=True).steps == ()
     with pytest.raises(PrimitiveError, match="not an operator yet"):
@@ -129,10 +152,158 @@ def test_menu_lists_every_candidate_with_its_verdict(stepper: Stepper) -> None:
                 assert candidate.primitive == group["primitive"]
                 assert candidate.verdict.canonical == (kind == "canonical")
                 assert entry["distance"] == candidate.distance
-                assert (entry["reason"] or None) == candidate.verdict.reason
+                assert (entry["reason"] or None, entry["rule"] or None) == (
+                    candidate.verdict.reason,
+                    candidate.verdict.rule,
+                )
             reached = [e["distance"] for e in group[kind]]
             assert reached == sorted(reached, key=lambda far: (far is None, far or 0))
     assert {g["primitive"] for g in stepper.menu} == {c.primitive for c in found}
+
+
+def test_only_what_can_be_done_with_a_coordinate(stepper: Stepper) -> None:
+    build_conv2d(stepper)
+    stepper.jump(3)
+    everything = stepper.menu
+    chosen = drawing.coordinate_ids(stepper.state)["c2"]
+    stepper.selected = "c2"
+    listed = [i["index"] for g in stepper.menu for i in g["canonical"] + g["pruned"]]
+    assert listed
+    assert all("c2" in i["operands"] + i["given"] for g in stepper.menu for i in g["canonical"] + g["pruned"])
+    number = sum(len(g["canonical"]) + len(g["pruned"]) + g["more_canonical"] + g["more_pruned"] for g in stepper.menu)
+    assert number == sum(chosen in c.operands + c.given for c in stepper.candidates)
+    stepper.selected = "s0"
+    assert stepper.menu == everything, "a primitive is no coordinate"
+    stepper.selected = "c2"
+    ask(stepper, "step", index=listed[0])
+    assert stepper.selected == ""
+    with pytest.raises(SynoError, match=r"selected: expected a node of the drawing, .*found 'c99'"):
+        stepper.selected = "c99"
+
+
+def test_why_a_step_is_pruned(stepper: Stepper) -> None:
+    build_conv2d(stepper)
+    stepper.jump(4)
+    late = item(stepper, "REDUCE", "REDUCE k_1", "pruned")
+    ask(stepper, "why", index=late["index"])
+    verdict = stepper.candidates[late["index"]].verdict
+    assert (stepper.why["index"], stepper.why["rule"], stepper.why["latex"]) == (
+        late["index"],
+        verdict.rule,
+        verdict.latex,
+    )
+    assert stepper.why["svg"].startswith("<svg")
+    ask(stepper, "why", index=item(stepper, "UNFOLD", "UNFOLD i_H, r_k_1")["index"])
+    assert "this one is canonical" in stepper.error
+    stepper.undo()
+    assert stepper.why == {}
+
+
+def test_distance_is_explained(stepper: Stepper) -> None:
+    assert stepper.distance["number"] == stepper.tree[0]["distance"] == 2
+    assert "REDUCE C_in comes first: 1 step." in stepper.distance["words"]
+    build_conv2d(stepper)
+    assert stepper.distance["number"] == 0
+    course = re.search(r"over the steps: (.*?); shown is place 6", stepper.distance["course"])
+    assert course
+    assert course[1] == ", ".join(str(distance(entry.state)) for entry in stepper.session.history)
+    assert stepper.distance["groups"].startswith("<svg")
+
+
+def test_suggestions_lead_to_the_input(stepper: Stepper) -> None:
+    ask(stepper, "suggest")
+    assert stepper.error == ""
+    assert [row["distance"] for row in stepper.tree] == [2, 1]
+    ask(stepper, "finish")
+    assert stepper.place == 1
+    assert stepper.line == [0, 1, 2]
+    ask(stepper, "redo")
+    assert stepper.complete
+    ask(stepper, "suggest")
+    assert stepper.error == "nothing to suggest: this is an operator already"
+
+
+def test_completions_are_laid_ahead_and_from_python_taken() -> None:
+    spec = Spec.parse("[C, H]", "[D, H]", ["C=8: 1", "D=8: 0", "H=8: 0"], ["k=3: 1"], max_primitives=4)
+    stepper = Stepper(spec, seed=3)
+    ask(stepper, "random")
+    assert stepper.error == ""
+    assert stepper.place == 0
+    assert len(stepper.line) > 1
+    for _ in stepper.line[1:]:
+        ask(stepper, "redo")
+    assert stepper.complete
+    again = Stepper(spec, seed=3)
+    assert again.complete_at_random() == stepper.state
+    assert again.complete
+    assert Stepper(spec).finish().is_complete
+
+
+def test_a_session_is_kept_and_opened_again(stepper: Stepper, tmp_path: Path) -> None:
+    build_conv2d(stepper)
+    stepper.jump(3)
+    stepper.apply(stepper.candidates[0])
+    for text in (stepper.word, stepper.to_json()):
+        again = Stepper.of(text)
+        assert (again.svg, again.line, again.tree) == (stepper.svg, stepper.line, stepper.tree)
+    other = Stepper(stepper.state.spec)
+    ask(other, "open", name=stepper.word)
+    assert other.svg == stepper.svg
+    assert other.place == stepper.place + 1
+    third = Stepper(stepper.state.spec)
+    third.word = stepper.word
+    assert third.svg == stepper.svg
+    third.place = 0
+    assert third.state.steps == ()
+    kept = third.word
+    with pytest.raises(FormatError, match="session: expected syno-session:…, or JSON"):
+        third.word = "<script>"
+    assert third.word == kept
+
+
+def test_of_any_operator(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(conv2d().to_json())
+    for operator in (conv2d(), "conv2d", conv2d().to_json(), file, str(file)):
+        stepper = Stepper.of(operator)
+        assert (stepper.place, stepper.line) == (0, list(range(7)))
+        stepper.place = 6
+        assert stepper.operator == conv2d()
+    assert Stepper.of("conv2d", at_start=False).place == 6
+    with pytest.raises(SynoError, match=r"one of matmul.* found 'conv9d', which cannot be read"):
+        Stepper.of("conv9d")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "found nothing"),
+        ("syno-session:%%%", "is damaged"),
+        ('{"format": "syno-lab-operator", "version": 1, "steps": "<script>"}', "operator file: expected JSON"),
+        ('{"format": "syno-lab-operator", "version": 9}', "expected version 1, found 9"),
+        ("[" * 100_000, "found '\\[\\["),
+    ],
+)
+def test_a_hostile_file_changes_nothing(stepper: Stepper, text: str, said: str) -> None:
+    build_conv2d(stepper)
+    before = stepper.svg, stepper.revision, stepper.session.places
+    ask(stepper, "open", name=text)
+    assert re.search(said, stepper.error)
+    assert "\n" not in stepper.error
+    assert before == (stepper.svg, stepper.revision, stepper.session.places)
+
+
+def test_a_page_that_stands_alone(stepper: Stepper, tmp_path: Path) -> None:
+    build_conv2d(stepper)
+    file = tmp_path / "stepper.html"
+    text = stepper.to_html(file)
+    assert file.read_text() == text
+    state = json.loads(re.search(r'id="state">(.*?)</script>', text, re.DOTALL)[1])
+    assert state["live"] is False
+    assert state["svg"] == stepper.svg
+    assert set(state) == own_traits()
+    with pytest.raises(SynoError, match="cannot write"):
+        stepper.to_html(tmp_path / "no" / "folder.html")
 
 
 def test_a_pruned_step_can_be_taken(stepper: Stepper) -> None:
@@ -171,7 +342,9 @@ def test_preview_of_a_contraction(stepper: Stepper) -> None:
         ({"kind": "contract", "share": ["c0"]}, "is fixed and takes part in nothing"),
         ({"kind": "undo"}, "nothing to undo"),
         ({"kind": "redo"}, "nothing to redo"),
-        ({"kind": "jump", "index": 5}, "no place 5 in the history"),
+        ({"kind": "go", "index": 5}, "no place 5: expected a number from 0 to 0"),
+        ({"kind": "why", "index": 99999}, "no step 99999: expected a number from 0 to"),
+        ({"kind": "open", "name": "x" * (1 << 22) + "x"}, "expected a text of at most"),
         ({"kind": "load", "name": "<script>"}, "unknown operator '<script>'"),
         ({"kind": "explode"}, "a message that is none of the stepper's"),
         ({"kind": "step", "index": "0"}, "a message that is none of the stepper's"),
@@ -184,7 +357,7 @@ def test_bad_messages_are_one_line_and_change_nothing(stepper: Stepper, message:
     assert said in stepper.error
     assert "\n" not in stepper.error
     assert stepper.answered == 7
-    assert before == (stepper.svg, stepper.revision, stepper.session.history)
+    assert before == (stepper.svg, stepper.revision, stepper.session.places)
     ask(stepper, "step", index=0)
     assert stepper.error == ""
 
@@ -219,11 +392,11 @@ def test_unknown_keywords_and_starts_are_refused() -> None:
 
 def test_traits_are_what_the_script_reads() -> None:
     """Each synchronised trait is used by the script, and the script reads no other; each is documented."""
-    script = (WIDGETS / "stepper.js").read_text()
+    script = (WIDGETS / "stepper.js").read_text() + (WIDGETS / "stepper_steps.js").read_text()
     read = set(re.findall(r'model\.get\("(\w+)"\)', script))
-    own = {name for name in Stepper.class_own_traits(sync=True) if not name.startswith("_")}
+    own = own_traits()
     assert read == own
-    source = (WIDGETS / "stepper.py").read_text()
+    source = (WIDGETS / "stepper.py").read_text() + (WIDGETS / "view.py").read_text()
     for name in own:
         assert re.search(rf'    {name} = t\..*\n    """', source), f"{name} has no line of documentation"
 
@@ -231,12 +404,13 @@ def test_traits_are_what_the_script_reads() -> None:
 def test_the_script_speaks_the_language_of_requests() -> None:
     script = (WIDGETS / "stepper.js").read_text()
     source = (WIDGETS / "stepper.py").read_text()
-    kinds = set(re.findall(r'"(\w+)"', re.search(r"kind: Literal\[(.*?)\]", source)[1]))
+    kinds = set(re.findall(r'"(\w+)"', re.search(r"kind: Literal\[(.*?)\]", source, re.DOTALL)[1]))
+    script += (WIDGETS / "stepper_steps.js").read_text()
     for kind in kinds:
         assert f'"{kind}"' in script
 
 
-@pytest.mark.parametrize("name", ["stepper.js", "stepper.css"])
+@pytest.mark.parametrize("name", ["stepper.js", "stepper_steps.js", "stepper.css", "operator_graph.css"])
 def test_no_address_stands_in_what_is_shipped(name: str) -> None:
     text = (WIDGETS / name).read_text().replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"https?:|//[a-z]+\.[a-z]|@import|import\s*\(|url\(|fetch\(|eval\(|innerHTML", text)

@@ -1,0 +1,151 @@
+"""The shape distance as pictures: the reshape groups that it counts, and its course (Syno, section 7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from syno_lab.codegen.drawing_render import accessible_svg
+from syno_lab.codegen.drawing_style import COORDINATE, FONT, INK, INPUT, LINE, Look, primitive_look
+from syno_lab.synthesis.distance import Explanation, Group
+
+_ACROSS = 26  # a step in the course
+_HIGH = 54  # of the course between its lines
+_MARGIN = 14
+
+
+def explanation_words(explanation: Explanation) -> list[str]:
+    """The explanation in sentences, one for each thing that is counted, the sum last."""
+    if explanation.steps is None:
+        return ["The input cannot be reached within the budgets that are left."]
+    found = [f"REDUCE {size.pretty} comes first: 1 step." for size in explanation.reduces]
+    found += [_group_words(group) for group in explanation.groups if group.reshapes or group.eliminate is not None]
+    if explanation.eliminations:
+        found.append(
+            f"What is eliminated takes at least {_counted(explanation.eliminations, 'step')} of CONTRACTION, UNFOLD or "
+            "EXPAND; one CONTRACTION can take all of it."
+        )
+    done = sum(not group.reshapes and group.eliminate is None for group in explanation.groups)
+    if done:
+        found.append(f"{_counted(done, 'coordinate')} of the right size already: 0 steps.")
+    return [*found, f"Shape distance {explanation.steps}: at least so many steps are needed."]
+
+
+def groups_svg(explanation: Explanation) -> str:
+    """The reshape groups: data coordinates at the bottom, the input's axes on top, what is eliminated beside them.
+
+    Raises:
+        SynoError: when the layout program is not installed.
+    """
+    lines: list[str] = []
+    titles: dict[str, str] = {}
+
+    def box(name: str, text: str, look: Look, words: str, more: str = "") -> None:
+        lines.append(
+            f'{name} [id="{name}", label={_quoted(text)}, shape={look.shape}, fillcolor="{look.fill}", '
+            f'color="{look.border}"{more}]'
+        )
+        titles[name] = words
+
+    reduces = list(explanation.reduces)
+    for number, group in enumerate(explanation.groups):
+        middle = f"g{number}"
+        count = _counted(group.reshapes, "MERGE or SPLIT", "MERGEs or SPLITs") if group.reshapes else "as it is"
+        box(middle, count if group.want else "goes", _GROUP, _group_words(group))
+        for place, size in enumerate(group.have):
+            name = f"g{number}d{place}"
+            is_new = size in reduces
+            if is_new:
+                reduces.remove(size)
+                box(f"{name}r", f"{primitive_look('REDUCE').sign} REDUCE", primitive_look("REDUCE"), "a REDUCE first")
+                lines.append(f"{name} -> {name}r")
+            box(name, size.pretty, COORDINATE, f"data coordinate of size {size.pretty}")
+            lines.append(f"{middle} -> {name}")
+        for place, size in enumerate(group.want):
+            name = f"g{number}i{place}"
+            box(name, size.pretty, INPUT._replace(shape="box"), f"input axis of size {size.pretty}")
+            lines.append(f"{name} -> {middle}")
+        if group.eliminate is not None:
+            name = f"g{number}e"
+            text = f"{primitive_look('EXPAND').sign} {group.eliminate.pretty}"
+            words = f"{group.eliminate.pretty} is eliminated"
+            box(name, text, primitive_look("EXPAND"), words, ', style="filled,dashed"')
+            lines.append(f"{name} -> {middle}")
+    head = [
+        "digraph groups {",
+        f'graph [bgcolor="transparent", nodesep=0.15, ranksep=0.22, fontname="{FONT}"]',
+        f'node [fontname="{FONT}", fontsize=11, fontcolor="{INK}", style=filled, margin="0.1,0.04", height=0.25]',
+        f'edge [color="{LINE}", arrowhead=none]',
+    ]
+    source = "\n".join([*head, *("  " + line for line in lines), "}"]) + "\n"
+    return accessible_svg(source, "Reshape groups. " + " ".join(explanation_words(explanation)), titles)
+
+
+def course_svg(distances: Sequence[int | None], here: int) -> str:
+    """The shape distance over the steps, in the colour of the text around it.
+
+    Args:
+        distances: at each place of the line; None where the input is out of reach.
+        here: the place that is shown.
+    """
+    most = max([1, *(far for far in distances if far is not None)])
+    width, height = 2 * _MARGIN + _ACROSS * max(1, len(distances) - 1), 2 * _MARGIN + _HIGH
+
+    def at(place: int) -> tuple[float, float] | None:
+        far = distances[place]
+        return None if far is None else (_MARGIN + _ACROSS * place, _MARGIN + _HIGH * (1 - far / most))
+
+    said = ", ".join("out of reach" if far is None else str(far) for far in distances)
+    words = f"Shape distance over the steps: {said}; shown is place {here}."
+    parts = [
+        f'<path d="M{_MARGIN} {height - _MARGIN}H{width - _MARGIN}" stroke="{LINE}" stroke-width="1" fill="none"/>'
+    ]
+    for place in range(len(distances) - 1):
+        one, other = at(place), at(place + 1)
+        if one is not None and other is not None:
+            ahead = ' stroke-dasharray="3 3"' if place >= here else ""
+            parts.append(
+                f'<path d="M{one[0]:.1f} {one[1]:.1f}L{other[0]:.1f} {other[1]:.1f}" stroke="currentColor" '
+                f'stroke-width="1.5" fill="none"{ahead}/>'
+            )
+    for place, far in enumerate(distances):
+        x = _MARGIN + _ACROSS * place
+        point = at(place)
+        name = "?" if far is None else str(far)
+        y = height - _MARGIN if point is None else point[1]
+        size, fill = (5, "currentColor") if place == here else (3, "none")
+        parts.append(
+            f"<g><title>place {place}: "
+            f"{'out of reach' if far is None else f'distance {far}'}</title>"
+            f'<ellipse cx="{x}" cy="{y:.1f}" rx="{size}" ry="{size}" fill="{fill}" stroke="currentColor"/>'
+            f'<text x="{x}" y="{y - 7:.1f}" font-size="10" text-anchor="middle" fill="currentColor">{name}</text></g>'
+        )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'role="img" aria-label="{escape(words, quote=True)}">\n<title>{escape(words)}</title>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+_GROUP = Look("ellipse", "#ffffff", LINE)
+
+
+def _group_words(group: Group) -> str:
+    have, want = ", ".join(size.pretty for size in group.have), ", ".join(size.pretty for size in group.want)
+    if not group.want:
+        return f"{have} has no place in the input and is eliminated."
+    gone = "" if group.eliminate is None else f", and {group.eliminate.pretty} is eliminated"
+    if not group.reshapes:
+        return f"{have} is the input's {want}{gone}: 0 steps."
+    sum_words = f"{len(group.want)} + {int(group.eliminate is not None)} + {len(group.have)} - 2"
+    counted = _counted(group.reshapes, "MERGE or SPLIT", "MERGEs or SPLITs")
+    return f"{have} must become {want}{gone}: {sum_words} = {counted}."
+
+
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

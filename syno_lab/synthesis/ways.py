@@ -1,0 +1,260 @@
+"""Ways from a partial pGraph to the input: a shortest one, to suggest the next step, and a random one, to complete it.
+
+Both go by canonical steps and end in an operator that the sampler can give, as far as what stands already allows it.
+Depth first, with the shape distance as the bound (a lower bound, so nothing is missed); states that are proved dead are
+remembered. A state is what search sees of it: equal states have the same ways.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from syno_lab.errors import SynoError
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.distance import distances_after, explain_distance
+from syno_lab.synthesis.graph import Graph
+from syno_lab.synthesis.paths import Builder
+from syno_lab.synthesis.random_walks import is_operator
+from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
+from syno_lab.synthesis.space import proposals
+from syno_lab.synthesis.walks import Walker
+
+#: Seconds of computing for a suggestion or a completion, unless told.
+PATIENCE_S = 4.0
+#: States that are looked at on the way home from a random walk.
+HOMEWARD = 15
+#: Walks whose operators a rule or a budget may refuse at their end.
+MAX_WALKS = 200
+#: How much likelier a random step is that leads one step nearer.
+PULL = 3.0
+
+
+@dataclass(frozen=True)
+class Way:
+    """Steps that lead from a state to the input.
+
+    Attributes:
+        steps: at least one.
+        is_canonical: whether no rule rejects any of them and the end is within all budgets.
+        is_shortest: whether it is proved that no such way has fewer steps.
+    """
+
+    steps: tuple[Step, ...]
+    is_canonical: bool
+    is_shortest: bool
+
+
+class _OverTimeError(Exception):
+    """Time is up."""
+
+
+def shortest_way(state: State, rules: tuple[Rule, ...] = RULES, *, seconds: float | None = PATIENCE_S) -> Way:
+    """A shortest canonical way from ``state`` to an operator of the space.
+
+    Where there is none (after a pruned step, say), any way within the space that reaches the input. Where half of the
+    time does not suffice for the proof, the first way found nearest first.
+
+    Args:
+        state: where to begin.
+        rules: what is canonical.
+        seconds: of computing, how long to look; None for as long as it takes.
+
+    Raises:
+        SynoError: for a state that is an operator already, and where no way is found.
+    """
+    if state.is_complete:
+        raise SynoError("nothing to suggest: this is an operator already")
+    left = _left(state)
+    space = tuple(rule for rule in rules if rule.kind == "space")
+    attempts: list[tuple[tuple[Rule, ...], Callable[[State], bool], bool]] = [
+        (rules, is_operator, True),
+        (space, _is_complete, False),
+    ]
+    for chosen, is_end, is_canonical in attempts:
+        for is_proof, share in ((True, 0.35), (False, 0.15)):
+            search = _Search(chosen, is_end, None if seconds is None else share * seconds)
+            try:
+                for limit in range(1, left + 1) if is_proof else (left,):
+                    steps = search.nearest(state, limit)
+                    if steps is not None:
+                        return Way(steps, is_canonical, is_proof)
+            except _OverTimeError:
+                continue
+            break  # everything was looked at
+    raise SynoError(_nothing(state))
+
+
+def random_way(
+    state: State, rng: random.Random, rules: tuple[Rule, ...] = RULES, *, seconds: float | None = PATIENCE_S
+) -> Way:
+    """Random canonical steps from ``state`` to an operator of the space, at least one.
+
+    From the output alone by a walk of the sampler's (:class:`syno_lab.synthesis.walks.Walker`). From elsewhere first
+    a random number of random steps: the primitive, evenly among those that may lead on, then one of its steps, those
+    that lead nearer likelier. Then a short way to the input, random among its equals. A walk that finds none is made
+    anew, one step shorter.
+
+    Args:
+        state: where to begin; an operator may be one too.
+        rng: chance.
+        rules: what is canonical.
+        seconds: of computing, how long to look; None for as long as it takes.
+
+    Raises:
+        SynoError: where no way is found.
+    """
+    left = _left(state)
+    search = _Search(rules, is_operator, seconds, rng)
+    try:
+        if not state.steps and left:
+            steps = _sampled(state, rng, rules, search.is_over)
+            if steps is not None:
+                return Way(steps, is_canonical=True, is_shortest=False)
+        for wandering in range(rng.randint(0, max(0, left - 1)), -1, -1):
+            walked, taken = state, []
+            for _ in range(wandering):
+                step = search.random_step(walked)
+                if step is None:
+                    break
+                walked = walked.apply(step)
+                taken.append(step)
+            if taken and is_operator(walked):
+                return Way(tuple(taken), is_canonical=True, is_shortest=False)
+            # Where nothing is near, another walk is cheaper than to look at all there is.
+            search.allowance = HOMEWARD if wandering else None
+            for limit in range(1, _left(walked) + 1):
+                rest = search.nearest(walked, limit)
+                if rest is not None:
+                    return Way((*taken, *rest), is_canonical=True, is_shortest=False)
+    except _OverTimeError:
+        pass
+    raise SynoError(_nothing(state))
+
+
+def _sampled(
+    root: State, rng: random.Random, rules: tuple[Rule, ...], should_stop: Callable[[], bool]
+) -> tuple[Step, ...] | None:
+    """The steps of an operator as the sampler walks to one; it counts nothing, for that may take a second or two."""
+    graph = Graph(root.spec, rules)
+    builder, walker = Builder(graph), Walker(graph, root.spec.limits.max_primitives, rng)
+    for _ in range(MAX_WALKS):
+        paths = walker.walk(1, should_stop)
+        if not paths:
+            return None
+        operator = builder.operator(paths[0])
+        if operator is not None and operator.steps:
+            return operator.steps
+    return None
+
+
+class _Search:
+    """Depth first from one state."""
+
+    def __init__(
+        self,
+        rules: tuple[Rule, ...],
+        is_end: Callable[[State], bool],
+        seconds: float | None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.rules = rules
+        self.is_end = is_end
+        self.must_have_weights = is_end is is_operator
+        self.end = None if seconds is None else time.thread_time() + seconds
+        self.rng = rng
+        self.allowance: int | None = None  # states that may still be looked at
+        self.dead: dict[State, int] = {}  # so many steps are not enough
+        # Equal states can have reductions of other names: a list is only for the very coordinates.
+        self.near: dict[tuple[State, tuple[Coordinate, ...]], list[tuple[int, Step]]] = {}
+
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return self.end is not None and time.thread_time() > self.end
+
+    def nearest(self, state: State, left: int) -> tuple[Step, ...] | None:
+        """A way of at most ``left`` steps, what is nearest to the input first; None where there is none."""
+        if left <= self.dead.get(state, 0) or self.allowance == 0:
+            return None
+        if self.allowance is not None:
+            self.allowance -= 1
+        for need, step in self._successors(state):
+            if need >= left:
+                break
+            if rejecting_rule(state, step, self.rules) is not None:
+                continue
+            after = state.apply(step)
+            if need == 0 and self.is_end(after):
+                return (step,)
+            rest = self.nearest(after, left - 1)
+            if rest is not None:
+                return (step, *rest)
+        if self.allowance != 0:
+            self.dead[state] = left
+        return None
+
+    def random_step(self, state: State) -> Step | None:
+        """A random canonical step after which the input may still be reached; None where there is none."""
+        assert self.rng is not None
+        left = _left(state) - 1
+        by_primitive: dict[str, list[tuple[int, Step]]] = {}
+        for need, step in self._successors(state):
+            if need < left:  # a step to spare, for the distance is a lower bound
+                by_primitive.setdefault(step.primitive, []).append((need, step))
+        while by_primitive:
+            primitive = self.rng.choice(list(by_primitive))
+            steps = by_primitive[primitive]
+            (place,) = self.rng.choices(range(len(steps)), [PULL**-need for need, _ in steps])
+            _, step = steps.pop(place)
+            if rejecting_rule(state, step, self.rules) is None:
+                return step
+            if not steps:
+                del by_primitive[primitive]
+        return None
+
+    def _successors(self, state: State) -> list[tuple[int, Step]]:
+        """The steps with the number needed afterwards at least, nearest first; those out of reach are left out."""
+        if self.is_over():
+            raise _OverTimeError
+        found = self.near.get((state, state.data))
+        if found is None:
+            after, left = distances_after(state), _left(state)
+            least = state.spec.limits.min_weights - len(state.weights) if self.must_have_weights else 0
+            found = []
+            for step in proposals(state):
+                far = after(step)
+                if far is not None:
+                    need = max(far, least - (step.primitive == "SHARE"))
+                    if need < left:
+                        found.append((need, step))
+            if self.rng is not None:
+                self.rng.shuffle(found)
+                chance = {primitive: self.rng.random() for primitive in PRIMITIVES}
+                found.sort(key=lambda pair: (pair[0], chance[pair[1].primitive]))
+            else:
+                found.sort(key=lambda pair: pair[0])
+            self.near[state, state.data] = found
+        return found
+
+
+def _left(state: State) -> int:
+    return max(0, state.spec.limits.max_primitives - len(state.steps))
+
+
+def _is_complete(state: State) -> bool:
+    return state.is_complete
+
+
+def _nothing(state: State) -> str:
+    left = _left(state)
+    if not left:
+        return (
+            f"no step is left in the budget of {state.spec.limits.max_primitives}; undo some, or raise max_primitives"
+        )
+    if explain_distance(state).steps is None:
+        return "the input is out of reach from here within the budgets; undo some steps"
+    return f"no way to the input was found from here in {left} steps; undo some, or raise max_primitives"

@@ -1,0 +1,248 @@
+// The lists of next steps of `Stepper`: by primitive, canonical ones and pruned ones with their rule, and the
+// CONTRACTION that is put together by hand. Everything shown is a trait; `told` carries what the reader does.
+
+/** How far a step leads, in words: never by colour alone. */
+function distanceText(item) {
+  if (item.distance === null) return "out of reach";
+  const text = item.distance === 0 ? "complete" : `distance ${item.distance}`;
+  return item.reaches ? text : `${text}, over budget`;
+}
+
+const BY_HAND = {
+  primitive: "SHARE",
+  title: "CONTRACTION (SHARE)",
+  sign: "×",
+  colour: "#0b7480",
+  signature: "",
+  meaning: "",
+  canonical: [],
+  pruned: [],
+  more_canonical: 0,
+  more_pruned: 0,
+};
+
+class StepList {
+  /** `told.ask(kind, more)` sends a message, `told.mark(ids, on)` marks coordinates in the picture. */
+  constructor(model, told) {
+    this.model = model;
+    this.told = told;
+    this.share = new Set();
+    this.give = new Set();
+    this.open = new Set();
+    this.element = make("div", { class: "syno-menu" });
+  }
+
+  /** The lists are made anew for each state; returns the group that had the focus. */
+  draw(chosen) {
+    const group = document.activeElement?.closest?.("[data-group]");
+    const had = group && this.element.contains(group) ? group.dataset.group : "";
+    const known = new Set(this.model.get("ticks").map((tick) => tick.id));
+    this.share = new Set([...this.share].filter((id) => known.has(id)));
+    this.give = new Set([...this.give].filter((id) => known.has(id)));
+    const groups = this.model.get("menu");
+    const blocks = groups.map((entry) => this.group(entry, chosen));
+    // A contraction can be put together by hand even where the budget lists none.
+    if (!groups.some((entry) => entry.primitive === "SHARE") && !chosen) blocks.push(this.group(BY_HAND, chosen));
+    if (!blocks.length) blocks.push(make("p", { class: "syno-quiet" }, "No next step within the budgets."));
+    this.element.replaceChildren(...blocks);
+    this.drawPreview();
+    if (this.share.size || this.give.size) this.askPreview();
+    return had;
+  }
+
+  summary(group) {
+    return this.element.querySelector(group ? `[data-group="${CSS.escape(group)}"] > summary` : "summary");
+  }
+
+  group(entry, chosen) {
+    const count = entry.canonical.length + entry.more_canonical;
+    const pruned = entry.pruned.length + entry.more_pruned;
+    const reached = entry.canonical.filter((item) => item.distance !== null);
+    const nearest = reached.length ? `, nearest: ${distanceText(reached[0])}` : "";
+    const sign = make("span", { class: "syno-sign", "aria-hidden": "true" }, entry.sign);
+    sign.style.color = entry.colour;
+    const details = make(
+      "details",
+      {
+        class: "syno-group",
+        "data-group": entry.primitive,
+        open: this.open.has(entry.primitive) || Boolean(chosen && count),
+        ontoggle: (event) => {
+          if (event.target !== details || chosen) return;
+          this.open[details.open ? "add" : "delete"](entry.primitive);
+        },
+      },
+      make(
+        "summary",
+        {},
+        sign,
+        make("b", {}, entry.title),
+        make("span", { class: "syno-count" }, ` ${count} canonical${nearest}; ${pruned} pruned`),
+      ),
+      entry.signature ? make("p", { class: "syno-card" }, make("code", {}, entry.signature), ` ${entry.meaning}`) : "",
+      entry.primitive === "SHARE" ? this.contraction() : "",
+      this.items(entry.canonical, entry.more_canonical, false),
+      pruned
+        ? make(
+            "details",
+            { class: "syno-pruned" },
+            make("summary", {}, `${pruned} pruned: why, and take one all the same`),
+            this.items(entry.pruned, entry.more_pruned, true),
+          )
+        : "",
+    );
+    return details;
+  }
+
+  items(items, more, pruned) {
+    const list = make("ul", { class: "syno-items" });
+    for (const item of items) {
+      const mark = (on) => this.told.mark([...item.operands, ...item.given], on);
+      const button = make(
+        "button",
+        {
+          type: "button",
+          class: `syno-step${pruned ? " syno-off" : ""}`,
+          "data-index": item.index,
+          "data-text": item.text,
+          "data-operands": item.operands.join(" "),
+          "data-given": item.given.join(" "),
+          disabled: !this.model.get("live"),
+          onclick: () => this.told.ask("step", { index: item.index }),
+          onmouseenter: () => mark(true),
+          onmouseleave: () => mark(false),
+          onfocus: () => mark(true),
+          onblur: () => mark(false),
+        },
+        make("span", { class: "syno-text" }, item.text),
+        make("span", { class: `syno-distance${item.reaches ? "" : " syno-far"}` }, distanceText(item)),
+        pruned ? make("span", { class: "syno-why" }, `pruned by ${item.rule}`) : "",
+      );
+      list.append(make("li", {}, button, pruned ? this.reason(item) : ""));
+    }
+    if (more) list.append(make("li", { class: "syno-more" }, `and ${more} more, farther from the input`));
+    return list;
+  }
+
+  // -- why a step is pruned -------------------------------------------------------------------------------------------
+
+  reason(item) {
+    const body = make("div", { class: "syno-reason-body" }, make("p", {}, item.reason));
+    const details = make(
+      "details",
+      {
+        class: "syno-reason",
+        "data-why": item.index,
+        ontoggle: () => {
+          if (details.open && this.model.get("live")) this.told.ask("why", { index: item.index });
+        },
+      },
+      make("summary", { "aria-label": `Why is ${item.text} pruned?` }, "Why?"),
+      body,
+    );
+    return details;
+  }
+
+  drawWhy() {
+    const found = this.model.get("why");
+    if (!("index" in found)) return;
+    const body = this.element.querySelector(`[data-why="${found.index}"] > .syno-reason-body`);
+    if (!body) return;
+    const formula = found.svg ? parsePicture(found.svg) : null;
+    const section = found.section ? `; paper, section ${found.section}` : "";
+    body.replaceChildren(
+      make("p", {}, make("b", {}, found.rule), ` (${found.kind}${section}). ${found.reason}`),
+      formula ? make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": "Both expressions" }, formula) : "",
+      make("p", { class: "syno-rewrite" }, make("code", {}, found.before), " → ", make("code", {}, found.after)),
+      found.latex
+        ? make("button", { type: "button", onclick: () => copyText(found.latex) }, "Copy LaTeX")
+        : "",
+    );
+  }
+
+  // -- the contraction ------------------------------------------------------------------------------------------------
+
+  contraction() {
+    const rows = this.model.get("ticks").map((tick) => {
+      const box = (set, other, what) => {
+        const input = make("input", {
+          type: "checkbox",
+          "data-tick": `${what}-${tick.id}`,
+          "aria-label": `${what} ${tick.text} of size ${tick.size}`,
+          disabled: !this.model.get("live"),
+          onfocus: () => this.told.mark([tick.id], true),
+          onblur: () => this.told.mark([tick.id], false),
+          onchange: (event) => {
+            set[event.target.checked ? "add" : "delete"](tick.id);
+            if (event.target.checked && other.delete(tick.id)) {
+              const twin = what === "share" ? "give" : "share";
+              this.element.querySelector(`[data-tick="${twin}-${CSS.escape(tick.id)}"]`).checked = false;
+            }
+            this.askPreview();
+          },
+        });
+        input.checked = set.has(tick.id);
+        return make("td", {}, input);
+      };
+      return make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, make("code", {}, tick.text), ` : ${tick.size}`),
+        box(this.share, this.give, "share"),
+        box(this.give, this.share, "give"),
+      );
+    });
+    this.previewText = make("p", { class: "syno-preview", "aria-live": "polite" });
+    this.button = make(
+      "button",
+      {
+        type: "button",
+        class: "syno-button",
+        "data-kind": "contract",
+        onclick: () => this.told.ask("contract", { share: this.ordered(this.share), give: this.ordered(this.give) }),
+      },
+      "Contract with a new weight",
+    );
+    return make(
+      "fieldset",
+      { class: "syno-contraction" },
+      make("legend", {}, "By hand: tick what the new weight shares with the data, and what is given to it"),
+      make(
+        "table",
+        {},
+        make(
+          "thead",
+          {},
+          make("tr", {}, ...["coordinate", "share", "give"].map((name) => make("th", { scope: "col" }, name))),
+        ),
+        make("tbody", {}, ...rows),
+      ),
+      this.previewText,
+      this.button,
+    );
+  }
+
+  ordered(set) {
+    return this.model.get("ticks").map((tick) => tick.id).filter((id) => set.has(id));
+  }
+
+  askPreview() {
+    this.told.ask("preview", { share: this.ordered(this.share), give: this.ordered(this.give) });
+  }
+
+  drawPreview() {
+    if (!this.previewText) return;
+    const preview = this.model.get("preview");
+    const has = "legal" in preview;
+    this.button.disabled = !has || !preview.legal;
+    this.previewText.classList.toggle("syno-off", has && !preview.canonical);
+    if (!has) this.previewText.textContent = "Nothing is ticked.";
+    else if (!preview.legal) this.previewText.textContent = `Not possible. ${preview.text}`;
+    else {
+      const far =
+        preview.distance === null ? "out of reach" : preview.distance === 0 ? "complete" : `distance ${preview.distance}`;
+      const words = preview.canonical ? "" : preview.text;
+      this.previewText.textContent = `${preview.canonical ? "Canonical" : "Not canonical"}: ${far}. ${words}`;
+    }
+  }
+}
