@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import render_lab
+import render_stepper
 import render_tvm
 from common import RESULTS, typed
 from render_ablations import ablation_tables
@@ -134,6 +135,14 @@ def step() -> str:
     rows.append(["**all**", *(f"**{number(f['median_ms'])} / {number(f['p95_ms'])}** ({f['states']})" for f in whole)])
     header = ["depth", "strict: median / 95th percentile, ms (states)", "free"]
     return f"{table(header, rows)}\n\n{footer([result['about']])}"
+
+
+def stepper() -> str:
+    """Clicks in the stepper."""
+    result = load("stepper")
+    if result is None:
+        return "Not run yet."
+    return f"{table(*render_stepper.clicks(result))}\n\n{footer([result['about']])}"
 
 
 def bias() -> str:
@@ -300,6 +309,7 @@ def rendered(text: str) -> str:
         "synthesis": synthesis,
         "growth": growth,
         "step": step,
+        "stepper": stepper,
         "bias": bias,
         "ablations": ablations,
         "flops": flops,

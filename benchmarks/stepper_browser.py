@@ -1,0 +1,126 @@
+"""The stepper's clicks timed in JupyterLab and Chromium on this machine (``stepper.py --browser``).
+
+The time begins at the click on a step in the list and ends with the animation frame after the graph with the new
+state's picture has been put into the page: kernel, sockets, script and layout are all in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from common import say
+
+WAIT_MS = 120_000
+CELL = """\
+from syno_lab.commands.specs import load_spec
+from syno_widgets import Stepper
+stepper = Stepper(load_spec("conv", max_primitives=12, weight_limits="strict")[0])
+stepper
+"""
+# Resolves with the milliseconds from the click to the frame that shows the new graph.
+CLICK = """\
+(button) => new Promise((resolve) => {
+  const graph = button.closest(".syno-stepper").querySelector(".syno-graph");
+  const start = performance.now();
+  const seen = new MutationObserver(() => {
+    seen.disconnect();
+    requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - start), 0));
+  });
+  seen.observe(graph, { childList: true });
+  button.click();
+})
+"""
+STEPS = ".syno-step:not(.syno-off):not([disabled])"
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """A JupyterLab on loopback that serves ``folder``: its address with the token."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    token = secrets.token_hex(16)
+    env = {**os.environ, "HOME": str(folder), "JUPYTER_CONFIG_DIR": str(folder / ".config")}
+    words = ["--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}"]
+    words += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}", "--LabApp.news_url="]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jupyterlab", *words],
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/api?token={token}", timeout=5).close()
+                break
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}/lab/tree/stepper.ipynb?reset&token={token}"
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(30)
+
+
+def measure(steps: int, seed: int) -> dict[str, Any]:
+    """So many clicks on random canonical steps; where none is left, or twelve are taken, it starts over."""
+    from playwright.sync_api import sync_playwright
+
+    program = os.environ.get("SYNO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        sys.exit("--browser: expected Chromium on PATH, or its path in SYNO_CHROMIUM; found neither")
+    rng = random.Random(seed)
+    times: list[float] = []
+    # The server still writes its settings while it ends.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, sync_playwright() as play:
+        folder = Path(name)
+        cell = {
+            "cell_type": "code",
+            "id": "one",
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+            "source": CELL,
+        }
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        book = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+        (folder / "stepper.ipynb").write_text(json.dumps(book), encoding="utf-8")
+        with served(folder) as address:
+            browser = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
+            page = browser.new_page()
+            page.set_default_timeout(WAIT_MS)
+            page.goto(address)
+            page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
+            page.keyboard.press("Control+Enter")
+            stepper = page.locator(".syno-stepper")
+            stepper.wait_for()
+            while len(times) < steps:
+                page.wait_for_selector('.syno-stepper:not([aria-busy="true"])')
+                groups = stepper.locator(f".syno-group:has({STEPS})")
+                depth = page.evaluate("document.querySelectorAll('.syno-graph g.primitive').length")
+                if not groups.count() or depth >= 12:
+                    stepper.get_by_role("button", name="Start over").click()
+                    continue
+                buttons = groups.nth(rng.randrange(groups.count())).locator(STEPS)
+                times.append(buttons.nth(rng.randrange(buttons.count())).evaluate(CLICK))
+            browser.close()
+    ordered = statistics.quantiles(times, n=20, method="inclusive")
+    found = {"steps": len(times), "median_ms": statistics.median(times), "p95_ms": ordered[-1], "worst_ms": max(times)}
+    say(f"browser: {found}")
+    return found
