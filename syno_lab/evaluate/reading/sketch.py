@@ -49,11 +49,11 @@ def front_sketch(front: Front, title: str = "Trials", published: Sequence[Mappin
         "baseline" if point.is_baseline else "on the front" if number in on_front else "trials"
         for number, point in enumerate(front.points)
     ]
-    for kind, (colour, _, size) in LOOKS.items():
+    for kind, (colour, _, area) in LOOKS.items():
         for point, found in zip(front.points, kinds, strict=True):
             if found == kind:
                 across, up = place(*point.values[:2])
-                dot = f'cx="{across:.1f}" cy="{up:.1f}" r="{size**0.5 / 1.8:.1f}" fill="{colour}"'
+                dot = f'cx="{across:.1f}" cy="{up:.1f}" r="{area**0.5 / 1.8:.1f}" fill="{colour}"'
                 parts.append(f"<circle {dot}><title>{_safe(point.label)}</title></circle>")
     if not front.points:
         parts.append(_text(_WIDTH / 2, _HEIGHT / 2, "no trial has a value on each axis yet", anchor="middle"))
