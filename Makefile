@@ -10,6 +10,8 @@ ARGS ?=
 TEST := env OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --timeout=300
 # Two processes, each file whole in one of them: what a file works out once is worked out once.
 PARALLEL := -n 2 --dist loadfile
+# Notebooks are all in one file of tests, and know nothing of each other.
+SPREAD := -n 2 --dist worksteal
 # Seconds that each part of the tests may take; several times what two quiet cores need. Ended by SIGINT, so that pytest
 # still says what has failed.
 TEST_BUDGET := 2400
@@ -30,7 +32,7 @@ demo: $(VENV)/.installed ## The main job, end to end (ARGS="--quick": the small 
 
 test: lint unit browser notebooks ## All that CI runs
 
-lab: $(VENV)/.installed ## JupyterLab on a copy of the tour, in the folder lab
+lab: $(VENV)/.installed ## JupyterLab on copies of the tour and the course, in the folder lab
 	$(BIN)/syno-lab lab --folder lab $(ARGS)
 
 install: $(VENV)/.installed ## The environment alone
@@ -53,7 +55,7 @@ browser: chromium $(VENV)/.installed-dev ## The tests in a real Chromium
 	timeout -s INT -k 60 $(BROWSER_BUDGET) $(TEST) -m browser $(ARGS)
 
 notebooks: $(VENV)/.installed-dev ## Every notebook, from a clean kernel
-	timeout -s INT -k 60 $(NOTEBOOK_BUDGET) $(TEST) -m notebook --timeout=$(NOTEBOOK_BUDGET) $(ARGS)
+	timeout -s INT -k 60 $(NOTEBOOK_BUDGET) $(TEST) $(SPREAD) -m notebook --timeout=$(NOTEBOOK_BUDGET) $(ARGS)
 
 chromium:
 	@command -v "$${SYNO_CHROMIUM:-chromium}" || command -v chromium-browser || command -v google-chrome || \

@@ -399,11 +399,24 @@ def test_doctor_looks_for_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 # -- lab ---------------------------------------------------------------------------------------------------------------
 
 
-def test_lab_keeps_the_copy_that_is_there(tmp_path: Path) -> None:
-    copy = lab.copy_tour(tmp_path)
+def test_lab_keeps_the_copies_that_are_there(tmp_path: Path) -> None:
+    copy = lab.copy_notebooks(tmp_path)
+    course = sorted((lab.notebooks_folder() / lab.COURSE).glob("*.ipynb"))
     assert copy.read_bytes() == (lab.notebooks_folder() / lab.TOUR).read_bytes()
-    copy.write_text("my own notes")
-    assert lab.copy_tour(tmp_path).read_text() == "my own notes"
+    assert [path.name for path in sorted((tmp_path / lab.COURSE).iterdir())] == [path.name for path in course] != []
+    answered, lost = ((tmp_path / lab.COURSE / path.name) for path in course[:2])
+    for written in (copy, answered):
+        written.write_text("my own notes")
+    lost.unlink()
+    lab.copy_notebooks(tmp_path)
+    assert copy.read_text() == answered.read_text() == "my own notes"
+    assert lost.read_bytes() == course[1].read_bytes()
+
+
+def test_lab_says_where_it_cannot_copy(tmp_path: Path) -> None:
+    (tmp_path / lab.COURSE).write_text("a file, not a folder")
+    with pytest.raises(SynoError, match=rf"expected to copy a notebook to .*{lab.COURSE}.*, found: File exists"):
+        lab.copy_notebooks(tmp_path)
 
 
 def test_lab_without_the_repository_says_so(

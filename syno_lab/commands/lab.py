@@ -1,4 +1,4 @@
-"""``syno-lab lab``: JupyterLab, opened on a copy of the tour."""
+"""``syno-lab lab``: JupyterLab, opened on a copy of the tour, with a copy of the course beside it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from syno_lab.commands.output import JsonTarget, check_json, write_json
 from syno_lab.errors import SynoError
 
 TOUR = "01_tour.ipynb"
+COURSE = "course"
 
 
 def notebooks_folder() -> Path:
@@ -33,36 +34,42 @@ def notebooks_folder() -> Path:
     return folder
 
 
-def copy_tour(folder: Path) -> Path:
-    """Copy the tour into ``folder`` unless a copy is there, which keeps what was written in it.
+def copy_notebooks(folder: Path) -> Path:
+    """Copy the tour and the course into ``folder``; where a copy is there, it keeps what was written in it.
+
+    Returns:
+        The copy of the tour.
 
     Raises:
         SynoError: when there is no tour or the folder cannot be written to.
     """
-    source, copy = notebooks_folder() / TOUR, folder / TOUR
+    source = notebooks_folder()
+    copy = folder / TOUR
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not copy.exists():
-            shutil.copyfile(source, copy)
+        for notebook in (source / TOUR, *sorted((source / COURSE).glob("*.ipynb"))):
+            copy = folder / notebook.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if not copy.exists():
+                shutil.copyfile(notebook, copy)
     except OSError as error:
-        raise SynoError(f"expected to copy the tour to {copy}, found: {error.strerror or error}") from None
-    return copy
+        raise SynoError(f"expected to copy a notebook to {copy}, found: {error.strerror or error}") from None
+    return folder / TOUR
 
 
 def command(
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[-- JUPYTERLAB OPTIONS]", help="Passed on, such as -- --allow-root.")
     ] = None,
-    folder: Annotated[Path, typer.Option(help="Where the copy goes and JupyterLab starts.")] = Path(),
+    folder: Annotated[Path, typer.Option(help="Where the copies go and JupyterLab starts.")] = Path(),
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="[default: the first free one from 8888]")] = None,
     json: JsonTarget = None,
 ) -> None:
-    """Open JupyterLab on a copy of the tour in the current folder; a copy that is there already is kept."""
+    """Open JupyterLab on a copy of the tour, the course beside it; copies that are there already are kept."""
     check_json(json)
     if importlib.util.find_spec("jupyterlab") is None:
         raise SynoError("expected JupyterLab in this Python, found none; install it with `pip install jupyterlab`")
-    notebook = copy_tour(folder)
+    notebook = copy_notebooks(folder)
     write_json({"notebook": str(notebook.resolve())}, json)
     arguments = [sys.executable, "-m", "jupyterlab", str(notebook)]
     if not browser:
