@@ -15,6 +15,7 @@ from typing import Any
 
 import render_lab
 import render_stepper
+import render_tuning
 import render_tvm
 from common import RESULTS, typed
 from render_ablations import ablation_tables
@@ -252,6 +253,14 @@ def tuning_rules() -> str:
     return f"{table(*render_tvm.rules(result))}\n\n{footer([result['about']])}"
 
 
+def tuning_cost() -> str:
+    """What a tuning costs, and what it finds."""
+    result = load("tuning_cost")
+    if result is None:
+        return "Not run yet."
+    return f"{table(*render_tuning.cost(result))}\n\n{footer(result['abouts'])}"
+
+
 def codegen() -> str:
     """Generated torch modules against PyTorch."""
     result = load("codegen")
@@ -316,6 +325,7 @@ def rendered(text: str) -> str:
         "trust": trust,
         "tvm": tvm,
         "tuning-rules": tuning_rules,
+        "tuning-cost": tuning_cost,
         "codegen": codegen,
         "jobs": jobs,
         "search-resnet20": search_resnet20,

@@ -1,0 +1,60 @@
+"""The tables of what a tuning costs, from ``results/tuning_cost.json``; ``render.py`` puts them into the README."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+WAYS = {"defaults": "MetaSchedule's defaults", "same-space": "ours, TVM's rules", "ours": "ours"}
+#: Seconds a trial, from the design notes of the project, section 7.
+WANTED_S = 0.5
+
+
+def groups(result: dict[str, Any]) -> dict[tuple[str, str], dict[str, list[dict[str, Any]]]]:
+    """The cells of each operator and layer, by their way."""
+    found: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
+    for cell in result["cells"]:
+        operator, shape, _, way = cell["cell"]
+        found.setdefault((operator, shape), {}).setdefault(way, []).append(cell)
+    return found
+
+
+def cost(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """A row for each operator, layer and way: medians over the seeds, with the range."""
+    beside = {tuple(one["of"]): one["least_ms"] for one in result["beside"]}
+    rows = []
+    for (operator, shape), ways in groups(result).items():
+        winners = {
+            way: [ms for name, ms in beside.get((operator, shape), {}).items() if name.rpartition(" ")[0] == way]
+            for way in ways
+        }
+        base = statistics.median(winners["defaults"]) if winners.get("defaults") else None
+        for way in (name for name in WAYS if name in ways):
+            cells = [one for one in ways[way] if "error" not in one]
+            errors = len(ways[way]) - len(cells)
+            paces = [one["seconds"] / max(one["trials"], 1) for one in cells]
+            found = winners[way]
+            times = f"{base / statistics.median(found):.2f}" if base and found else "–"
+            trials = sorted({one["trials"] for one in cells})
+            rows.append(
+                [
+                    f"{operator}, {shape.replace('x', ' channels, height ')}",
+                    WAYS[way],
+                    f"{len(cells)}" + (f" ({errors} failed)" if errors else ""),
+                    " to ".join(str(one) for one in dict.fromkeys((trials[0], trials[-1]))) if trials else "–",
+                    _spread(paces, 2),
+                    str(sum(one["failed"] for one in cells)),
+                    _spread(found, 3),
+                    times,
+                ]
+            )
+    header = ["operator, layer", "tuning", "seeds", "trials", f"seconds a trial (wanted: under {WANTED_S})"]
+    return [*header, "candidates that failed", "winner, ms", "times as fast as the defaults'"], rows
+
+
+def _spread(values: list[float], digits: int) -> str:
+    """The median, and in brackets the least and the greatest."""
+    if not values:
+        return "–"
+    low, high = (f"{one:.{digits}f}" for one in (min(values), max(values)))
+    return f"**{statistics.median(values):.{digits}f}** ({low} to {high})"
