@@ -9,12 +9,13 @@ from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
+from syno_widgets import Stepper
 
 from syno_lab.codegen import drawing
 from syno_lab.operators import conv2d
 from syno_lab.synthesis.session import Session
 from syno_lab.synthesis.session_text import to_word
-from tests.browser.conftest import Lab
+from tests.browser.conftest import TIMEOUT_MS, Lab
 
 pytestmark = pytest.mark.browser
 
@@ -186,7 +187,7 @@ def test_help_and_sessions(page: Page, lab: Lab) -> None:
     settled(stepper)
 
     # A known operator, replayed from its start.
-    stepper.get_by_label("Known operator").select_option("pixel_shuffle")
+    stepper.get_by_label("Known operator", exact=True).select_option("pixel_shuffle")
     press(stepper, "Replay")
     expect(status).to_contain_text("After 0 steps")
     press(stepper, "Play")
@@ -349,3 +350,30 @@ def test_the_exported_page_shows_the_picture(browser: Browser, tmp_path: Path, s
     expect(picture).to_be_visible()
     assert picture.evaluate("image => image.naturalWidth > 100")
     context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_that_stands_alone(browser: Browser, tmp_path: Path, scheme: str) -> None:
+    expect.set_options(timeout=TIMEOUT_MS)
+    file = tmp_path / "stepper.html"
+    Stepper.of("conv2d", at_start=False).to_html(file)
+    context = browser.new_context(offline=True, color_scheme=scheme)  # type: ignore[arg-type]
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.goto(file.as_uri())
+    view = page.locator(".syno-stepper")
+    expect(view.get_by_role("status").first).to_have_text("Complete after 6 steps: this is conv2d.")
+    assert drawn(view) == expected_drawing()
+    expect(view.get_by_role("button", name="Undo", exact=True)).to_be_disabled()
+    expect(view.locator(".syno-place")).to_have_count(7)
+    view.get_by_label("Search the pGraph").fill("unfold")
+    expect(view.locator(".syno-found-count")).to_have_text("2 found")
+    view.locator(".syno-groups summary").click()
+    expect(view.get_by_role("img", name="Reshape groups")).to_be_visible()
+    colour = view.evaluate("e => getComputedStyle(e).backgroundColor")
+    assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(23, 23, 26)"}[scheme]
+    page.screenshot(path=tmp_path / f"stepper-{scheme}.png", full_page=True)
+    context.close()
+    assert not wrong
