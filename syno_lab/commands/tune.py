@@ -82,11 +82,14 @@ def command(
     if detach:
         if compare or records is not None:
             raise SynoError("--detach: expected a tuning alone, in its lab; leave --compare and --records out")
-        if method != Method():
-            raise SynoError("--detach: expected TVM's own rules and search; a job runs no code but the lab's own")
+        if method.code:
+            raise SynoError(
+                "--detach: expected rules by their names and no --space: a job runs no code but the lab's own"
+            )
         params: dict[str, Any] = {"tasks": [_plain(task) for task in tasks], "target": target}
         params |= {"tracker": tracker, "key": key, "preset": preset, "trials": trials, "seed": seed}
-        params["deadline_s"] = seconds
+        params |= {"deadline_s": seconds, "strategy": strategy, "cost_model": cost_model}
+        params["rules"] = list(method.rules)
         submit("tune", params, folder, name=", ".join(task.label for task in tasks), json=json)
         return
     if folder is not None:

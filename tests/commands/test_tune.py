@@ -44,6 +44,16 @@ def test_a_detached_tuning_has_time_for_all_its_trials(capsys, tmp_path, options
     assert seconds <= job.params["deadline_s"] < 2 * seconds  # a trial has been seen to take 12 on a busy machine
 
 
+def test_a_detached_tuning_searches_as_it_was_told(capsys, tmp_path):
+    options = ["--rule", "tiling", "--rule", "vectorize", "--strategy", "replay-trace", "--cost-model", "random"]
+    with Lab.open(tmp_path, start=False) as lab, working_in(lab):
+        answered(capsys, "tune", "conv2d", *SIZES, *options, "--detach")
+        answered(capsys, "tune", "conv2d", *SIZES, "--detach")
+        plain, chosen = sorted((one.params for one in lab.jobs(kind="tune")), key=lambda one: one["strategy"])
+    assert [chosen[name] for name in ("rules", "cost_model")] == [["tiling", "vectorize"], "random"]
+    assert plain["rules"] == ["channel-lanes", "default"]
+
+
 @pytest.mark.tvm
 def test_a_tuning_is_kept_and_compared(tmp_path):
     def tune(*arguments):

@@ -203,7 +203,7 @@ def _change(place, **changes):
         (lambda place: _change(place, packages={"apache-tvm": "0.1"}), "has other versions than this machine"),
         (lambda place: (place / "board.json").write_text("{"), "cannot be read"),
         (lambda place: (place / "board.json").write_text("[]"), "is not whole"),
-        (shutil.rmtree, r"expected an emulated board for TVM .*, found none; run `python -m syno_lab\..* fetch`"),
+        (shutil.rmtree, r"expected an emulated board for TVM .*, found none; run `syno-lab board --emulate --fetch`$"),
     ],
 )
 def test_a_damaged_board_is_refused(fetched, damage, match):

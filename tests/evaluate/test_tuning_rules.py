@@ -283,7 +283,7 @@ def test_curves_over_seeds():
         (["--rule", "tilling"], "expected a rule among default, inline, .*, a function or .*, found 'tilling'"),
         (["--space", "mine.py"], "expected a function as 'file.py:function', found 'mine.py'"),
         (["--strategy", "luck"], "expected a strategy among evolutionary, replay-trace, replay-func, found 'luck'"),
-        (["--rule", "tiling", "--detach"], "--detach: expected TVM's own rules and search"),
+        (["--rule", f"{__file__}:halve", "--detach"], "--detach: expected rules by their names and no --space"),
     ],
 )
 def test_wrong_words(words, match):

@@ -26,6 +26,12 @@ _KERNEL, _SIZES = "conv2d", {"N": 1, "C_in": 4, "C_out": 4, "H": 6, "W": 6, "k_1
 TOLERANCE = 1e-4
 
 
+#: What to do where the tracker has no device.
+NO_DEVICE = (
+    "Start a board's server: see `syno-lab board`; without a board, `syno-lab board --emulate --fetch` emulates one."
+)
+
+
 def check_up(
     tracker: str, key: str | None = None, *, target: str | None = None, deadline_s: float = 5.0, session_s: float = 60.0
 ) -> Iterator[Finding]:
@@ -47,7 +53,7 @@ def check_up(
     if public is not None:
         yield Finding(f"{name}, safety", False, False, warning(public), "Run `syno-lab board` for the way by SSH.")
     if not summary.registered:
-        yield Finding("keys", False, True, "no device is registered", "Start a board's server: see `syno-lab board`.")
+        yield Finding("keys", False, True, "no device is registered", NO_DEVICE)
         return
     keys = summary.registered if key is None else (key,)
     if key is not None and summary.get(key) is None:

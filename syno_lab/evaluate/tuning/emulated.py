@@ -3,7 +3,7 @@
 The server's Python, its libraries and its linker are those of an aarch64 Linux, so that what is compiled for a Jetson's
 processor is linked, loaded and run as it would be there. Only its latencies mean nothing: they are the emulator's.
 
-    python -m syno_lab.evaluate.tuning.emulated fetch    # once; 220 MB, no root needed
+    syno-lab board --emulate --fetch    # once; 220 MB, no root needed
     python -m syno_lab.evaluate.tuning.emulated check    # compile here, run there, compare with the loop nest
     python -m syno_lab.evaluate.tuning.emulated serve    # a tracker and the board, until Ctrl-C
 """

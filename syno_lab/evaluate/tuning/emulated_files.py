@@ -29,7 +29,7 @@ from syno_lab.errors import TuningError
 #: Names the folder that holds emulated boards; without it they are in the user's cache folder.
 FOLDER_VARIABLE = "SYNO_LAB_BOARDS"
 #: What to say to someone who has none.
-ADVICE = "run `python -m syno_lab.evaluate.tuning.emulated fetch`"
+ADVICE = "run `syno-lab board --emulate --fetch`"
 
 #: The board has the versions that this machine has: TVM's RPC wants the same on both sides.
 _WHEELS = (

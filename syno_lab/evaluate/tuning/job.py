@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.errors import TrackerError, TuningError
 from syno_lab.evaluate.courses import COURSE_FILE, write_course
 from syno_lab.evaluate.tuning.board import local_board
+from syno_lab.evaluate.tuning.method import RULES, Method
 from syno_lab.evaluate.tuning.targets import check_target, threads_of
 from syno_lab.evaluate.tuning.tune import TuningStopped, tune_queue
 from syno_lab.evaluate.tuning.values import TuningProgress, TuningResult, TuningTask
@@ -37,7 +38,8 @@ _OPTIONS: dict[str, type | tuple[type, ...]] = {
     "wait_s": _NUMBER,
     "session_s": _NUMBER,
 }
-_PARAMETERS = ("tasks", "target", "tracker", "key", *_OPTIONS)
+_METHOD = ("rules", "strategy", "cost_model")
+_PARAMETERS = ("tasks", "target", "tracker", "key", *_OPTIONS, *_METHOD)
 
 
 def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
@@ -45,7 +47,9 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
     ``target`` is ``local`` unless given; without ``tracker`` (``"host:port"``) and ``key`` a board of our own is
     started on loopback. ``trials``, ``preset``, ``seed``, ``deadline_s``, ``wait_s`` and ``session_s`` are those of
-    :func:`~syno_lab.evaluate.tuning.tune.tune_queue`. Records go to the folder ``tuning`` of the lab.
+    :func:`~syno_lab.evaluate.tuning.tune.tune_queue`; ``rules`` (names alone: a job runs no code but the lab's own),
+    ``strategy`` and ``cost_model`` those of :class:`~syno_lab.evaluate.tuning.method.Method`. Records go to the folder
+    ``tuning`` of the lab.
 
     Returns ``{"results": [TuningResult as a dict, …], "failed": {label: reason}}``.
 
@@ -56,7 +60,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     """
     from syno_lab.evaluate.jobs.records import JobFailed, JobStopped
 
-    tasks, options = _tasks(params), _options(params)
+    tasks, options, method = _tasks(params), _options(params), _method(params)
     target = check_target(str(params.get("target", "local")))
     tracker, key = params.get("tracker"), params.get("key")
     if (tracker is None) != (key is None):
@@ -87,6 +91,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
                 tracker=str(tracker),
                 key=str(key),
                 target=target,
+                method=method,
                 work_dir=context.folder,
                 store=store,
                 on_progress=progress,
@@ -136,6 +141,20 @@ def _tasks(params: Mapping[str, Any]) -> list[TuningTask]:
             raise TuningError(f"{task.label}: expected a builder among {', '.join(BUILDERS)}, found {task.builder!r}")
         tasks.append(task)
     return tasks
+
+
+def _method(params: Mapping[str, Any]) -> Method:
+    given = {name: params[name] for name in _METHOD if params.get(name) is not None}
+    if any(not isinstance(given[name], str) for name in ("strategy", "cost_model") if name in given):
+        raise TuningError(f"tune: expected a strategy and a cost model by their names, found {given}")
+    rules = given.pop("rules", None)
+    if rules is None:
+        return Method(**given)
+    if not isinstance(rules, list) or any(not isinstance(one, str) or one not in RULES for one in rules):
+        raise TuningError(
+            f"tune: expected rules among {', '.join(RULES)}: a job runs no code but ours; found {rules!r}"
+        )
+    return Method(tuple(rules), **given)
 
 
 def _options(params: Mapping[str, Any]) -> dict[str, Any]:
