@@ -1,95 +1,18 @@
-"""The runs view in JupyterLab and as a page: a search watched and cancelled, lasso, operator, table by keyboard."""
+"""The runs view as a page that stands alone: the table and the front by keyboard."""
 
 from __future__ import annotations
 
-import io
-import json
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from known_runs import fill_lab
 from playwright.sync_api import Browser, Locator, Page, expect
 from syno_widgets import RunsView
 
-from syno_lab.evaluate import jobs
-from syno_lab.evaluate.reading import LabReader
-from tests.browser.conftest import Lab
-from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
+from tests.browser.conftest import TIMEOUT_MS
 
 pytestmark = pytest.mark.browser
-
-WATCH = """\
-from syno_lab.evaluate.jobs import Lab
-from syno_widgets import RunsView
-lab = Lab.open({folder!r}, slots=1)
-training = dict(backbone="resnet20", data="digits", options=dict(width=4, blocks=1), epochs=1, train_images=200)
-job = lab.submit("search", dict(training=training, name="live", method="random", trials=500, seeds=[],
-                                limits=dict(max_primitives=4), coefficients=["s=2: 1"]), name="live")
-view = RunsView(lab, pane="jobs")
-view
-"""
-LOOK = """\
-from syno_widgets import RunsView
-view = RunsView({folder!r})
-view
-"""
-SEEN = "print('SEEN', len(view.selected), view.chosen, view.sort, view.filter)"
-DRIVE = "view.x, view.relative, view.published, view.z = 'flops', True, True, ''"
-
-
-def test_a_search_is_watched_and_cancelled(page: Page, lab: Lab, tmp_path: Path) -> None:
-    folder = tmp_path / "lab"
-    lab.write_notebook("watch.ipynb", WATCH.format(folder=str(folder)))
-    try:
-        open_notebook(page, lab, "watch.ipynb")
-        wait_for_kernel(page)
-        run_cell(page, 0)
-        view = page.locator(".syno-runs")
-        expect(view.locator('tr[data-job="1"]')).to_have_attribute("data-state", "running", timeout=120_000)
-        # Trials come in by themselves, and so does the curve of each.
-        headline = view.get_by_role("status").first
-        expect(headline).to_contain_text(re.compile(r"\d+ trials?: .*[1-9]\d* finished"), timeout=180_000)
-        expect(view.get_by_label(re.compile(r"^Accuracy of trainings\. .*trial"))).to_be_visible()
-        view.get_by_role("button", name="Cancel job 1", exact=True).click()
-        expect(view.locator('tr[data-job="1"]')).to_have_attribute("data-state", "cancelled", timeout=120_000)
-        view.get_by_role("tab", name="Jobs and curves").press("ArrowLeft")
-        expect(view.get_by_role("tabpanel", name="Results")).to_be_visible()
-        expect(view.locator(".syno-front circle").first).to_be_attached()
-        expect(view.get_by_role("alert").first).to_be_hidden()
-    finally:
-        lab.stop_kernels()
-        with jobs.Lab.open(folder, start=False) as ended:
-            ended.shutdown()
-
-
-def centres(view: Locator) -> dict[str, tuple[float, float]]:
-    """Where each point is on the page, by its key."""
-    found: list[tuple[str, float, float]] = view.locator(".syno-front circle[data-key]").evaluate_all(
-        "cs => cs.map(c => { const b = c.getBoundingClientRect();"
-        " return [c.dataset.key, b.x + b.width / 2, b.y + b.height / 2]; })"
-    )
-    return {key: (x, y) for key, x, y in found}
-
-
-def drag(page: Page, *places: tuple[float, float]) -> None:
-    page.mouse.move(*places[0])
-    page.mouse.down()
-    for place in places[1:]:
-        page.mouse.move(*place, steps=3)
-    page.mouse.up()
-
-
-def around(points: dict[str, tuple[float, float]], key: str, room: float) -> list[tuple[float, float]]:
-    x, y = points[key]
-    return [
-        (x - room, y - room),
-        (x + room, y - room),
-        (x + room, y + room),
-        (x - room, y + room),
-        (x - room, y - room),
-    ]
 
 
 def saved(page: Page, view: Locator, form: str) -> bytes:
@@ -97,68 +20,6 @@ def saved(page: Page, view: Locator, form: str) -> bytes:
     with page.expect_download() as download:
         view.get_by_role("button", name="Save", exact=True).click()
     return Path(download.value.path()).read_bytes()
-
-
-def test_lasso_and_click_lead_to_the_operator(page: Page, lab: Lab, tmp_path: Path) -> None:
-    fill_lab(tmp_path, 60)
-    lab.write_notebook("runs.ipynb", LOOK.format(folder=str(tmp_path)), SEEN, DRIVE)
-    open_notebook(page, lab, "runs.ipynb")
-    wait_for_kernel(page)
-    run_cell(page, 0)
-    view = page.locator(".syno-runs")
-    expect(view.locator(".syno-front circle.syno-best").first).to_be_attached()
-    expect(page.locator("[data-syno-static]")).to_be_hidden()
-    view.locator(".syno-front").scroll_into_view_if_needed()
-
-    # A lasso around the first point of the front: the table shows what is inside, and Python knows it.
-    points = centres(view)
-    best = view.locator(".syno-front circle.syno-best").first.get_attribute("data-key") or ""
-    line = around(points, best, 14)
-    inside = {k for k, (x, y) in points.items() if line[0][0] < x < line[1][0] and line[0][1] < y < line[2][1]}
-    drag(page, *line)
-    rows = view.locator(".syno-table tbody tr")
-    expect(rows).to_have_count(len(inside))
-    assert {row.get_attribute("data-key") for row in rows.all()} == inside
-    exported = pd.read_csv(io.BytesIO(saved(page, view, "CSV")))
-    assert set(exported["source"] + "#" + exported["number"].astype(str)) == inside
-    view.get_by_role("button", name="Clear selection").click()
-    expect(view.locator(".syno-count")).to_have_text("61 of 61 shown, page 1 of 2")
-    with LabReader(tmp_path) as reader:
-        written = [row.operator for row in reader.read().rows]
-    assert pd.read_parquet(io.BytesIO(saved(page, view, "Parquet")))["operator"].tolist() == written
-
-    # Under the pointer the pGraph, at a click the operator view.
-    view.locator(".syno-front").scroll_into_view_if_needed()
-    there = centres(view)[best]  # the buttons may have scrolled the page
-    page.mouse.move(*there)
-    expect(view.locator(".syno-card svg")).to_be_visible()
-    page.mouse.click(*there)
-    operator = view.locator(".syno-opened .syno-operator")
-    expect(operator.locator(".syno-graph svg")).to_be_visible()
-    number = best.partition("#")[2]
-    expect(operator.locator(".syno-title")).to_have_text(f"trial {number} of search:known")
-    run_cell(page, 1)
-    expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text(f"SEEN 0 {best} number")
-
-    # From Python: against the baseline, with what the paper states marked as the paper's.
-    run_cell(page, 2)
-    expect(view.locator(".syno-paper rect")).to_have_count(3)
-    expect(view.locator(".syno-paper title").first).to_have_text(re.compile("^The paper: Syno, ResNet-34"))
-    expect(view.get_by_label("Across")).to_have_value("flops")
-
-    # Saved and opened again without a kernel, the picture and the tables are there.
-    page.locator(".jp-Notebook .jp-CodeCell").nth(1).locator(".cm-content").click()
-    page.keyboard.press("Control+s")
-    path = lab.folder / "runs.ipynb"
-    expect(page.locator(".jp-mod-dirty")).to_have_count(0)
-    book = json.loads(path.read_text())
-    book["metadata"] = {}
-    path.write_text(json.dumps(book))
-    lab.stop_kernels()
-    page.goto(f"{lab.url}lab/tree/{path.name}?reset&token={lab.token}")
-    page.locator(".jp-Dialog").get_by_role("button", name=re.compile("No Kernel")).click()
-    expect(page.locator('.jp-OutputArea img[alt^="All trials: "]')).to_be_visible()
-    expect(page.locator(".jp-OutputArea table").last).to_contain_text("trial ")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -173,6 +34,8 @@ def test_the_page_by_keyboard(browser: Browser, tmp_path: Path, scheme: str) -> 
     finally:
         view_here.close()
     context = browser.new_context(offline=True, color_scheme=scheme, viewport={"width": 1300, "height": 1000})  # type: ignore[arg-type]
+    context.set_default_timeout(TIMEOUT_MS)
+    expect.set_options(timeout=TIMEOUT_MS)
     page = context.new_page()
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
