@@ -1,18 +1,59 @@
-"""The runs view as a page that stands alone: the table and the front by keyboard."""
+"""The runs view in JupyterLab and as a page: lasso, operator, export, table by keyboard."""
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from known_runs import fill_lab
 from playwright.sync_api import Browser, Locator, Page, expect
 from syno_widgets import RunsView
 
-from tests.browser.conftest import TIMEOUT_MS
+from syno_lab.evaluate.reading import LabReader
+from tests.browser.conftest import TIMEOUT_MS, Lab
+from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
 
 pytestmark = pytest.mark.browser
+
+LOOK = """\
+from syno_widgets import RunsView
+view = RunsView({folder!r})
+view
+"""
+SEEN = "print('SEEN', len(view.selected), view.chosen, view.sort, view.filter)"
+DRIVE = "view.x, view.relative, view.published, view.z = 'flops', True, True, ''"
+
+
+def centres(view: Locator) -> dict[str, tuple[float, float]]:
+    """Where each point is on the page, by its key."""
+    found: list[tuple[str, float, float]] = view.locator(".syno-front circle[data-key]").evaluate_all(
+        "cs => cs.map(c => { const b = c.getBoundingClientRect();"
+        " return [c.dataset.key, b.x + b.width / 2, b.y + b.height / 2]; })"
+    )
+    return {key: (x, y) for key, x, y in found}
+
+
+def drag(page: Page, *places: tuple[float, float]) -> None:
+    page.mouse.move(*places[0])
+    page.mouse.down()
+    for place in places[1:]:
+        page.mouse.move(*place, steps=3)
+    page.mouse.up()
+
+
+def around(points: dict[str, tuple[float, float]], key: str, room: float) -> list[tuple[float, float]]:
+    x, y = points[key]
+    return [
+        (x - room, y - room),
+        (x + room, y - room),
+        (x + room, y + room),
+        (x - room, y + room),
+        (x - room, y - room),
+    ]
 
 
 def saved(page: Page, view: Locator, form: str) -> bytes:
@@ -20,6 +61,68 @@ def saved(page: Page, view: Locator, form: str) -> bytes:
     with page.expect_download() as download:
         view.get_by_role("button", name="Save", exact=True).click()
     return Path(download.value.path()).read_bytes()
+
+
+def test_lasso_and_click_lead_to_the_operator(page: Page, lab: Lab, tmp_path: Path) -> None:
+    fill_lab(tmp_path, 60)
+    lab.write_notebook("runs.ipynb", LOOK.format(folder=str(tmp_path)), SEEN, DRIVE)
+    open_notebook(page, lab, "runs.ipynb")
+    wait_for_kernel(page)
+    run_cell(page, 0)
+    view = page.locator(".syno-runs")
+    expect(view.locator(".syno-front circle.syno-best").first).to_be_attached()
+    expect(page.locator("[data-syno-static]")).to_be_hidden()
+    view.locator(".syno-front").scroll_into_view_if_needed()
+
+    # A lasso around the first point of the front: the table shows what is inside, and Python knows it.
+    points = centres(view)
+    best = view.locator(".syno-front circle.syno-best").first.get_attribute("data-key") or ""
+    line = around(points, best, 14)
+    inside = {k for k, (x, y) in points.items() if line[0][0] < x < line[1][0] and line[0][1] < y < line[2][1]}
+    drag(page, *line)
+    rows = view.locator(".syno-table tbody tr")
+    expect(rows).to_have_count(len(inside))
+    assert {row.get_attribute("data-key") for row in rows.all()} == inside
+    exported = pd.read_csv(io.BytesIO(saved(page, view, "CSV")))
+    assert set(exported["source"] + "#" + exported["number"].astype(str)) == inside
+    view.get_by_role("button", name="Clear selection").click()
+    expect(view.locator(".syno-count")).to_have_text("61 of 61 shown, page 1 of 2")
+    with LabReader(tmp_path) as reader:
+        written = [row.operator for row in reader.read().rows]
+    assert pd.read_parquet(io.BytesIO(saved(page, view, "Parquet")))["operator"].tolist() == written
+
+    # Under the pointer the pGraph, at a click the operator view.
+    view.locator(".syno-front").scroll_into_view_if_needed()
+    there = centres(view)[best]  # the buttons may have scrolled the page
+    page.mouse.move(*there)
+    expect(view.locator(".syno-card svg")).to_be_visible()
+    page.mouse.click(*there)
+    operator = view.locator(".syno-opened .syno-operator")
+    expect(operator.locator(".syno-graph svg")).to_be_visible()
+    number = best.partition("#")[2]
+    expect(operator.locator(".syno-title")).to_have_text(f"trial {number} of search:known")
+    run_cell(page, 1)
+    expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text(f"SEEN 0 {best} number")
+
+    # From Python: against the baseline, with what the paper states marked as the paper's.
+    run_cell(page, 2)
+    expect(view.locator(".syno-paper rect")).to_have_count(3)
+    expect(view.locator(".syno-paper title").first).to_have_text(re.compile("^The paper: Syno, ResNet-34"))
+    expect(view.get_by_label("Across")).to_have_value("flops")
+
+    # Saved and opened again without a kernel, the picture and the tables are there.
+    page.locator(".jp-Notebook .jp-CodeCell").nth(1).locator(".cm-content").click()
+    page.keyboard.press("Control+s")
+    path = lab.folder / "runs.ipynb"
+    expect(page.locator(".jp-mod-dirty")).to_have_count(0)
+    book = json.loads(path.read_text())
+    book["metadata"] = {}
+    path.write_text(json.dumps(book))
+    lab.stop_kernels()
+    page.goto(f"{lab.url}lab/tree/{path.name}?reset&token={lab.token}")
+    page.locator(".jp-Dialog").get_by_role("button", name=re.compile("No Kernel")).click()
+    expect(page.locator('.jp-OutputArea img[alt^="All trials: "]')).to_be_visible()
+    expect(page.locator(".jp-OutputArea table").last).to_contain_text("trial ")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
