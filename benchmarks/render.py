@@ -285,11 +285,10 @@ def jobs() -> str:
 
 
 def search_resnet20() -> str:
-    """A search for a network."""
-    result = load("search_resnet20")
-    if result is None:
-        return "Not run yet."
-    return "\n".join([*render_lab.search_lines(result), "", footer([result["about"]])])
+    """Searches for a network: one with the command's defaults, and a shorter one before it."""
+    found = [result for name in ("search_resnet20", "search_resnet20_ten_minutes") if (result := load(name))]
+    parts = ["\n".join([*render_lab.search_lines(result), "", footer([result["about"]])]) for result in found]
+    return "\n\n".join(parts) or "Not run yet."
 
 
 def ablations() -> str:
