@@ -54,7 +54,7 @@ def search_lines(result: dict[str, Any]) -> list[str]:
     seeds = ", ".join(f"{value:.3f}" for value in result["baseline"]["accuracies"])
     lines = [
         f"- {result['trials']} operators evaluated ({states}: a training may take twice the baseline's time)",
-        f"- {result['trials_per_hour']:.0f} an hour; {result['overhead_share']:.1%} of the trainings' time for asking, storing",
+        f"- {result['trials_per_hour']:.0f} an hour; overhead {result['overhead_share']:.1%} of the trainings' time",
         f"- baseline: accuracy {result['baseline']['accuracy']:.3f} (seeds: {seeds})",
     ]
     for name, share in (("half", "a half"), ("quarter", "a quarter")):
