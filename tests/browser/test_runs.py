@@ -1,4 +1,4 @@
-"""The runs view in JupyterLab and as a page: lasso, operator, export, table by keyboard."""
+"""The runs view in JupyterLab and as a page: a search watched and cancelled, lasso, operator, table by keyboard."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ from known_runs import fill_lab
 from playwright.sync_api import Browser, Locator, Page, expect
 from syno_widgets import RunsView
 
+from syno_lab.evaluate import jobs
 from syno_lab.evaluate.reading import LabReader
 from tests.browser.conftest import TIMEOUT_MS, Lab
 from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
 
 pytestmark = pytest.mark.browser
 
+WATCH = """\
+from syno_lab.evaluate.jobs import Lab
+from syno_widgets import RunsView
+lab = Lab.open({folder!r}, slots=1)
+training = dict(backbone="resnet20", data="digits", options=dict(width=4, blocks=1), epochs=1, train_images=200)
+job = lab.submit("search", dict(training=training, name="live", method="random", trials=500, seeds=[],
+                                limits=dict(max_primitives=4), coefficients=["s=2: 1"]), name="live")
+view = RunsView(lab, pane="jobs")
+view
+"""
 LOOK = """\
 from syno_widgets import RunsView
 view = RunsView({folder!r})
@@ -26,6 +37,31 @@ view
 """
 SEEN = "print('SEEN', len(view.selected), view.chosen, view.sort, view.filter)"
 DRIVE = "view.x, view.relative, view.published, view.z = 'flops', True, True, ''"
+
+
+def test_a_search_is_watched_and_cancelled(page: Page, lab: Lab, tmp_path: Path) -> None:
+    folder = tmp_path / "lab"
+    lab.write_notebook("watch.ipynb", WATCH.format(folder=str(folder)))
+    try:
+        open_notebook(page, lab, "watch.ipynb")
+        wait_for_kernel(page)
+        run_cell(page, 0)
+        view = page.locator(".syno-runs")
+        expect(view.locator('tr[data-job="1"]')).to_have_attribute("data-state", "running", timeout=120_000)
+        # Trials come in by themselves, and so does the curve of each.
+        headline = view.get_by_role("status").first
+        expect(headline).to_contain_text(re.compile(r"\d+ trials?: .*[1-9]\d* finished"), timeout=180_000)
+        expect(view.get_by_label(re.compile(r"^Accuracy of trainings\. .*trial"))).to_be_visible()
+        view.get_by_role("button", name="Cancel job 1", exact=True).click()
+        expect(view.locator('tr[data-job="1"]')).to_have_attribute("data-state", "cancelled", timeout=120_000)
+        view.get_by_role("tab", name="Jobs and curves").press("ArrowLeft")
+        expect(view.get_by_role("tabpanel", name="Results")).to_be_visible()
+        expect(view.locator(".syno-front circle").first).to_be_attached()
+        expect(view.get_by_role("alert").first).to_be_hidden()
+    finally:
+        lab.stop_kernels()
+        with jobs.Lab.open(folder, start=False) as ended:
+            ended.shutdown()
 
 
 def centres(view: Locator) -> dict[str, tuple[float, float]]:
