@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import itertools
 import math
 import os
 import re
@@ -30,6 +31,7 @@ from syno_lab.evaluate.tuning import (
 from syno_lab.evaluate.tuning.beside import time_schedules
 from syno_lab.evaluate.tuning.curves import curves_svg, latency_curves
 from syno_lab.evaluate.tuning.records import key_of
+from syno_lab.evaluate.tuning.space_size import tilings
 from syno_lab.evaluate.tuning.user_code import UserCode, user_code
 
 BINDING = {"N": 1, "C_in": 4, "C_out": 8, "H": 6, "W": 10}
@@ -393,6 +395,25 @@ def run(task, board, tmp_path, method, **options):
     return tune(
         task, tracker=board.address, key=board.key, work_dir=tmp_path, method=method, **({"trials": 2} | options)
     )
+
+
+def few(schedule):
+    loop = schedule.get_loops(schedule.get_sblock("Y"))[1]
+    schedule.split(loop, schedule.sample_perfect_tile(loop, 2, 4))
+
+
+@pytest.mark.parametrize(("extent", "parts", "innermost"), [(8, 2, 4), (12, 3, 64), (28, 4, 5), (7, 1, 6), (1, 3, 1)])
+def test_tilings_are_counted(extent, parts, innermost):
+    factors = itertools.product(range(1, extent + 1), repeat=parts)
+    assert tilings(extent, parts, innermost) == sum(
+        math.prod(one) == extent and one[-1] <= innermost for one in factors
+    )
+
+
+@pytest.mark.tvm
+def test_a_small_space_is_searched_to_its_end_and_no_longer(task, board, tmp_path):
+    result = run(task, board, tmp_path, Method(space=few), trials=12)
+    assert (result.trials, result.failed, result.stopped, result.verified) == (3, 0, "space", True)
 
 
 @pytest.mark.tvm

@@ -35,7 +35,8 @@ def tune_network(
     *,
     board: Board,
     records: str | os.PathLike[str],
-    trials: int = 16,
+    trials: int | None = 16,
+    preset: str = "quick",
     seed: int = 0,
     threads: int | None = None,
     repeats: int = 10,
@@ -49,6 +50,36 @@ def tune_network(
     name, its number and how many there are. Raises as :func:`measure_network` and :func:`tune` do; but a TuningError
     of one function is told in ``failed``.
     """
+    results, failed = tune_functions(
+        net,
+        example_shape,
+        board=board,
+        records=records,
+        trials=trials,
+        preset=preset,
+        seed=seed,
+        deadline_s=deadline_s,
+        on_progress=on_progress,
+    )
+    measurement = measure_network(
+        net, example_shape, records=records if results else None, threads=threads, repeats=repeats
+    )
+    return NetworkTuning(measurement, results, failed)
+
+
+def tune_functions(
+    net: nn.Module,
+    example_shape: Sequence[int],
+    *,
+    board: Board,
+    records: str | os.PathLike[str],
+    trials: int | None = 16,
+    preset: str = "quick",
+    seed: int = 0,
+    deadline_s: float = 900.0,
+    on_progress: Callable[[str, int, int], None] | None = None,
+) -> tuple[dict[str, TuningResult], dict[str, str]]:
+    """The tuning of each function of ``net`` by its name, and what failed why: :func:`tune_network` but its end."""
     tasks = network_tasks(net, example_shape)
     results: dict[str, TuningResult] = {}
     failed: dict[str, str] = {}
@@ -63,6 +94,7 @@ def tune_network(
                 tracker=board.address,
                 key=board.key,
                 trials=trials,
+                preset=preset,
                 seed=seed,
                 work_dir=Path(records) / "logs",
                 deadline_s=deadline_s,
@@ -72,7 +104,4 @@ def tune_network(
             raise
         except TuningError as error:
             failed[task["name"]] = str(error)
-    measurement = measure_network(
-        net, example_shape, records=records if results else None, threads=threads, repeats=repeats
-    )
-    return NetworkTuning(measurement, results, failed)
+    return results, failed

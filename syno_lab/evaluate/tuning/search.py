@@ -16,6 +16,7 @@ from syno_lab.evaluate.tuning import jobs
 from syno_lab.evaluate.tuning.jobs import Argument, Device
 from syno_lab.evaluate.tuning.presets import Preset
 from syno_lab.evaluate.tuning.process import cores
+from syno_lab.evaluate.tuning.space_size import most_programs
 from syno_lab.evaluate.tuning.targets import LOCAL, ResolvedTarget, resolve
 from syno_lab.evaluate.tuning.worker import CallFailedError, WorkerPool
 
@@ -32,6 +33,8 @@ FAILURES_IN_A_ROW = 24
 TIMEOUTS_IN_A_ROW = 4
 #: After so many phases in a row without a new candidate, each with a larger population, the space has no more.
 _EMPTY_PHASES = 2
+#: So many draws for each program of a small space miss one of them less than once in a thousand times.
+_DRAWS_EACH = 8
 #: What failed counts as infinitely slow for the search, as in TVM's own callback.
 _FAILED_S = 1e10
 
@@ -89,6 +92,8 @@ class Search:
     _restored: int = 0
     _built: int = 0
     _phases: int = 0
+    _most: float = math.inf  # programs of the space, where they can be counted
+    _population: int = 0
 
     def __post_init__(self) -> None:
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
@@ -124,9 +129,19 @@ class Search:
                 return
             # A small population may hold nothing new by chance: only larger ones after it show that there is no more.
             empty = empty + 1 if self._trial == before else 0
-            if empty > _EMPTY_PHASES:
-                self.stopped = "space"
+            if empty > _EMPTY_PHASES or self._is_whole(empty):
+                self.stopped = "space" if self._trial < self.trials else "budget"
                 return
+
+    def _is_whole(self, empty: int) -> bool:
+        """Whether a space that can be counted has no more, as far as can be told."""
+        means = self.tools.means
+        if not means.is_guided or not self._most < math.inf:
+            return False
+        # Code of the user's may make another space the next time.
+        if len(self._tried) >= self._most and (empty or not means.has_code):
+            return True
+        return empty > 0 and self._population >= _DRAWS_EACH * self._most
 
     def _phase(self, trials: int, generations: int, empty: int, is_over: Callable[[], bool]) -> Iterator[None]:
         """Candidates of one strategy, ``trials`` at most; ``empty`` phases before it found none that is new."""
@@ -134,6 +149,8 @@ class Search:
 
         preset, means = self.tools.preset, self.tools.means
         population = (min(preset.population, 4 * trials) if generations else 3 * trials) * 8**empty
+        # What is known of the space from the phase before: no need to draw a program of a small one again and again.
+        population = self._population = int(min(population, max(_DRAWS_EACH * self._most, 1)))
         unmeasured = max(3 * population // 4 if generations else 2 * population // 3, 1)
         with means.watched():
             context = ms.TuneContext(
@@ -146,6 +163,7 @@ class Search:
                 num_threads=cores(),
             )
             sketches = context.generate_design_space()
+        self._most = most_programs(sketches)
         self._phases += 1
         batch = min(trials, preset.batch)
         context.pre_tuning(trials, batch, sketches, self._database, self._model)
