@@ -147,7 +147,7 @@ def test_a_wrong_padding_is_caught_and_shrunk(monkeypatch: pytest.MonkeyPatch, t
     report, failures = run({"values": 100}, SEED, stream=fresh())
     assert report["failed"]["values"] >= 1, f"SYNO_LAB_SEED={SEED}"
     first = failures[0]
-    assert first.steps <= 3, first.program  # a REDUCE and the UNFOLD, and a STRIDE where that brought the window in
+    assert first.steps <= 4, first.program  # two REDUCEs, the UNFOLD, and a STRIDE where that brought the window in
     assert first.steps_before >= 2, first.program
     assert len(first.program) < 5000, first.program  # no variable that nothing uses
     assert "torch differs from the loop nest by" in shows(first, "padding", tmp_path / "program.py")
@@ -158,28 +158,29 @@ def test_a_wrong_gradient_is_caught_and_shrunk(monkeypatch: pytest.MonkeyPatch, 
     planted.gradient()
     report, failures = run({"values": 3, "gradients": 3}, SEED, stream=some(strides_a_window))
     assert report["failed"] == {"values": 0, "gradients": 1}
-    assert failures[0].steps <= 4, failures[0].program  # two REDUCEs or outputs, a STRIDE, an UNFOLD and a weight
+    assert failures[0].steps <= 5, failures[0].program  # two REDUCEs or outputs, a STRIDE, an UNFOLD and a weight
     assert "torch's gradient by weight 1 differs" in shows(failures[0], "gradient", tmp_path / "program.py")
 
 
 @pytest.mark.tvm
 @pytest.mark.parametrize(
-    ("fault", "meets", "said"),
+    ("fault", "meets", "said", "most"),
     [
-        ("shift", needs_its_shift, "TVM differs from the loop nest by"),
-        ("crash", expands, "-11"),
-        ("refusal", splits, "SynoError: no SPLIT today"),
+        # Of a sum a SHIFT changes nothing by itself: two REDUCEs and an UNFOLD, or one and a weight, make it matter.
+        ("shift", needs_its_shift, "TVM differs from the loop nest by", 4),
+        ("crash", expands, "-11", 3),
+        ("refusal", splits, "SynoError: no SPLIT today", 3),
     ],
 )
 def test_faults_of_compiled_code_are_caught_and_shrunk(
-    fault: str, meets: Callable[[Operator, dict[str, int]], bool], said: str, tmp_path: Path
+    fault: str, meets: Callable[[Operator, dict[str, int]], bool], said: str, most: int, tmp_path: Path
 ) -> None:
     command = (sys.executable, PLANTED, fault, Child().command[1])
     report, failures = run({"tvm": 3}, SEED, stream=some(meets), command=command)
     assert report["failed"]["tvm"] == 1, f"SYNO_LAB_SEED={SEED}"
     assert report["checked"]["tvm"] == 3, "the others are checked all the same"
     assert said in failures[0].complaint
-    assert failures[0].steps <= 2, failures[0].program
+    assert failures[0].steps <= most, failures[0].program
     assert said in shows(failures[0], fault, tmp_path / "program.py")
     assert (report["tvm_processes"] > 1) == (fault == "crash")
 
