@@ -27,8 +27,8 @@ class Edit:
     """One change to an operator; ``place`` numbers steps, axes or operands as the kind says.
 
     Kinds: ``axis`` drops an output axis, ``step`` a step (``which`` of its coordinates stays in the place of what it
-    made), ``operand`` what a SHARE names, ``size`` gives an output axis another size and ``parameter`` a step another
-    parameter; ``variables`` forgets those that nothing uses.
+    made), ``operand`` what a SHARE names; ``open`` makes an output axis of what a REDUCE sums; ``size`` gives an output
+    axis another size and ``parameter`` a step another parameter; ``variables`` forgets those that nothing uses.
     """
 
     kind: str
@@ -76,6 +76,7 @@ def _edits(operator: Operator) -> Iterator[Edit]:
     yield from (Edit("axis", axis) for axis in range(len(operator.output)))
     for place in reversed(range(len(steps))):
         yield from (Edit("step", place, which) for which in range(2 if steps[place].primitive in _TWO_WAYS else 1))
+    yield from (Edit("open", place) for place, step in enumerate(steps) if step.primitive == "REDUCE")
     for place, step in enumerate(steps):
         if step.primitive == "SHARE":
             yield from (Edit("operand", place, which) for which in range(len(step.operands + step.given)))
@@ -103,11 +104,14 @@ def edited(operator: Operator, edit: Edit) -> Operator:
     # What stands for each coordinate of the old operator now; None: nothing does.
     now: dict[Coordinate, Coordinate | None] = {}
     kept = [axis for axis in range(len(operator.output)) if not (edit.kind == "axis" and axis == edit.place)]
-    now.update(zip((operator.output[axis] for axis in kept), state.output, strict=True))
+    now.update(zip((operator.output[axis] for axis in kept), state.output[: len(kept)], strict=True))
     old = State.root(operator.spec)
     for place, step in enumerate(operator.steps):
         results = old.results(step)
         old = old.apply(step)
+        if edit.kind == "open" and place == edit.place:
+            now[results[0]] = state.output[-1]
+            continue
         operands, given = ([now.get(c) for c in named] for named in (step.operands, step.given))
         gone = edit.kind == "step" and place == edit.place
         if edit.kind == "operand" and place == edit.place:
@@ -160,6 +164,10 @@ def _edited_spec(operator: Operator, edit: Edit) -> Spec:
     if edit.kind == "size":
         assert edit.size is not None
         outputs[edit.place] = edit.size
+    if edit.kind == "open":
+        summed = operator.steps[edit.place].parameter
+        assert summed is not None
+        outputs.append(summed)
     inputs = [outputs[out] for out in sorted(fixed)]
     return replace(
         spec,

@@ -12,6 +12,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from strategies import random_operator
@@ -147,7 +148,7 @@ def test_a_wrong_padding_is_caught_and_shrunk(monkeypatch: pytest.MonkeyPatch, t
     report, failures = run({"values": 100}, SEED, stream=fresh())
     assert report["failed"]["values"] >= 1, f"SYNO_LAB_SEED={SEED}"
     first = failures[0]
-    assert first.steps <= 4, first.program  # two REDUCEs, the UNFOLD, and a STRIDE where that brought the window in
+    assert first.steps <= 3, first.program  # a REDUCE and the UNFOLD, and a STRIDE where that brought the window in
     assert first.steps_before >= 2, first.program
     assert len(first.program) < 5000, first.program  # no variable that nothing uses
     assert "torch differs from the loop nest by" in shows(first, "padding", tmp_path / "program.py")
@@ -158,29 +159,28 @@ def test_a_wrong_gradient_is_caught_and_shrunk(monkeypatch: pytest.MonkeyPatch, 
     planted.gradient()
     report, failures = run({"values": 3, "gradients": 3}, SEED, stream=some(strides_a_window))
     assert report["failed"] == {"values": 0, "gradients": 1}
-    assert failures[0].steps <= 5, failures[0].program  # two REDUCEs or outputs, a STRIDE, an UNFOLD and a weight
+    assert failures[0].steps <= 4, failures[0].program  # two REDUCEs or outputs, a STRIDE, an UNFOLD and a weight
     assert "torch's gradient by weight 1 differs" in shows(failures[0], "gradient", tmp_path / "program.py")
 
 
 @pytest.mark.tvm
 @pytest.mark.parametrize(
-    ("fault", "meets", "said", "most"),
+    ("fault", "meets", "said"),
     [
-        # Of a sum a SHIFT changes nothing by itself: two REDUCEs and an UNFOLD, or one and a weight, make it matter.
-        ("shift", needs_its_shift, "TVM differs from the loop nest by", 4),
-        ("crash", expands, "-11", 3),
-        ("refusal", splits, "SynoError: no SPLIT today", 3),
+        ("shift", needs_its_shift, "TVM differs from the loop nest by"),
+        ("crash", expands, "-11"),
+        ("refusal", splits, "SynoError: no SPLIT today"),
     ],
 )
 def test_faults_of_compiled_code_are_caught_and_shrunk(
-    fault: str, meets: Callable[[Operator, dict[str, int]], bool], said: str, most: int, tmp_path: Path
+    fault: str, meets: Callable[[Operator, dict[str, int]], bool], said: str, tmp_path: Path
 ) -> None:
     command = (sys.executable, PLANTED, fault, Child().command[1])
     report, failures = run({"tvm": 3}, SEED, stream=some(meets), command=command)
     assert report["failed"]["tvm"] == 1, f"SYNO_LAB_SEED={SEED}"
     assert report["checked"]["tvm"] == 3, "the others are checked all the same"
     assert said in failures[0].complaint
-    assert failures[0].steps <= most, failures[0].program
+    assert failures[0].steps <= 2, failures[0].program
     assert said in shows(failures[0], fault, tmp_path / "program.py")
     assert (report["tvm_processes"] > 1) == (fault == "crash")
 
@@ -209,3 +209,19 @@ def test_every_edit_of_every_known_operator_is_legal_or_refused() -> None:
     for place in range(6):
         assert len(edited(conv2d(), Edit("step", place)).steps) < 6
     assert len(edited(conv2d(), Edit("axis", 2)).output) == 3
+
+
+def test_what_a_reduce_sums_can_be_an_output_axis() -> None:
+    """Summed over that axis, what is left computes what the operator did."""
+    rng = np.random.default_rng(SEED)
+    for make in KNOWN.values():
+        operator = make()
+        sizes = {name: operator.spec.defaults.get(name, 8) for name in operator.spec.symbols.names}
+        x = rng.standard_normal(operator.input_sizes(sizes))
+        weights = [rng.standard_normal(shape) for shape in operator.weight_sizes(sizes)]
+        for place, step in enumerate(operator.steps):
+            if step.primitive == "REDUCE":
+                opened = edited(operator, Edit("open", place))
+                assert len(opened.steps) == len(operator.steps) - 1
+                found = opened.reference(x, *weights, binding=sizes).sum(axis=-1)
+                np.testing.assert_allclose(found, operator.reference(x, *weights, binding=sizes), rtol=1e-9, atol=1e-9)
