@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from syno_lab.evaluate.closing import Closing
 from syno_lab.evaluate.jobs import alive
 from syno_lab.evaluate.jobs.cluster import Cluster, Settings
 from syno_lab.evaluate.jobs.handle import JobHandle
@@ -21,7 +21,7 @@ from syno_lab.evaluate.store import Store
 __all__ = ["Lab"]
 
 
-class Lab:
+class Lab(Closing):
     """An open lab; a context manager, made by `Lab.open`. Closing it ends no job.
 
     Attributes:
@@ -174,11 +174,3 @@ class Lab:
         """Let go of the lab; its jobs go on."""
         self.keeper.stop()
         self.store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -11,10 +11,9 @@ import threading
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from syno_lab.errors import StoreError
+from syno_lab.evaluate.closing import Closing
 from syno_lab.evaluate.jobs.ledger import Ledger
 from syno_lab.evaluate.jobs.records import JobRecord
 from syno_lab.evaluate.reading.rows import Source, TrialRow, read_run, read_search
@@ -68,7 +67,7 @@ class Reading:
         return tuple(row for row in self.rows if row.source == keys[0])
 
 
-class LabReader:
+class LabReader(Closing):
     """Reads the lab in a folder (or a store by its file); nothing is written there. A context manager, for threads.
 
     Nothing is opened before the first :meth:`read`.
@@ -110,14 +109,6 @@ class LabReader:
         """Close the file; closing twice is fine, and so is reading again."""
         with self._guard:
             self._let_go()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _opened(self) -> Store:
         try:

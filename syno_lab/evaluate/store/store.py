@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from syno_lab.errors import StoreError
+from syno_lab.evaluate.closing import Closing
 
 from .database import FILE_NAME, Database
 from .records import difference, to_text
@@ -21,7 +21,7 @@ _RUN = "run, name, settings, created"
 _SEARCH = "search, name, settings, created"
 
 
-class Store:
+class Store(Closing):
     """The results of a laboratory folder, in one SQLite file; a context manager, made by `Store.open`."""
 
     def __init__(self, database: Database) -> None:
@@ -134,14 +134,6 @@ class Store:
         """Close the file; closing twice is fine."""
         self._studies.close()
         self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _rows(self, rest: str = "", parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         return self._database.read(_RUN, f"FROM syno_runs {rest}", parameters)
