@@ -7,9 +7,7 @@ its answer, as ``{"failure": traceback}``; a task that takes the process down ha
 
 from __future__ import annotations
 
-import json
 import sys
-import traceback
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from syno_lab.codegen.tvm_target import lower_json, to_tvm  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from trust import checks  # noqa: E402
+from trust.tvm_answers import answer_lines  # noqa: E402
 
 #: How many schedules a search proposes.
 CANDIDATES = 8
@@ -97,17 +96,10 @@ def raises(task: dict[str, Any]) -> dict[str, Any]:
     return {"kind": None, "message": ""}
 
 
-def main() -> None:
+def answer(task: dict[str, Any]) -> dict[str, Any]:
     kinds = {"run": run, "search": search, "raises": raises}
-    for line in sys.stdin:
-        task = json.loads(line)
-        try:
-            answer = kinds[task["do"]](task)
-        except Exception:  # noqa: BLE001 - any failure is the answer
-            answer = {"failure": traceback.format_exc()}
-        sys.stdout.write(json.dumps({**answer, "torch": "torch" in sys.modules}) + "\n")
-        sys.stdout.flush()
+    return kinds[task["do"]](task)
 
 
 if __name__ == "__main__":
-    main()
+    answer_lines(answer)

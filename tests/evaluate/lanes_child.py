@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-import traceback
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ from tvm.s_tir import meta_schedule as ms  # noqa: E402
 from syno_lab.codegen.tvm_target import lower_json  # noqa: E402
 from syno_lab.evaluate.tuning import lanes, spaces  # noqa: E402
 from syno_lab.evaluate.tuning.targets import resolve  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from trust.tvm_answers import answer_lines  # noqa: E402
 
 #: Random operators are small: where registers hold two numbers the rule fits many of them.
 lanes._FEWEST_LANES = 2
@@ -78,16 +81,5 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Answer each line."""
-    for line in sys.stdin:
-        try:
-            found = answer(json.loads(line))
-        except Exception:  # noqa: BLE001 - any failure is the answer
-            found = {"failure": traceback.format_exc()}
-        sys.stdout.write(json.dumps({**found, "torch": "torch" in sys.modules}) + "\n")
-        sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main()
+    answer_lines(answer)

@@ -17,10 +17,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from known_runs import curve, end_job
 
 from syno_lab.errors import FormatError, StoreError, SynoError
 from syno_lab.evaluate.courses import COURSE_FILE, CURVE_FILE, read_course, write_course
-from syno_lab.evaluate.jobs.attempts import finish, take
 from syno_lab.evaluate.jobs.context import job_folder
 from syno_lab.evaluate.jobs.ledger import Ledger
 from syno_lab.evaluate.reading import (
@@ -173,24 +173,17 @@ def folder(tmp_path: Path) -> Path:
         ledger = Ledger(store.database)
         outcome = {"state": "finished", "flops": 400, "params": 90, "peak_mib": 40.0, "wall_s": 1.0}
         for seed, accuracy in enumerate((0.6, 0.8)):
-            end_job(ledger, "train", f"s: baseline, seed {seed}", {**outcome, "accuracy": accuracy, "curve": curve(2)})
+            end_job(
+                ledger,
+                "train",
+                f"s: baseline, seed {seed}",
+                {**outcome, "accuracy": accuracy, "curve": curve(2, last=0.2)},
+            )
         ledger.submit("train", {}, resources={}, name="s: trial 2")
     place = tmp_path / "searches" / "s"
     place.mkdir(parents=True)
     (place / "status.json").write_text(json.dumps({"tuning": {"target": "cpu", "baseline_ms": 6.0}}))
     return tmp_path
-
-
-def curve(epochs: int) -> list[dict[str, float]]:
-    return [{"epoch": e, "accuracy": e / 10, "train_loss": 2.0 / e, "test_loss": 3.0 / e} for e in range(1, epochs + 1)]
-
-
-def end_job(ledger: Ledger, kind: str, name: str, result: dict[str, Any]) -> int:
-    number = ledger.submit(kind, {}, resources={}, name=name)
-    lease = take(ledger, number)
-    assert lease is not None
-    assert finish(ledger, number, lease.token, result)
-    return number
 
 
 def test_runs_and_searches_become_rows_of_one_kind(folder: Path) -> None:
@@ -333,13 +326,13 @@ def test_courses_of_what_goes_on_and_what_has_ended(folder: Path) -> None:
     trained = job_folder(folder, 3)
     for place in (trained, job_folder(folder, going)):
         place.mkdir(parents=True)
-    write_course(trained / CURVE_FILE, curve(3))
+    write_course(trained / CURVE_FILE, curve(3, last=0.375))
     write_course(job_folder(folder, going) / COURSE_FILE, {"one": [[1, 5.0], [3, None], "x"]})
     with LabReader(folder) as reader:
         reading = reader.read()
     courses = read_courses(reading.jobs, folder)
     assert [(c.name, c.kind, c.points) for c in courses] == [
-        ("s: trial 2", "train", ((1.0, 0.1), (2.0, 0.2), (3.0, 0.3))),
+        ("s: trial 2", "train", ((1.0, 0.125), (2.0, 0.25), (3.0, 0.375))),
         ("s: baseline, seed 1", "train", ((1.0, 0.1), (2.0, 0.2))),
         ("s: baseline, seed 0", "train", ((1.0, 0.1), (2.0, 0.2))),
         ("ended: a", "tune", ((1.0, 9.0), (2.0, 4.0))),
