@@ -1,28 +1,35 @@
 """What a tuning costs: seconds a trial and the best latency at equal trials, MetaSchedule's defaults against ours.
 
 All in one run, every candidate over RPC on loopback and apart from the others: TVM's ``tune_tir`` with its own builder,
-runner, population and cost model; our search in the same space (TVM's rules); and ours as it comes. Each finds a
-winner with every seed; the winners of a layer are then timed beside each other, call by call in turn.
+runner, population and cost model, its imports made cheap; the same as it comes (``--ways as-it-comes``: on a slow
+machine all its candidates die of the builder's time limit, see ``tuning_defaults.py``); our search in the same space
+(TVM's rules); and ours as it comes. Each finds a winner with every seed; the winners of a layer are then timed beside
+each other, call by call in turn.
 
 A cell (a layer, an operator, a way, a seed) is kept in ``results/tuning_cost.json`` as soon as it is there, and a
-second run goes on with those that are missing: it can be ended at any time. The seconds are those of the whole tuning
-as a caller sees them, from the start of its process: imports, failures and our last measurements included.
+second run goes on with those that are missing. It goes seed by seed over all layers, operators and ways, so that it can
+be ended at any time with a fair table. The seconds are those of the whole tuning as a caller sees them, from the start
+of its process: imports, failures and our last measurements included; the CPU-seconds are those of all its processes
+but the board's.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
 from common import RESULTS, about, parser, save, say, typed
+from render_tuning import WAYS
 
 import syno_lab as sl
 from syno_lab.errors import SynoError
@@ -31,8 +38,7 @@ from syno_lab.evaluate.tuning import Board, Method, TuningTask, local_board, tim
 NAME = "tuning_cost"
 SHAPES = ("64x56", "128x28", "256x14")  # channels and height: layers of ResNet-34
 OPERATORS: dict[str, dict[str, int]] = {"conv2d": {}, "operator_1": {"g": 8, "s": 2}}
-#: Each way in words; all but the first are ours, with that method.
-WAYS = {"defaults": "MetaSchedule's defaults", "same-space": "ours, TVM's rules", "ours": "ours"}
+#: The ways that are ours, and their method.
 METHODS = {"same-space": Method(rules=("default",)), "ours": Method()}
 LIMIT_S = 3600.0
 
@@ -47,10 +53,10 @@ def task_of(operator: str, shape: str) -> TuningTask:
     return TuningTask(f"{operator}-{shape}", value.to_json(), value.complete_binding(bound))
 
 
-def by_defaults(task: TuningTask, board: Board, target: str, trials: int, seed: int, folder: Path) -> Cell:
+def by_defaults(task: TuningTask, board: Board, target: str, chosen: Any, seed: int, folder: Path, cheap: bool) -> Cell:
     """A tuning by ``tuning_defaults.py`` in a process of its own."""
     request = {"task": task.request(), "target": target, "host": board.host, "port": board.port, "key": board.key}
-    request |= {"trials": trials, "seed": seed, "folder": str(folder)}
+    request |= {"trials": chosen.trials, "seed": seed, "folder": str(folder), "cheap": cheap}
     path = os.pathsep.join([str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     started = time.monotonic()
     with (folder / "log").open("w", encoding="utf-8") as log:
@@ -114,13 +120,11 @@ def stored(chosen: Any) -> dict[str, Any]:
 def missing(result: dict[str, Any], chosen: Any) -> Iterator[tuple[str, str, int, str]]:
     """The cells to come. Seed by seed, so that what disturbs the machine for a while disturbs all ways."""
     have = {tuple(one["cell"]) for one in result["cells"]}
-    for shape in chosen.shapes.split(","):
-        for operator in chosen.operators.split(","):
-            for seed in range(chosen.seed, chosen.seed + chosen.seeds):
-                ways = list(WAYS) if seed % 2 else list(WAYS)[::-1]
-                yield from (
-                    cell for way in ways if (cell := (operator, shape, seed, way)) not in have and way in chosen.ways
-                )
+    for seed in range(chosen.seed, chosen.seed + chosen.seeds):
+        ways = chosen.ways if seed % 2 else chosen.ways[::-1]
+        for shape, operator, way in product(chosen.shapes.split(","), chosen.operators.split(","), ways):
+            if (operator, shape, seed, way) not in have:
+                yield operator, shape, seed, way
 
 
 def target_text(threads: int) -> str:
@@ -161,6 +165,29 @@ def check(text: str, known: Any, option: str) -> None:
         sys.exit(f"{option}: expected some of {', '.join(known)}, found {', '.join(unknown)}")
 
 
+def children_cpu_s() -> float:
+    """CPU-seconds of all processes below this one that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def one_cell(result: dict[str, Any], chosen: Any, board: Board, target: str, cell: tuple[str, str, int, str]) -> None:
+    """Tune one cell, and keep what was found."""
+    operator, shape, seed, way = cell
+    task = task_of(operator, shape)
+    before, spent = os.getloadavg()[0], children_cpu_s()
+    with tempfile.TemporaryDirectory(prefix="tuning-cost-") as folder:
+        if way in METHODS:
+            found = by_ours(task, board, way, chosen, seed, Path(folder))
+        else:
+            found = by_defaults(task, board, target, chosen, seed, Path(folder), cheap=way == "defaults")
+    result["cells"].append({"cell": list(cell), "load": before, "cpu_s": children_cpu_s() - spent, **found})
+    save(chosen.name, result)
+    pace = f"{found['seconds'] / max(found.get('trials', 0), 1):.2f} s a trial, {found['seconds']:.0f} s"
+    said = found.get("error") or f"{found['best_ms']:.3f} ms in {found['trials']} trials"
+    say(f"{task.label}, seed {seed}, {WAYS[way]}: {said}, {pace}")
+
+
 def main() -> None:
     """Run what is missing."""
     options = parser(__doc__ or "")
@@ -170,7 +197,7 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=1, help="in which the operators run")
     options.add_argument("--operators", default=",".join(OPERATORS))
     options.add_argument("--shapes", default=",".join(SHAPES), help="channels and height of each layer")
-    options.add_argument("--ways", default=",".join(WAYS))
+    options.add_argument("--ways", default=",".join(["defaults", *METHODS]), help=f"some of {', '.join(WAYS)}")
     options.add_argument("--rounds", type=int, default=100, help="calls of each winner beside the others")
     options.add_argument("--fresh", action="store_true", help="forget the cells of earlier runs")
     options.add_argument("--name", default=NAME, help="the name of the file in results")
@@ -182,20 +209,11 @@ def main() -> None:
     result["abouts"].append(about(typed(), None))
     target = target_text(chosen.threads)
     with local_board(threads=chosen.threads) as board:
-        for operator, shape, seed, way in missing(result, chosen):
-            task = task_of(operator, shape)
-            before = os.getloadavg()[0]
-            with tempfile.TemporaryDirectory(prefix="tuning-cost-") as folder:
-                if way == "defaults":
-                    found = by_defaults(task, board, target, chosen.trials, seed, Path(folder))
-                else:
-                    found = by_ours(task, board, way, chosen, seed, Path(folder))
-            result["cells"].append({"cell": [operator, shape, seed, way], "load": before, **found})
-            save(chosen.name, result)
-            pace = f"{found['seconds'] / max(found.get('trials', 0), 1):.2f} s a trial, {found['seconds']:.0f} s"
-            said = found.get("error") or f"{found['best_ms']:.3f} ms in {found['trials']} trials, {pace}"
-            say(f"{task.label}, seed {seed}, {WAYS[way]}: {said}")
-        beside(result, chosen)
+        for _, cells in groupby(list(missing(result, chosen)), key=lambda cell: cell[2]):
+            for operator, shape, seed, way in cells:
+                one_cell(result, chosen, board, target, (operator, shape, seed, way))
+            beside(result, chosen)
+        beside(result, chosen)  # of a run that was ended between the two
 
 
 if __name__ == "__main__":
