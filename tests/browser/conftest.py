@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 TIMEOUT_MS = 60_000
+GROUNDS = {"light": "rgb(255, 255, 255)", "dark": "rgb(23, 23, 26)"}
+"""The colours behind a widget on a page that stands alone, by what the reader prefers."""
 
 
 @dataclass
@@ -153,3 +156,41 @@ def page(browser: Browser) -> Iterator[Page]:
     context.close()
     assert not strangers, f"requests beyond this machine: {strangers}"
     assert not [text for text in failures if "stepper" in text.lower()], failures
+
+
+@pytest.fixture
+def open_alone(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Opens a page that stands alone: without network, ``scheme`` light or dark; an error in its scripts fails."""
+    contexts = []
+    wrong: list[str] = []
+
+    def open_file(path: Path, scheme: str, width: int = 1300, height: int = 1000) -> Page:
+        size: Any = {"width": width, "height": height}
+        context = browser.new_context(offline=True, color_scheme=scheme, viewport=size)  # type: ignore[arg-type]
+        contexts.append(context)
+        context.set_default_timeout(TIMEOUT_MS)
+        expect.set_options(timeout=TIMEOUT_MS)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.goto(path.as_uri())
+        return page
+
+    yield open_file
+    for context in contexts:
+        context.close()
+    assert not wrong
+
+
+def reopen_without_kernel(page: Page, lab: Lab, name: str) -> None:
+    """Save the notebook that is open, end its kernel, and open it again as one that names none."""
+    page.locator(".jp-Notebook .jp-CodeCell").nth(1).locator(".cm-content").click()
+    page.keyboard.press("Control+s")
+    expect(page.locator(".jp-mod-dirty")).to_have_count(0)
+    path = lab.folder / name
+    book = json.loads(path.read_text())
+    book["metadata"] = {}
+    path.write_text(json.dumps(book))
+    lab.stop_kernels()
+    page.goto(f"{lab.url}lab/tree/{name}?reset&token={lab.token}")
+    page.locator(".jp-Dialog").get_by_role("button", name=re.compile("No Kernel")).click()

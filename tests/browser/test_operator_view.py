@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 from syno_widgets import OperatorView
 
 from syno_lab.codegen import drawing
 from syno_lab.codegen.loops import loops
 from syno_lab.operators import conv2d
-from tests.browser.conftest import Lab
+from tests.browser.conftest import GROUNDS, Lab, reopen_without_kernel
 from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
 
 pytestmark = pytest.mark.browser
@@ -143,30 +142,16 @@ def test_operator_view_in_the_lab(page: Page, lab: Lab) -> None:
     expect(view.get_by_role("alert").first).to_contain_text("output element: expected center, or numbers")
 
     # Saved and opened again without a kernel, the picture and the loop nest are there.
-    page.locator(".jp-Notebook .jp-CodeCell").nth(1).locator(".cm-content").click()
-    page.keyboard.press("Control+s")
-    path = lab.folder / "operator.ipynb"
-    expect(page.locator(".jp-mod-dirty")).to_have_count(0)
-    book = json.loads(path.read_text())
-    book["metadata"] = {}
-    path.write_text(json.dumps(book))
-    lab.stop_kernels()
-    page.goto(f"{lab.url}lab/tree/{path.name}?reset&token={lab.token}")
-    page.locator(".jp-Dialog").get_by_role("button", name=re.compile("No Kernel")).click()
+    reopen_without_kernel(page, lab, "operator.ipynb")
     expect(page.locator(f'.jp-OutputArea img[alt="{drawing.describe(conv2d())}"]')).to_be_visible()
     expect(page.locator(".jp-OutputArea pre", has_text="for r_k_1__2 in range(k_1):").first).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_that_stands_alone(browser: Browser, tmp_path: Path, scheme: str) -> None:
+def test_the_page_that_stands_alone(open_alone: Callable[..., Page], tmp_path: Path, scheme: str) -> None:
     file = tmp_path / "conv2d.html"
     OperatorView(conv2d()).to_html(file, panes=["graph", "loops", "cost", "equation", "near"])
-    context = browser.new_context(offline=True, color_scheme=scheme, viewport={"width": 1300, "height": 900})  # type: ignore[arg-type]
-    page = context.new_page()
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    page.goto(file.as_uri())
+    page = open_alone(file, scheme)
     view = page.locator(".syno-operator")
     linked(page, view)
     moved(page, view)
@@ -175,8 +160,5 @@ def test_the_page_that_stands_alone(browser: Browser, tmp_path: Path, scheme: st
     view.get_by_role("tab", name="TIR").click()
     expect(view.get_by_role("tabpanel")).to_contain_text("Not worked out yet.")
     assert saved(page, view, "the pGraph", "SVG").decode() == drawing.svg(conv2d())
-    colour = page.locator(".syno-operator").evaluate("e => getComputedStyle(e).backgroundColor")
-    assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(23, 23, 26)"}[scheme]
+    assert view.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
     page.screenshot(path=tmp_path / f"operator-view-{scheme}.png")
-    context.close()
-    assert not wrong

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import io
-import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from known_runs import fill_lab
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 from syno_widgets import RunsView
 
 from syno_lab.evaluate import jobs
 from syno_lab.evaluate.reading import LabReader
-from tests.browser.conftest import TIMEOUT_MS, Lab
+from tests.browser.conftest import GROUNDS, Lab, reopen_without_kernel
 from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
 
 pytestmark = pytest.mark.browser
@@ -147,22 +147,13 @@ def test_lasso_and_click_lead_to_the_operator(page: Page, lab: Lab, tmp_path: Pa
     expect(view.get_by_label("Across")).to_have_value("flops")
 
     # Saved and opened again without a kernel, the picture and the tables are there.
-    page.locator(".jp-Notebook .jp-CodeCell").nth(1).locator(".cm-content").click()
-    page.keyboard.press("Control+s")
-    path = lab.folder / "runs.ipynb"
-    expect(page.locator(".jp-mod-dirty")).to_have_count(0)
-    book = json.loads(path.read_text())
-    book["metadata"] = {}
-    path.write_text(json.dumps(book))
-    lab.stop_kernels()
-    page.goto(f"{lab.url}lab/tree/{path.name}?reset&token={lab.token}")
-    page.locator(".jp-Dialog").get_by_role("button", name=re.compile("No Kernel")).click()
+    reopen_without_kernel(page, lab, "runs.ipynb")
     expect(page.locator('.jp-OutputArea img[alt^="All trials: "]')).to_be_visible()
     expect(page.locator(".jp-OutputArea table").last).to_contain_text("trial ")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_by_keyboard(browser: Browser, tmp_path: Path, scheme: str) -> None:
+def test_the_page_by_keyboard(open_alone: Callable[..., Page], tmp_path: Path, scheme: str) -> None:
     (tmp_path / "lab").mkdir()
     fill_lab(tmp_path / "lab", 60)
     view_here = RunsView(tmp_path / "lab")
@@ -172,14 +163,7 @@ def test_the_page_by_keyboard(browser: Browser, tmp_path: Path, scheme: str) -> 
         keys, front = view_here.front["keys"], view_here.front["front"]
     finally:
         view_here.close()
-    context = browser.new_context(offline=True, color_scheme=scheme, viewport={"width": 1300, "height": 1000})  # type: ignore[arg-type]
-    context.set_default_timeout(TIMEOUT_MS)
-    expect.set_options(timeout=TIMEOUT_MS)
-    page = context.new_page()
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    page.goto((tmp_path / "runs.html").as_uri())
+    page = open_alone(tmp_path / "runs.html", scheme)
     view = page.locator(".syno-runs")
     first = view.locator(".syno-table tbody tr").first
 
@@ -232,8 +216,5 @@ def test_the_page_by_keyboard(browser: Browser, tmp_path: Path, scheme: str) -> 
     tab.focus()
     page.keyboard.press("ArrowRight")
     expect(view.get_by_label(re.compile(r"^Best latency of tunings\. known: trial 0"))).to_be_visible()
-    colour = view.evaluate("e => getComputedStyle(e).backgroundColor")
-    assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(23, 23, 26)"}[scheme]
+    assert view.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
     page.screenshot(path=tmp_path / f"runs-view-{scheme}.png")
-    context.close()
-    assert not wrong

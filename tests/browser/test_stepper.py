@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,7 +16,7 @@ from syno_lab.codegen import drawing
 from syno_lab.operators import conv2d
 from syno_lab.synthesis.session import Session
 from syno_lab.synthesis.session_text import to_word
-from tests.browser.conftest import TIMEOUT_MS, Lab
+from tests.browser.conftest import GROUNDS, Lab
 
 pytestmark = pytest.mark.browser
 
@@ -353,16 +354,10 @@ def test_the_exported_page_shows_the_picture(browser: Browser, tmp_path: Path, s
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_that_stands_alone(browser: Browser, tmp_path: Path, scheme: str) -> None:
-    expect.set_options(timeout=TIMEOUT_MS)
+def test_the_page_that_stands_alone(open_alone: Callable[..., Page], tmp_path: Path, scheme: str) -> None:
     file = tmp_path / "stepper.html"
     Stepper.of("conv2d", at_start=False).to_html(file)
-    context = browser.new_context(offline=True, color_scheme=scheme)  # type: ignore[arg-type]
-    page = context.new_page()
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    page.goto(file.as_uri())
+    page = open_alone(file, scheme)
     view = page.locator(".syno-stepper")
     expect(view.get_by_role("status").first).to_have_text("Complete after 6 steps: this is conv2d.")
     assert drawn(view) == expected_drawing()
@@ -372,8 +367,5 @@ def test_the_page_that_stands_alone(browser: Browser, tmp_path: Path, scheme: st
     expect(view.locator(".syno-found-count")).to_have_text("2 found")
     view.locator(".syno-groups summary").click()
     expect(view.get_by_role("img", name="Reshape groups")).to_be_visible()
-    colour = view.evaluate("e => getComputedStyle(e).backgroundColor")
-    assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(23, 23, 26)"}[scheme]
+    assert view.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
     page.screenshot(path=tmp_path / f"stepper-{scheme}.png", full_page=True)
-    context.close()
-    assert not wrong

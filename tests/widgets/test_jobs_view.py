@@ -214,7 +214,7 @@ def test_static_table_holds_what_the_rows_hold() -> None:
 
 def test_traits_are_what_the_script_reads() -> None:
     """Each synchronised trait is used by the script, and the script reads no other; each is documented."""
-    script = (WIDGETS / "jobs_view.js").read_text()
+    script = "".join((WIDGETS / name).read_text() for name in ("shared.js", "jobs_view.js"))
     read = set(re.findall(r'model\.get\("(\w+)"\)', script))
     traits = {**View.class_own_traits(sync=True), **JobsView.class_own_traits(sync=True)}
     own = {name for name in traits if not name.startswith("_")}

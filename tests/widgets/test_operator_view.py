@@ -243,7 +243,7 @@ def test_a_page_that_stands_alone(tmp_path: Path) -> None:
 
 
 def test_every_trait_is_documented_and_read_by_the_script() -> None:
-    script = "".join((WIDGETS / name).read_text() for name in ("operator_panes.js", "operator_view.js"))
+    script = "".join((WIDGETS / name).read_text() for name in ("shared.js", "operator_panes.js", "operator_view.js"))
     read = set(re.findall(r'model\.get\("(\w+)"\)', script))
     traits = {**View.class_own_traits(sync=True), **OperatorView.class_own_traits(sync=True)}
     own = {name for name in traits if not name.startswith("_")}

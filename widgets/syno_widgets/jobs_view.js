@@ -8,8 +8,6 @@ const JOB_VERBS = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "
 class JobsTable {
   constructor(model, el) {
     this.model = model;
-    this.number = 0;
-    this.waiting = null;
     this.lines = new Map();
     this.status = make("p", { class: "syno-jobs-status", role: "status", "aria-live": "polite" });
     this.error = make("p", { class: "syno-jobs-error", role: "alert" });
@@ -22,39 +20,26 @@ class JobsTable {
     this.root = make("div", { class: "syno-shared syno-jobs", role: "group", "aria-label": "Jobs" });
     this.root.append(this.status, this.error, frame, this.log);
     el.append(this.root);
+    this.asker = new Asker(model, this.root, {
+      gone: "The jobs go on; run the cell again to see them.",
+      complain: (text) => this.say(text),
+    });
     this.listener = listener(model);
     const listen = (name, draw) => this.listener.on([name], draw.bind(this));
     listen("rows", this.drawRows);
     listen("status", () => write(this.status, model.get("status")));
     listen("error", () => this.say(model.get("error")));
     listen("log", this.drawLog);
-    listen("answered", this.drawAnswer);
+    listen("answered", () => this.asker.drawAnswer());
     this.style = hideStatic(model.get("static_id"));
   }
 
   /** Everything that was attached to the model or the page is taken off again. */
   destroy() {
     this.listener.off();
-    clearTimeout(this.waiting);
+    this.asker.stop();
     this.style.remove();
     this.root.remove();
-  }
-
-  ask(kind, job) {
-    this.number += 1;
-    this.root.setAttribute("aria-busy", "true");
-    this.model.send({ kind, job, request: this.number });
-    clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => {
-      this.root.removeAttribute("aria-busy");
-      this.say("The kernel does not answer: it is busy or gone. The jobs go on; run the cell again to see them.");
-    }, ANSWER_WITHIN_MS);
-  }
-
-  drawAnswer() {
-    if (this.number && this.model.get("answered") !== this.number) return;
-    clearTimeout(this.waiting);
-    this.root.removeAttribute("aria-busy");
   }
 
   say(text) {
@@ -94,7 +79,7 @@ class JobsTable {
     const cells = Object.fromEntries(JOB_COLUMNS.map((name) => [name, make("td", { class: `syno-jobs-${name}` })]));
     const buttons = {};
     for (const [kind, verb] of Object.entries(JOB_VERBS)) {
-      const options = { type: "button", "aria-label": `${verb} job ${job}`, onclick: () => this.ask(kind, job) };
+      const options = { type: "button", "aria-label": `${verb} job ${job}`, onclick: () => this.asker.ask(kind, { job }) };
       buttons[kind] = make("button", options, verb);
     }
     const row = make("tr", { "data-job": job }, ...Object.values(cells), make("td", {}, ...Object.values(buttons)));

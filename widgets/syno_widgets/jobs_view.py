@@ -1,13 +1,11 @@
 """The jobs of a lab as a table that keeps itself up to date, with buttons for what can be done about each.
 
-It reads the store in a thread of its own, so it moves while a cell runs. All facts come from the lab; what can be done
-about a job is said by :func:`syno_lab.commands.jobs.possible_actions`.
+All facts come from the lab; what can be done about a job is said by
+:func:`syno_lab.commands.jobs.possible_actions`.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
@@ -19,14 +17,14 @@ import traitlets as t
 from syno_lab.commands.jobs import job_row, possible_actions
 from syno_lab.errors import SynoError
 from syno_lab.evaluate.jobs import JobRecord, Lab
+from syno_widgets.looking import LookingView
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle
-from syno_widgets.view import View
 
+_FILES = ("shared.js", "jobs_view.js", "jobs_page.js")
+_STYLES = ("shared.css", "jobs_view.css")
 _COLUMNS = ("job", "kind", "name", "state", "done", "attempt", "wall_s", "message")
 _HEADS = {"wall_s": "seconds"}
-_BUSY_S, _QUIET_S = 1.0, 3.0  # between two looks at the store, with and without jobs under way
-_SHARE = 20  # looking takes at most one part in so many of the time
 _TAIL = 200
 
 
@@ -44,7 +42,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True):
     request: int
 
 
-class JobsView(View):
+class JobsView(LookingView):
     """The newest jobs of a lab, the last submitted first.
 
     Args:
@@ -55,8 +53,9 @@ class JobsView(View):
         SynoError: when the store cannot be read.
     """
 
-    _esm = module("shared.js", "jobs_view.js", "jobs_page.js")
-    _css = joined("shared.css", "jobs_view.css")
+    _esm = module(*_FILES)
+    _css = joined(*_STYLES)
+    _files, _styles = _FILES, _STYLES
     _noun = "table"
     _request = JobRequest
     _words = "The table of jobs, to be used in a running notebook; beside it the jobs as they were last."
@@ -67,28 +66,23 @@ class JobsView(View):
     status = t.Unicode(read_only=True).tag(sync=True)
     """How many jobs are in which state, in words; read out by screen readers whenever it changes."""
 
-    error = t.Unicode(read_only=True).tag(sync=True)
-    """Why the last request was not carried out or the store not read, one line; else empty."""
-
     log = t.Dict(read_only=True).tag(sync=True)
     """The log asked for last: ``job`` and ``text``, its last lines; empty while none was."""
 
     def __init__(self, lab: Lab, *, newest: int = 50) -> None:
         self._lab = lab
         self._newest = newest
-        self._closed = threading.Event()
-        self._unread = ""
         super().__init__()
         self._states: list[tuple[int, str]] = []
         self.refresh()
         self.on_msg(self._on_message)
-        threading.Thread(target=self._look, name="syno-lab jobs table", daemon=True).start()
+        self._start_looking("jobs table")
 
     def refresh(self) -> None:
         """Read the store now."""
         with self._lock:
             records = self._lab.jobs()
-            shown = [_row(record) for record in reversed(records[-self._newest :])]
+            shown = [job_line(record) for record in reversed(records[-self._newest :])]
             with self.hold_sync():
                 self.set_trait("rows", shown)
                 self.set_trait("status", jobs_status(records, self._newest))
@@ -97,35 +91,8 @@ class JobsView(View):
                 self._states = states
                 self._static.update_bundle(self._bundle())
 
-    def close(self) -> None:
-        """Stop looking, and take the widget off the page. The jobs go on."""
-        self._closed.set()
-        with self._lock:  # a look under way comes to its end
-            super().close()
-
-    def _look(self) -> None:
-        wait = _BUSY_S
-        while not self._closed.wait(wait):
-            begun = time.monotonic()
-            try:
-                with self._lock:
-                    if self._closed.is_set():
-                        return
-                    self.refresh()
-                    self._say_unread("")
-            except SynoError as error:
-                self._say_unread(str(error))
-            except Exception as unforeseen:  # noqa: BLE001 the table must live on; the log has the whole story
-                self._say_unread(self._unforeseen(unforeseen, "looking at the store"))
-            is_busy = any(row["state"].startswith(("waiting", "running")) for row in self.rows)
-            wait = max(_BUSY_S if is_busy else _QUIET_S, _SHARE * (time.monotonic() - begun))
-
-    def _say_unread(self, text: str) -> None:
-        """That the store could not be read, and that it can again; other errors stay until the next request."""
-        with self._lock:
-            if text or self._unread:
-                self.set_trait("error", text)
-            self._unread = text
+    def _is_busy(self) -> bool:
+        return has_work(self.rows)
 
     # -- from the browser --------------------------------------------------------------------------------------------
 
@@ -135,15 +102,9 @@ class JobsView(View):
             super().handle(content)
 
     def _carry_out(self, request: JobRequest) -> None:
-        job = self._lab.job(request.job)
-        if request.kind == "log":
-            text = "\n".join(job.log().splitlines()[-_TAIL:])
-            self.set_trait("log", {"job": request.job, "text": text})
-        else:
-            record = job.record()
-            if request.kind not in possible_actions(record):
-                raise SynoError(f"job {record.id} is {record.state} and cannot be asked to {request.kind}")
-            getattr(job, request.kind)()
+        log = steer(self._lab, request.kind, request.job)
+        if log:
+            self.set_trait("log", log)
         self.refresh()
 
     # -- outputs -----------------------------------------------------------------------------------------------------
@@ -152,12 +113,45 @@ class JobsView(View):
         html = f'<div class="syno-static" data-syno-static="{escape(self.static_id)}">{html_table(self.rows)}</div>'
         return {"text/html": html, "text/plain": f"{self.status}\n{text_table(self.rows)}".strip()}
 
+    def _page_title(self) -> str:
+        return "Jobs"
+
+    def _page_state(self) -> dict[str, Any]:
+        return {**super()._page_state(), "rows": without_buttons(self.rows)}
+
     def __repr__(self) -> str:
         return f"<JobsView: {self.status}>"
 
 
-def _row(record: JobRecord) -> dict[str, Any]:
+def job_line(record: JobRecord) -> dict[str, Any]:
+    """A job as :attr:`JobsView.rows` has it."""
     return {**job_row(record), "job": record.id, "actions": [*possible_actions(record), "log"]}
+
+
+def without_buttons(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same where there is nobody to ask."""
+    return [{**row, "actions": []} for row in rows]
+
+
+def has_work(rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether a job waits or runs."""
+    return any(row["state"].startswith(("waiting", "running")) for row in rows)
+
+
+def steer(lab: Lab, kind: str, number: int) -> dict[str, Any]:
+    """Do ``kind`` with a job; for ``log`` the ``job`` and the ``text`` of its last lines, else nothing.
+
+    Raises:
+        SynoError: for a job that is not there, or in no state for that.
+    """
+    job = lab.job(number)
+    if kind == "log":
+        return {"job": number, "text": "\n".join(job.log().splitlines()[-_TAIL:])}
+    record = job.record()
+    if kind not in possible_actions(record):
+        raise SynoError(f"job {number} is {record.state} and cannot be asked to {kind}")
+    getattr(job, kind)()
+    return {}
 
 
 def jobs_status(records: Sequence[JobRecord], newest: int) -> str:

@@ -68,6 +68,21 @@ class GraphView {
     this.fit();
   }
 
+  /** The search box, how much was found, and the buttons that enlarge. */
+  bar(search, count) {
+    const button = (text, title, onclick) => make("button", { type: "button", title, "aria-label": title, onclick }, text);
+    return make(
+      "div",
+      { class: "syno-bar" },
+      search,
+      count,
+      make("span", { class: "syno-gap" }),
+      button("+", "Enlarge", () => this.zoom(ZOOM)),
+      button("−", "Make smaller", () => this.zoom(1 / ZOOM)),
+      button("Fit", "Show all", () => this.fit()),
+    );
+  }
+
   nodes() {
     return Object.keys(this.links).map((id) => this.parts.get(id)).filter(Boolean);
   }

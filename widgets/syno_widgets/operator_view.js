@@ -18,11 +18,13 @@ class View {
     this.model = model;
     this.key = `syno-view-${(views += 1)}-${Math.random().toString(36).slice(2, 8)}`;
     this.hovered = [];
-    this.waiting = null;
-    this.number = 0;
     this.told = { hover: (ids) => this.hover(ids), choose: (id) => this.choose(id) };
     this.graph = new GraphView(this.told);
     this.build();
+    this.asker = new Asker(model, this.root, {
+      gone: "What is shown stays; run the cell again for the rest.",
+      complain: (text) => this.complain(text),
+    });
     el.append(this.root);
     this.style = hideStatic(model.get("static_id"));
     this.listen = listener(model);
@@ -30,7 +32,7 @@ class View {
     this.listen.on(["name"], () => write(this.title, model.get("name")));
     this.listen.on(["status"], () => write(this.status, model.get("status")));
     this.listen.on(["error"], () => this.complain(model.get("error")));
-    this.listen.on(["answered"], () => this.drawAnswer());
+    this.listen.on(["answered"], () => this.asker.drawAnswer());
     this.listen.on(["sizes"], () => this.drawSizes());
     this.listen.on(["search"], () => this.drawSearch());
     this.listen.on(["pane"], () => this.drawTabs());
@@ -43,7 +45,7 @@ class View {
   /** Everything that was attached to the model or the page is taken off again. */
   destroy() {
     this.listen.off();
-    clearTimeout(this.waiting);
+    this.asker.stop();
     this.style.remove();
     this.root.remove();
   }
@@ -51,7 +53,6 @@ class View {
   // -- building -------------------------------------------------------------------------------------------------------
 
   build() {
-    const button = (text, title, onclick) => make("button", { type: "button", title, "aria-label": title, onclick }, text);
     this.title = make("h3", { class: "syno-title" });
     this.status = make("p", { class: "syno-status" });
     this.live = make("p", { class: "syno-live", role: "status", "aria-live": "polite" });
@@ -108,16 +109,7 @@ class View {
         make(
           "section",
           { class: "syno-left", "aria-label": "pGraph" },
-          make(
-            "div",
-            { class: "syno-bar" },
-            this.searchBox,
-            this.found,
-            make("span", { class: "syno-gap" }),
-            button("+", "Enlarge", () => this.graph.zoom(ZOOM)),
-            button("−", "Make smaller", () => this.graph.zoom(1 / ZOOM)),
-            button("Fit", "Show all", () => this.graph.fit()),
-          ),
+          this.graph.bar(this.searchBox, this.found),
           this.graph.element,
           this.graphBar,
           this.live,
@@ -143,7 +135,7 @@ class View {
         class: "syno-bar",
         onsubmit: (event) => {
           event.preventDefault();
-          this.ask("element", { element: element.value });
+          this.asker.ask("element", { element: element.value });
         },
       },
       make("label", {}, "Output element ", element),
@@ -166,27 +158,6 @@ class View {
   put(trait, value) {
     this.model.set(trait, value);
     this.model.save_changes();
-  }
-
-  ask(kind, more) {
-    this.number += 1;
-    this.root.setAttribute("aria-busy", "true");
-    this.model.send({ kind, request: this.number, ...more });
-    this.wait();
-  }
-
-  wait() {
-    clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => {
-      this.root.removeAttribute("aria-busy");
-      this.complain("The kernel does not answer: it is busy or gone. What is shown stays; run the cell again for the rest.");
-    }, ANSWER_WITHIN_MS);
-  }
-
-  drawAnswer() {
-    if (this.number && this.model.get("answered") !== this.number) return;
-    clearTimeout(this.waiting);
-    this.root.removeAttribute("aria-busy");
   }
 
   complain(text) {
@@ -266,7 +237,7 @@ class View {
         onsubmit: (event) => {
           event.preventDefault();
           const boxes = [...form.querySelectorAll("input")];
-          this.ask("bind", { binding: Object.fromEntries(boxes.map((box) => [box.name, Number(box.value)])) });
+          this.asker.ask("bind", { binding: Object.fromEntries(boxes.map((box) => [box.name, Number(box.value)])) });
         },
       },
       ...Object.entries(sizes).map(([name, value]) =>
@@ -285,7 +256,7 @@ class View {
       panel.hidden = name !== open;
     }
     const state = this.model.get(`pane_${open}`).state;
-    if (state === "closed" && this.model.get("live")) this.wait();
+    if (state === "closed" && this.model.get("live")) this.asker.wait();
     this.drawLight();
   }
 
@@ -293,7 +264,7 @@ class View {
     const { bar, body } = this.panels[name];
     const { state, error, data, exports } = this.model.get(`pane_${name}`);
     const open = this.model.get("pane") === name;
-    if (open && state !== "closed") clearTimeout(this.waiting);
+    if (open && state !== "closed") this.asker.stop();
     body.setAttribute("aria-busy", String(state === "working"));
     if (state === "ready") {
       body.replaceChildren(...DRAW[name](data, this.told, this));

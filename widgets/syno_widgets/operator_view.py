@@ -24,7 +24,6 @@ from syno_lab.evaluate.panes.exports import export, exports
 from syno_lab.evaluate.panes.image import read_image
 from syno_lab.ir.operator import Operator
 from syno_widgets.scripts import joined, module
-from syno_widgets.standalone import page
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.view import View
 
@@ -74,6 +73,8 @@ class OperatorView(View):
 
     _esm = module(*_FILES)
     _css = joined(*_STYLES)
+    _files, _styles = _FILES, _STYLES
+    _options = ("pane", "selected", "search", "element", "photo", "weights", "staged")
     _noun = "view"
     _request = ViewRequest
     _words = "The operator view, to be used in a running notebook; beside it the pGraph and the loop nest."
@@ -113,9 +114,6 @@ class OperatorView(View):
 
     choices = t.Dict(read_only=True).tag(sync=True)
     """What ``photo`` and ``weights`` may be."""
-
-    live = t.Bool(True, read_only=True).tag(sync=True)
-    """Whether there is a kernel to ask; false on a page that stands alone."""
 
     pane_graph = _pane("The pGraph")
     """The drawing and its links (:func:`syno_lab.evaluate.panes.graph.graph_pane`)."""
@@ -158,10 +156,7 @@ class OperatorView(View):
     ) -> None:
         self._closed = False
         self._is_ready = False
-        allowed = ("pane", "selected", "search", "element", "photo", "weights", "staged")
-        for option in options:
-            if option not in allowed:
-                raise TypeError(f"OperatorView: unexpected keyword argument {option!r}; known are {', '.join(allowed)}")
+        self._check_options(options)
         self._image = None
         if image is not None:
             read_image(image)
@@ -180,11 +175,7 @@ class OperatorView(View):
 
     def _first(self, binding: dict[str, int], options: dict[str, Any]) -> None:
         self.binding = binding
-        try:
-            for option, value in options.items():
-                setattr(self, option, value)
-        except t.TraitError as error:
-            raise SpecError(f"OperatorView: {error}") from None
+        self._set_options(options)
         self._is_ready = True
         self._describe()
         for pane in _AT_ONCE:
@@ -269,24 +260,10 @@ class OperatorView(View):
             except SynoError:
                 if pane not in PANES:
                     raise
-        state = {
-            name: getattr(self, name)
-            for name in self.traits(sync=True)
-            if not name.startswith("_") and name not in ("layout", "tabbable", "tooltip", "comm", "keys")
-        }
-        text = page(
-            self.name,
-            {**state, "live": False, "error": ""},
-            joined(*_FILES),
-            joined(*_STYLES),
-            self._bundle()["text/html"],
-        )
-        if path is not None:
-            try:
-                Path(path).write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise SynoError(f"cannot write {path}: {error.strerror or error}") from None
-        return text
+        return super().to_html(path)
+
+    def _page_title(self) -> str:
+        return self.name
 
     def close(self) -> None:
         """Take the view off the page; what is still being worked out is dropped."""

@@ -7,11 +7,12 @@ const HOVER_MS = 120;
 class RunsPage {
   constructor(model, el) {
     this.model = model;
-    this.number = FIRST_REQUEST;
     this.pictures = new Map();
     this.child = null;
     this.buildParts();
     el.append(this.root);
+    const told = { gone: "Run the cell again to go on.", complain: (text) => this.say(text) };
+    this.asker = new Asker(model, this.root, told, FIRST_REQUEST);
     this.jobs = new JobsTable(model, this.jobsPlace);
     this.jobs.error.remove(); // the page says it for both
     this.custom = (content, buffers) => this.receive(content, buffers);
@@ -20,7 +21,7 @@ class RunsPage {
     const listen = (names, draw) => this.listener.on(names, draw.bind(this));
     listen(["headline"], () => write(this.headline, model.get("headline")));
     listen(["error"], () => this.say(model.get("error")));
-    listen(["answered"], this.drawAnswer);
+    listen(["answered"], () => this.asker.drawAnswer());
     listen(["pane"], this.drawPane);
     listen(["sources", "source"], this.drawSources);
     listen(["axes", "x", "y", "z", "relative", "published", "tool"], this.drawChoices);
@@ -117,7 +118,7 @@ class RunsPage {
   destroy() {
     this.listener.off();
     this.model.off("msg:custom", this.custom);
-    clearTimeout(this.waiting);
+    this.asker.stop();
     clearTimeout(this.hovering);
     this.closeChild();
     this.jobs.destroy();
@@ -128,24 +129,6 @@ class RunsPage {
   set(name, value) {
     this.model.set(name, value);
     this.model.save_changes();
-  }
-
-  ask(kind, more) {
-    if (!this.model.get("live")) return;
-    this.number += 1;
-    this.root.setAttribute("aria-busy", "true");
-    this.model.send({ kind, request: this.number, ...more });
-    clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => {
-      this.root.removeAttribute("aria-busy");
-      if (kind !== "picture") this.say("The kernel does not answer: it is busy or gone. Run the cell again to go on.");
-    }, ANSWER_WITHIN_MS);
-  }
-
-  drawAnswer() {
-    if (this.number > FIRST_REQUEST && this.model.get("answered") !== this.number) return;
-    clearTimeout(this.waiting);
-    this.root.removeAttribute("aria-busy");
   }
 
   say(text) {
@@ -165,7 +148,7 @@ class RunsPage {
 
   save() {
     const form = this.form.value;
-    if (this.model.get("live")) this.ask("export", { form });
+    if (this.model.get("live")) this.asker.ask("export", { form });
     else saveFile(new Blob([this.model.get("files")[form]]), `trials.${form.toLowerCase()}`);
   }
 
@@ -263,7 +246,7 @@ class RunsPage {
     this.card.classList.remove("syno-left", "syno-right");
     this.card.classList.add(side);
     this.drawPicture();
-    if (!this.picture(key)) this.hovering = setTimeout(() => this.ask("picture", { key }), HOVER_MS);
+    if (!this.picture(key)) this.hovering = setTimeout(() => this.asker.ask("picture", { key }, true), HOVER_MS);
   }
 
   hoverLine(key) {

@@ -7,7 +7,6 @@ moves while another cell runs, and whoever writes the store is not disturbed. Al
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection
@@ -21,9 +20,8 @@ import traitlets as t
 from ipywidgets import widget_serialization
 
 from syno_lab.codegen.drawing import describe, svg
-from syno_lab.commands.jobs import job_row, possible_actions
 from syno_lab.errors import SpecError, StoreError, SynoError
-from syno_lab.evaluate.jobs import JobRecord, Lab
+from syno_lab.evaluate.jobs import Lab
 from syno_lab.evaluate.reading import (
     Front,
     LabReader,
@@ -50,25 +48,20 @@ from syno_lab.evaluate.reading.shown import (
     summary,
 )
 from syno_lab.ir.operator import Operator
-from syno_widgets.jobs_view import html_table, jobs_status, text_table
+from syno_widgets.jobs_view import has_work, html_table, job_line, jobs_status, steer, text_table, without_buttons
+from syno_widgets.looking import LookingView
 from syno_widgets.operator_view import OperatorView
 from syno_widgets.scripts import joined, module
-from syno_widgets.standalone import page
 from syno_widgets.static import Bundle, static_bundle
-from syno_widgets.view import View
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _FILES = ("shared.js", "jobs_view.js", "runs_chart.js", "runs_front.js", "runs_table.js", "runs_view.js")
 _STYLES = ("shared.css", "jobs_view.css", "runs_view.css")
-_BUSY_S, _QUIET_S = 1.0, 3.0  # between two looks at the store, with and without jobs under way
 _STATIC_S = 5.0  # between two pictures for pages without a kernel
-_SHARE = 20  # looking takes at most one part in so many of the time
-_TAIL = 200
 _NEWEST = 50
 _MOST_PICTURES = 200
-_OPTIONS = ("pane", "source", "x", "y", "z", "relative", "published", "sort", "descending", "filter", "tool")
 FORMS = {"CSV": "csv", "Parquet": "parquet", "SVG": "svg", "PNG": "png"}
 
 
@@ -90,7 +83,7 @@ class RunsRequest(msgspec.Struct, forbid_unknown_fields=True):
     form: str = ""
 
 
-class RunsView(View):
+class RunsView(LookingView):
     """The jobs, curves, trials and fronts of one lab.
 
     Args:
@@ -105,6 +98,8 @@ class RunsView(View):
 
     _esm = module(*_FILES)
     _css = joined(*_STYLES)
+    _files, _styles = _FILES, _STYLES
+    _options = ("pane", "source", "x", "y", "z", "relative", "published", "sort", "descending", "filter", "tool")
     _noun = "view"
     _request = RunsRequest
     _words = "The runs view, to be used in a running notebook; beside it the front and the jobs as they were last."
@@ -157,9 +152,6 @@ class RunsView(View):
     log = t.Dict(read_only=True).tag(sync=True)
     """The log asked for last: ``job`` and ``text``; empty while none was."""
 
-    error = t.Unicode(read_only=True).tag(sync=True)
-    """Why the last request was not carried out or the store not read, one line; else empty."""
-
     headline = t.Unicode(read_only=True).tag(sync=True)
     """Where the trials stand, in one line; read out by screen readers whenever it changes."""
 
@@ -187,33 +179,22 @@ class RunsView(View):
     files = t.Dict(read_only=True).tag(sync=True)
     """On a page that stands alone, the texts to be saved, by form."""
 
-    live = t.Bool(True, read_only=True).tag(sync=True)
-    """Whether there is a kernel to ask; false on a page that stands alone."""
-
     def __init__(self, lab: Lab | str | Path, **options: Any) -> None:
-        self._closed = threading.Event()
-        for option in options:
-            if option not in _OPTIONS:
-                raise TypeError(f"RunsView: unexpected keyword argument {option!r}; known are {', '.join(_OPTIONS)}")
+        self._check_options(options)
         self._lab = None if isinstance(lab, (str, Path)) else lab
         self._reader = LabReader(lab if isinstance(lab, (str, Path)) else lab.folder)
         self._reading: Reading | None = None
         self._front: Front | None = None
         self._drawn: OrderedDict[str, dict[str, str]] = OrderedDict()
-        self._unread = ""
         self._static_at = -float("inf")
         self._static_of: Front | None = None
         self._is_ready = False
         super().__init__()
-        try:
-            for option, value in options.items():
-                setattr(self, option, value)
-        except t.TraitError as error:
-            raise SpecError(f"RunsView: {error}") from None
+        self._set_options(options)
         self._is_ready = True
         self._try_to_refresh()
         self.on_msg(self._on_message)
-        threading.Thread(target=self._look, name="syno-lab runs view", daemon=True).start()
+        self._start_looking("runs view")
 
     # -- from Python -------------------------------------------------------------------------------------------------
 
@@ -284,54 +265,36 @@ class RunsView(View):
         Raises:
             SynoError: when the lab cannot be read, or the file not written.
         """
+        self._most_pictures = most_pictures
         self.refresh()
-        with self._lock:
-            state = {
-                name: getattr(self, name)
-                for name in self.traits(sync=True)
-                if not name.startswith("_") and name not in ("layout", "tabbable", "tooltip", "comm", "keys", "opened")
-            }
-            keys = [] if self._front is None else [self._front.points[place].key for place in self._front.front]
-            drawn = {key: picture for key in keys[:most_pictures] if (picture := self._picture(key)) is not None}
-            files = {"CSV": self.export("CSV").decode()}
-            if self._front is not None:
-                files["SVG"] = self.export("SVG").decode()
-            text = page(
-                self._title(),
-                {
-                    **state,
-                    "live": False,
-                    "error": "",
-                    "opened": None,
-                    "rows": [{**row, "actions": []} for row in self.rows],
-                    "pictures": drawn,
-                    "files": files,
-                },
-                joined(*_FILES),
-                joined(*_STYLES),
-                self._bundle()["text/html"],
-            )
-        if path is not None:
-            try:
-                Path(path).write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise SynoError(f"cannot write {path}: {error.strerror or error}") from None
-        return text
+        return super().to_html(path)
+
+    def _page_title(self) -> str:
+        return self._title()
+
+    def _page_state(self) -> dict[str, Any]:
+        front = self._front
+        keys = [] if front is None else [front.points[place].key for place in front.front]
+        drawn = {key: picture for key in keys[: self._most_pictures] if (picture := self._picture(key)) is not None}
+        files = {"CSV": self.export("CSV").decode()}
+        if front is not None:
+            files["SVG"] = self.export("SVG").decode()
+        state = super()._page_state()
+        return {**state, "opened": None, "rows": without_buttons(self.rows), "pictures": drawn, "files": files}
 
     def close(self) -> None:
         """Stop looking, and take the view off the page. The jobs go on."""
-        self._closed.set()
+        super().close()
         with self._lock:
             if self.opened is not None:
                 self.opened.close()
-            super().close()
             if hasattr(self, "_reader"):  # not where the arguments were refused
                 self._reader.close()
 
     # -- what is shown -----------------------------------------------------------------------------------------------
 
     def _show_jobs(self, reading: Reading) -> None:
-        shown = [_job(record) for record in reversed(reading.jobs[-_NEWEST:])]
+        shown = [job_line(record) for record in reversed(reading.jobs[-_NEWEST:])]
         self.set_trait("rows", shown)
         self.set_trait("status", jobs_status(reading.jobs, _NEWEST))
         self.set_trait("courses", shown_courses(read_courses(reading.jobs, reading.folder)))
@@ -421,33 +384,11 @@ class RunsView(View):
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        wait = _BUSY_S
-        while not self._closed.wait(wait):
-            begun = time.monotonic()
-            self._try_to_refresh()
-            is_busy = any(row["state"].startswith(("waiting", "running")) for row in self.rows)
-            wait = max(_BUSY_S if is_busy else _QUIET_S, _SHARE * (time.monotonic() - begun))
-            self._renew_static()
+    def _is_busy(self) -> bool:
+        return has_work(self.rows)
 
-    def _try_to_refresh(self) -> None:
-        try:
-            with self._lock:
-                if self._closed.is_set():
-                    return
-                self.refresh()
-            self._say_unread("")
-        except SynoError as error:
-            self._say_unread(str(error))
-        except Exception as unforeseen:  # noqa: BLE001 the view must live on; the log has the whole story
-            self._say_unread(self._unforeseen(unforeseen, "looking at the lab"))
-
-    def _say_unread(self, text: str) -> None:
-        """That the store could not be read, and that it can again; other errors stay until the next request."""
-        with self._lock:
-            if text or self._unread:
-                self.set_trait("error", text)
-            self._unread = text
+    def _after_look(self) -> None:
+        self._renew_static()
 
     def _renew_static(self) -> None:
         """A new picture where the front is another, seldom enough."""
@@ -461,13 +402,6 @@ class RunsView(View):
         self._static_at = time.monotonic()
 
     # -- from the browser --------------------------------------------------------------------------------------------
-
-    def handle(self, content: Any) -> None:
-        """Carry out one message, as :meth:`View.handle` does; that the store cannot be read stays said."""
-        super().handle(content)
-        with self._lock:
-            if not self.error and self._unread:
-                self.set_trait("error", self._unread)
 
     def _carry_out(self, request: RunsRequest) -> None:
         if request.kind == "picture":
@@ -484,15 +418,11 @@ class RunsView(View):
     def _steer(self, kind: str, number: int) -> None:
         lab = nullcontext(self._lab) if self._lab is not None else closing(_opened(self._reader.folder))
         with lab as steered:
-            job = steered.job(number)
-            if kind == "log":
-                self.set_trait("log", {"job": number, "text": "\n".join(job.log().splitlines()[-_TAIL:])})
-                return
-            record = job.record()
-            if kind not in possible_actions(record):
-                raise SynoError(f"job {number} is {record.state} and cannot be asked to {kind}")
-            getattr(job, kind)()
-        self.refresh()
+            log = steer(steered, kind, number)
+        if log:
+            self.set_trait("log", log)
+        else:
+            self.refresh()
 
     def _picture(self, key: str) -> dict[str, str] | None:
         """The pGraph of a trial as ``svg`` and in words as ``text``; None for the network as it is."""
@@ -530,10 +460,6 @@ class RunsView(View):
 def _opened(folder: Path) -> Lab:
     """The lab of a folder, to steer one job; nothing is started there."""
     return Lab.open(folder, start=False, is_thorough=False)
-
-
-def _job(record: JobRecord) -> dict[str, Any]:
-    return {**job_row(record), "job": record.id, "actions": [*possible_actions(record), "log"]}
 
 
 def _front_table(front: Front | None) -> str:

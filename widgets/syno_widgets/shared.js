@@ -64,6 +64,42 @@ function listener(model) {
   };
 }
 
+/** Sends messages, each with a number, and notices that nobody answers. */
+class Asker {
+  /** `told.complain(text)` says what `told.gone` says once nobody has answered; numbers begin behind `first`. */
+  constructor(model, root, told, first = 0) {
+    Object.assign(this, { model, root, told, first, number: first, waiting: null });
+  }
+
+  /** `isQuiet`: nothing is said where it is not answered. */
+  ask(kind, more, isQuiet = false) {
+    if (!this.model.get("live")) return;
+    this.number += 1;
+    this.root.setAttribute("aria-busy", "true");
+    this.model.send({ kind, request: this.number, ...more });
+    this.wait(isQuiet);
+  }
+
+  wait(isQuiet = false) {
+    this.stop();
+    this.waiting = setTimeout(() => {
+      this.root.removeAttribute("aria-busy");
+      if (!isQuiet) this.told.complain(`The kernel does not answer: it is busy or gone. ${this.told.gone}`);
+    }, ANSWER_WITHIN_MS);
+  }
+
+  /** What was asked last has been answered. */
+  drawAnswer() {
+    if (this.number > this.first && this.model.get("answered") !== this.number) return;
+    this.stop();
+    this.root.removeAttribute("aria-busy");
+  }
+
+  stop() {
+    clearTimeout(this.waiting);
+  }
+}
+
 /** The arrow keys lead from one of `items()` to the next; only one of them is in the order of Tab. */
 function moveAmong(event, items) {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];

@@ -131,7 +131,6 @@ class View {
     const press = (text, title, onclick, more = {}) =>
       make("button", { type: "button", class: "syno-button", title, onclick, disabled: !live, ...more }, text);
     const button = (text, kind, title) => press(text, title, () => this.act(kind), { "data-kind": kind });
-    const look = (text, title, onclick) => make("button", { type: "button", title, "aria-label": title, onclick }, text);
     this.undo = button("Undo", "undo", "Back by one place (Ctrl+Z)");
     this.redo = button("Redo", "redo", "Forth by one place (Ctrl+Shift+Z or Ctrl+Y)");
     this.reset = button("Start over", "reset", "Begin again with the output; Undo brings back what was");
@@ -199,16 +198,7 @@ class View {
           make(
             "section",
             { "aria-label": "Picture", class: "syno-picture" },
-            make(
-              "div",
-              { class: "syno-bar" },
-              this.searchBox,
-              this.count,
-              make("span", { class: "syno-gap" }),
-              look("+", "Enlarge", () => this.graph.zoom(ZOOM)),
-              look("−", "Make smaller", () => this.graph.zoom(1 / ZOOM)),
-              look("Fit", "Show all", () => this.graph.fit()),
-            ),
+            this.graph.bar(this.searchBox, this.count),
             this.graph.element,
             this.live,
           ),

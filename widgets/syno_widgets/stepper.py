@@ -29,7 +29,6 @@ from syno_lab.synthesis.distance import distance, explain_distance
 from syno_lab.synthesis.session import Session
 from syno_lab.synthesis.session_text import MAX_BYTES, read_session, to_json, to_word
 from syno_widgets.scripts import joined, module
-from syno_widgets.standalone import page
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.view import View
 
@@ -93,6 +92,8 @@ class Stepper(View):
 
     _esm = module(*_FILES)
     _css = joined(*_STYLES)
+    _files, _styles = _FILES, _STYLES
+    _options = ("selected", "search")
     _noun = "stepper"
     _request = Request
     _words = "The stepper, to be used in a running notebook; the picture beside it is its last."
@@ -151,16 +152,8 @@ class Stepper(View):
     revision = t.Int(0, read_only=True).tag(sync=True)
     """Counts the states shown; a choice made from older lists is refused."""
 
-    live = t.Bool(True, read_only=True).tag(sync=True)
-    """Whether there is a kernel to ask; false on a page that stands alone."""
-
     def __init__(self, start: Spec | State | Operator, *, seed: int | None = None, **options: Any) -> None:
-        for option in options:
-            if option not in ("selected", "search"):
-                raise TypeError(
-                    f"Stepper: unexpected keyword argument {option!r}; it takes a spec, state or operator, seed, "
-                    "selected and search"
-                )
+        self._check_options(options)
         self._start(Session(start, KNOWN), seed, options)
 
     @classmethod
@@ -193,8 +186,7 @@ class Stepper(View):
         View.__init__(self)
         self.set_trait("known", list(KNOWN))
         self._show()
-        for name, value in options.items():
-            setattr(self, name, value)
+        self._set_options(options)
         self.on_msg(self._on_message)
 
     # -- from Python -------------------------------------------------------------------------------------------------
@@ -269,26 +261,6 @@ class Stepper(View):
     def complete_at_random(self, *, at_start: bool = False) -> State:
         """Random canonical steps to an operator; ``at_start`` lays them ahead, to be played by :meth:`redo`."""
         return self._moved(self.session.complete(self._random, at_start=at_start))
-
-    def to_html(self, path: str | Path | None = None) -> str:
-        """A page that stands alone with all that is shown now: nothing is fetched, no kernel is needed.
-
-        Args:
-            path: where to write it; None only returns it.
-
-        Raises:
-            SynoError: when the file cannot be written.
-        """
-        names = {*View.class_own_traits(sync=True), *Stepper.class_own_traits(sync=True)}
-        state = {name: getattr(self, name) for name in sorted(names) if not name.startswith("_")}
-        state = {**state, "live": False, "error": ""}
-        text = page(f"Stepper: {self.status}", state, joined(*_FILES), joined(*_STYLES), self._bundle()["text/html"])
-        if path is not None:
-            try:
-                Path(path).write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise SynoError(f"cannot write {path}: {error.strerror or error}") from None
-        return text
 
     # -- traits that can be set --------------------------------------------------------------------------------------
 
@@ -456,6 +428,9 @@ class Stepper(View):
 
     def __repr__(self) -> str:
         return f"<Stepper: {self.status}>"
+
+    def _page_title(self) -> str:
+        return f"Stepper: {self.status}"
 
     def _bundle(self) -> Bundle:
         return static_bundle(self.static_id, self.svg, self.description)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import anywidget
 import msgspec
 import traitlets as t
 
-from syno_lab.errors import SynoError
+from syno_lab.errors import SpecError, SynoError
+from syno_widgets.scripts import joined
+from syno_widgets.standalone import page
 from syno_widgets.static import Bundle, StaticOutput
 
 _LOG = logging.getLogger(__name__)
@@ -21,16 +24,23 @@ class View(anywidget.AnyWidget):
     """A widget that carries out messages, each with a number in ``request``, and has a static output.
 
     A class of its own says in ``_noun`` what it is in messages, in ``_request`` what messages are, in ``_words`` what
-    stands in place of it where no widget can be shown, and writes :meth:`_carry_out` and :meth:`_bundle`.
+    stands in place of it where no widget can be shown, in ``_files`` and ``_styles`` what its script and style are made
+    of, in ``_options`` which traits may be given when it is made, and writes :meth:`_carry_out` and :meth:`_bundle`.
     """
 
     _noun: ClassVar[str]
     _request: ClassVar[type[msgspec.Struct]]
     _words: ClassVar[str]
+    _files: ClassVar[tuple[str, ...]]
+    _styles: ClassVar[tuple[str, ...]]
+    _options: ClassVar[tuple[str, ...]] = ()
     _lock: threading.RLock
 
+    live = t.Bool(True, read_only=True).tag(sync=True)
+    """Whether there is a kernel to ask; false on a page that stands alone."""
+
     error = t.Unicode(read_only=True).tag(sync=True)
-    """Why the last request was not carried out, one line; empty when it was."""
+    """Why the last request was not carried out, or what is shown could not be read: one line; else empty."""
 
     answered = t.Int(0, read_only=True).tag(sync=True)
     """The number of the last request carried out or refused, so that the browser notices a kernel that is gone."""
@@ -48,6 +58,23 @@ class View(anywidget.AnyWidget):
         super().__init__()
         self.set_trait("static_id", uuid.uuid4().hex)
         self._static = StaticOutput(self.static_id)
+
+    @classmethod
+    def _check_options(cls, options: dict[str, Any]) -> None:
+        """Raises TypeError for an option that is none, as Python does."""
+        for option in options:
+            if option not in cls._options:
+                raise TypeError(
+                    f"{cls.__name__}: unexpected keyword argument {option!r}; known are {', '.join(cls._options)}"
+                )
+
+    def _set_options(self, options: dict[str, Any]) -> None:
+        """First values of traits. Raises SynoError for one that does not fit."""
+        try:
+            for option, value in options.items():
+                setattr(self, option, value)
+        except t.TraitError as error:
+            raise SpecError(f"{type(self).__name__}: {error}") from None
 
     # -- from the browser --------------------------------------------------------------------------------------------
 
@@ -80,6 +107,36 @@ class View(anywidget.AnyWidget):
         return f"{type(error).__name__}: {error}".splitlines()[0]
 
     # -- outputs -----------------------------------------------------------------------------------------------------
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """A page that stands alone with all that is shown now: nothing is fetched, no kernel is needed.
+
+        Args:
+            path: where to write it; None only returns it.
+
+        Raises:
+            SynoError: when what is shown cannot be read, or the file not written.
+        """
+        with self._lock:
+            state = {**self._page_state(), "live": False, "error": ""}
+            static = self._bundle()["text/html"]
+            text = page(self._page_title(), state, joined(*self._files), joined(*self._styles), static)
+        if path is not None:
+            try:
+                Path(path).write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise SynoError(f"cannot write {path}: {error.strerror or error}") from None
+        return text
+
+    def _page_title(self) -> str:
+        """The title of :meth:`to_html`'s page."""
+        raise NotImplementedError
+
+    def _page_state(self) -> dict[str, Any]:
+        """What :meth:`to_html`'s page holds: the traits that the views declare, not those of every widget."""
+        kinds = [kind for kind in type(self).__mro__ if issubclass(kind, View)]
+        names = {name for kind in kinds for name in kind.class_own_traits(sync=True) if not name.startswith("_")}
+        return {name: getattr(self, name) for name in sorted(names)}
 
     def _bundle(self) -> Bundle:
         """What stays on the page without a kernel."""

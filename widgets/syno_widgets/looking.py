@@ -1,0 +1,85 @@
+"""A view that keeps itself up to date: what it shows is read again and again, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Self
+
+from syno_lab.errors import SynoError
+from syno_widgets.view import View
+
+_BUSY_S, _QUIET_S = 1.0, 3.0  # between two looks, with and without something under way
+_SHARE = 20  # looking takes at most one part in so many of the time
+
+
+class LookingView(View):
+    """A view whose :meth:`refresh` is called now and then, so that it moves while a cell runs.
+
+    A class of its own writes :meth:`refresh` and :meth:`_is_busy`, and calls :meth:`_start_looking` at the end of its
+    ``__init__``.
+    """
+
+    _closed: threading.Event
+    _unread: str
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        """What :meth:`close` needs comes before ``__init__``: what that refuses is closed as well."""
+        made: Self = super().__new__(cls, *arguments, **options)
+        made._closed = threading.Event()
+        made._unread = ""
+        return made
+
+    def refresh(self) -> None:
+        """Read now. Raises SynoError when that cannot be done."""
+        raise NotImplementedError
+
+    def _is_busy(self) -> bool:
+        """Whether something is under way, so that the next look should be soon."""
+        raise NotImplementedError
+
+    def _after_look(self) -> None:
+        """What is done after each look, such as another static picture."""
+
+    def close(self) -> None:
+        """Stop looking, and take the view off the page. What it looks at goes on."""
+        self._closed.set()
+        with self._lock:  # a look under way comes to its end
+            super().close()
+
+    def handle(self, content: Any) -> None:
+        """Carry out one message, as :meth:`View.handle` does; that nothing can be read stays said."""
+        super().handle(content)
+        with self._lock:
+            if not self.error and self._unread:
+                self.set_trait("error", self._unread)
+
+    def _start_looking(self, name: str) -> None:
+        threading.Thread(target=self._look, name=f"syno-lab {name}", daemon=True).start()
+
+    def _look(self) -> None:
+        wait = _BUSY_S
+        while not self._closed.wait(wait):
+            begun = time.monotonic()
+            self._try_to_refresh()
+            wait = max(_BUSY_S if self._is_busy() else _QUIET_S, _SHARE * (time.monotonic() - begun))
+            self._after_look()
+
+    def _try_to_refresh(self) -> None:
+        try:
+            with self._lock:
+                if self._closed.is_set():
+                    return
+                self.refresh()
+            self._say_unread("")
+        except SynoError as error:
+            self._say_unread(str(error))
+        except Exception as unforeseen:  # noqa: BLE001 the view must live on; the log has the whole story
+            self._say_unread(self._unforeseen(unforeseen, "looking again"))
+
+    def _say_unread(self, text: str) -> None:
+        """That nothing could be read, and that it can again; other errors stay until the next request."""
+        with self._lock:
+            if text or self._unread:
+                self.set_trait("error", text)
+            self._unread = text
