@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from syno_lab.codegen.tvm_job import NetworkMeasurement, measure_network, network_tasks
 from syno_lab.errors import TrackerError, TuningError
 from syno_lab.evaluate.tuning.board import Board
+from syno_lab.evaluate.tuning.presets import Budget
 from syno_lab.evaluate.tuning.tune import TuningStopped, tune
 from syno_lab.evaluate.tuning.values import TuningResult, TuningTask
 
@@ -35,31 +36,20 @@ def tune_network(
     *,
     board: Board,
     records: str | os.PathLike[str],
-    trials: int | None = 16,
-    preset: str = "quick",
-    seed: int = 0,
     threads: int | None = None,
     repeats: int = 10,
-    deadline_s: float = 900.0,
     on_progress: Callable[[str, int, int], None] | None = None,
+    **budget: Unpack[Budget],
 ) -> NetworkTuning:
-    """Tune ``net`` for this machine's processor: ``trials`` candidates for each different function, on ``board``.
+    """Tune ``net`` for this machine's processor: each different function in ``budget``, on ``board``.
 
     The schedules go to the folder ``records`` (and stay there: a second call adds to them); a function whose tuning
-    fails keeps TVM's unscheduled loops. ``deadline_s`` is for each function. ``on_progress`` is told each function's
-    name, its number and how many there are. Raises as :func:`measure_network` and :func:`tune` do; but a TuningError
-    of one function is told in ``failed``.
+    fails keeps TVM's unscheduled loops. ``on_progress`` is told each function's name, its number and how many there
+    are. Raises as :func:`measure_network` and :func:`tune` do; but a TuningError of one function is told in
+    ``failed``.
     """
     results, failed = tune_functions(
-        net,
-        example_shape,
-        board=board,
-        records=records,
-        trials=trials,
-        preset=preset,
-        seed=seed,
-        deadline_s=deadline_s,
-        on_progress=on_progress,
+        net, example_shape, board=board, records=records, on_progress=on_progress, **budget
     )
     measurement = measure_network(
         net, example_shape, records=records if results else None, threads=threads, repeats=repeats
@@ -73,11 +63,8 @@ def tune_functions(
     *,
     board: Board,
     records: str | os.PathLike[str],
-    trials: int | None = 16,
-    preset: str = "quick",
-    seed: int = 0,
-    deadline_s: float = 900.0,
     on_progress: Callable[[str, int, int], None] | None = None,
+    **budget: Unpack[Budget],
 ) -> tuple[dict[str, TuningResult], dict[str, str]]:
     """The tuning of each function of ``net`` by its name, and what failed why: :func:`tune_network` but its end."""
     tasks = network_tasks(net, example_shape)
@@ -93,12 +80,9 @@ def tune_functions(
                 job,
                 tracker=board.address,
                 key=board.key,
-                trials=trials,
-                preset=preset,
-                seed=seed,
                 work_dir=Path(records) / "logs",
-                deadline_s=deadline_s,
                 records=records,
+                **budget,
             )
         except (TrackerError, TuningStopped):
             raise

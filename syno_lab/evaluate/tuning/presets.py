@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from syno_lab.errors import TuningError
+
+
+class Budget(TypedDict, total=False):
+    """What each of a network's tunings may cost; what is left out is as in
+    :func:`~syno_lab.evaluate.tuning.tune.tune` (a function) or ``tune_queue`` (all layers).
+
+    ``trials`` are those of each function or layer, the ``preset``'s unless given; ``deadline_s`` is in seconds.
+    """
+
+    trials: int | None
+    preset: str
+    seed: int
+    deadline_s: float
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 
 from syno_lab.codegen.tvm_job import NetworkMeasurement, measure_network
 from syno_lab.errors import SpecError
 from syno_lab.evaluate.tuning.network import tune_functions
+from syno_lab.evaluate.tuning.presets import Budget
 from syno_lab.evaluate.tuning.tune import tune_queue
 from syno_lab.evaluate.tuning.values import TuningProgress, TuningResult, TuningTask
 from syno_lab.models.layers import survey
@@ -148,20 +149,17 @@ def compare_networks(
     board: Board,
     folder: str | os.PathLike[str],
     selection: Selection | None = None,
-    trials: int | None = None,
-    preset: str = "quick",
-    seed: int = 0,
     threads: int | None = None,
     repeats: int = 10,
     rounds: int = 3,
-    deadline_s: float = 900.0,
     on_progress: Progress | None = None,
+    **budget: Unpack[Budget],
 ) -> NetworkComparison:
     """Tune both networks of :func:`both_networks` alike for this machine's processor, and measure them in turn.
 
-    ``trials`` are for each different function of either network (the preset's unless given), ``deadline_s`` for each.
-    Schedules go to two folders in ``folder``, where a second call adds to them. Each of ``rounds`` measures one network
-    and then the other, ``repeats`` times. Raises as :func:`~syno_lab.evaluate.tuning.network.tune_network` does.
+    ``budget`` is that of each different function of either network. Schedules go to two folders in ``folder``, where a
+    second call adds to them. Each of ``rounds`` measures one network and then the other, ``repeats`` times. Raises as
+    :func:`~syno_lab.evaluate.tuning.network.tune_network` does.
     """
     if rounds < 1:
         raise SpecError(f"expected at least one round of measurements, found {rounds}")
@@ -175,17 +173,7 @@ def compare_networks(
         def tell(function: str, number: int, total: int, name: str = name) -> None:
             say(name, (number - 1) / total, f"{function}, {number} of {total} functions")
 
-        done[name] = tune_functions(
-            one,
-            example,
-            board=board,
-            records=Path(folder) / name,
-            trials=trials,
-            preset=preset,
-            seed=seed,
-            deadline_s=deadline_s,
-            on_progress=tell,
-        )
+        done[name] = tune_functions(one, example, board=board, records=Path(folder) / name, on_progress=tell, **budget)
     found: dict[str, list[NetworkMeasurement]] = {name: [] for name in nets}
     for number in range(rounds):
         for name in list(nets) if number % 2 == 0 else list(nets)[::-1]:
@@ -204,18 +192,15 @@ def compare_layers(
     board: Board,
     folder: str | os.PathLike[str],
     selection: Selection | None = None,
-    trials: int | None = None,
-    preset: str = "quick",
-    seed: int = 0,
     target: str = "local",
-    deadline_s: float = 3600.0,
     on_progress: Progress | None = None,
+    **budget: Unpack[Budget],
 ) -> tuple[LayerComparison, ...]:
     """The operator against conv2d, tuned alike, on every different shape of the 3x3 layers of stride 1 that it fits.
 
-    One queue, fair between all of them; records are kept in ``folder``, so that nothing is tuned twice. ``deadline_s``
-    is for all. Raises as :func:`~syno_lab.evaluate.tuning.tune.tune_queue` does, and SpecError where there is no such
-    layer.
+    One queue, fair between all of them, each with ``budget`` (but its ``deadline_s`` is for all); records are kept in
+    ``folder``, so that nothing is tuned twice. Raises as :func:`~syno_lab.evaluate.tuning.tune.tune_queue` does, and
+    SpecError where there is no such layer.
     """
     from syno_lab.models.slot import costs
     from syno_lab.operators import conv2d
@@ -249,13 +234,10 @@ def compare_layers(
         tracker=board.address,
         key=board.key,
         target=target,
-        trials=trials,
-        preset=preset,
-        seed=seed,
         work_dir=Path(folder) / "logs",
         store=Path(folder) / "layers",
-        deadline_s=deadline_s,
         on_progress=tell,
+        **budget,
     )
 
     def result(label: str) -> TuningResult | str:
