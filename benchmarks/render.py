@@ -261,6 +261,15 @@ def tuning_cost() -> str:
     return f"{table(*render_tuning.cost(result))}\n\n{footer(result['abouts'])}"
 
 
+def int8() -> str:
+    """INT8 beside float32."""
+    result = load("int8")
+    if result is None:
+        return "Not run yet."
+    tables_of_it = (render_tuning.int8_layers(result), render_tuning.int8_accuracy(result))
+    return "\n\n".join([*(table(*one) for one in tables_of_it), footer([result["about"]])])
+
+
 def codegen() -> str:
     """Generated torch modules against PyTorch."""
     result = load("codegen")
@@ -325,6 +334,7 @@ def rendered(text: str) -> str:
         "tvm": tvm,
         "tuning-rules": tuning_rules,
         "tuning-cost": tuning_cost,
+        "int8": int8,
         "codegen": codegen,
         "jobs": jobs,
         "search-resnet20": search_resnet20,

@@ -1,4 +1,7 @@
-"""The tables of what a tuning costs, from ``results/tuning_cost.json``; ``render.py`` puts them into the README."""
+"""The tables of what a tuning costs and of INT8, from ``results/tuning_cost.json`` and ``int8.json``.
+
+``render.py`` puts them into the README.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def cost(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
             trials = sorted({one["trials"] for one in tried})
             rows.append(
                 [
-                    f"{operator}, {shape.replace('x', ' channels, height ')}",
+                    f"{operator}, {_layer(shape)}",
                     WAYS[way],
                     f"{len(cells)}" + (f" ({errors} failed)" if errors else ""),
                     " to ".join(str(one) for one in dict.fromkeys((trials[0], trials[-1]))) if trials else "–",
@@ -64,6 +67,37 @@ def cost(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         "winner, ms",
         "times as fast as the defaults'",
     ], rows
+
+
+def int8_layers(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """A row for each operator and layer: milliseconds in float32 and INT8."""
+    rows = [
+        [
+            f"{one['of'][0]}, {_layer(one['of'][1])}",
+            f"{one['float_ms']:.3f}",
+            f"{one['int8_ms']:.3f}",
+            f"**{one['float_ms'] / one['int8_ms']:.2f}**",
+            f"{100 * one['error']:.1f} %",
+        ]
+        for one in result["layers"]
+    ]
+    return ["operator, layer", "float32, ms", "INT8, ms", "times as fast", "error of INT8's output"], rows
+
+
+def int8_accuracy(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """A row for each operator: test accuracies, the mean and those of each seed."""
+    rows = []
+    for name in dict.fromkeys(one["of"][0] for one in result["accuracy"]):
+        found = [one for one in result["accuracy"] if one["of"][0] == name]
+        kinds = [[one[kind] for one in found] for kind in ("float32", "int8")]
+        cells = [f"**{statistics.mean(one):.3f}** ({', '.join(f'{x:.3f}' for x in one)})" for one in kinds]
+        change = statistics.mean(kinds[1]) - statistics.mean(kinds[0])
+        rows.append([name, *cells, f"{100 * change:+.1f} points"])
+    return ["operator", "accuracy in float32", "accuracy in INT8", "change"], rows
+
+
+def _layer(shape: str) -> str:
+    return shape.replace("x", " channels, height ")
 
 
 def _spread(values: list[float], digits: int) -> str:
