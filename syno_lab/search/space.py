@@ -18,6 +18,7 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.search.protocol import Child, Step
+from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
 from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, name
 from syno_lab.synthesis.rules import RULES, Rule
@@ -25,6 +26,7 @@ from syno_lab.synthesis.rules import RULES, Rule
 #: How much likelier a step is that leads one step nearer to the input, where the space is too large to be counted.
 PULL = 2.0
 _FAR = 9  # distances above do not matter any more
+_UNKNOWN = -1
 #: Nodes up to which a space is counted before it is searched: a second or two.
 COUNTABLE_NODES = 2_000
 
@@ -98,7 +100,7 @@ class _Space:
 class SynthesisState:
     """A partial pGraph, or a complete one (:class:`syno_lab.search.protocol.State`)."""
 
-    __slots__ = ("_key", "_node", "_space", "left", "path")
+    __slots__ = ("_distance", "_key", "_node", "_space", "left", "path")
 
     def __init__(self, space: _Space, node: SearchNode | None, left: int, path: Path) -> None:
         self._space = space
@@ -106,6 +108,7 @@ class SynthesisState:
         self.left = left
         self.path = path
         self._key: Hashable = name(path) if self._node is None else (self._node, left)
+        self._distance: int | None = 0 if self._node is None else _UNKNOWN
 
     @property
     def key(self) -> Hashable:
@@ -116,6 +119,13 @@ class SynthesisState:
     def is_complete(self) -> bool:
         """Whether an operator ends here."""
         return self._node is None
+
+    @property
+    def distance(self) -> int | None:
+        """The shape distance, worked out when it is asked for; None where the input is out of reach."""
+        if self._distance == _UNKNOWN and self._node is not None:
+            self._distance = distance(self._node.state)
+        return self._distance
 
     def children(self) -> Sequence[Child]:
         """The moves after which the input may still be reached."""

@@ -211,7 +211,8 @@ class Tree:
     def to_json(self) -> dict[str, Any]:
         """The tree as data for ``json.dumps``: a list of places, parents before children.
 
-        ``record`` tells which places share what is known; ``mean`` and ``best`` are rewards, None where there is none.
+        ``record`` tells which places share what is known; ``mean`` and ``best`` are rewards, None where there is none;
+        ``distance`` is the fewest steps that may lead to the end, None where the space knows no such bound.
         """
         numbers: dict[int, int] = {}
         places = []
@@ -231,6 +232,7 @@ class Tree:
                     "is_complete": place.state.is_complete,
                     "is_closed": place.is_closed,
                     "is_dead": self.is_dead(place),
+                    "distance": getattr(place.state, "distance", None),
                 }
             )
         return {"format": "syno-lab search tree", "version": 1, "places": places}

@@ -8,11 +8,11 @@ class RunsPage {
   constructor(model, el) {
     this.model = model;
     this.pictures = new Map();
-    this.child = null;
     this.buildParts();
     el.append(this.root);
     const told = { gone: "Run the cell again to go on.", complain: (text) => this.say(text) };
     this.asker = new Asker(model, this.root, told, FIRST_REQUEST);
+    this.child = new ChildView(model, this.opened, (text) => this.say(`The operator cannot be shown: ${text}`));
     this.jobs = new JobsTable(model, this.jobsPlace);
     this.jobs.error.remove(); // the page says it for both
     this.custom = (content, buffers) => this.receive(content, buffers);
@@ -29,7 +29,7 @@ class RunsPage {
     listen(["trials", "front", "sort", "descending", "filter", "selected", "chosen"], this.drawTable);
     listen(["selected"], this.drawSelected);
     listen(["courses"], this.drawCourses);
-    listen(["opened"], this.drawOpened);
+    listen(["opened"], () => this.child.draw(model.get("opened")));
     this.style = hideStatic(model.get("static_id"));
   }
 
@@ -120,7 +120,7 @@ class RunsPage {
     this.model.off("msg:custom", this.custom);
     this.asker.stop();
     clearTimeout(this.hovering);
-    this.closeChild();
+    this.child.close();
     this.jobs.destroy();
     this.style.remove();
     this.root.remove();
@@ -168,7 +168,7 @@ class RunsPage {
     const chosen = this.model.get("source");
     const options = [["", "all searches and runs"], ...sources.map((one) => [one.key, one.title])];
     if (!options.some(([key]) => key === chosen)) options.push([chosen, chosen]);
-    this.fill(this.choices.source, options, chosen);
+    fillSelect(this.choices.source, options, chosen);
   }
 
   drawChoices() {
@@ -177,7 +177,7 @@ class RunsPage {
       const chosen = this.model.get(name);
       const options = name === "z" ? [["", "none"], ...axes] : [...axes];
       if (!options.some(([axis]) => axis === chosen)) options.push([chosen, chosen]);
-      this.fill(this.choices[name], options, chosen);
+      fillSelect(this.choices[name], options, chosen);
     }
     const relative = this.model.get("relative");
     this.choices.relative.checked = relative;
@@ -186,15 +186,6 @@ class RunsPage {
     this.choices.published.parentElement.title = relative ? "" : "Only against the baseline: the paper gives no absolute values.";
     this.choices.tool.value = this.model.get("tool");
     this.front.tool = this.model.get("tool");
-  }
-
-  fill(select, options, chosen) {
-    const now = JSON.stringify(options);
-    if (select.dataset.options !== now) {
-      select.dataset.options = now;
-      select.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
-    }
-    select.value = chosen;
   }
 
   drawFront() {
@@ -282,27 +273,6 @@ class RunsPage {
     }
     if (this.model.get("chosen") === key) this.set("chosen", ""); // so that it opens again
     this.set("chosen", key);
-  }
-
-  async drawOpened() {
-    const name = this.model.get("opened");
-    if (!name || !this.model.widget_manager || typeof name !== "string") return;
-    const id = name.replace("IPY_MODEL_", "");
-    if (this.child?.id === id) return;
-    this.closeChild();
-    try {
-      const manager = this.model.widget_manager;
-      const view = await manager.create_view(await manager.get_model(id));
-      this.child = { id, view };
-      this.opened.replaceChildren(view.el);
-    } catch (error) {
-      this.say(`The operator cannot be shown: ${error.message}`);
-    }
-  }
-
-  closeChild() {
-    this.child?.view.remove?.();
-    this.child = null;
   }
 }
 

@@ -100,6 +100,43 @@ class Asker {
   }
 }
 
+/** Another widget within a view, by the name that a trait has for it. */
+class ChildView {
+  constructor(model, place, complain) {
+    Object.assign(this, { model, place, complain, child: null });
+  }
+
+  async draw(name) {
+    if (!name || !this.model.widget_manager || typeof name !== "string") return;
+    const id = name.replace("IPY_MODEL_", "");
+    if (this.child?.id === id) return;
+    this.close();
+    try {
+      const manager = this.model.widget_manager;
+      const view = await manager.create_view(await manager.get_model(id));
+      this.child = { id, view };
+      this.place.replaceChildren(view.el);
+    } catch (error) {
+      this.complain(error.message);
+    }
+  }
+
+  close() {
+    this.child?.view.remove?.();
+    this.child = null;
+  }
+}
+
+/** Options, each a value and a text, made anew only where they differ, so that an open list stays open. */
+function fillSelect(select, options, chosen) {
+  const now = JSON.stringify(options);
+  if (select.dataset.options !== now) {
+    select.dataset.options = now;
+    select.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
+  }
+  select.value = chosen;
+}
+
 /** The arrow keys lead from one of `items()` to the next; only one of them is in the order of Tab. */
 function moveAmong(event, items) {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];

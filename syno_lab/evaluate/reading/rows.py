@@ -43,6 +43,7 @@ class TrialRow:
         ended: when (ISO 8601, UTC); empty where it is not known.
         job: the number of the job that trained it.
         operator: its JSON; empty for the network as it is.
+        steps: by which a search came to it, from the output on.
     """
 
     key: str
@@ -62,6 +63,7 @@ class TrialRow:
     ended: str = ""
     job: int | None = None
     operator: str = ""
+    steps: tuple[str, ...] = ()
 
     @property
     def primitives(self) -> str:
@@ -145,6 +147,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
                 trial.ended or "",
                 trial.job,
                 trial.operator,
+                trial.steps,
             )
         )
     if baseline is not None:

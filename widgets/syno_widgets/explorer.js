@@ -1,0 +1,310 @@
+// The view of `Explorer`: what branches, as boxes and as a table. Everything it shows is a trait; it asks by setting traits
+// and by small messages. It stands behind shared.js (scripts.py) and loads nothing: no address stands in this file.
+
+const BOX_HIGH = 24;
+const FILTER_MS = 250;
+const BOXES_HELP =
+  "What follows, as boxes: what can be done next stands below. Arrow keys go down, up and sideways, Enter chooses, " +
+  "plus begins the picture here, minus one place earlier.";
+const FACTS = [
+  ["kind", "kind"],
+  ["searches", "searches"],
+  ["outstanding", "under way"],
+  ["fruitless", "without an operator"],
+  ["reward", "mean reward"],
+  ["best", "best reward"],
+  ["distance", "shape distance"],
+];
+
+function shownNumber(value) {
+  if (value === null || value === undefined) return "";
+  return typeof value === "number" && !Number.isInteger(value) ? value.toPrecision(4) : String(value);
+}
+
+class ExplorerPage {
+  constructor(model, el) {
+    this.model = model;
+    this.parts = new Map();
+    this.buildParts();
+    el.append(this.root);
+    this.asker = new Asker(model, this.root, {
+      gone: "What is shown stays; run the cell again to go on.",
+      complain: (text) => this.complain(text),
+    });
+    this.child = new ChildView(model, this.opened, (text) => this.complain(`The stepper cannot be shown: ${text}`));
+    this.listener = listener(model);
+    const listen = (names, draw) => this.listener.on(names, draw.bind(this));
+    listen(["headline"], () => write(this.headline, model.get("headline")));
+    listen(["error"], () => this.complain(model.get("error")));
+    listen(["answered"], () => this.asker.drawAnswer());
+    listen(["sources", "source"], this.drawSources);
+    listen(["depth", "colour", "filter", "pruned"], this.drawChoices);
+    listen(["boxes"], this.drawBoxes);
+    listen(["chosen"], this.drawChosen);
+    listen(["way", "root"], this.drawWay);
+    listen(["table"], this.drawTable);
+    listen(["facts"], this.drawFacts);
+    listen(["opened"], () => this.child.draw(model.get("opened")));
+    this.style = hideStatic(model.get("static_id"));
+  }
+
+  /** Everything that was attached to the model or the page is taken off again. */
+  destroy() {
+    this.listener.off();
+    this.asker.stop();
+    clearTimeout(this.typing);
+    this.child.close();
+    this.style.remove();
+    this.root.remove();
+  }
+
+  // -- building
+
+  buildParts() {
+    const live = this.model.get("live");
+    this.headline = make("p", { class: "syno-status", role: "status", "aria-live": "polite" });
+    this.error = make("p", { class: "syno-error", role: "alert" });
+    this.said = make("p", { class: "syno-said syno-quiet" });
+    this.choices = {};
+    const choose = (name, label, values, read = String) => {
+      const select = make("select", { disabled: !live, onchange: () => this.put(name, read(select.value)) });
+      select.append(...values.map((value) => make("option", { value }, String(value))));
+      this.choices[name] = select;
+      return make("label", {}, `${label} `, select);
+    };
+    const input = make("input", { type: "search", maxlength: "200", disabled: !live, placeholder: "words, reward>0.5, distance<=2, kind=dead" });
+    input.addEventListener("input", () => {
+      clearTimeout(this.typing);
+      this.typing = setTimeout(() => this.put("filter", input.value), FILTER_MS);
+    });
+    this.choices.filter = input;
+    this.choices.pruned = make("input", { type: "checkbox", disabled: !live, onchange: (event) => this.put("pruned", event.target.checked) });
+    const depths = Array.from({ length: 16 }, (_, place) => place + 1);
+    const bar = make("div", { class: "syno-bar" });
+    bar.append(choose("source", "Of", []), choose("depth", "Levels", depths, Number));
+    bar.append(choose("colour", "Colour", ["reward", "searches", "distance"]));
+    bar.append(make("label", {}, this.choices.pruned, " pruned steps"), make("label", {}, "Filter ", input));
+    const press = (text, onclick) => make("button", { type: "button", disabled: !live, onclick }, text);
+    this.buttons = {
+      zoom: press("Begin the picture here", () => this.put("root", this.at())),
+      all: press("Show all", () => this.put("root", "")),
+      open: press("Open in the stepper", () => this.asker.ask("open", { key: this.at() })),
+      around: press("Space around it", () => this.asker.ask("around", { key: this.at() })),
+    };
+    const tools = make("div", { class: "syno-bar", role: "group", "aria-label": "The chosen place" }, ...Object.values(this.buttons));
+    this.boxes = make("div", {
+      class: "syno-icicle",
+      role: "tree",
+      "aria-label": BOXES_HELP,
+      onclick: (event) => this.onClick(event),
+      onkeydown: (event) => this.onKey(event),
+      onpointerover: (event) => this.tell(event.target),
+      onfocusin: (event) => this.tell(event.target),
+    });
+    this.way = make("ol", { class: "syno-way" });
+    this.facts = make("div", { class: "syno-facts", role: "status", "aria-live": "polite" });
+    this.picture = make("div", { class: "syno-picture" });
+    this.body = make("tbody");
+    const heads = ["step", ...FACTS.map(([, title]) => title)].map((title) => make("th", { scope: "col" }, title));
+    this.caption = make("caption");
+    this.table = make("table", { class: "syno-table" }, this.caption, make("thead", {}, make("tr", {}, ...heads)), this.body);
+    const behind = make("div", { class: "syno-behind", tabindex: "0", role: "group", "aria-label": "Table of what follows" }, this.table);
+    this.opened = make("div", { class: "syno-opened" });
+    this.root = make("div", {
+      class: "syno-shared syno-explorer",
+      role: "group",
+      "aria-label": "Explorer",
+      // Letters typed here are not commands of the notebook around it.
+      "data-lm-suppress-shortcuts": "true",
+    });
+    const way = make("nav", { "aria-label": "Way to the chosen place" }, this.way);
+    const columns = make("div", { class: "syno-columns" }, this.picture, behind);
+    this.root.append(this.headline, this.error, bar, this.boxes, this.said, way, tools, this.facts, columns, this.opened);
+  }
+
+  put(name, value) {
+    if (this.model.get(name) === value) return;
+    this.model.set(name, value);
+    this.model.save_changes();
+  }
+
+  complain(text) {
+    write(this.error, text);
+    this.error.hidden = !text;
+  }
+
+  /** The place that is chosen, or the one on top. */
+  at() {
+    return this.model.get("chosen") || this.model.get("boxes")[0]?.key || "";
+  }
+
+  // -- what is drawn
+
+  drawSources() {
+    const sources = this.model.get("sources").map((one) => [one.key, one.title]);
+    const chosen = this.model.get("source");
+    if (!sources.some(([key]) => key === chosen)) sources.push([chosen, chosen || "nothing yet"]);
+    fillSelect(this.choices.source, sources, chosen);
+    const isSpace = chosen === "space";
+    this.choices.pruned.parentElement.hidden = !isSpace;
+    this.buttons.around.hidden = isSpace;
+  }
+
+  drawChoices() {
+    for (const name of ["depth", "colour"]) this.choices[name].value = String(this.model.get(name));
+    this.choices.pruned.checked = this.model.get("pruned");
+    if (document.activeElement !== this.choices.filter) this.choices.filter.value = this.model.get("filter");
+  }
+
+  /** Boxes stay where they are the same, so that the focus stays while a tree grows. */
+  drawBoxes() {
+    const rows = this.model.get("boxes");
+    const seen = new Set();
+    const levels = rows.reduce((most, row) => Math.max(most, row.level + 1), 0);
+    this.boxes.style.height = `${levels * BOX_HIGH}px`;
+    this.boxes.hidden = rows.length === 0;
+    for (const [place, row] of rows.entries()) {
+      const id = row.key || `more-${place}`;
+      seen.add(id);
+      let box = this.parts.get(id);
+      if (!box) {
+        box = make("div", { class: "syno-box", role: "treeitem", tabindex: "-1", "data-key": row.key });
+        this.parts.set(id, box);
+        this.boxes.append(box);
+      }
+      write(box, row.text);
+      box.title = row.words;
+      box.dataset.kind = row.kind;
+      box.setAttribute("aria-label", row.words);
+      box.setAttribute("aria-level", String(row.level + 1));
+      Object.assign(box.style, {
+        left: `${100 * row.left}%`,
+        width: `${100 * row.width}%`,
+        top: `${BOX_HIGH * row.level}px`,
+        background: row.fill,
+      });
+      box.place = row;
+    }
+    for (const [id, box] of this.parts) {
+      if (seen.has(id)) continue;
+      box.remove();
+      this.parts.delete(id);
+    }
+    this.drawChosen();
+  }
+
+  drawChosen() {
+    const chosen = this.model.get("chosen");
+    for (const box of this.parts.values()) {
+      const is = box.dataset.key !== "" && box.dataset.key === chosen;
+      box.setAttribute("aria-selected", String(is));
+    }
+    const held = this.boxes.contains(document.activeElement) ? document.activeElement : null;
+    this.reach(held ?? this.parts.get(chosen) ?? this.boxes.firstChild);
+    if (!this.model.get("live")) this.drawFacts();
+  }
+
+  /** One box alone is in the order of Tab. */
+  reach(box) {
+    for (const other of this.boxes.children) other.setAttribute("tabindex", other === box ? "0" : "-1");
+  }
+
+  tell(target) {
+    const box = target.closest?.(".syno-box");
+    if (box) write(this.said, box.place.words);
+  }
+
+  onClick(event) {
+    const key = event.target.closest(".syno-box")?.dataset.key;
+    if (key) this.choose(key);
+  }
+
+  choose(key) {
+    this.put("chosen", key === this.model.get("chosen") ? "" : key);
+  }
+
+  onKey(event) {
+    const box = event.target.closest(".syno-box");
+    if (!box || event.ctrlKey || event.metaKey || event.altKey) return;
+    const next = this.beside(box.place, event.key);
+    if (next) {
+      this.reach(next);
+      next.focus();
+    } else if (event.key === "Enter" || event.key === " ") {
+      if (box.dataset.key) this.choose(box.dataset.key);
+    } else if (event.key === "+" && box.dataset.key) this.put("root", box.dataset.key);
+    else if (event.key === "-") {
+      const way = this.model.get("way").map((one) => one.key);
+      this.put("root", way[way.indexOf(this.model.get("boxes")[0]?.key) - 1] ?? "");
+    } else if (!event.key.startsWith("Arrow")) return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** The box that an arrow key leads to: of the row below the first under it, of the row above what it hangs on. */
+  beside(row, key) {
+    const boxes = [...this.parts.values()];
+    const rowOf = (level) => boxes.filter((box) => box.place.level === level).sort((a, b) => a.place.left - b.place.left);
+    const room = 1e-6;
+    if (key === "ArrowDown") {
+      return rowOf(row.level + 1).find((box) => box.place.left > row.left - room && box.place.left < row.left + row.width - room);
+    }
+    if (key === "ArrowUp") return rowOf(row.level - 1).filter((box) => box.place.left < row.left + room).pop();
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[key];
+    if (!step) return undefined;
+    const siblings = rowOf(row.level);
+    return siblings[siblings.findIndex((box) => box.place === row) + step];
+  }
+
+  drawWay() {
+    const way = this.model.get("way");
+    const live = this.model.get("live");
+    this.way.replaceChildren(
+      ...way.map(({ key, text }, place) => {
+        const current = place === way.length - 1 ? "step" : undefined;
+        return make("li", {}, make("button", { type: "button", disabled: !live, "aria-current": current, onclick: () => this.put("chosen", key) }, text));
+      }),
+    );
+    write(this.caption, way.length ? `What follows ${way[way.length - 1].text}` : "What follows");
+    this.buttons.all.disabled = !live || !this.model.get("root");
+    for (const name of ["zoom", "open", "around"]) this.buttons[name].disabled = !live || !way.length;
+  }
+
+  drawTable() {
+    const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const live = this.model.get("live");
+    this.body.replaceChildren(
+      ...this.model.get("table").map((row) => {
+        const button = make("button", { type: "button", disabled: !live, "data-key": row.key, title: row.reason, onclick: () => this.put("chosen", row.key) }, row.text);
+        const cells = FACTS.map(([name]) => make("td", { class: name === "kind" ? "" : "syno-number" }, shownNumber(row[name])));
+        return make("tr", { "data-kind": row.kind }, make("th", { scope: "row" }, button), ...cells);
+      }),
+    );
+    if (focused) (this.body.querySelector(`[data-key="${CSS.escape(focused)}"]`) ?? this.body.querySelector("button"))?.focus();
+  }
+
+  drawFacts() {
+    const facts = this.model.get("facts");
+    const chosen = this.model.get("chosen");
+    const words = this.model.get("live") ? facts.words : this.parts.get(chosen)?.place.words;
+    write(this.facts, [words, facts.note].filter(Boolean).join(". "));
+    const drawn = facts.svg && facts.key === chosen ? parsePicture(facts.svg) : null;
+    if (drawn) {
+      drawn.setAttribute("role", "img");
+      drawn.setAttribute("aria-label", facts.description);
+    }
+    this.picture.hidden = !drawn;
+    this.picture.replaceChildren(drawn ?? "");
+  }
+}
+
+/** One view; whatever goes wrong while it is made is said in its place. */
+function render({ model, el }) {
+  try {
+    const view = new ExplorerPage(model, el);
+    return () => view.destroy();
+  } catch (error) {
+    el.append(make("p", { class: "syno-error", role: "alert" }, `The explorer cannot be shown: ${error.message}`));
+    return () => {};
+  }
+}
