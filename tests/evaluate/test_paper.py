@@ -126,6 +126,19 @@ def test_figure_10_counts_steps(folder: Path) -> None:
     assert [one.values for one in figure_10().paper] == [((100000.0, 99.0),), ((100000.0, 111.0),)]
 
 
+def test_figure_10_of_a_stored_file(tmp_path: Path) -> None:
+    curve = [{"epoch": 1, "perplexity": 90.0}, {"epoch": 2, "perplexity": 50.0}]
+    trials = [{"name": name, "seed": 1, "curve": curve} for name in ("baseline", "grouped_linear")]
+    file = tmp_path / "text.json"
+    file.write_text(json.dumps({"settings": {"options": {"steps": 30}}, "trials": trials}))
+    baseline, operator = figure_10(file).measured
+    assert (baseline.name, baseline.values) == ("here, baseline, seed 1", ((30.0, 90.0), (60.0, 50.0)))
+    assert figure_10(file, names=("grouped",)).measured == (operator,)
+    file.write_text(json.dumps({"settings": {}, "trials": [{"name": "x", "curve": [{"epoch": 1}]}]}))
+    with pytest.raises(FormatError, match=r"expected results of benchmarks/trials\.py with trainings of text"):
+        figure_10(file)
+
+
 def test_table_2(tmp_path: Path) -> None:
     rows = tuple(SizeRow(size, 10, canonical, 3, None, 0.1) for size, canonical in ((2, 10), (3, 4)))
     (here,) = table_2(CanonicalRates(rows, {}, 10, 1.0, 0)).measured

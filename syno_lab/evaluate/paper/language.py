@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from syno_lab.errors import FormatError
 from syno_lab.evaluate.courses import CURVE_FILE, read_course
 from syno_lab.evaluate.jobs.context import job_folder
 from syno_lab.evaluate.jobs.records import JobRecord
-from syno_lab.evaluate.paper.facts import LabLike, PaperFigure, Series, reading_of
-from syno_lab.evaluate.reading.lab import Reading
+from syno_lab.evaluate.paper.facts import LabLike, PaperFigure, Series, place_of, reading_of, results_of
 from syno_lab.evaluate.reading.published import published_points
 from syno_lab.evaluate.store.records import finite
 
@@ -18,19 +22,20 @@ def figure_10(source: LabLike | None = None, *, names: tuple[str, ...] = ()) -> 
     """Perplexity against steps of the trainings of text in a lab, those under way as far as they are.
 
     Args:
-        source: a lab, a store, or where it is; None: the paper's alone.
+        source: a lab, a store, or where it is, or the stored results of ``benchmarks/trials.py text`` (a ``.json``
+            file); None: the paper's alone.
         names: parts of the names of trainings to show; none: all.
 
     Raises:
+        FormatError: the file has no trainings of text.
         StoreError: the store cannot be read.
     """
-    reading = None if source is None else reading_of(source)
-    series = []
-    for job in () if reading is None else reading.jobs:
-        if job.kind == "train" and (not names or any(name in job.name for name in names)):
-            points = _curve(job, reading)
-            if points:
-                series.append(Series(f"here, {job.name or f'job {job.id}'}", points, is_line=True))
+    curves = [] if source is None else _curves(source)
+    series = [
+        Series(f"here, {name}", points, is_line=True)
+        for name, points in curves
+        if not names or any(part in name for part in names)
+    ]
     theirs = [
         Series(f"the paper, {one.label}", ((float(one.steps), one.perplexity),), True)
         for one in published_points("figure_10")
@@ -45,12 +50,42 @@ def figure_10(source: LabLike | None = None, *, names: tuple[str, ...] = ()) -> 
     return PaperFigure("figure_10", title, "points", "steps", "perplexity", (*series, *theirs), note, is_log_x=True)
 
 
-def _curve(job: JobRecord, reading: Reading | None) -> tuple[tuple[float, float], ...]:
+_Curve = tuple[tuple[float, float], ...]
+
+
+def _curves(source: LabLike) -> list[tuple[str, _Curve]]:
+    """Every training with a perplexity: its name, and (steps, perplexity)."""
+    place = place_of(source)
+    if place.suffix == ".json":
+        return _of_file(place)
+    reading = reading_of(source)
+    found = [(job.name or f"job {job.id}", _of_job(job, reading.folder)) for job in reading.jobs if job.kind == "train"]
+    return [(name, points) for name, points in found if points]
+
+
+def _of_file(path: Path) -> list[tuple[str, _Curve]]:
+    results = results_of(path)
+    settings, trials = results.get("settings"), results.get("trials")
+    found = []
+    for trial in trials if isinstance(trials, list) else []:
+        if isinstance(trial, Mapping) and isinstance(settings, Mapping):
+            points = _points(trial.get("curve"), settings.get("options"))
+            if points:
+                found.append((f"{trial.get('name')}, seed {trial.get('seed')}", points))
+    if not found:
+        raise FormatError(f"{path}: expected results of benchmarks/trials.py with trainings of text, found none")
+    return found
+
+
+def _of_job(job: JobRecord, folder: Path) -> _Curve:
     rows = (job.result or {}).get("curve")
-    if rows is None and reading is not None:
-        rows = read_course(job_folder(reading.folder, job.id) / CURVE_FILE)
-    options = job.params.get("options")
-    steps = options.get("steps", STEPS) if isinstance(options, dict) else STEPS
+    if rows is None:
+        rows = read_course(job_folder(folder, job.id) / CURVE_FILE)
+    return _points(rows, job.params.get("options"))
+
+
+def _points(rows: Any, options: Any) -> _Curve:
+    steps = options.get("steps", STEPS) if isinstance(options, Mapping) else STEPS
     found = []
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, dict):
