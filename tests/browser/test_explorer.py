@@ -1,0 +1,104 @@
+"""The explorer in JupyterLab and as a page: a search that grows, by keyboard, and into the stepper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from known_trees import known_search, small_spec
+from playwright.sync_api import Locator, Page, expect
+from syno_widgets import Explorer
+
+from tests.browser.conftest import GROUNDS, Lab, reopen_without_kernel
+from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
+
+pytestmark = pytest.mark.browser
+
+LOOK = """\
+from syno_widgets import Explorer
+view = Explorer({folder!r})
+view
+"""
+SEEN = "print('SEEN', view.chosen, view.depth, view.filter, len(view.state.steps), view.opened.state == view.state)"
+
+
+def box(view: Locator, key: str) -> Locator:
+    return view.locator(f'.syno-box[data-key="{key}"]')
+
+
+def test_a_search_grows_and_a_place_opens_in_the_stepper(page: Page, lab: Lab, tmp_path: Path) -> None:
+    with known_search(tmp_path, 3) as search:
+        lab.write_notebook("explorer.ipynb", LOOK.format(folder=str(tmp_path)), SEEN)
+        open_notebook(page, lab, "explorer.ipynb")
+        wait_for_kernel(page)
+        run_cell(page, 0)
+        view = page.locator(".syno-explorer")
+        tree = search.search.tree
+        headline = view.get_by_role("status").first
+        expect(headline).to_contain_text(f"{tree.root.searches} searches, {len(tree)} places")
+        expect(page.locator("[data-syno-static]")).to_be_hidden()
+        search.go_on(9)  # the tree grows by itself, and the focus stays
+        box(view, "0").focus()
+        expect(headline).to_contain_text(f"{tree.root.searches} searches, {len(tree)} places")
+        expect(box(view, "0")).to_be_focused()
+        expect(box(view, "0")).to_have_attribute("aria-label", re.compile(f"^output: {tree.root.searches} searches"))
+
+        # By keyboard to the most searched step, which is chosen.
+        first = max(tree.root.children, key=lambda number: (tree.places[number].searches, -number))
+        page.keyboard.press("ArrowDown")
+        expect(box(view, str(first))).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(box(view, str(first))).to_have_attribute("aria-selected", "true")
+        expect(view.locator(".syno-facts")).to_contain_text("the best below it")
+        expect(view.locator(".syno-picture svg")).to_be_visible()
+        expect(view.locator(".syno-table tbody tr")).to_have_count(len(tree.places[first].children))
+
+        # Into the stepper, with the rest of the operator ahead.
+        view.get_by_role("button", name="Open in the stepper").click()
+        stepper = view.locator(".syno-stepper")
+        expect(stepper.locator(".syno-graph svg")).to_be_visible()
+        expect(stepper.get_by_role("button", name="Redo", exact=True)).to_be_enabled()
+        view.get_by_label("Levels").select_option("6")
+        view.get_by_label("Filter").fill("searches>=2")
+        expect(headline).to_contain_text("fit the filter")
+        for number in [*tree.root.children]:
+            expect(box(view, str(number))).to_have_count(int(tree.places[number].searches >= 2))
+        run_cell(page, 1)
+        expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text(
+            re.compile(rf"SEEN {first} 6 searches>=2 [1-9]\d* True")
+        )
+        expect(view.get_by_role("alert").first).to_be_hidden()
+    reopen_without_kernel(page, lab, "explorer.ipynb")
+    expect(page.locator('.jp-OutputArea img[alt*=" searches, "]')).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_by_keyboard(open_alone: Callable[..., Page], tmp_path: Path, scheme: str) -> None:
+    explorer = Explorer(small_spec(), depth=2)
+    assert explorer.wait(120)
+    explorer.to_html(tmp_path / "space.html")
+    boxes, table = explorer.boxes, explorer.table
+    explorer.close()
+    page = open_alone(tmp_path / "space.html", scheme)
+    view = page.locator(".syno-explorer")
+    expect(view.locator(".syno-box")).to_have_count(len(boxes))
+    expect(view.locator(".syno-table tbody tr")).to_have_count(len(table))
+    for _ in range(40):
+        if view.locator(".syno-box:focus").count():
+            break
+        page.keyboard.press("Tab")
+    expect(box(view, "start")).to_be_focused()
+    row = sorted((one for one in boxes if one["level"] == 1), key=lambda one: one["left"])
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    expect(box(view, row[1]["key"])).to_be_focused()
+    expect(view.locator(".syno-said")).to_have_text(row[1]["words"])
+    page.keyboard.press("Enter")
+    expect(view.locator(".syno-facts")).to_have_text(row[1]["words"])
+    page.keyboard.press("ArrowUp")
+    expect(box(view, "start")).to_be_focused()
+    expect(view.get_by_role("button", name="Open in the stepper")).to_be_disabled()
+    assert view.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
+    page.screenshot(path=tmp_path / f"explorer-{scheme}.png")
