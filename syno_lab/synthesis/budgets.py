@@ -1,10 +1,59 @@
-"""Whether a whole operator is within the budgets that no single step decides: FLOPs, parameters and memory."""
+"""Budgets of FLOPs, parameters and memory: whether an operator is within them, and what a state takes at least.
+
+Bounds hold for every operator that steps within the space can make of a state, by the plan with the fewest FLOPs
+(:mod:`syno_lab.ir.plan`, the *rfactor* of Syno, section 8), under the first binding:
+
+- *Parameters*: a weight is whole once it is made, so their number only grows; weights that must come have one each.
+- *Memory*: the input, the output and those weights.
+- *FLOPs*: read from the input downwards, undoing a view keeps the number of elements, and UNFOLD, EXPAND and what is
+  given to a weight multiply it (STRIDE takes away no more than its own window has brought). The stage that multiplies
+  by a weight has undone all that stands above the weight; so it iterates over the input's elements, times what those
+  multiply by, over the REDUCEs that may have been summed before: those that do not index the weight. It iterates over
+  the weight's own coordinates as well, and takes two FLOPs an iteration. Any first stage iterates over the input.
+- At most an operator takes what one stage with every loop takes: output times REDUCEs, which come first.
+"""
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
-from syno_lab.ir.operator import Operator
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import FLOAT32_BYTES, Operator
+from syno_lab.ir.size import Size
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State, Step
+
+Key = tuple[object, ...]
+
+
+class Excess(NamedTuple):
+    """A budget that no operator from here can meet.
+
+    Attributes:
+        name: of the budget, as the Sampler takes it.
+        bound: what every operator from here takes at least; for ``min_flops`` at most.
+        limit: what the spec allows.
+    """
+
+    name: str
+    bound: int
+    limit: int
+
+    def __str__(self) -> str:
+        unit = {"max_params": "parameters", "max_memory": "bytes"}.get(self.name, "FLOPs")
+        side = "at most" if self.name == "min_flops" else "at least"
+        return f"{self.name} {self.limit:,}: every operator from here takes {side} {self.bound:,} {unit}"
+
+
+class Bounds(NamedTuple):
+    """What every operator from a state has: so many at least, FLOPs also at most (None: no bound yet)."""
+
+    params: int
+    memory: int
+    flops: int
+    most_flops: int | None
 
 
 def fits(operator: Operator) -> bool:
@@ -20,9 +69,9 @@ def fits(operator: Operator) -> bool:
         return False
     if limits.max_flops is not None or limits.min_flops is not None:
         # Without any plan an operator takes at most so many, and with the best one no more: planning is what costs.
-        most = prod(size.at(binding) for size in operator.spec.output_shape) * (1 + max(1, len(operator.weights)))
-        for reduction in operator.reductions:
-            most *= reduction.size.at(binding)
+        most = 2 if operator.weights else 1
+        for size in (*operator.spec.output_shape, *(reduction.size for reduction in operator.reductions)):
+            most *= size.at(binding)
         if limits.min_flops is not None and most < limits.min_flops:
             return False
         if limits.min_flops is not None or (limits.max_flops is not None and most > limits.max_flops):
@@ -32,3 +81,232 @@ def fits(operator: Operator) -> bool:
             if limits.min_flops is not None and flops < limits.min_flops:
                 return False
     return limits.max_memory is None or operator.memory(binding) <= limits.max_memory
+
+
+def bounds(state: State) -> Bounds:
+    """What every operator that steps within the space make of ``state`` costs, under the first binding.
+
+    Raises:
+        IndexError: when the spec has no binding.
+    """
+    return cost_of(state, Meter(state.spec)).bounds
+
+
+def excess(state: State) -> Excess | None:
+    """The budget that no operator from ``state`` can meet; None where there may be one, or no budget is set."""
+    meter = meter_of(state.spec)
+    return None if meter is None else cost_of(state, meter).excess
+
+
+@lru_cache(maxsize=64)
+def meter_of(spec: Spec) -> Meter | None:
+    """What measures states of a spec; None where no such budget is set or nothing can be counted."""
+    limits = spec.limits
+    budgets = (limits.max_flops, limits.min_flops, limits.max_params, limits.max_memory)
+    return Meter(spec) if spec.binding_maps and any(budget is not None for budget in budgets) else None
+
+
+class Meter:
+    """Measures what states of one spec cost under its first binding."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.limits = limits = spec.limits
+        self._binding = spec.binding_maps[0]
+        self._values: dict[Size, int] = {}
+        self.input = self.value(spec.input_shape)
+        self.output = self.value(spec.output_shape)
+        self.fixed = self.value(spec.input_shape[axis] for axis, _ in spec.fixed_io_pairs)
+        self.most_weights = limits.of("SHARE") or 0
+        of_memory = None
+        if limits.max_memory is not None:
+            of_memory = limits.max_memory // FLOAT32_BYTES - self.input - self.output
+        found = [limit for limit in (limits.max_params, of_memory) if limit is not None]
+        self.most_params = min(found, default=None)
+
+    def value(self, sizes: Iterable[Size]) -> int:
+        """The product of some sizes."""
+        product = 1
+        for size in sizes:
+            number = self._values.get(size)
+            if number is None:
+                number = self._values[size] = size.at(self._binding)
+            product *= number
+        return product
+
+    def elements(self, coordinates: Iterable[Coordinate]) -> int:
+        """The product of the sizes of coordinates; a STRIDEd one counts as what is strided."""
+        return self.value(c.node.operands[0].size if c.node.primitive == "STRIDE" else c.size for c in coordinates)
+
+    def start(self, reductions: Sequence[Size], is_closed: bool = True) -> Cost:
+        """The cost after so many REDUCEs and nothing else; ``is_closed`` when no more REDUCEs come."""
+        return Cost(self, self.value(reductions), bool(reductions), is_closed)
+
+
+class _Stage(NamedTuple):
+    """What is known of the stage that multiplies by one weight.
+
+    Attributes:
+        gain: by what the nodes above the weight, and what is given to it, multiply the elements.
+        kept: the elements of the REDUCEs that cannot be summed before: those that the weight is indexed by.
+        made: results of the nodes above: what uses one of them stands above as well.
+        touched: what the weight or one above shares: a view of it stands above, and a weight that it is given to.
+    """
+
+    gain: int
+    kept: int
+    made: frozenset[Coordinate]
+    touched: frozenset[Coordinate]
+
+
+class Cost:
+    """What the operators from one state cost at least, carried on from step to step."""
+
+    __slots__ = ("_is_closed", "_meter", "_reduces", "_stages", "has_reductions", "largest", "params", "weights")
+
+    def __init__(self, meter: Meter, reduces: int, has_reductions: bool, is_closed: bool) -> None:
+        self._meter = meter
+        self._reduces = reduces
+        self._is_closed = is_closed
+        self.has_reductions = has_reductions
+        self.params = self.largest = self.weights = 0
+        self._stages: tuple[_Stage, ...] = ()
+
+    def after(self, step: Step, results: Sequence[Coordinate]) -> Cost:
+        """The cost after a step other than REDUCE, which adds ``results`` to the data; the same where none changes."""
+        if step.primitive == "SHARE":
+            return self._after_share(step)
+        operands = step.operands
+        reached = [not (s.made.isdisjoint(operands) and s.touched.isdisjoint(operands)) for s in self._stages]
+        if not any(reached):
+            return self if self._is_closed else self._with(self._stages)
+        gain = 1
+        if step.primitive == "UNFOLD":
+            gain = self._meter.elements(operands[1:])
+        elif step.primitive == "EXPAND":
+            gain = self._meter.elements(operands)
+        stages = [
+            _Stage(s.gain * gain, s.kept, s.made.difference(operands).union(results), s.touched.difference(operands))
+            if is_reached
+            else s
+            for s, is_reached in zip(self._stages, reached, strict=True)
+        ]
+        return self._with(tuple(stages))
+
+    def _after_share(self, step: Step) -> Cost:
+        meter, shared, given = self._meter, step.operands, step.given
+        used = shared + given
+        gain = meter.elements(given)
+        stages = []
+        for stage in self._stages:
+            if stage.made.isdisjoint(used) and stage.touched.isdisjoint(given):
+                stages.append(stage)
+            else:
+                touched = stage.touched.difference(given).union(shared)
+                stages.append(_Stage(stage.gain * gain, stage.kept, stage.made.difference(given), touched))
+        kept = meter.elements(frozenset().union(*map(_reductions, used)))
+        stages.append(_Stage(gain, kept, frozenset(), frozenset(shared)))
+        found = self._with(tuple(stages))
+        elements = meter.elements(used)
+        found.params += elements
+        found.largest = max(self.largest, elements)
+        found.weights += 1
+        return found
+
+    def _with(self, stages: tuple[_Stage, ...]) -> Cost:
+        found = Cost(self._meter, self._reduces, self.has_reductions, True)
+        found.params, found.largest, found.weights = self.params, self.largest, self.weights
+        found._stages = stages
+        return found
+
+    @property
+    def bounds(self) -> Bounds:
+        """What every operator from here costs."""
+        meter = self._meter
+        flops = 0
+        if self.has_reductions or self.weights or meter.limits.min_weights:
+            flops = meter.input
+        most = None
+        if self._is_closed:
+            most = (2 if meter.most_weights else 1) * meter.output * self._reduces
+        params = self.params + max(0, meter.limits.min_weights - self.weights)  # a weight has an element at least
+        return Bounds(
+            params,
+            FLOAT32_BYTES * (meter.input + meter.output + params),
+            max([flops, 2 * self.largest, *map(self._flops, self._stages)]),
+            most,
+        )
+
+    def _flops(self, stage: _Stage) -> int:
+        """At least so many FLOPs in a stage that multiplies by a weight, rounded up."""
+        return -(-2 * self._meter.input * stage.gain * stage.kept // self._reduces)
+
+    @property
+    def excess(self) -> Excess | None:
+        """The budget that no operator from here can meet; None where there may be one."""
+        limits, found = self._meter.limits, self.bounds
+        for name, bound, limit in (
+            ("max_params", found.params, limits.max_params),
+            ("max_memory", found.memory, limits.max_memory),
+            ("max_flops", found.flops, limits.max_flops),
+        ):
+            if limit is not None and bound > limit:
+                return Excess(name, bound, limit)
+        if limits.min_flops is not None and found.most_flops is not None and found.most_flops < limits.min_flops:
+            return Excess("min_flops", found.most_flops, limits.min_flops)
+        return None
+
+    def can_exceed(self) -> bool:
+        """Whether some operator from here may be beyond a budget that grows with what is added: FLOPs, parameters."""
+        meter, loops = self._meter, self._meter.output * self._reduces
+        most_flops, most_params = meter.limits.max_flops, meter.most_params
+        if most_flops is not None and 2 * loops > most_flops:
+            return True
+        # A weight has no more elements than there are loops.
+        return most_params is not None and meter.most_weights * loops > most_params
+
+    def key(self, places: Sequence[Coordinate]) -> Key:
+        """What tells two states apart that look alike, as far as a budget may depend on it."""
+        meter = self._meter
+        is_open = self.weights < meter.most_weights
+        params = self.params if is_open and meter.most_params is not None else 0
+        most = meter.limits.max_flops
+        if most is None:
+            return (params,)
+        # What is still to come multiplies by no more than what the data have over the input.
+        rest = 2 * meter.fixed * meter.elements(places)
+        found: list[object] = []
+        for stage in self._stages:
+            made = sum([1 << i for i, place in enumerate(places) if place in stage.made])
+            touched = sum([1 << i for i, place in enumerate(places) if place in stage.touched])
+            if (made or touched) and stage.gain * stage.kept * rest > most * self._reduces:
+                found.append((stage.gain * stage.kept, made, touched))
+            else:
+                found.append(0)
+        if not is_open and not any(found):
+            return (0,)
+        found += [meter.elements((place,)) for place in places if place.node.primitive == "STRIDE"]
+        if is_open:
+            # What a weight to come will keep: which reductions each place has, numbered as they appear.
+            numbers: dict[Coordinate, int] = {}
+            for place in places:
+                of_place = sorted(_reductions(place), key=lambda r: (numbers.get(r, len(numbers)), r.node.tag))
+                found.append(sum([1 << numbers.setdefault(r, len(numbers)) for r in of_place]))
+            found += [meter.elements((r,)) for r in numbers]
+        return (params, self._reduces, *found)
+
+
+def cost_of(state: State, meter: Meter) -> Cost:
+    """The cost of a state, from its steps."""
+    reductions = tuple(c.size for c in state.reductions)
+    is_closed = len(reductions) < len(state.steps) or len(reductions) >= state.spec.limits.max_reduces
+    cost = meter.start(reductions, is_closed)
+    for step in state.steps:
+        if step.primitive != "REDUCE":
+            cost = cost.after(step, state.results(step))
+    return cost
+
+
+@lru_cache(maxsize=1 << 16)
+def _reductions(coordinate: Coordinate) -> frozenset[Coordinate]:
+    """The reductions that a coordinate is made of."""
+    return frozenset(leaf for leaf in coordinate.leaves() if leaf.is_reduction)

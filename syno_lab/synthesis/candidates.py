@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.budgets import Excess, cost_of, excess, meter_of
 from syno_lab.synthesis.distance import distances_after
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule, rules_for
 from syno_lab.synthesis.space import proposals
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Verdict:
     """Whether a step is canonical, and if not, the rule that rejects it and what it rewrites.
+
+    Where no rule does, but every operator that the step leads to is beyond a budget, ``rejected_by`` is a row of kind
+    ``budget``: its name is the budget's, its reason has the bound and the limit.
 
     Explanations are made when they are asked for, so that search does not pay for them.
 
@@ -127,14 +131,43 @@ class Candidate:
 
 
 def candidates(state: State, rules: tuple[Rule, ...] = RULES) -> list[Candidate]:
-    """Every legal next step within the budgets, with its verdict and distance."""
+    """Every legal next step that budgets of steps allow, with its verdict and distance."""
     distance = distances_after(state)
+    budget = _budget_after(state)
     asked = {primitive: rules_for(primitive, rules) for primitive in PRIMITIVES}
     found = []
     for step in proposals(state):
         rule = next((rule for rule in asked[step.primitive] if rule.match(state, step)), None)
-        found.append(Candidate(step, Verdict(rule, state, step), distance(step)))
+        found.append(Candidate(step, Verdict(rule or budget(step), state, step), distance(step)))
     return found
+
+
+def _budget_after(state: State) -> Callable[[Step], Rule | None]:
+    """A function that gives the verdict of FLOPs, parameters and memory on a step from ``state``."""
+    meter = meter_of(state.spec)
+    if meter is None:
+        return lambda step: None
+    cost = cost_of(state, meter)
+    if cost.excess is not None:
+        over = _as_rule(cost.excess)
+        return lambda step: over
+
+    def after(step: Step) -> Rule | None:
+        found = None
+        if step.primitive == "REDUCE":
+            found = excess(state.apply(step))
+        elif step.primitive in ("SHARE", "UNFOLD", "EXPAND"):  # what others add does not cost by itself
+            found = cost.after(step, ()).excess
+        return None if found is None else _as_rule(found)
+
+    return after
+
+
+def _as_rule(found: Excess) -> Rule:
+    before, after = f"operators of {found.bound:,} and more", f"operators of at most {found.limit:,}"
+    if found.name == "min_flops":
+        before, after = f"operators of at most {found.bound:,}", f"operators of {found.limit:,} and more"
+    return Rule(found.name, before, after, f"{found}.", "7.2", "budget", lambda state, step: True)
 
 
 def canonical_successors(state: State, rules: tuple[Rule, ...] = RULES) -> Iterator[tuple[Step, State]]:

@@ -81,6 +81,8 @@ class Graph(Nodes):
             if len(chosen) + need > left:
                 continue
             parameter = tuple([sizes[i] for i in chosen])
+            if self.meter is not None and self.meter.start(parameter).excess is not None:
+                continue
             yield Move(len(chosen), need, partial(self._reduce, node, parameter, spent, need), 1, parameter)
 
     def _reduce(self, node: SearchNode, sizes: tuple[Size, ...], spent: tuple[int, ...], need: int) -> Iterator[Edge]:
@@ -92,6 +94,9 @@ class Graph(Nodes):
         state = State(self.spec, self.fixed + places, added, (), (), steps)
         target = SearchNode(state, tuple([places[i] for i in order]), 0)
         target.used, target.spent = node.used, spent
+        if self.meter is not None:
+            cost = self.meter.start(sizes)
+            target.cost = cost if cost.can_exceed() else None
         self._look(target)
         yield Edge(len(sizes), "REDUCE", (), (), sizes, order, self._interned(target), need)
 
@@ -286,12 +291,19 @@ class Graph(Nodes):
                 return
         passed = [i for i in stage.passed if i not in operands]
         waiting = range(node.passed, stage.active)
+        results: tuple[Coordinate, ...] = ()
+        if left > 1:
+            sizes = PRIMITIVES[primitive].result_sizes(tuple(c.size for c in step.operands), parameter)
+            made = Node(primitive, step.operands, parameter)
+            results = tuple([Coordinate(made, i, size) for i, size in enumerate(sizes)])
+        cost = node.cost
+        if cost is not None:
+            cost = cost.after(step, results)
+            if cost is not node.cost and cost.excess is not None:
+                return
         if left == 1:
             yield from self._ends(node, (*passed, *waiting), added, primitive, operands, parameter, 1)
             return
-        sizes = PRIMITIVES[primitive].result_sizes(tuple(c.size for c in step.operands), parameter)
-        made = Node(primitive, step.operands, parameter)
-        results = tuple([Coordinate(made, i, size) for i, size in enumerate(sizes)])
         number = len(node.places)
         front = [*waiting, *(number + i for i in reversed(range(len(results))))]
         if primitive == "STRIDE" and stage.alike:
@@ -310,7 +322,7 @@ class Graph(Nodes):
             (*state.steps, step),
         )
         target = SearchNode(after, places, len(passed))
-        target.used, target.spent = used, spent
+        target.used, target.spent, target.cost = used, spent, cost
         if bound is not None:
             target.bound = (bound[0], bound[1], tuple(range(len(passed))))
         elif node.bound is not None and any(node.features[i] == node.bound[0] for i in waiting):
@@ -394,6 +406,8 @@ class Graph(Nodes):
                 continue
             if given:
                 step = Step("SHARE", (), None, tuple([node.places[i] for i in given]))
+                if node.cost is not None and node.cost.after(step, ()).excess is not None:
+                    continue
                 if any(match(node.state, step) for match in self._given):
                     continue
             rest = [group[number:] for group, number in zip(groups, gifts, strict=True)]
@@ -468,6 +482,11 @@ class Graph(Nodes):
         for match in self._matches["SHARE"]:
             if match(state, step):
                 return
+        cost = node.cost
+        if cost is not None:
+            cost = cost.after(step, ())
+            if cost.excess is not None:
+                return
         weights = len(state.weights) + 1
         if left == 1:
             stay = tuple([i for i in passed if i not in given])
@@ -491,7 +510,7 @@ class Graph(Nodes):
             (*state.steps, step),
         )
         target = SearchNode(after, places, len(untouched))
-        target.used, target.spent = node.used, after_spent
+        target.used, target.spent, target.cost = node.used, after_spent, cost
         self._look(target)
         if weights < self.most_weights:
             target.is_contracted = True

@@ -12,6 +12,7 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.budgets import Cost, meter_of
 from syno_lab.synthesis.digits import Digit
 from syno_lab.synthesis.features import digit_below, feature
 from syno_lab.synthesis.parameters import coefficient_products, merge_blocks
@@ -94,6 +95,7 @@ class SearchNode:
 
     __slots__ = (
         "bound",
+        "cost",
         "counts",
         "dead",
         "features",
@@ -125,6 +127,7 @@ class SearchNode:
         self.used: tuple[int, ...] = (0,) * len(LIMITED)
         self.spent: tuple[int, ...] = ()
         self.bound: tuple[int, Any, tuple[int, ...]] | None = None
+        self.cost: Cost | None = None  # where FLOPs, parameters or memory may still exceed a budget
         self.moves: dict[int, list[Move]] = {}
         self.gift: Gift | None = None  # where a contraction has been begun: what it gives away
         self.counts: dict[int, int] = {}
@@ -158,6 +161,7 @@ class Nodes:
         self.rules = rules
         self.reach = Reach(spec)
         self.limits = spec.limits
+        self.meter = meter_of(spec)
         self.most_weights = spec.limits.of("SHARE") or 0
         self._most = tuple(spec.limits.of(primitive) for primitive in LIMITED)
         self._most_expands = 99 if spec.limits.max_expands is None else spec.limits.max_expands
@@ -274,6 +278,7 @@ class Nodes:
             whole,
             last,
             len(state.reductions) < self.limits.max_reduces,
+            None if node.cost is None else node.cost.key(node.places),
         )
         return self._nodes.setdefault(key, node)
 

@@ -20,6 +20,7 @@ from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec, WeightLimits
 from syno_lab.ir.state import State
+from syno_lab.synthesis.budgets import excess
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Graph
 from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, exactly, name, take
@@ -279,10 +280,13 @@ class Sampler:
     def _check_reachable(self) -> None:
         if distance(self.root()) is None:
             raise SpecError(self._unreachable())
+        if excess(self.root()) is not None:
+            raise SpecError(self._nothing_found())
 
     def _nothing_found(self) -> str:
+        over = excess(self.root())
         for rule in self.rules:
-            if rule not in RULES:
+            if over is None and rule not in RULES:
                 rest = tuple(other for other in self.rules if other != rule)
                 without = Sampler.from_spec(self.spec, seed=self.seed, rules=rest)
                 # Not paths alone: deep rules and budgets have their say at the end of one.
@@ -295,6 +299,7 @@ class Sampler:
         return (
             f"no operator found from {_shape(self.spec.output_shape)} to {_shape(self.spec.input_shape)} with at most "
             f"{self._most} primitives and these budgets; raise max_primitives or a budget"
+            + ("" if over is None else f" ({over})")
         )
 
     def _unreachable(self) -> str:

@@ -16,6 +16,7 @@ from syno_lab.errors import SynoError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.budgets import excess
 from syno_lab.synthesis.distance import distances_after, explain_distance
 from syno_lab.synthesis.graph import Graph
 from syno_lab.synthesis.paths import Builder
@@ -176,6 +177,10 @@ class _Search:
         """Whether the time is up."""
         return self.end is not None and time.thread_time() > self.end
 
+    def is_over_budget(self, state: State) -> bool:
+        """Whether no operator from here is within the budgets, where the end must be."""
+        return self.is_end is is_operator and excess(state) is not None
+
     def nearest(self, state: State, left: int) -> tuple[Step, ...] | None:
         """A way of at most ``left`` steps, what is nearest to the input first; None where there is none."""
         if left <= self.dead.get(state, 0) or self.allowance == 0:
@@ -188,6 +193,8 @@ class _Search:
             if rejecting_rule(state, step, self.rules) is not None:
                 continue
             after = state.apply(step)
+            if self.is_over_budget(after):
+                continue
             if need == 0 and self.is_end(after):
                 return (step,)
             rest = self.nearest(after, left - 1)
@@ -210,7 +217,7 @@ class _Search:
             steps = by_primitive[primitive]
             (place,) = self.rng.choices(range(len(steps)), [PULL**-need for need, _ in steps])
             _, step = steps.pop(place)
-            if rejecting_rule(state, step, self.rules) is None:
+            if rejecting_rule(state, step, self.rules) is None and not self.is_over_budget(state.apply(step)):
                 return step
             if not steps:
                 del by_primitive[primitive]
