@@ -83,14 +83,14 @@ class Estimate:
         self._kernel = kernel[-MOST_REWARDS:, -MOST_REWARDS:]
         self._rewards = [*self._rewards, reward][-MOST_REWARDS:]
 
-    def promises(self, bags: Sequence[Bag], waiting: Sequence[Bag] = (), bound: float = 1.0) -> list[float]:
-        """For each bag the expected reward and ``bound`` standard deviations more, with the rewards' deviation as unit.
+    def beliefs(self, bags: Sequence[Bag], waiting: Sequence[Bag] = ()) -> tuple[np.ndarray, np.ndarray]:
+        """For each bag ``[B]`` the expected reward and its standard deviation, with the rewards' deviation as unit.
 
         Those ``waiting`` for a reward are taken to have the mean one, so that little is promised by what is like them
-        (the constant liar of Ginsbourger and others, 2010). Without rewards all promises are 0.
+        (the constant liar of Ginsbourger and others, 2010). Without rewards all are 0 and 1.
         """
         if not self._rewards:
-            return [0.0] * len(bags)
+            return np.zeros(len(bags)), np.ones(len(bags))
         together = self._vectors([*bags, *waiting])  # at once: either may have words that are new
         asked, held = together[: len(bags)], together[len(bags) :]
         rows = self._wide()
@@ -105,7 +105,7 @@ class Estimate:
         solved = np.linalg.solve(kernel, np.column_stack([values, near.T]))  # [R, 1 + B]
         mean = near @ solved[:, 0]
         variance = 1 - np.einsum("br,rb->b", near, solved[:, 1:])
-        return [float(value) for value in mean + bound * np.sqrt(np.maximum(variance, 0))]
+        return mean, np.sqrt(np.maximum(variance, 0))
 
     def _wide(self) -> np.ndarray:
         """The rows, with a column for each word seen by now."""

@@ -13,6 +13,13 @@ operator is asked for once: places below which nothing is left are closed, dead 
 - Descents cost little beside a training: several are made, from the place that the tree leads to and some from the root
   by chance alone, and the operator is taken that promises most by its actions (:mod:`syno_lab.search.estimate`). Those
   by chance keep the search from staying where the first rewards were; those not taken are compared again.
+- A share of the questions explores, whatever is promised. The estimate is sure of regions where it has seen little, and
+  wrong where rewards hang on what its words do not say; a search that follows it alone stays in the first region that
+  pays. Half of that share takes an operator by chance alone, so that the search is never slower than random search by
+  more than a constant factor (Hutter, Hoos and Leyton-Brown, Sequential model-based optimization for general algorithm
+  configuration, 2011, interleave such draws; Falkner, Klein and Hutter, BOHB, 2018, make a third of them). The other
+  half takes what the estimate knows least about (MacKay, Information-based objective functions for active data
+  selection, 1992).
 - Virtual loss: what is outstanding counts as a loss until it is told, so the next search goes elsewhere (Chaslot,
   Winands and van den Herik, Parallel Monte-Carlo tree search, 2008).
 """
@@ -20,10 +27,12 @@ operator is asked for once: places below which nothing is left are closed, dead 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, exp
 from typing import Any
+
+import numpy as np
 
 from syno_lab.errors import SearchError
 from syno_lab.search.asking import Search
@@ -50,6 +59,8 @@ class Settings:
         strays: how many descents are made from the root by chance alone, whose operators are compared with those.
         kept: how many of the operators drawn and not taken are compared again at the next question.
         bound: how many standard deviations a promise is above what is expected.
+        chance: share of the questions after the first reward that are answered by chance alone, by the first stray.
+        unknown: share of them answered with the operator whose reward is least known, of all that are compared.
 
     Raises:
         SearchError: for numbers that make no sense.
@@ -66,6 +77,8 @@ class Settings:
     strays: int = 24
     kept: int = 500
     bound: float = 2.0
+    chance: float = 1 / 6
+    unknown: float = 1 / 6
 
     def __post_init__(self) -> None:
         for name, is_right, expected in (
@@ -79,6 +92,8 @@ class Settings:
             ("kept", self.kept >= 0, "0 or more"),
             ("bound", self.bound >= 0, "0 or more"),
             ("virtual_loss", self.virtual_loss >= 0, "0 or more"),
+            ("chance", 0 <= self.chance <= 1, "a share from 0 to 1"),
+            ("unknown", 0 <= self.unknown <= 1 - self.chance, "a share from 0 to what chance leaves"),
         ):
             if not is_right:
                 raise SearchError(f"{name}: expected {expected}, found {getattr(self, name)}")
@@ -219,6 +234,15 @@ class MonteCarloTreeSearch(Search):
 
     def _propose(self) -> tuple[Trail, Any] | None:
         tree, settings, rng = self.tree, self.settings, self.rng
+        toss = rng.random()
+        is_unknown_wanted = settings.chance <= toss < settings.chance + settings.unknown
+        if toss < settings.chance and not tree.root.is_closed:
+            for steps in self._strays(set()):
+                operator = claim(steps[-1].state, self.facts, self._known)
+                if operator is not None:
+                    trail = Trail(steps)
+                    self._enter(trail, self._path(trail))
+                    return trail, operator
         while not tree.root.is_closed and not self._should_stop():
             path = select(tree, self.policy, settings, rng)
             knower = self._knower(path)
@@ -231,7 +255,7 @@ class MonteCarloTreeSearch(Search):
                 if not added.state.is_complete:  # which is asked for at once, and closed
                     trails += self._strays({steps[-1].state.key for steps in trails})
                     trails = self._with_kept(trails)
-                for steps in self._most_promising_first(trails):
+                for steps in self._in_order(trails, is_unknown_wanted):
                     operator = claim(steps[-1].state, self.facts, self._known)
                     if added.state.is_complete:
                         tree.close(added)
@@ -258,14 +282,13 @@ class MonteCarloTreeSearch(Search):
                 break
         return list(found.values())
 
-    def _strays(self, known: set[Hashable]) -> list[tuple[Step, ...]]:
-        """Ways by chance alone from the root to complete states that are not ``known``."""
-        found: dict[Hashable, tuple[Step, ...]] = {}
+    def _strays(self, known: set[Hashable]) -> Iterator[tuple[Step, ...]]:
+        """Different ways by chance alone from the root to complete states that are not ``known``; added to it."""
         for _ in range(self.settings.strays if self.told else 0):
             steps = descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
             if steps is not None and steps[-1].state.key not in known:
-                found.setdefault(steps[-1].state.key, steps)
-        return list(found.values())
+                known.add(steps[-1].state.key)
+                yield steps
 
     def _with_kept(self, trails: list[tuple[Step, ...]]) -> list[tuple[Step, ...]]:
         """``trails`` and those drawn before that nobody has asked for."""
@@ -273,12 +296,15 @@ class MonteCarloTreeSearch(Search):
         old = (steps for key, steps in self._kept.items() if key not in fresh and key not in self.facts.ended)
         return [*trails, *old]
 
-    def _most_promising_first(self, trails: list[tuple[Step, ...]]) -> list[tuple[Step, ...]]:
+    def _in_order(self, trails: list[tuple[Step, ...]], is_unknown_wanted: bool) -> list[tuple[Step, ...]]:
+        """The most promising first; before them, where it is wanted, the one of which least is known."""
         if len(trails) < 2:
             return trails
         waiting = [bag(trail.steps) for _, trail in self._waiting.values()]
-        promises = self._estimate.promises([bag(steps) for steps in trails], waiting, self.settings.bound)
-        order = sorted(range(len(trails)), key=lambda i: -promises[i])
+        mean, deviation = self._estimate.beliefs([bag(steps) for steps in trails], waiting)
+        order = np.argsort(-(mean + self.settings.bound * deviation), kind="stable").tolist()
+        if is_unknown_wanted:
+            order.insert(0, order.pop(order.index(int(deviation.argmax()))))
         found = [trails[i] for i in order]
         self._kept = {steps[-1].state.key: steps for steps in found[1 : 1 + self.settings.kept]}
         return found

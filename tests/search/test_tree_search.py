@@ -16,6 +16,7 @@ from search_spaces import SPECS, Sets, Words
 
 from syno_lab.errors import SearchError
 from syno_lab.search import MonteCarloTreeSearch, rave, synthesis_space, uct
+from syno_lab.search.estimate import bag
 from syno_lab.search.mcts import Settings, backup, expand, select, simulate
 from syno_lab.search.policies import Choice
 from syno_lab.search.tree import NO_PARENT
@@ -54,7 +55,7 @@ def test_a_bandit_of_one_step_is_pulled_where_it_pays() -> None:
         Words("ab", 12),
         random.Random(1),
         policy=uct(0.3),
-        settings=Settings(width=99, temperature=1e9),
+        settings=Settings(width=99, temperature=1e9, chance=0, unknown=0),
     )
     asked = run(search, lambda word: 0.75 if word[0] == "b" else 0.25, 200)
     assert sum(word[0] == "b" for word in asked) > 170
@@ -125,7 +126,7 @@ def test_outstanding_candidates_spread() -> None:
             Words("abcdefgh", 6),
             random.Random(4),
             policy=uct(0.1, 0.0),
-            settings=Settings(width=99, virtual_loss=virtual_loss, strays=0, kept=0),  # by the tree alone
+            settings=Settings(width=99, virtual_loss=virtual_loss, strays=0, kept=0, unknown=0),  # the tree alone
         )
         run(search, lambda word: 1.0 if word[0] == "c" else 0.25, 40)
         asked = [search.ask() for _ in range(24)]
@@ -208,11 +209,48 @@ def test_rave_is_the_formula() -> None:
         (lambda: Settings(bound=-1), "bound: expected 0 or more, found -1"),
         (lambda: Settings(trust=-1), "trust: expected 0 or more, found -1"),
         (lambda: Settings(virtual_loss=-1), "virtual_loss: expected 0 or more, found -1"),
+        (lambda: Settings(chance=1.5), "chance: expected a share from 0 to 1, found 1.5"),
+        (
+            lambda: Settings(chance=0.5, unknown=0.6),
+            "unknown: expected a share from 0 to what chance leaves, found 0.6",
+        ),
     ],
 )
 def test_settings_that_make_no_sense(make: Any, message: str) -> None:
     with pytest.raises(SearchError, match=message):
         make()
+
+
+def test_by_chance_alone_nothing_is_preferred() -> None:
+    def share(chance: float) -> float:
+        settings = Settings(chance=chance, unknown=0)
+        search = MonteCarloTreeSearch(Words("abcd", 5), random.Random(7), settings=settings)
+        asked = run(search, lambda word: word.count("a") / 5, 60)
+        return sum(word.count("a") for word in asked) / (5 * len(asked))
+
+    assert share(1) == pytest.approx(0.25, abs=0.08)
+    assert share(0) > 0.45
+
+
+def test_by_chance_alone_every_operator_is_asked_for_once(rng: random.Random) -> None:
+    search = MonteCarloTreeSearch(Words("abc", 3), rng, settings=Settings(chance=1, unknown=0))
+    asked = run(search, lambda word: word.count("a") / 3)
+    assert len(asked) == len(set(asked)) == 27
+    assert search.is_exhausted
+    assert search.tree.root.visits == 27
+
+
+def test_the_least_known_comes_first_where_it_is_wanted() -> None:
+    search = MonteCarloTreeSearch(Words("abcd", 6), random.Random(5))
+    run(search, lambda word: word.count("a") / 6, 10)
+    trails = list(search._strays(set()))
+    assert len(trails) > 10
+    mean, deviation = search._estimate.beliefs([bag(steps) for steps in trails])
+    usual = search._in_order(trails, is_unknown_wanted=False)
+    assert usual[0] is trails[(mean + search.settings.bound * deviation).argmax()]
+    wanted = search._in_order(trails, is_unknown_wanted=True)
+    assert wanted[0] is trails[deviation.argmax()]
+    assert wanted[1:] == [steps for steps in usual if steps is not wanted[0]]
 
 
 def test_places_widen_with_what_was_searched() -> None:
