@@ -261,6 +261,22 @@ def tuning_cost() -> str:
     return f"{table(*render_tuning.cost(result))}\n\n{footer(result['abouts'])}"
 
 
+def against_pytorch() -> str:
+    """A tuned operator beside PyTorch."""
+    result = load("against_pytorch")
+    if result is None:
+        return "Not run yet."
+    return f"{table(*render_tuning.against_pytorch(result))}\n\n{footer([result['about']])}"
+
+
+def network() -> str:
+    """A whole network with an operator beside one with convolutions."""
+    result = load("network")
+    if result is None:
+        return "Not run yet."
+    return f"{table(*render_tuning.network(result))}\n\n{footer([result['about']])}"
+
+
 def int8() -> str:
     """INT8 beside float32."""
     result = load("int8")
@@ -334,6 +350,8 @@ def rendered(text: str) -> str:
         "tvm": tvm,
         "tuning-rules": tuning_rules,
         "tuning-cost": tuning_cost,
+        "against-pytorch": against_pytorch,
+        "network": network,
         "int8": int8,
         "codegen": codegen,
         "jobs": jobs,

@@ -69,6 +69,39 @@ def cost(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     ], rows
 
 
+def network(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """A row for each of the two networks, and PyTorch's call of the backbone."""
+    settings = result["settings"]
+    name, replaced, places = settings["backbone"], *result["places"]
+    rows = [[f"{name}, PyTorch eager", "–", *_times(result["eager"]), "–", "–"]]
+    for what in ("convolutions", "operator"):
+        one = result[what]
+        last = one["measurements"][-1]
+        label = "convolutions" if what == "convolutions" else f"{settings['operator']} in {replaced} of {places} places"
+        speedup = "1.00" if what == "convolutions" else f"**{result['speedup']:.2f}**"
+        tuned = f"{last['tuned']} of {last['functions']}"
+        rows.append([f"{name}, {label}", tuned, *_times(one), speedup, f"{last['error']:.1e}"])
+    return ["network", "functions tuned", "ms, median", "ms, least", "times as fast", "error against torch"], rows
+
+
+def against_pytorch(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """A row for each way of running the operator."""
+    timings = result["comparison"]["timings"]
+    base = next(one["median_ms"] for one in timings if one["way"] == "eager")
+    words = {"eager": "PyTorch eager", "compile": "torch.compile"}
+    rows = []
+    for one in timings:
+        tuned = f"TVM, {result['preset']}, {result['tuning']['trials']} trials in {result['tuning']['seconds']:.0f} s"
+        quartiles = f"{one['median_ms']:.3f} ({one['low_ms']:.3f} to {one['high_ms']:.3f})"
+        times = f"**{base / one['median_ms']:.2f}**"
+        rows.append([words.get(one["way"], tuned), quartiles, f"{one['best_ms']:.3f}", times])
+    return ["way", "ms, median (quartiles)", "ms, least", "times as fast as eager (wanted: 1 or more)"], rows
+
+
+def _times(one: dict[str, float]) -> list[str]:
+    return [f"{one['latency_ms']:.2f}", f"{one['best_ms']:.2f}"]
+
+
 def int8_layers(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """A row for each operator and layer: milliseconds in float32 and INT8."""
     rows = [
