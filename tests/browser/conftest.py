@@ -28,12 +28,23 @@ GROUNDS = {"light": "rgb(255, 255, 255)", "dark": "rgb(23, 23, 26)"}
 
 @dataclass
 class Lab:
-    """A running JupyterLab: its address, its token, the folder that it serves, and Jupyter's data folder."""
+    """A running JupyterLab (and Notebook 7): its address, its token, the folder that it serves, and Jupyter's own."""
 
     url: str
     token: str
     folder: Path
     data: Path
+    settings: Path
+
+    @contextlib.contextmanager
+    def themed(self, theme: str) -> Iterator[None]:
+        """Pages that are opened meanwhile have this theme."""
+        file = self.settings / "@jupyterlab" / "apputils-extension" / "themes.jupyterlab-settings"
+        file.write_text(json.dumps({"theme": theme}))
+        try:
+            yield
+        finally:
+            file.unlink()
 
     def write_notebook(self, name: str, *cells: str, kernel: bool = True) -> Path:
         """A notebook of code cells, with or without a kernel named."""
@@ -108,7 +119,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    served = Lab(f"http://127.0.0.1:{port}/", token, folder, home / "data")
+    served = Lab(f"http://127.0.0.1:{port}/", token, folder, home / "data", home / "settings")
     try:
         deadline = time.monotonic() + 120
         while True:
@@ -182,15 +193,23 @@ def open_alone(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert not wrong
 
 
-def reopen_without_kernel(page: Page, lab: Lab, name: str) -> None:
-    """Save the notebook that is open, end its kernel, and open it again as one that names none."""
+def reopen_without_kernel(page: Page, lab: Lab, name: str, view: str = "lab/tree") -> None:
+    """Save the notebook that is open, end its kernel, and open it again as one that names none.
+
+    ``view`` is where: in JupyterLab, or ``notebooks`` for Notebook 7.
+    """
+    path = lab.folder / name
+    before = path.stat().st_mtime_ns
     page.locator(".jp-Notebook .jp-CodeCell").nth(1).locator(".cm-content").click()
     page.keyboard.press("Control+s")
+    deadline = time.monotonic() + TIMEOUT_MS / 1000
+    while path.stat().st_mtime_ns == before:
+        assert time.monotonic() < deadline, f"{name} is not saved"
+        page.wait_for_timeout(100)
     expect(page.locator(".jp-mod-dirty")).to_have_count(0)
-    path = lab.folder / name
     book = json.loads(path.read_text())
     book["metadata"] = {}
     path.write_text(json.dumps(book))
     lab.stop_kernels()
-    page.goto(f"{lab.url}lab/tree/{name}?reset&token={lab.token}")
+    page.goto(f"{lab.url}{view}/{name}?reset&token={lab.token}")
     page.locator(".jp-Dialog").get_by_role("button", name=re.compile("No Kernel")).click()

@@ -105,9 +105,9 @@ class ExplorerPage {
     this.facts = make("div", { class: "syno-facts", role: "status", "aria-live": "polite" });
     this.picture = make("div", { class: "syno-picture" });
     this.body = make("tbody");
-    const heads = ["step", ...FACTS.map(([, title]) => title)].map((title) => make("th", { scope: "col" }, title));
+    this.heads = make("tr");
     this.caption = make("caption");
-    this.table = make("table", { class: "syno-table" }, this.caption, make("thead", {}, make("tr", {}, ...heads)), this.body);
+    this.table = make("table", { class: "syno-table" }, this.caption, make("thead", {}, this.heads), this.body);
     const behind = make("div", { class: "syno-behind", tabindex: "0", role: "group", "aria-label": "Table of what follows" }, this.table);
     this.opened = make("div", { class: "syno-opened" });
     this.root = make("div", {
@@ -273,10 +273,14 @@ class ExplorerPage {
   drawTable() {
     const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     const live = this.model.get("live");
+    const rows = this.model.get("table");
+    // The space around a state knows no searches: columns of which nothing is known are left out.
+    const facts = FACTS.filter(([name]) => name === "kind" || rows.some((row) => row[name]));
+    this.heads.replaceChildren(...["step", ...facts.map(([, title]) => title)].map((title) => make("th", { scope: "col" }, title)));
     this.body.replaceChildren(
-      ...this.model.get("table").map((row) => {
+      ...rows.map((row) => {
         const button = make("button", { type: "button", disabled: !live, "data-key": row.key, title: row.reason, onclick: () => this.put("chosen", row.key) }, row.text);
-        const cells = FACTS.map(([name]) => make("td", { class: name === "kind" ? "" : "syno-number" }, shownNumber(row[name])));
+        const cells = facts.map(([name]) => make("td", { class: name === "kind" ? "" : "syno-number" }, shownNumber(row[name])));
         return make("tr", { "data-kind": row.kind }, make("th", { scope: "row" }, button), ...cells);
       }),
     );

@@ -157,7 +157,7 @@ class View {
     this.groups = make("div", { class: "syno-groups" });
     this.stepsHeading = make("h4", { tabindex: "-1" }, "Next steps");
     this.all = make("button", { type: "button", onclick: () => this.choose("") }, "Show all steps");
-    this.tree = make("ol", { class: "syno-history", start: "0", onkeydown: (event) => this.onTreeKey(event) });
+    this.tree = make("ol", { class: "syno-history", start: "0", tabindex: live ? undefined : "0", onkeydown: (event) => this.onTreeKey(event) });
     this.root = make(
       "div",
       {

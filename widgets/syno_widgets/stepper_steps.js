@@ -95,7 +95,8 @@ class StepList {
   }
 
   items(items, more, pruned) {
-    const list = make("ul", { class: "syno-items" });
+    // Where no step can be taken the list itself is reached by Tab, to be scrolled.
+    const list = make("ul", { class: "syno-items", tabindex: this.model.get("live") ? undefined : "0" });
     for (const item of items) {
       const mark = (on) => this.told.mark([...item.operands, ...item.given], on);
       const button = make(

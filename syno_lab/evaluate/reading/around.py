@@ -67,8 +67,8 @@ class Around:
         return self._places[key].children or ()
 
     def weight(self, key: str) -> float:
-        """Canonical steps are wide, pruned ones narrow."""
-        return 0.0 if self._places[key].branch.kind == "pruned" else 1.0
+        """What leads on is wide, the rest narrow."""
+        return 1.0 if self._places[key].branch.kind in ("open", "operator") else 0.0
 
     def state_at(self, key: str) -> State:
         """The pGraph at a place, behind a pruned step too. Raises KeyError for a place that is not there."""

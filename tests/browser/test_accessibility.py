@@ -1,0 +1,122 @@
+"""axe-core (https://github.com/dequelabs/axe-core) has nothing serious to say about any widget, light or dark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from known_runs import fill_lab
+from known_trees import known_search, small_spec
+from playwright.sync_api import Page, expect
+from syno_widgets import Explorer, OperatorView, RunsView, Stepper
+from syno_widgets.course import Cards, Moved
+from syno_widgets.jobs_view import JobsView
+
+from syno_lab.evaluate.jobs import Lab as Jobs
+from syno_lab.operators import conv2d, pixel_shuffle
+from tests.browser.conftest import Lab
+from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
+
+pytestmark = pytest.mark.browser
+
+BINDING = {"N": 1, "C": 1, "H": 2, "W": 2, "s": 2}
+ALL = """\
+import syno_lab as sl
+from syno_widgets import Explorer, OperatorView, RunsView, Stepper
+stepper, view = Stepper.of("conv2d"), OperatorView(sl.operators.conv2d())
+runs, explorer = RunsView({folder!r}), Explorer({folder!r}, depth=3)
+for widget in (stepper, view, runs, explorer):
+    display(widget)
+"""
+
+
+# What is folded away is looked at too.
+UNFOLD = """place => {
+  const found = document.querySelector(place);
+  for (const one of found.querySelectorAll("details")) one.open = true;
+  for (const one of found.querySelectorAll("[role=tabpanel]")) one.hidden = false;
+}"""
+
+
+def findings(page: Page, place: str) -> list[str]:
+    """What axe-core finds serious or critical within an element: rule, what it says, and where."""
+    page.evaluate(UNFOLD, place)
+    found = Axe().run(page, context=place).response["violations"]
+    return [
+        f"{one['id']} ({one['impact']}): {one['help']}: {node['html'][:300]} {node.get('failureSummary', '')}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Each widget as a page that stands alone, by the class of its element."""
+    home = tmp_path_factory.mktemp("pages")
+    folder = home / "lab"
+    folder.mkdir()
+    fill_lab(folder, 30)
+    made = {name: home / f"{name}.html" for name in ("stepper", "operator", "runs", "jobs", "space", "tree", "course")}
+    stepper = Stepper.of("conv2d")
+    stepper.jump(4)
+    stepper.to_html(made["stepper"])
+    OperatorView(conv2d()).to_html(
+        made["operator"], panes=["graph", "loops", "source", "equation", "cost", "mixing", "near"]
+    )
+    runs = RunsView(folder)
+    runs.to_html(made["runs"])
+    runs.close()
+    with Jobs.open(folder, start=False) as opened:
+        jobs = JobsView(opened)
+        jobs.to_html(made["jobs"])
+        jobs.close()
+    space = Explorer(small_spec(), depth=2)
+    assert space.wait(120)
+    space.chosen = space.boxes[1]["key"]
+    space.to_html(made["space"])
+    space.close()
+    with known_search(folder, 12):
+        tree = Explorer(folder, source="search:mine", chosen="1")
+        tree.to_html(made["tree"])
+        tree.close()
+    moved = Moved(pixel_shuffle(), BINDING)
+    made["course"].write_text(
+        '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        f"<title>{escape('Course')}</title><main>{moved._repr_svg_()}{Cards()._repr_html_()}</main></html>"
+    )
+    return made
+
+
+@pytest.mark.parametrize("name", ["stepper", "operator", "runs", "jobs", "space", "tree", "course"])
+def test_pages(open_alone: Callable[..., Page], pages: dict[str, Path], name: str) -> None:
+    page = open_alone(pages[name], "light")
+    expect(page.locator("main > *").first).to_be_visible()
+    assert findings(page, "main") == []
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    assert findings(page, "main") == []
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_in_the_lab(page: Page, lab: Lab, tmp_path: Path, theme: str) -> None:
+    fill_lab(tmp_path, 10)
+    with known_search(tmp_path, 8), lab.themed(theme):
+        lab.write_notebook("accessible.ipynb", ALL.format(folder=str(tmp_path)))
+        open_notebook(page, lab, "accessible.ipynb")
+        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme)
+        wait_for_kernel(page)
+        run_cell(page, 0)
+        for name, drawn in (
+            ("stepper", ".syno-graph svg"),
+            ("operator", ".syno-graph svg"),
+            ("runs", ".syno-front circle"),
+            ("explorer", ".syno-box"),
+        ):
+            view = page.locator(f".syno-{name}").first
+            expect(view.locator(drawn).first).to_be_attached()
+            assert findings(page, f".syno-{name}") == []
+            view.screenshot(path=tmp_path / f"{name}.png")
