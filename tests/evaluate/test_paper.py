@@ -161,6 +161,7 @@ def test_alone_it_is_the_paper_s_and_says_so(make: Callable[..., PaperFigure], t
     root = ElementTree.fromstring(svg)
     assert root.get("aria-label", "").startswith(figure.title)
     assert "the paper" in svg
+    assert "mathdefault" not in svg, "labels are words and numbers, not formulas"
     assert figure.svg() == svg, "the same facts, the same file"
     assert figure.save(tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
     csv = figure.save(tmp_path / "f.csv").read_text()

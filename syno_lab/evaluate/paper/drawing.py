@@ -87,6 +87,8 @@ def _points(axes: Axes, shown: PaperFigure) -> None:
             axes.plot(span, [value, value], color=colour, linewidth=2)
     if shown.is_log_x:
         axes.set_xscale("log")
+        # matplotlib's own labels of powers are formulas, which are not read here.
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     axes.set_xlabel(shown.x)
     axes.set_ylabel(shown.y)
     axes.margins(0.08)
