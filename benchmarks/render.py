@@ -313,6 +313,14 @@ def search_resnet20() -> str:
     """Searches for a network: one with the command's defaults, and a shorter one before it."""
     found = [result for name in ("search_resnet20", "search_resnet20_ten_minutes") if (result := load(name))]
     parts = ["\n".join([*render_lab.search_lines(result), "", footer([result["about"]])]) for result in found]
+    traffic = load("traffic")
+    if traffic is not None:
+        parts += [
+            "### Memory traffic and time",
+            render_lab.traffic_line(traffic),
+            table(*render_lab.traffic_rows(traffic)),
+        ]
+        parts.append(footer([traffic["about"]]))
     return "\n\n".join(parts) or "Not run yet."
 
 

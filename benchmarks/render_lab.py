@@ -69,3 +69,31 @@ def search_lines(result: dict[str, Any]) -> list[str]:
             f"95 % interval {interval['low']:+.3f} to {interval['high']:+.3f}"
         )
     return lines
+
+
+def traffic_rows(result: dict[str, Any]) -> Rows:
+    """What a limit on the memory traffic would have cut of a search's trials."""
+    header = ["limit of traffic", "slow trials cut", "other trials cut", "the most accurate is cut"]
+    rows = [
+        [
+            f"{found['limit']:g}",
+            f"{found['slow_cut']} of {result['slow']}",
+            f"{found['fine_cut']} of {found['fine']}",
+            "yes" if found["best_is_cut"] else "no",
+        ]
+        for found in result["limits"]
+    ]
+    return header, rows
+
+
+def traffic_line(result: dict[str, Any]) -> str:
+    """How well what is known before a training orders the trainings' times, in words."""
+    by = {
+        what: f"{found['rho']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
+        for what, found in result["time_by"].items()
+    }
+    return (
+        f"{result['trials']} trials that a filter at {result['filter']:g} had let through, {result['slow']} of them "
+        f"slow (above {result['allowed_s']:.0f} s). Rank correlation with the time of a whole training: memory traffic "
+        f"{by['traffic']}, FLOPs {by['flops_ratio']}."
+    )

@@ -8,7 +8,8 @@ the way are counted, padding and windows among them. A convolution of the librar
 
 Of 17 operators of a search of ten minutes for ResNet-20 on two cores, 10 took more than twice the baseline's time. More
 than 4 times the elements that the convolutions put out had 9 of these and 1 of the 7 others, which took 1.6 times the
-baseline's time; by FLOPs, all were within half of the baseline's.
+baseline's time; by FLOPs, all were within half of the baseline's. Among trials below 4 traffic orders times better than
+FLOPs do, but loosely, and a lower limit would soon cut the most accurate: ``benchmarks/traffic.py``.
 """
 
 from __future__ import annotations
