@@ -171,6 +171,9 @@ class Graph(Nodes):
                     tried.add(node.features[place])
                 if place < number and node.items[place] & STRIDED:
                     return
+                made_by = node.places[place].node.primitive if place < number else primitive
+                if self._is_free[axis] and made_by == "SHIFT":
+                    continue  # see syno_lab.synthesis.unordered
                 yield from fill(axis + 1, (*taken, place))
 
         for order in fill(0, ()):

@@ -191,6 +191,7 @@ class Nodes:
         taken = {inp for inp, _ in spec.fixed_io_pairs}
         self._total = sum(self.reach.want)
         self._axes = [pack(size) for axis, size in enumerate(spec.input_shape) if axis not in taken]
+        self._is_free = [str(size) in spec.unordered for a, size in enumerate(spec.input_shape) if a not in taken]
 
     def __len__(self) -> int:
         return len(self._nodes)

@@ -1,8 +1,9 @@
 """Operators as paths through the search graph: counted, replayed, enumerated and drawn.
 
 A path is the list of edges from the root to the end of an operator; there is one for each pGraph. Rules that look
-deeper than a node shows (:attr:`syno_lab.synthesis.rules.Rule.is_deep`) and the budgets that only a whole operator has
-are asked when a path is replayed, so a path may turn out to be none.
+deeper than a node shows (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the FLOPs of the best plan, which bounds for
+partial pGraphs may not reach, and the inner order of unordered axes (:mod:`syno_lab.synthesis.unordered`) are asked
+when a path is replayed, so a path may turn out to be none.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
 from syno_lab.synthesis.reach import pack
 from syno_lab.synthesis.rules import rules_for
 from syno_lab.synthesis.space import sums_no_weights
+from syno_lab.synthesis.unordered import is_in_order
 
 Path = tuple[Edge, ...]
 
@@ -125,7 +127,7 @@ class Builder:
         self._deep = {p: tuple(r for r in rules_for(p, graph.rules) if r.is_deep) for p in PRIMITIVES}
 
     def operator(self, path: Path) -> Operator | None:
-        """The operator at the end of ``path``; None where a deep rule or a budget rejects it."""
+        """The operator at the end of ``path``; None where a deep rule, a budget or another inner order rejects it."""
         places: tuple[Coordinate, ...] = self._root
         reductions: tuple[Coordinate, ...] = ()
         weights: list[Weight] = []
@@ -164,7 +166,8 @@ class Builder:
         for axis in sorted(self._pinned):
             inputs.insert(axis, self._pinned[axis])
         operator = Operator(state, tuple(inputs))
-        return operator if sums_no_weights(state) and fits(operator) else None
+        is_found = sums_no_weights(state) and fits(operator)
+        return operator if is_found and is_in_order(operator, self.graph.rules) else None
 
 
 @lru_cache(maxsize=1 << 14)

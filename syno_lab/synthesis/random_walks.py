@@ -8,12 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
+from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import fits
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.rules import Rule, rejecting_rule
 from syno_lab.synthesis.space import proposals, sums_no_weights
+from syno_lab.synthesis.unordered import is_in_order
 
 
 def random_walk(spec: Spec, rules: tuple[Rule, ...], guided: bool, rng: random.Random) -> Iterator[State]:
@@ -48,6 +50,7 @@ def is_operator(state: State) -> bool:
         and state.is_complete
         and sums_no_weights(state)
         and fits(state.operator())
+        and (not state.spec.unordered or any(is_in_order(Operator(state, match)) for match in state.matches()))
     )
 
 

@@ -52,7 +52,8 @@ class Sampler:
         net: a network with :class:`syno_lab.Placeholder` modules, whose mappings become bindings.
         mappings: further bindings as dictionaries.
         fixed_io_pairs: pairs (input axis, output axis) that are one coordinate and take part in nothing.
-        unordered: input axes whose inner order is free in the final match.
+        unordered: input axes whose inner order is free in the final match: of operators that differ only in it one is
+            given (:mod:`syno_lab.synthesis.unordered`).
         seed: for reproducible samples; None draws one, kept in ``.seed``.
         weight_limits: ``"free"`` or ``"strict"``: whether the limits of occurrences bind the weights' dimensions too.
         rules: what is canonical: ``sl.RULES``, with rows of one's own or without some that are not of kind ``space``.

@@ -36,6 +36,9 @@ SPECS = [
         max_primitives=3,
         max_strides=1,
     ),
+    Spec.parse(
+        "[s*H]", "[H]", ["H=12: 0"], ["s=2: 2"], unordered=["s*H"], max_primitives=3, max_tensors=2, max_reduces=2
+    ),
 ]
 each_spec = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.input_shape} from {spec.output_shape}")
 

@@ -1,0 +1,104 @@
+"""Unordered input axes: of the pGraphs that differ only in the inner order of such an axis, one is kept.
+
+Positions along an unordered axis may be renamed, so what matters of the coordinate that indexes it is which coordinates
+it is put together from, not how. Hence no SHIFT ends there; nor do both digits of one MERGE where no weight shares them
+(the coordinate they are digits of says the same), or of a SHIFT where a weight shares the low one alone; and of the
+orders in which SPLITs may put the parts together the least that is canonical stands for all. Permutations change no
+shape: the distance to an unordered axis is that to any other of its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+
+from syno_lab.ir.coordinate import Coordinate, Node
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.orders import has_canonical_order
+from syno_lab.synthesis.rules import RULES, Rule
+
+
+def free_axes(spec: Spec) -> tuple[int, ...]:
+    """The input axes whose inner order is free, but for those that take part in nothing."""
+    fixed = {inp for inp, _ in spec.fixed_io_pairs}
+    return tuple(a for a, size in enumerate(spec.input_shape) if str(size) in spec.unordered and a not in fixed)
+
+
+def is_in_order(operator: Operator, rules: tuple[Rule, ...] = RULES) -> bool:
+    """Whether a canonical operator is the one that stands for all inner orders of its unordered axes."""
+    return all(_stands_for_all(operator, axis, rules) for axis in free_axes(operator.spec))
+
+
+def _stands_for_all(operator: Operator, axis: int, rules: tuple[Rule, ...]) -> bool:
+    tree = _Tree(operator, operator.inputs[axis])
+    if any(part.node.primitive == "SHIFT" for part in tree.parts):
+        return False
+    sharing = operator.state.sharing
+    digits = {(part.node, part.index): part in sharing for part in tree.parts if part.node.primitive == "MERGE"}
+    for node, index in digits:
+        is_pair = index == 0 and (node, 1) in digits and not digits[node, 0]
+        # Only a weight tells the low digit apart, and the elements of a weight have no order either.
+        if is_pair and (not digits[node, 1] or node.operands[0].node.primitive == "SHIFT"):
+            return False
+    return not any(twin.key < operator.key and has_canonical_order(twin.state, rules) for twin in tree.twins())
+
+
+class _Tree:
+    """The SPLITs that put an input axis together, of parts that are anything else, or that a weight shares."""
+
+    def __init__(self, operator: Operator, root: Coordinate) -> None:
+        self.operator = operator
+        self.root = root
+        self.parts: list[Coordinate] = []
+        self._nodes: set[Node] = set()
+        self._take_apart(root)
+
+    def _take_apart(self, coordinate: Coordinate) -> None:
+        is_shared = coordinate in self.operator.state.sharing
+        if coordinate.node.primitive == "SPLIT" and (coordinate is self.root or not is_shared):
+            self._nodes.add(coordinate.node)
+            for operand in coordinate.node.operands:
+                self._take_apart(operand)
+        else:
+            self.parts.append(coordinate)
+
+    def twins(self) -> Iterator[Operator]:
+        """The operators that put the same parts together in another order, by SPLITs nested alike."""
+        for order in permutations(self.parts):
+            if list(order) != self.parts:
+                yield self._put_together(iter(order))
+
+    def _put_together(self, parts: Iterator[Coordinate]) -> Operator:
+        splits: list[Step] = []
+
+        def made(coordinate: Coordinate) -> Coordinate:
+            if coordinate.node not in self._nodes:
+                return next(parts)
+            high, low = (made(operand) for operand in coordinate.node.operands)
+            splits.append(Step("SPLIT", (high, low)))
+            (size,) = PRIMITIVES["SPLIT"].result_sizes((high.size, low.size), None)
+            return Coordinate(Node("SPLIT", (high, low), None), 0, size)
+
+        root = made(self.root)
+        state = State.root(self.operator.spec)
+        # The SPLITs come as late as can be: before a weight shares the axis.
+        for step in self.operator.steps:
+            if step.primitive == "SPLIT" and Node("SPLIT", step.operands, None) in self._nodes:
+                continue
+            if self.root in step.operands:
+                state = _applied(state, splits)
+                splits = []
+                step = replace(step, operands=tuple(root if c == self.root else c for c in step.operands))
+            state = state.apply(step)
+        inputs = tuple(root if c == self.root else c for c in self.operator.inputs)
+        return Operator(_applied(state, splits), inputs)
+
+
+def _applied(state: State, steps: list[Step]) -> State:
+    for step in steps:
+        state = state.apply(step)
+    return state
