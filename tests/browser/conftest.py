@@ -193,6 +193,14 @@ def open_alone(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert not wrong
 
 
+def wait_for(page: Page, holds: Callable[[], Any]) -> None:
+    """Until something is so, for at most a minute; what the page asks for goes on meanwhile."""
+    deadline = time.monotonic() + TIMEOUT_MS / 1000
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come to be"
+        page.wait_for_timeout(100)
+
+
 def reopen_without_kernel(page: Page, lab: Lab, name: str, view: str = "lab/tree") -> None:
     """Save the notebook that is open, end its kernel, and open it again as one that names none.
 
@@ -202,10 +210,7 @@ def reopen_without_kernel(page: Page, lab: Lab, name: str, view: str = "lab/tree
     before = path.stat().st_mtime_ns
     page.locator(".jp-Notebook .jp-CodeCell").nth(1).locator(".cm-content").click()
     page.keyboard.press("Control+s")
-    deadline = time.monotonic() + TIMEOUT_MS / 1000
-    while path.stat().st_mtime_ns == before:
-        assert time.monotonic() < deadline, f"{name} is not saved"
-        page.wait_for_timeout(100)
+    wait_for(page, lambda: path.stat().st_mtime_ns != before)
     expect(page.locator(".jp-mod-dirty")).to_have_count(0)
     book = json.loads(path.read_text())
     book["metadata"] = {}
