@@ -22,7 +22,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lab install lint fast unit trust browser notebooks chromium doctor picture clean
+.PHONY: help demo test lab install lint fast unit trust browser notebooks chromium doctor picture screenshots clean
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -66,6 +66,11 @@ doctor: $(VENV)/.installed ## What this machine has and what is missing
 
 picture: $(VENV)/.installed ## The picture in the README, drawn anew
 	$(BIN)/syno-lab show conv2d --as svg --out docs/conv2d.svg
+
+screenshots: chromium $(VENV)/.installed-dev ## The README's screenshots, from those of the browser tests
+	rm -rf $(VENV)/screenshots
+	$(TEST) -m browser tests/browser/test_stepper.py tests/browser/test_explorer.py -k light --basetemp=$(VENV)/screenshots
+	$(BIN)/python docs/pictures.py $(VENV)/screenshots
 
 clean: ## Remove the environment and what the tools left
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
