@@ -146,6 +146,22 @@ def stepper() -> str:
     return f"{table(*render_stepper.clicks(result))}\n\n{footer([result['about']])}"
 
 
+def runs_view() -> str:
+    """A thousand trials on the front."""
+    result = load("runs_view")
+    if result is None:
+        return "Not run yet."
+    return f"{table(*render_stepper.fluid(result))}\n\n{footer([result['about']])}"
+
+
+def stepper_memory() -> str:
+    """What the page holds after many steps."""
+    result = load("stepper_memory")
+    if result is None:
+        return "Not run yet."
+    return f"{table(*render_stepper.memory(result))}\n\n{footer([result['about']])}"
+
+
 def bias() -> str:
     """Walks beside uniform draws, by number of steps."""
     result = load("bias")
@@ -351,6 +367,8 @@ def rendered(text: str) -> str:
         "growth": growth,
         "step": step,
         "stepper": stepper,
+        "stepper-memory": stepper_memory,
+        "runs-view": runs_view,
         "bias": bias,
         "ablations": ablations,
         "flops": flops,

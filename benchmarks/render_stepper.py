@@ -1,4 +1,4 @@
-"""Clicks in the stepper as a table of ``benchmarks/README.md``, from what ``stepper.py`` has written."""
+"""What the widgets cost as tables of ``benchmarks/README.md``, from what the scripts have written."""
 
 from __future__ import annotations
 
@@ -22,6 +22,36 @@ def clicks(result: dict[str, Any]) -> Rows:
         told = f"**{found['median_ms']:.0f} / {found['p95_ms']:.0f}**"
         rows.append(["in JupyterLab, click to frame", told, "", "", "", str(found["steps"])])
     return header, rows
+
+
+def fluid(result: dict[str, Any]) -> Rows:
+    """What a reader does with many trials on the front costs the page and the kernel."""
+    frames = result["lasso_frames"]
+    told = f"frames {frames['median_ms']:.0f} / {frames['p95_ms']:.0f} ms" if "p95_ms" in frames else ""
+    rows = [
+        ["a move of the mouse while a lasso is drawn", f"{result['lasso_move_cpu_ms']:.1f}", told],
+        ["a move of the mouse from point to point", f"{result['pointing_cpu_ms']:.1f}", ""],
+        [
+            "another front from the kernel",
+            f"{result['update_cpu_ms']:.1f}",
+            f"{result['bytes_sent'] / 1e3:.0f} kB sent",
+        ],
+        ["the table sorted by another column", f"{result['sort_cpu_ms']:.1f}", ""],
+        ["the page opened", f"{result['page_cpu_ms']:.0f}", ""],
+        ["the store read, in the kernel", f"{result['read_cpu_ms']:.0f}", ""],
+        ["the view made, in the kernel", f"{result['construct_cpu_ms']:.0f}", ""],
+    ]
+    return [
+        f"{result['trials']:,} trials, {result['on_front']} on the front",
+        "CPU ms",
+        "median / 95th percentile",
+    ], rows
+
+
+def memory(result: dict[str, Any]) -> Rows:
+    """What the page holds after so many steps."""
+    rows = [[str(one["steps"]), f"{one['heap_mib']:.1f}", f"{one['nodes']:,}"] for one in result["memory"]]
+    return ["steps in the stepper", "heap of JupyterLab's page, MiB", "DOM nodes"], rows
 
 
 def _cells(found: dict[str, Any]) -> list[str]:

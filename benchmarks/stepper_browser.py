@@ -2,6 +2,9 @@
 
 The time begins at the click on a step in the list and ends with the animation frame after the graph with the new
 state's picture has been put into the page: kernel, sockets, script and layout are all in it.
+
+By itself (``python benchmarks/stepper_browser.py``) it takes 500 steps and says what the page holds on the way: the
+heap of its scripts after a collection and its DOM nodes. It writes ``benchmarks/results/stepper_memory.json``.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from common import say
+from common import about, parser, save, say, typed
 
 WAIT_MS = 120_000
 CELL = """\
@@ -78,8 +81,18 @@ def served(folder: Path) -> Iterator[str]:
         process.wait(30)
 
 
-def measure(steps: int, seed: int) -> dict[str, Any]:
-    """So many clicks on random canonical steps; where none is left, or twelve are taken, it starts over."""
+def held(devtools: Any) -> dict[str, Any]:
+    """What the page holds once garbage is collected: MiB of the scripts' heap, and DOM nodes."""
+    devtools.send("HeapProfiler.collectGarbage")
+    metrics = {one["name"]: one["value"] for one in devtools.send("Performance.getMetrics")["metrics"]}
+    return {"heap_mib": metrics["JSHeapUsedSize"] / 2**20, "nodes": int(metrics["Nodes"])}
+
+
+def measure(steps: int, seed: int, every: int | None = None) -> dict[str, Any]:
+    """So many clicks on random canonical steps; where none is left, or twelve are taken, it starts over.
+
+    ``every`` so many steps :func:`held` is asked too.
+    """
     from playwright.sync_api import sync_playwright
 
     program = os.environ.get("SYNO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -110,8 +123,15 @@ def measure(steps: int, seed: int) -> dict[str, Any]:
             page.keyboard.press("Control+Enter")
             stepper = page.locator(".syno-stepper")
             stepper.wait_for()
-            while len(times) < steps:
+            devtools = page.context.new_cdp_session(page)
+            devtools.send("Performance.enable")
+            memory: list[dict[str, Any]] = []
+            while len(times) < steps or (every and len(memory) <= steps // every):
                 page.wait_for_selector('.syno-stepper:not([aria-busy="true"])')
+                if every and len(times) == every * len(memory):
+                    memory.append({"steps": len(times), **held(devtools)})
+                    say(str(memory[-1]))
+                    continue
                 groups = stepper.locator(f".syno-group:has({STEPS})")
                 depth = page.evaluate("document.querySelectorAll('.syno-graph g.primitive').length")
                 if not groups.count() or depth >= 12:
@@ -122,5 +142,21 @@ def measure(steps: int, seed: int) -> dict[str, Any]:
             browser.close()
     ordered = statistics.quantiles(times, n=20, method="inclusive")
     found = {"steps": len(times), "median_ms": statistics.median(times), "p95_ms": ordered[-1], "worst_ms": max(times)}
+    if every:
+        found["memory"] = memory
     say(f"browser: {found}")
     return found
+
+
+def main() -> None:
+    """What the page holds over so many steps."""
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--steps", type=int, default=500)
+    chosen = arguments.parse_args()
+    save(
+        "stepper_memory", measure(chosen.steps, chosen.seed, chosen.steps // 5) | {"about": about(typed(), chosen.core)}
+    )
+
+
+if __name__ == "__main__":
+    main()
