@@ -282,7 +282,7 @@ def against_pytorch() -> str:
     result = load("against_pytorch")
     if result is None:
         return "Not run yet."
-    return f"{table(*render_tuning.against_pytorch(result))}\n\n{footer([result['about']])}"
+    return f"{table(*render_tuning.against_pytorch(result))}\n\n{footer([result['about'], result['single']['about']])}"
 
 
 def network() -> str:
