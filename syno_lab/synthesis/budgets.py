@@ -161,12 +161,12 @@ class _Stage(NamedTuple):
 class Cost:
     """What the operators from one state cost at least, carried on from step to step."""
 
-    __slots__ = ("_is_closed", "_meter", "_reduces", "_stages", "has_reductions", "largest", "params", "weights")
+    __slots__ = ("_meter", "_reduces", "_stages", "has_reductions", "is_closed", "largest", "params", "weights")
 
     def __init__(self, meter: Meter, reduces: int, has_reductions: bool, is_closed: bool) -> None:
         self._meter = meter
         self._reduces = reduces
-        self._is_closed = is_closed
+        self.is_closed = is_closed
         self.has_reductions = has_reductions
         self.params = self.largest = self.weights = 0
         self._stages: tuple[_Stage, ...] = ()
@@ -178,7 +178,7 @@ class Cost:
         operands = step.operands
         reached = [not (s.made.isdisjoint(operands) and s.touched.isdisjoint(operands)) for s in self._stages]
         if not any(reached):
-            return self if self._is_closed else self._with(self._stages)
+            return self if self.is_closed else self._with(self._stages)
         gain = 1
         if step.primitive == "UNFOLD":
             gain = self._meter.elements(operands[1:])
@@ -226,7 +226,7 @@ class Cost:
         if self.has_reductions or self.weights or meter.limits.min_weights:
             flops = meter.input
         most = None
-        if self._is_closed:
+        if self.is_closed:
             most = (2 if meter.most_weights else 1) * meter.output * self._reduces
         params = self.params + max(0, meter.limits.min_weights - self.weights)  # a weight has an element at least
         return Bounds(

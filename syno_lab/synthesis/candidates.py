@@ -152,11 +152,14 @@ def _budget_after(state: State) -> Callable[[Step], Rule | None]:
         over = _as_rule(cost.excess)
         return lambda step: over
 
+    can_exceed = cost.can_exceed()
+
     def after(step: Step) -> Rule | None:
         found = None
         if step.primitive == "REDUCE":
             found = excess(state.apply(step))
-        elif step.primitive in ("SHARE", "UNFOLD", "EXPAND"):  # what others add does not cost by itself
+        elif not cost.is_closed or (can_exceed and step.primitive in ("SHARE", "UNFOLD", "EXPAND")):
+            # What other primitives add costs nothing by itself, but after it no REDUCE may come.
             found = cost.after(step, ()).excess
         return None if found is None else _as_rule(found)
 

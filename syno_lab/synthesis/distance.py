@@ -12,7 +12,7 @@ and so no distance, but of the operators that differ only in it one is kept (:mo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -26,6 +26,10 @@ from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import reduce_sizes
 
 Exponents = tuple[int, ...]
+# Axes that become one group; their packed product; the steps that the groups behind take at least, which have at least
+# one coordinate each.
+_Want = tuple[tuple[Size, ...], int, int]
+_Chosen = tuple[int, tuple[Size, ...], bool]  # which coordinates, for which axes, whether a piece is left over
 UNLIMITED = 99
 
 
@@ -228,17 +232,16 @@ class _Search:
         self.choices: list[list[tuple[int, int]]] = [[] for _ in range(len(have) + 1)]
         for number, code, packed in choices:
             self.choices[number].append((code, packed))
-        self.options: dict[tuple[tuple[Size, ...], int], list[tuple[int, bool]]] = {}
+        self.options: dict[tuple[int, int], list[tuple[int, bool]]] = {}
         everything = sum(most << 5 * place for place, most in enumerate(counts.values()))
         for partition in _partitions(want):
-            self._assign(everything, partition, (), 0)
+            self._assign(everything, partition, 0, (), 0)
 
-    def _options(self, want: tuple[Size, ...], number: int) -> list[tuple[int, bool]]:
-        """Which ``number`` of coordinates may become a group of axes, and whether a piece is then eliminated."""
-        found = self.options.get((want, number))
+    def _options(self, wanted: int, number: int) -> list[tuple[int, bool]]:
+        """Which ``number`` of coordinates may become axes of a packed size, and whether a piece is then eliminated."""
+        found = self.options.get((wanted, number))
         if found is None:
-            wanted = sum(map(_pack, want))
-            found = self.options[want, number] = []
+            found = self.options[wanted, number] = []
             for code, made in self.choices[number]:
                 piece = made - wanted
                 is_legal = self.legal.get(piece)
@@ -248,41 +251,37 @@ class _Search:
                     found.append((code, piece != 0))
         return found
 
-    def _assign(
-        self,
-        rest: int,
-        want: Sequence[tuple[Size, ...]],
-        groups: tuple[tuple[int, tuple[Size, ...], bool], ...],
-        cost: int,
-    ) -> None:
-        if not want:
-            self._close(rest, groups)
+    def _assign(self, rest: int, want: tuple[_Want, ...], at: int, groups: tuple[_Chosen, ...], cost: int) -> None:
+        if at == len(want):
+            self._close(rest, groups, cost)
             return
-        others = sum(len(group) - 1 for group in want[1:])  # every group to come has at least one coordinate
+        axes, wanted, others = want[at]
         guard = self.guard
         for number in range(1, len(self.choices)):
-            more = cost + len(want[0]) + number - 2
+            more = cost + len(axes) + number - 2
             if self.best is not None and more + others >= self.best:
                 return
-            for code, has_piece in self._options(want[0], number):
+            for code, has_piece in self._options(wanted, number):
+                if self.best is not None and more + has_piece + others >= self.best:
+                    continue
                 if ((rest | guard) - code) & guard == guard:
-                    self._assign(rest - code, want[1:], (*groups, (code, want[0], has_piece)), more + has_piece)
+                    self._assign(rest - code, want, at + 1, (*groups, (code, axes, has_piece)), more + has_piece)
 
     def _taken(self, code: int) -> tuple[Size, ...]:
         """The sizes of a choice."""
         return tuple(size for place, size in enumerate(self.sizes) for _ in range(code >> 5 * place & 15))
 
-    def _close(self, rest: int, chosen: tuple[tuple[int, tuple[Size, ...], bool], ...]) -> None:
+    def _close(self, rest: int, chosen: tuple[_Chosen, ...], cost: int) -> None:
         """Everything left is eliminated whole, each coordinate a group of its own."""
+        pieces = sum([has_piece for _, _, has_piece in chosen])
         alone = self._taken(rest)
-        taken = [(self._taken(code), want, has_piece) for code, want, has_piece in chosen]
-        pieces = len(alone) + sum(has_piece for _, _, has_piece in taken)
-        eliminations = self._eliminations(pieces)
+        eliminations = self._eliminations(len(alone) + pieces)
         if eliminations is None:
             return
-        steps = eliminations + sum(len(have) + len(want) + has_piece - 2 for have, want, has_piece in taken)
+        steps = eliminations + cost
         if self.best is not None and steps >= self.best:
             return
+        taken = [(self._taken(code), want, has_piece) for code, want, has_piece in chosen]
         merges = sum(len(want) + has_piece - 1 for _, want, has_piece in taken)
         splits = sum(len(have) - 1 for have, _, _ in taken)
         if merges > self.left.merges or splits > self.left.splits:
@@ -334,9 +333,15 @@ def _is_legal(spec: Spec, packed: int) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _partitions(items: tuple[Size, ...]) -> tuple[tuple[tuple[Size, ...], ...], ...]:
+def _partitions(items: tuple[Size, ...]) -> tuple[tuple[_Want, ...], ...]:
     """All partitions of the input axes into groups, the finest first."""
-    return tuple(sorted(_all_partitions(items), key=len, reverse=True))
+    return tuple(
+        tuple(
+            (axes, sum(map(_pack, axes)), sum(len(other) - 1 for other in partition[at + 1 :]))
+            for at, axes in enumerate(partition)
+        )
+        for partition in sorted(_all_partitions(items), key=len, reverse=True)
+    )
 
 
 def _all_partitions(items: tuple[Size, ...]) -> Iterator[tuple[tuple[Size, ...], ...]]:
