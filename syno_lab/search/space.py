@@ -74,12 +74,24 @@ class _Space:
         maps = spec.binding_maps
         self._binding = maps[0] if maps else None
         outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
+        self._weighted: dict[tuple[SearchNode, int], list[tuple[Move, float]]] = {}
         self._spare = None if spec.limits.max_flops is None else spec.limits.max_flops / max(1, 2 * outputs)
 
     def operator(self, path: Path) -> Operator | None:
         """The operator at the end of a path; None where a rule, a budget or whoever searches refuses it."""
         operator = self.builder.operator(path)
         return None if operator is None or not (self._accepts is None or self._accepts(operator)) else operator
+
+    def weighted(self, node: SearchNode, left: int) -> list[tuple[Move, float]]:
+        """The moves from ``node`` behind which something lies, with their weights; worked out once.
+
+        Every random descent begins at the root, which may have thousands of them.
+        """
+        found = self._weighted.get((node, left))
+        if found is None:
+            pairs = [(move, self.weight(move, left)) for move in self.graph.moves(node, left)]
+            found = self._weighted[node, left] = [(move, weight) for move, weight in pairs if weight]
+        return found
 
     def weight(self, move: Move, left: int) -> float:
         """How many operators lie behind a move. Where that is not known: nearer to the input is likelier.
@@ -131,8 +143,7 @@ class SynthesisState:
         """The moves after which the input may still be reached."""
         if self._node is None:
             return ()
-        children = [_Child(self, move) for move in self._space.graph.moves(self._node, self.left)]
-        return [child for child in children if child.weight]
+        return [_Child(self, move, weight) for move, weight in self._space.weighted(self._node, self.left)]
 
     def operator(self) -> Operator | None:
         """The operator of a complete state; None where a deep rule or a budget rejects it."""
@@ -205,10 +216,10 @@ class _Child:
 
     __slots__ = ("_from", "_move", "weight")
 
-    def __init__(self, state: SynthesisState, move: Move) -> None:
+    def __init__(self, state: SynthesisState, move: Move, weight: float) -> None:
         self._from = state
         self._move = move
-        self.weight = state._space.weight(move, state.left)
+        self.weight = weight
 
     def steps(self) -> list[Step]:
         """The edges of the move; none where a rule rejects it."""
