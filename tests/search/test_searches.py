@@ -14,6 +14,7 @@ from search_spaces import SPECS, Sets, Words
 from syno_lab.errors import SearchError
 from syno_lab.ir.operator import Operator
 from syno_lab.search import Candidate, MonteCarloTreeSearch, RandomSearch, RegularizedEvolution, Search, synthesis_space
+from syno_lab.search.space import _Space
 from syno_lab.synthesis.sampler import Sampler
 
 SEARCHES: dict[str, Callable[..., Search]] = {
@@ -52,6 +53,19 @@ def test_every_operator_of_a_space_is_asked_for_once(
     asked = run(make(synthesis_space(SPECS[spec]), rng))
     assert len(asked) == len(all_of(spec)) > 10
     assert set(asked) == set(all_of(spec))
+
+
+def test_the_weights_of_the_first_moves_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every random descent begins there, and some specs have thousands of them.
+    weighed: list[Any] = []
+    weight = _Space.weight
+    monkeypatch.setattr(_Space, "weight", lambda space, move, left: weighed.append(move) or weight(space, move, left))
+    root = synthesis_space(SPECS["two weights"], countable_nodes=0)
+    first = [child.weight for child in root.children()]
+    assert len(weighed) >= len(first) > 1
+    number = len(weighed)
+    assert [child.weight for child in root.children()] == first
+    assert len(weighed) == number
 
 
 def test_the_budgets_refuse_some() -> None:
