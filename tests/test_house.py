@@ -101,6 +101,19 @@ def test_engine_knows_no_jupyter(path: Path) -> None:
 @pytest.mark.parametrize(
     "code",
     [
+        "from syno_lab.operators import conv2d; conv2d().loops()",
+        "from syno_lab.operators import conv2d; conv2d().state.distance; conv2d().state.svg()",
+        "import syno_lab as sl; from syno_lab.operators.nas_pte import nas_pte_1; sl.operators.conv2d().loops()",
+        "import copy; from syno_lab.operators import conv2d; assert not hasattr(copy.copy(conv2d()), 'no')",
+    ],
+)
+def test_values_have_their_methods_however_they_are_imported(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], timeout=120, check=True)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
         "import syno_lab",
         "import syno_lab.cli",
         "import syno_lab as sl; sl.Spec; sl.Sampler; sl.State; sl.Operator; sl.operators.conv2d()",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.keys import Key, canonical_key
+from syno_lab.ir.late import LateMethods
 from syno_lab.ir.size import value
 from syno_lab.ir.spec import Binding, Spec
 from syno_lab.ir.state import State, Step, Weight
@@ -32,7 +33,7 @@ FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Operator:
+class Operator(LateMethods):
     """``Y[output] = sum over reductions of X[inputs] * W1[...] * ...``, zero where an UNFOLD is out of bounds.
 
     Attributes:

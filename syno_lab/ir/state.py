@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate, Node, output_coordinate, reduce_coordinate
 from syno_lab.ir.keys import Key, canonical_key
+from syno_lab.ir.late import LateMethods
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
@@ -59,7 +60,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class State(LateMethods):
     """A partial pGraph over ``spec``; :meth:`apply` gives the next one.
 
     Attributes:
