@@ -21,6 +21,7 @@ from common import RESULTS, typed
 from render_ablations import ablation_tables
 from render_codegen import tables
 
+Result = dict[str, Any]
 README = Path(__file__).parent / "README.md"
 
 # Distinct operators a CPU-second: the authors' C++ engine and a Python prototype, both measured on two cores, and what
@@ -71,6 +72,22 @@ def footer(abouts: list[dict[str, Any]]) -> str:
     return "\n".join(f"- {line}" for line in said)
 
 
+def one_table(make: Callable[[Result], tuple[list[str], list[list[str]]]]) -> Callable[[Result], str]:
+    """A part that is one table."""
+    return lambda result: table(*make(result))
+
+
+def part_of(name: str, make: Callable[[Result], str]) -> str:
+    """What ``make`` makes of one result, and what it was measured by."""
+    result = load(name)
+    if result is None:
+        return "Not run yet."
+    abouts = result.get("abouts") or [result["about"]]
+    if "single" in result:
+        abouts = [*abouts, result["single"]["about"]]
+    return f"{make(result)}\n\n{footer(abouts)}"
+
+
 def synthesis() -> str:
     """The table of rates."""
     result = load("synthesis") or {}
@@ -99,11 +116,8 @@ def synthesis() -> str:
     return table(header, rows) + "\n\n" + (footer([found["about"] for found in result.values()]) or "Not run yet.")
 
 
-def growth() -> str:
+def growth(result: Result) -> str:
     """The table beside the plot."""
-    result = load("growth")
-    if result is None:
-        return "Not run yet."
     by_size: dict[int, dict[str, dict[str, Any]]] = {}
     for row in result["rows"]:
         by_size.setdefault(row["max_primitives"], {})[row["weight_limits"]] = row
@@ -120,14 +134,11 @@ def growth() -> str:
     header = ["at most"]
     header += [f"{limits}: {what}" for limits in ("strict", "free") for what in ("drawn", "ms for one more", "MiB")]
     plot = "![Time for one more operator and peak memory by size](results/growth.svg)"
-    return f"{plot}\n\n{table(header, rows)}\n\n{footer([result['about']])}"
+    return f"{plot}\n\n{table(header, rows)}"
 
 
-def step() -> str:
+def step(result: Result) -> str:
     """Times of one step by depth."""
-    result = load("step")
-    if result is None:
-        return "Not run yet."
     rows = []
     for strict, free in zip(result["strict"]["depths"], result["free"]["depths"], strict=True):
         cells = [f"{number(f['median_ms'])} / {number(f['p95_ms'])} ({f['states']})" for f in (strict, free)]
@@ -135,38 +146,11 @@ def step() -> str:
     whole = [result[limits]["all"] for limits in ("strict", "free")]
     rows.append(["**all**", *(f"**{number(f['median_ms'])} / {number(f['p95_ms'])}** ({f['states']})" for f in whole)])
     header = ["depth", "strict: median / 95th percentile, ms (states)", "free"]
-    return f"{table(header, rows)}\n\n{footer([result['about']])}"
+    return f"{table(header, rows)}"
 
 
-def stepper() -> str:
-    """Clicks in the stepper."""
-    result = load("stepper")
-    if result is None:
-        return "Not run yet."
-    return f"{table(*render_stepper.clicks(result))}\n\n{footer([result['about']])}"
-
-
-def runs_view() -> str:
-    """A thousand trials on the front."""
-    result = load("runs_view")
-    if result is None:
-        return "Not run yet."
-    return f"{table(*render_stepper.fluid(result))}\n\n{footer([result['about']])}"
-
-
-def stepper_memory() -> str:
-    """What the page holds after many steps."""
-    result = load("stepper_memory")
-    if result is None:
-        return "Not run yet."
-    return f"{table(*render_stepper.memory(result))}\n\n{footer([result['about']])}"
-
-
-def bias() -> str:
+def bias(result: Result) -> str:
     """Walks beside uniform draws, by number of steps."""
-    result = load("bias")
-    if result is None:
-        return "Not run yet."
     walks, uniform = result["walks"], result["uniform"]
 
     def ratio(row: dict[str, Any]) -> str:
@@ -194,21 +178,18 @@ def bias() -> str:
         f"uniform draws left out {uniform['never_drawn']:,}. The total variation from uniform is "
         f"{walks['total_variation']:.2f} for walks, and {uniform['total_variation']:.2f} for uniform draws by chance."
     )
-    return f"{table(header, rows)}\n\n{summary}\n\n{footer([result['about']])}"
+    return f"{table(header, rows)}\n\n{summary}"
 
 
-def trust() -> str:
+def trust(result: Result) -> str:
     """How many operators agreed, and how often each corner was met."""
-    result = load("trust")
-    if result is None:
-        return "Not run yet."
     checks = list(result["checked"])
     rows = [["**operators**", *(f"**{result['checked'][check]:,}**" for check in checks)]]
     rows += [["that disagree", *(f"{result['failed'][check]:,}" for check in checks)]]
     rows += [["from the sampler", *(_drawn(result["sources"][check]) for check in checks)]]
     rows += [[name, *(f"{met[check]:,}" for check in checks)] for name, met in result["corners"].items()]
     names = {"values": "torch values", "gradients": "torch gradients", "tvm": "compiled TVM"}
-    return f"{table(['', *(names[check] for check in checks)], rows)}\n\n{footer([result['about']])}"
+    return f"{table(['', *(names[check] for check in checks)], rows)}"
 
 
 def _drawn(sources: dict[str, int]) -> str:
@@ -217,11 +198,8 @@ def _drawn(sources: dict[str, int]) -> str:
     return f"{sum(drawn.values()):,} over {len(drawn)} specs"
 
 
-def flops() -> str:
+def flops(result: Result) -> str:
     """ResNet-34 with other operators in it, beside the paper's ranges."""
-    result = load("flops")
-    if result is None:
-        return "Not run yet."
     found = result["sampled"]
     rows = [
         ["the paper's best", "–", "–", *(f"{low} to {high}" for low, high in result["paper"].values()), "–", "–"],
@@ -240,7 +218,7 @@ def flops() -> str:
     header += ["FLOPs down, replaced layers alone", "parameters down, replaced layers alone"]
     said = f"Of {found['drawn']:,} operators drawn, {found['fit']:,} slide along H and W and join C_in and C_out in a "
     said += "weight: of these the cheapest and the median by FLOPs."
-    return f"{table(header, rows)}\n\n{said}\n\n{footer([result['about']])}"
+    return f"{table(header, rows)}\n\n{said}"
 
 
 def _flops_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
@@ -251,64 +229,22 @@ def _flops_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
     ]
 
 
-def tvm() -> str:
+def tvm(result: Result) -> str:
     """Tuned latencies against TE by hand, and of operators against conv2d."""
-    result = load("tvm")
-    if result is None:
-        return "Not run yet."
     header = ["conv2d's pGraph over TE by hand", "ratio of medians", "ratio of the least", "wanted, at most"]
     hand = table(header, render_tvm.by_hand(result))
-    return f"{hand}\n\n{table(*render_tvm.layers(result))}\n\n{footer([result['about']])}"
+    return f"{hand}\n\n{table(*render_tvm.layers(result))}"
 
 
-def tuning_rules() -> str:
-    """What each schedule rule buys."""
-    result = load("tuning_rules")
-    if result is None:
-        return "Not run yet."
-    return f"{table(*render_tvm.rules(result))}\n\n{footer([result['about']])}"
-
-
-def tuning_cost() -> str:
-    """What a tuning costs, and what it finds."""
-    result = load("tuning_cost")
-    if result is None:
-        return "Not run yet."
-    return f"{table(*render_tuning.cost(result))}\n\n{footer(result['abouts'])}"
-
-
-def against_pytorch() -> str:
-    """A tuned operator beside PyTorch."""
-    result = load("against_pytorch")
-    if result is None:
-        return "Not run yet."
-    return f"{table(*render_tuning.against_pytorch(result))}\n\n{footer([result['about'], result['single']['about']])}"
-
-
-def network() -> str:
-    """A whole network with an operator beside one with convolutions."""
-    result = load("network")
-    if result is None:
-        return "Not run yet."
-    return f"{table(*render_tuning.network(result))}\n\n{footer([result['about']])}"
-
-
-def int8() -> str:
+def int8(result: Result) -> str:
     """INT8 beside float32."""
-    result = load("int8")
-    if result is None:
-        return "Not run yet."
     tables_of_it = (render_tuning.int8_layers(result), render_tuning.int8_accuracy(result))
-    return "\n\n".join([*(table(*one) for one in tables_of_it), footer([result["about"]])])
+    return "\n\n".join(table(*one) for one in tables_of_it)
 
 
-def codegen() -> str:
+def codegen(result: Result) -> str:
     """Generated torch modules against PyTorch."""
-    result = load("codegen")
-    if result is None:
-        return "Not run yet."
-    parts = [f"### {title}\n\n{table(header, rows)}" for title, header, rows in tables(result["rows"])]
-    return "\n\n".join([*parts, footer([result["about"]])])
+    return "\n\n".join(f"### {title}\n\n{table(header, rows)}" for title, header, rows in tables(result["rows"]))
 
 
 def jobs() -> str:
@@ -347,6 +283,33 @@ def ablations() -> str:
     return "\n\n".join(f"### {title}\n\n{table(header, rows)}" for title, header, rows in found) or "Not run yet."
 
 
+#: Parts of the page that are one result's, by the name of its file.
+PARTS: dict[str, Callable[[Result], str]] = {
+    "growth": growth,
+    "step": step,
+    "stepper": one_table(render_stepper.clicks),
+    "stepper-memory": one_table(render_stepper.memory),
+    "runs-view": one_table(render_stepper.fluid),
+    "bias": bias,
+    "flops": flops,
+    "trust": trust,
+    "tvm": tvm,
+    "tuning-rules": one_table(render_tvm.rules),
+    "tuning-cost": one_table(render_tuning.cost),
+    "against-pytorch": one_table(render_tuning.against_pytorch),
+    "network": one_table(render_tuning.network),
+    "int8": int8,
+    "codegen": codegen,
+}
+#: Parts that are made of several results, or row by row.
+WHOLE: dict[str, Callable[[], str]] = {
+    "synthesis": synthesis,
+    "ablations": ablations,
+    "jobs": jobs,
+    "search-resnet20": search_resnet20,
+}
+
+
 def with_part(text: str, name: str, part: str) -> str:
     """``text`` with ``part`` between the markers of this name.
 
@@ -362,28 +325,10 @@ def with_part(text: str, name: str, part: str) -> str:
 
 def rendered(text: str) -> str:
     """``text`` with every marked part of this script made anew. Raises as :func:`with_part` does."""
-    for name, make in {
-        "synthesis": synthesis,
-        "growth": growth,
-        "step": step,
-        "stepper": stepper,
-        "stepper-memory": stepper_memory,
-        "runs-view": runs_view,
-        "bias": bias,
-        "ablations": ablations,
-        "flops": flops,
-        "trust": trust,
-        "tvm": tvm,
-        "tuning-rules": tuning_rules,
-        "tuning-cost": tuning_cost,
-        "against-pytorch": against_pytorch,
-        "network": network,
-        "int8": int8,
-        "codegen": codegen,
-        "jobs": jobs,
-        "search-resnet20": search_resnet20,
-    }.items():
-        text = with_part(text, name, make())
+    for name, make in PARTS.items():
+        text = with_part(text, name, part_of(name.replace("-", "_"), make))
+    for name, whole in WHOLE.items():
+        text = with_part(text, name, whole())
     return text
 
 
