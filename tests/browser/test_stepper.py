@@ -369,3 +369,18 @@ def test_the_page_that_stands_alone(open_alone: Callable[..., Page], tmp_path: P
     expect(view.get_by_role("img", name="Reshape groups")).to_be_visible()
     assert view.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
     page.screenshot(path=tmp_path / f"stepper-{scheme}.png", full_page=True)
+
+
+@pytest.mark.parametrize("width", [700, 1200])
+def test_a_flat_picture_stays_in_its_column(open_alone: Callable[..., Page], tmp_path: Path, width: int) -> None:
+    file = tmp_path / "stepper.html"
+    stepper = Stepper.of("conv2d", at_start=False)
+    stepper.jump(3)  # coordinates side by side: four times as wide as high
+    stepper.to_html(file)
+    page = open_alone(file, "light")
+    page.set_viewport_size({"width": width, "height": 900})
+    expect(page.locator(".syno-graph svg")).to_be_visible()
+    picture, steps = (page.locator(part).bounding_box() for part in (".syno-graph", ".syno-right"))
+    assert picture is not None
+    assert steps is not None
+    assert picture["x"] + picture["width"] <= steps["x"] or picture["y"] + picture["height"] <= steps["y"]
