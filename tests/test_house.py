@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -29,6 +30,7 @@ UPWARD_ON_USE = {
 }
 
 # Files that may import anything: the public names, and the command line.
+DEBIAN_PYTHON = "3.11.2"  # Debian 12's; a package that wants a later 3.11 had pip look for versions without end
 FRONT = ("__init__.py", "api.py", "cli.py", "commands")
 
 JUPYTER = {"IPython", "ipywidgets", "anywidget", "ipykernel", "jupyterlab", "notebook", "traitlets", "syno_widgets"}
@@ -197,6 +199,8 @@ def test_constraints_pin_everything_that_is_installed() -> None:
             requirements = metadata.requires(name) or []
         except metadata.PackageNotFoundError:
             continue  # what is installed only while building
+        python = metadata.metadata(name)["Requires-Python"] or ""
+        assert SpecifierSet(python).contains(DEBIAN_PYTHON), f"{name} {pins.get(name)} wants Python {python}"
         for text in requirements:
             requirement = Requirement(text)
             marker = requirement.marker
