@@ -113,8 +113,10 @@ def test_the_memory_traffic_of_operators_is_about_what_torch_stores() -> None:
         binding = candidate.operator.complete_binding(site.binding())
         told.append(stored_elements(candidate.operator, binding))
         counted.append(stored_by_torch(candidate.operator, binding))
-    # Sums and reordered copies are not told of, which are no more than what they are made from.
-    assert all(few <= many for few, many in zip(told, counted, strict=True))
+    # Sums and most reordered copies are not told of. Windows are, as the copy that a matrix product makes of them; an
+    # element-wise product reads them where they are, and puts out as many elements at least: at most twice is told.
+    assert all(few <= 2 * many for few, many in zip(told, counted, strict=True))
+    assert sum(few <= many for few, many in zip(told, counted, strict=True)) >= 10
     assert scipy.stats.spearmanr(told, counted).statistic > 0.8
 
 
