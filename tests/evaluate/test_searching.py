@@ -72,7 +72,10 @@ def test_no_operator_is_above_the_limit_and_costs_are_those_of_a_trial(tmp_path:
 
 
 def stored_by_torch(operator: Operator, binding: dict[str, int]) -> int:
-    """Elements of the tensors that PyTorch makes in a forward pass; views make none."""
+    """Elements of the tensors that PyTorch makes in a forward pass; views make none.
+
+    Windows that an element-wise product reads where they are count as the copy that a matrix product makes of them.
+    """
 
     class Count(TorchDispatchMode):
         made = 0
@@ -81,6 +84,10 @@ def stored_by_torch(operator: Operator, binding: dict[str, int]) -> int:
             result = function(*args, **(kwargs or {}))
             if not function.is_view and "_unsafe_view" not in str(function):
                 self.made += result.numel()
+            if function is torch.ops.aten.mul.Tensor:
+                self.made += sum(
+                    a.numel() for a in args if a.numel() > a.untyped_storage().nbytes() // a.element_size()
+                )
             return result
 
     module, x = to_torch(operator, binding), torch.zeros(operator.input_sizes(binding))
@@ -113,10 +120,8 @@ def test_the_memory_traffic_of_operators_is_about_what_torch_stores() -> None:
         binding = candidate.operator.complete_binding(site.binding())
         told.append(stored_elements(candidate.operator, binding))
         counted.append(stored_by_torch(candidate.operator, binding))
-    # Sums and most reordered copies are not told of. Windows are, as the copy that a matrix product makes of them; an
-    # element-wise product reads them where they are, and puts out as many elements at least: at most twice is told.
-    assert all(few <= 2 * many for few, many in zip(told, counted, strict=True))
-    assert sum(few <= many for few, many in zip(told, counted, strict=True)) >= 10
+    # Sums and reordered copies are not told of, which are no more than what they are made from.
+    assert all(few <= many for few, many in zip(told, counted, strict=True))
     assert scipy.stats.spearmanr(told, counted).statistic > 0.8
 
 
