@@ -107,7 +107,7 @@ def test_operator_view_in_the_lab(page: Page, lab: Lab) -> None:
 
     # What the reader does is seen from Python.
     view.get_by_label("Search the pGraph").fill("unfold")
-    expect(view.locator(".syno-count")).to_have_text("2 found")
+    expect(view.locator(".syno-found-count")).to_have_text("2 found")
     view.locator('.syno-graph [data-id="c8"]').click()
     view.get_by_role("tab", name="Cost").click()
     expect(view.get_by_role("tabpanel")).to_contain_text("as one loop nest")
@@ -123,7 +123,7 @@ def test_operator_view_in_the_lab(page: Page, lab: Lab) -> None:
     expect(view.get_by_role("tab", name="Mixing")).to_have_attribute("aria-selected", "true")
     expect(view.get_by_role("tabpanel").locator("abbr").first).to_be_visible()
     expect(view.locator('.syno-graph [data-id="w0"]')).to_have_attribute("aria-pressed", "true")
-    expect(view.locator(".syno-count")).to_have_text("3 found")
+    expect(view.locator(".syno-found-count")).to_have_text("3 found")
 
     # Panes are worked out when they are opened, and can be taken away.
     view.get_by_role("tab", name="On an image").click()

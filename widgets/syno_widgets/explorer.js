@@ -302,13 +302,4 @@ class ExplorerPage {
   }
 }
 
-/** One view; whatever goes wrong while it is made is said in its place. */
-function render({ model, el }) {
-  try {
-    const view = new ExplorerPage(model, el);
-    return () => view.destroy();
-  } catch (error) {
-    el.append(make("p", { class: "syno-error", role: "alert" }, `The explorer cannot be shown: ${error.message}`));
-    return () => {};
-  }
-}
+const render = renderer(ExplorerPage, "The explorer");

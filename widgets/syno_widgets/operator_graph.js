@@ -8,7 +8,10 @@ const HELP =
   "Shift with arrow keys moves the picture.";
 
 class GraphView {
-  /** `told.hover(ids)` is called with what is under the pointer or has the focus, `told.choose(id)` on a click. */
+  /**
+   * `told.hover(ids)` is called with what is under the pointer or has the focus, `told.choose(id)` on a click,
+   * `told.search(text)` with what is typed into the search box, and `told.next()`, if there, on Enter in it.
+   */
   constructor(told) {
     this.told = told;
     this.links = {};
@@ -30,6 +33,15 @@ class GraphView {
       onclick: (event) => this.onClick(event),
     });
     this.element.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
+    this.searchBox = make("input", {
+      type: "search",
+      placeholder: "Search the pGraph",
+      "aria-label": "Search the pGraph",
+      maxlength: "100",
+      oninput: () => told.search(this.searchBox.value),
+      onkeydown: (event) => event.key === "Enter" && told.next?.(),
+    });
+    this.count = make("span", { class: "syno-found-count", role: "status", "aria-live": "polite" });
   }
 
   /** Another drawing; ids go into `data-id`, because several views of one operator can be on a page. */
@@ -69,13 +81,13 @@ class GraphView {
   }
 
   /** The search box, how much was found, and the buttons that enlarge. */
-  bar(search, count) {
+  bar() {
     const button = (text, title, onclick) => make("button", { type: "button", title, "aria-label": title, onclick }, text);
     return make(
       "div",
       { class: "syno-bar" },
-      search,
-      count,
+      this.searchBox,
+      this.count,
       make("span", { class: "syno-gap" }),
       button("+", "Enlarge", () => this.zoom(ZOOM)),
       button("−", "Make smaller", () => this.zoom(1 / ZOOM)),
@@ -205,8 +217,9 @@ class GraphView {
     }
   }
 
-  /** Marks the parts whose words contain the text, and says which they are. */
+  /** Marks the parts whose words contain the text, says how many beside the search box, and returns which they are. */
   search(text) {
+    if (this.searchBox.value !== text) this.searchBox.value = text;
     const wanted = text.trim().toLowerCase();
     const found = [];
     for (const [id, link] of Object.entries(this.links)) {
@@ -214,6 +227,7 @@ class GraphView {
       this.parts.get(id)?.classList.toggle("syno-found", fits);
       if (fits) found.push(id);
     }
+    write(this.count, wanted ? `${found.length} found` : "");
     return found;
   }
 }

@@ -19,7 +19,7 @@ class View {
     this.key = `syno-view-${(views += 1)}-${Math.random().toString(36).slice(2, 8)}`;
     this.hovered = [];
     this.told = { hover: (ids) => this.hover(ids), choose: (id) => this.choose(id) };
-    this.graph = new GraphView(this.told);
+    this.graph = new GraphView({ ...this.told, search: (text) => this.put("search", text), next: () => this.nextFound() });
     this.build();
     this.asker = new Asker(model, this.root, {
       gone: "What is shown stays; run the cell again for the rest.",
@@ -57,15 +57,6 @@ class View {
     this.status = make("p", { class: "syno-status" });
     this.live = make("p", { class: "syno-live", role: "status", "aria-live": "polite" });
     this.error = make("p", { class: "syno-error", role: "alert" });
-    this.found = make("span", { class: "syno-count", role: "status", "aria-live": "polite" });
-    this.searchBox = make("input", {
-      type: "search",
-      placeholder: "Search the pGraph",
-      "aria-label": "Search the pGraph",
-      maxlength: "100",
-      oninput: () => this.put("search", this.searchBox.value),
-      onkeydown: (event) => event.key === "Enter" && this.nextFound(),
-    });
     this.sizes = make("details", { class: "syno-sizes" });
     this.tabs = make("div", { class: "syno-tabs", role: "tablist", "aria-label": "Forms of the operator" });
     this.panels = {};
@@ -109,7 +100,7 @@ class View {
         make(
           "section",
           { class: "syno-left", "aria-label": "pGraph" },
-          this.graph.bar(this.searchBox, this.found),
+          this.graph.bar(),
           this.graph.element,
           this.graphBar,
           this.live,
@@ -200,11 +191,8 @@ class View {
   }
 
   drawSearch() {
-    const text = this.model.get("search");
-    if (this.searchBox.value !== text) this.searchBox.value = text;
-    this.matches = this.graph.search(text);
+    this.matches = this.graph.search(this.model.get("search"));
     this.match = -1;
-    write(this.found, text.trim() ? `${this.matches.length} found` : "");
   }
 
   nextFound() {
@@ -331,13 +319,4 @@ class View {
   }
 }
 
-/** One view; whatever goes wrong while it is made is said in its place. */
-function render({ model, el }) {
-  try {
-    const view = new View(model, el);
-    return () => view.destroy();
-  } catch (error) {
-    el.append(make("p", { class: "syno-error", role: "alert" }, `The operator cannot be shown: ${error.message}`));
-    return () => {};
-  }
-}
+const render = renderer(View, "The operator");

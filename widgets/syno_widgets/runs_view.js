@@ -276,13 +276,4 @@ class RunsPage {
   }
 }
 
-/** One view; whatever goes wrong while it is made is said in its place. */
-function render({ model, el }) {
-  try {
-    const view = new RunsPage(model, el);
-    return () => view.destroy();
-  } catch (error) {
-    el.append(make("p", { role: "alert" }, `The runs cannot be shown: ${error.message}`));
-    return () => {};
-  }
-}
+const render = renderer(RunsPage, "The runs");

@@ -47,6 +47,20 @@ function hideStatic(id) {
   return style;
 }
 
+/** `render` of a widget with this view; whatever goes wrong while it is made is said in its place. */
+function renderer(View, what) {
+  return ({ model, el }) => {
+    try {
+      const view = new View(model, el);
+      return () => view.destroy();
+    } catch (error) {
+      const words = `${what} cannot be shown: ${error.message}`;
+      el.append(make("div", { class: "syno-shared" }, make("p", { class: "syno-error", role: "alert" }, words)));
+      return () => {};
+    }
+  };
+}
+
 /** Draws anew when traits change; what it returns takes the listeners off again. */
 function listener(model) {
   const taken = [];

@@ -12,8 +12,11 @@ class View {
     this.waiting = null;
     this.playing = null;
     this.hovered = [];
-    this.told = { hover: (ids) => this.hover(ids), choose: (id) => this.choose(id) };
-    this.graph = new GraphView(this.told);
+    this.graph = new GraphView({
+      hover: (ids) => this.hover(ids),
+      choose: (id) => this.choose(id),
+      search: (text) => this.put("search", text),
+    });
     this.steps = new StepList(model, { ask: (kind, more) => (kind === "preview" ? this.ask(kind, more) : this.act(kind, more)), mark: (ids, on) => this.mark(ids, on) });
     this.build();
     this.listener = listener(model);
@@ -143,14 +146,6 @@ class View {
       press(text, title, () => this.act(kind, { name: this.select.value }), { "data-kind": kind });
     this.status = make("p", { class: "syno-status", role: "status", "aria-live": "polite" });
     this.error = make("p", { class: "syno-error", role: "alert" });
-    this.searchBox = make("input", {
-      type: "search",
-      placeholder: "Search the pGraph",
-      "aria-label": "Search the pGraph",
-      maxlength: "100",
-      oninput: () => this.put("search", this.searchBox.value),
-    });
-    this.count = make("span", { class: "syno-found-count", role: "status", "aria-live": "polite" });
     this.live = make("p", { class: "syno-live", role: "status", "aria-live": "polite" });
     this.farNumber = make("b", { class: "syno-far-number" });
     this.course = make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": "Shape distance over the steps" });
@@ -198,7 +193,7 @@ class View {
           make(
             "section",
             { "aria-label": "Picture", class: "syno-picture" },
-            this.graph.bar(this.searchBox, this.count),
+            this.graph.bar(),
             this.graph.element,
             this.live,
           ),
@@ -332,10 +327,7 @@ class View {
   }
 
   drawSearch() {
-    const text = this.model.get("search");
-    if (this.searchBox.value !== text) this.searchBox.value = text;
-    const found = this.graph.search(text);
-    write(this.count, text.trim() ? `${found.length} found` : "");
+    const found = this.graph.search(this.model.get("search"));
     if (found.length) this.graph.reveal(found[0]);
   }
 
@@ -447,13 +439,4 @@ class View {
   }
 }
 
-/** One view; whatever goes wrong while it is made is said in its place. */
-function render({ model, el }) {
-  try {
-    const view = new View(model, el);
-    return () => view.destroy();
-  } catch (error) {
-    el.append(make("p", { class: "syno-error", role: "alert" }, `The stepper cannot be shown: ${error.message}`));
-    return () => {};
-  }
-}
+const render = renderer(View, "The stepper");
