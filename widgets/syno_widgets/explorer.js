@@ -21,41 +21,29 @@ function shownNumber(value) {
   return typeof value === "number" && !Number.isInteger(value) ? value.toPrecision(4) : String(value);
 }
 
-class ExplorerPage {
+class ExplorerPage extends LiveView {
   constructor(model, el) {
+    super();
     this.model = model;
     this.parts = new Map();
     this.buildParts();
-    el.append(this.root);
-    this.asker = new Asker(model, this.root, {
-      gone: "What is shown stays; run the cell again to go on.",
-      complain: (text) => this.complain(text),
-    });
+    this.attach(el, "What is shown stays; run the cell again to go on.");
     this.child = new ChildView(model, this.opened, (text) => this.complain(`The stepper cannot be shown: ${text}`));
-    this.listener = listener(model);
-    const listen = (names, draw) => this.listener.on(names, draw.bind(this));
-    listen(["headline"], () => write(this.headline, model.get("headline")));
-    listen(["error"], () => this.complain(model.get("error")));
-    listen(["answered"], () => this.asker.drawAnswer());
-    listen(["sources", "source"], this.drawSources);
-    listen(["depth", "colour", "filter", "pruned"], this.drawChoices);
-    listen(["boxes"], this.drawBoxes);
-    listen(["chosen"], this.drawChosen);
-    listen(["way", "root"], this.drawWay);
-    listen(["table"], this.drawTable);
-    listen(["facts"], this.drawFacts);
-    listen(["opened"], () => this.child.draw(model.get("opened")));
-    this.style = hideStatic(model.get("static_id"));
+    this.listen(["headline"], () => write(this.headline, model.get("headline")));
+    this.listen(["sources", "source"], this.drawSources);
+    this.listen(["depth", "colour", "filter", "pruned"], this.drawChoices);
+    this.listen(["boxes"], this.drawBoxes);
+    this.listen(["chosen"], this.drawChosen);
+    this.listen(["way", "root"], this.drawWay);
+    this.listen(["table"], this.drawTable);
+    this.listen(["facts"], this.drawFacts);
+    this.listen(["opened"], () => this.child.draw(model.get("opened")));
   }
 
-  /** Everything that was attached to the model or the page is taken off again. */
   destroy() {
-    this.listener.off();
-    this.asker.stop();
     clearTimeout(this.typing);
     this.child.close();
-    this.style.remove();
-    this.root.remove();
+    super.destroy();
   }
 
   // -- building
@@ -120,17 +108,6 @@ class ExplorerPage {
     const way = make("nav", { "aria-label": "Way to the chosen place" }, this.way);
     const columns = make("div", { class: "syno-columns" }, this.picture, behind);
     this.root.append(this.headline, this.error, bar, this.boxes, this.said, way, tools, this.facts, columns, this.opened);
-  }
-
-  put(name, value) {
-    if (this.model.get(name) === value) return;
-    this.model.set(name, value);
-    this.model.save_changes();
-  }
-
-  complain(text) {
-    write(this.error, text);
-    this.error.hidden = !text;
   }
 
   /** The place that is chosen, or the one on top. */

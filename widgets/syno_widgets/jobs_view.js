@@ -5,8 +5,9 @@ const JOB_COLUMNS = ["job", "kind", "name", "state", "done", "attempt", "wall_s"
 const JOB_HEADS = { wall_s: "seconds" };
 const JOB_VERBS = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry", log: "Log" };
 
-class JobsTable {
+class JobsTable extends LiveView {
   constructor(model, el) {
+    super();
     this.model = model;
     this.lines = new Map();
     this.status = make("p", { class: "syno-jobs-status", role: "status", "aria-live": "polite" });
@@ -19,32 +20,10 @@ class JobsTable {
     frame.append(this.table);
     this.root = make("div", { class: "syno-shared syno-jobs", role: "group", "aria-label": "Jobs" });
     this.root.append(this.status, this.error, frame, this.log);
-    el.append(this.root);
-    this.asker = new Asker(model, this.root, {
-      gone: "The jobs go on; run the cell again to see them.",
-      complain: (text) => this.say(text),
-    });
-    this.listener = listener(model);
-    const listen = (name, draw) => this.listener.on([name], draw.bind(this));
-    listen("rows", this.drawRows);
-    listen("status", () => write(this.status, model.get("status")));
-    listen("error", () => this.say(model.get("error")));
-    listen("log", this.drawLog);
-    listen("answered", () => this.asker.drawAnswer());
-    this.style = hideStatic(model.get("static_id"));
-  }
-
-  /** Everything that was attached to the model or the page is taken off again. */
-  destroy() {
-    this.listener.off();
-    this.asker.stop();
-    this.style.remove();
-    this.root.remove();
-  }
-
-  say(text) {
-    write(this.error, text);
-    this.error.hidden = text === "";
+    this.attach(el, "The jobs go on; run the cell again to see them.");
+    this.listen(["rows"], this.drawRows);
+    this.listen(["status"], () => write(this.status, model.get("status")));
+    this.listen(["log"], this.drawLog);
   }
 
   drawLog() {

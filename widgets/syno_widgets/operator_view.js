@@ -13,41 +13,26 @@ const PANES = {
 };
 let views = 0;
 
-class View {
+class View extends LiveView {
   constructor(model, el) {
+    super();
     this.model = model;
     this.key = `syno-view-${(views += 1)}-${Math.random().toString(36).slice(2, 8)}`;
     this.hovered = [];
     this.told = { hover: (ids) => this.hover(ids), choose: (id) => this.choose(id) };
     this.graph = new GraphView({ ...this.told, search: (text) => this.put("search", text), next: () => this.nextFound() });
     this.build();
-    this.asker = new Asker(model, this.root, {
-      gone: "What is shown stays; run the cell again for the rest.",
-      complain: (text) => this.complain(text),
-    });
-    el.append(this.root);
-    this.style = hideStatic(model.get("static_id"));
-    this.listen = listener(model);
-    this.listen.on(["pane_graph"], () => this.drawGraph());
-    this.listen.on(["name"], () => write(this.title, model.get("name")));
-    this.listen.on(["status"], () => write(this.status, model.get("status")));
-    this.listen.on(["error"], () => this.complain(model.get("error")));
-    this.listen.on(["answered"], () => this.asker.drawAnswer());
-    this.listen.on(["sizes"], () => this.drawSizes());
-    this.listen.on(["search"], () => this.drawSearch());
-    this.listen.on(["pane"], () => this.drawTabs());
-    for (const name of Object.keys(PANES)) this.listen.on([`pane_${name}`], () => this.drawPane(name));
-    this.listen.on(["staged"], () => this.drawPane("loops"));
-    this.listen.on(["element", "photo", "weights"], () => this.drawChoices());
-    this.listen.on(["selected"], () => this.drawSelected());
-  }
-
-  /** Everything that was attached to the model or the page is taken off again. */
-  destroy() {
-    this.listen.off();
-    this.asker.stop();
-    this.style.remove();
-    this.root.remove();
+    this.attach(el, "What is shown stays; run the cell again for the rest.");
+    this.listen(["pane_graph"], () => this.drawGraph());
+    this.listen(["name"], () => write(this.title, model.get("name")));
+    this.listen(["status"], () => write(this.status, model.get("status")));
+    this.listen(["sizes"], () => this.drawSizes());
+    this.listen(["search"], () => this.drawSearch());
+    this.listen(["pane"], () => this.drawTabs());
+    for (const name of Object.keys(PANES)) this.listen([`pane_${name}`], () => this.drawPane(name));
+    this.listen(["staged"], () => this.drawPane("loops"));
+    this.listen(["element", "photo", "weights"], () => this.drawChoices());
+    this.listen(["selected"], () => this.drawSelected());
   }
 
   // -- building -------------------------------------------------------------------------------------------------------
@@ -142,18 +127,6 @@ class View {
   stagedBox() {
     const box = make("input", { type: "checkbox", "data-trait": "staged", onchange: () => this.put("staged", box.checked) });
     return make("label", {}, box, " by stages");
-  }
-
-  // -- asking ---------------------------------------------------------------------------------------------------------
-
-  put(trait, value) {
-    this.model.set(trait, value);
-    this.model.save_changes();
-  }
-
-  complain(text) {
-    write(this.error, text);
-    this.error.hidden = !text;
   }
 
   say(text) {

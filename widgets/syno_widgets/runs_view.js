@@ -4,33 +4,27 @@
 const FIRST_REQUEST = 1000000; // the table of jobs counts from 1
 const HOVER_MS = 120;
 
-class RunsPage {
+class RunsPage extends LiveView {
   constructor(model, el) {
+    super();
     this.model = model;
     this.pictures = new Map();
     this.buildParts();
-    el.append(this.root);
-    const told = { gone: "Run the cell again to go on.", complain: (text) => this.say(text) };
-    this.asker = new Asker(model, this.root, told, FIRST_REQUEST);
-    this.child = new ChildView(model, this.opened, (text) => this.say(`The operator cannot be shown: ${text}`));
+    this.attach(el, "Run the cell again to go on.", FIRST_REQUEST);
+    this.child = new ChildView(model, this.opened, (text) => this.complain(`The operator cannot be shown: ${text}`));
     this.jobs = new JobsTable(model, this.jobsPlace);
     this.jobs.error.remove(); // the page says it for both
     this.custom = (content, buffers) => this.receive(content, buffers);
     model.on("msg:custom", this.custom);
-    this.listener = listener(model);
-    const listen = (names, draw) => this.listener.on(names, draw.bind(this));
-    listen(["headline"], () => write(this.headline, model.get("headline")));
-    listen(["error"], () => this.say(model.get("error")));
-    listen(["answered"], () => this.asker.drawAnswer());
-    listen(["pane"], this.drawPane);
-    listen(["sources", "source"], this.drawSources);
-    listen(["axes", "x", "y", "z", "relative", "published", "tool"], this.drawChoices);
-    listen(["front"], this.drawFront);
-    listen(["trials", "front", "sort", "descending", "filter", "selected", "chosen"], this.drawTable);
-    listen(["selected"], this.drawSelected);
-    listen(["courses"], this.drawCourses);
-    listen(["opened"], () => this.child.draw(model.get("opened")));
-    this.style = hideStatic(model.get("static_id"));
+    this.listen(["headline"], () => write(this.headline, model.get("headline")));
+    this.listen(["pane"], this.drawPane);
+    this.listen(["sources", "source"], this.drawSources);
+    this.listen(["axes", "x", "y", "z", "relative", "published", "tool"], this.drawChoices);
+    this.listen(["front"], this.drawFront);
+    this.listen(["trials", "front", "sort", "descending", "filter", "selected", "chosen"], this.drawTable);
+    this.listen(["selected"], this.drawSelected);
+    this.listen(["courses"], this.drawCourses);
+    this.listen(["opened"], () => this.child.draw(model.get("opened")));
   }
 
   buildParts() {
@@ -39,12 +33,12 @@ class RunsPage {
     this.error = make("p", { class: "syno-error", role: "alert" });
     this.choices = {};
     const choose = (name, label) => {
-      const select = make("select", { "aria-label": label, disabled: !live, onchange: () => this.set(name, select.value) });
+      const select = make("select", { "aria-label": label, disabled: !live, onchange: () => this.put(name, select.value) });
       this.choices[name] = select;
       return make("label", {}, `${label} `, select);
     };
     const tick = (name, label) => {
-      const box = make("input", { type: "checkbox", disabled: !live, onchange: () => this.set(name, box.checked) });
+      const box = make("input", { type: "checkbox", disabled: !live, onchange: () => this.put(name, box.checked) });
       this.choices[name] = box;
       return make("label", {}, box, ` ${label}`);
     };
@@ -53,8 +47,8 @@ class RunsPage {
         "button",
         {
           type: "button", role: "tab", "data-pane": name, "aria-selected": "false",
-          onclick: () => this.set("pane", name),
-          onkeydown: (event) => moveAmong(event, this.tabs) && this.set("pane", document.activeElement.dataset.pane),
+          onclick: () => this.put("pane", name),
+          onkeydown: (event) => moveAmong(event, this.tabs) && this.put("pane", document.activeElement.dataset.pane),
         },
         name === "results" ? "Results" : "Jobs and curves",
       ),
@@ -65,7 +59,7 @@ class RunsPage {
     this.front = new FrontChart({
       hover: (place, x, y) => this.hover(place === null ? null : this.front.keys[place], x, y),
       choose: (place) => this.choose(this.front.keys[place]),
-      select: (keys) => this.set("selected", keys),
+      select: (keys) => this.put("selected", keys),
       say: (text) => write(this.said, text),
     });
     this.said = make("p", { class: "syno-said", role: "status", "aria-live": "polite" });
@@ -74,14 +68,14 @@ class RunsPage {
     this.table = new TrialsTable({
       sort: (name) => {
         const again = this.model.get("sort") === name;
-        this.model.set("descending", again ? !this.model.get("descending") : false);
-        this.set("sort", name);
+        this.put("descending", again ? !this.model.get("descending") : false);
+        this.put("sort", name);
       },
-      filter: (text) => this.set("filter", text),
+      filter: (text) => this.put("filter", text),
       choose: (key) => this.choose(key),
       hover: (key, line) => this.hoverLine(key, line),
     });
-    this.clear = make("button", { type: "button", onclick: () => this.set("selected", []) }, "Clear selection");
+    this.clear = make("button", { type: "button", onclick: () => this.put("selected", []) }, "Clear selection");
     this.table.bar.append(this.clear);
     this.form = make("select", { "aria-label": "Format of the file" });
     const forms = live ? ["CSV", "Parquet", "SVG", "PNG"] : Object.keys(this.model.get("files"));
@@ -114,26 +108,12 @@ class RunsPage {
     this.root.append(...Object.values(this.panels));
   }
 
-  /** Everything that was attached to the model or the page is taken off again. */
   destroy() {
-    this.listener.off();
     this.model.off("msg:custom", this.custom);
-    this.asker.stop();
     clearTimeout(this.hovering);
     this.child.close();
     this.jobs.destroy();
-    this.style.remove();
-    this.root.remove();
-  }
-
-  set(name, value) {
-    this.model.set(name, value);
-    this.model.save_changes();
-  }
-
-  say(text) {
-    write(this.error, text);
-    this.error.hidden = text === "";
+    super.destroy();
   }
 
   receive(content, buffers) {
@@ -271,8 +251,8 @@ class RunsPage {
       this.opened.replaceChildren(drawn ?? make("p", {}, "This page holds the pGraphs of the front alone."));
       return;
     }
-    if (this.model.get("chosen") === key) this.set("chosen", ""); // so that it opens again
-    this.set("chosen", key);
+    if (this.model.get("chosen") === key) this.put("chosen", ""); // so that it opens again
+    this.put("chosen", key);
   }
 }
 

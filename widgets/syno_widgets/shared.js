@@ -114,6 +114,45 @@ class Asker {
   }
 }
 
+/**
+ * What a view has that asks and is drawn anew. A class of its own makes `model`, `root` and `error`, then attaches itself.
+ */
+class LiveView {
+  /** Onto the page; `gone` is said after that nobody answers, and numbers of requests begin behind `first`. */
+  attach(el, gone, first = 0) {
+    el.append(this.root);
+    this.asker = new Asker(this.model, this.root, { gone, complain: (text) => this.complain(text) }, first);
+    this.listener = listener(this.model);
+    this.listen(["error"], () => this.complain(this.model.get("error")));
+    this.listen(["answered"], () => this.asker.drawAnswer());
+    this.style = hideStatic(this.model.get("static_id"));
+  }
+
+  /** Everything that was attached to the model or the page is taken off again. */
+  destroy() {
+    this.listener.off();
+    this.asker.stop();
+    this.style.remove();
+    this.root.remove();
+  }
+
+  /** Draw now, and whenever one of these traits changes. */
+  listen(names, draw) {
+    this.listener.on(names, draw.bind(this));
+  }
+
+  put(trait, value) {
+    if (this.model.get(trait) === value) return;
+    this.model.set(trait, value);
+    this.model.save_changes();
+  }
+
+  complain(text) {
+    write(this.error, text);
+    this.error.hidden = !text;
+  }
+}
+
 /** Another widget within a view, by the name that a trait has for it. */
 class ChildView {
   constructor(model, place, complain) {
