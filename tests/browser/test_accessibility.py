@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -98,6 +99,20 @@ def test_pages(open_alone: Callable[..., Page], pages: dict[str, Path], name: st
     assert findings(page, "main") == []
     page.emulate_media(color_scheme="dark")
     assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    assert findings(page, "main") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("stepper", "stepper"), ("operator", "operator"), ("runs", "runs"), ("jobs", "jobs"), ("tree", "explorer")],
+)
+def test_what_cannot_be_shown_says_so(
+    open_alone: Callable[..., Page], pages: dict[str, Path], tmp_path: Path, name: str, what: str
+) -> None:
+    broken = re.sub('(id="state">)[^<]*', r"\1{}", pages[name].read_text())
+    (tmp_path / "broken.html").write_text(broken)
+    page = open_alone(tmp_path / "broken.html", "dark")
+    expect(page.get_by_role("alert").filter(has_text=f"The {what} cannot be shown: ")).to_be_visible()
     assert findings(page, "main") == []
 
 

@@ -15,7 +15,7 @@ class JobsTable extends LiveView {
     this.body = make("tbody");
     const head = [...JOB_COLUMNS, "actions"].map((name) => make("th", { scope: "col" }, JOB_HEADS[name] ?? name));
     this.table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), this.body);
-    this.log = make("pre", { class: "syno-jobs-log", tabindex: "0", "aria-label": "Log" });
+    this.log = make("pre", { class: "syno-jobs-log", tabindex: "0", role: "group", "aria-label": "Log" });
     const frame = make("div", { class: "syno-jobs-frame", tabindex: "0", role: "group", "aria-label": "Table of jobs" });
     frame.append(this.table);
     this.root = make("div", { class: "syno-shared syno-jobs", role: "group", "aria-label": "Jobs" });
