@@ -280,7 +280,8 @@ def script() -> str:
 
 def test_traits_are_what_the_scripts_read() -> None:
     """Each synchronised trait is used by a script, and the scripts read no other; each is documented."""
-    jobs = set(re.findall(r'model\.get\("(\w+)"\)', (WIDGETS / "jobs_view.js").read_text()))
+    shared = "".join((WIDGETS / name).read_text() for name in ("shared.js", "jobs_view.js"))
+    jobs = set(re.findall(r'model\.get\("(\w+)"\)', shared))
     read = set(re.findall(r'model\.get\("(\w+)"\)', script()))
     named = {name for names in re.findall(r"listen\(\[(.*?)\]", script()) for name in re.findall(r'"(\w+)"', names)}
     own = {

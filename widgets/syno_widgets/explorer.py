@@ -31,7 +31,6 @@ from syno_widgets.stepper import Stepper
 
 _FILES = ("shared.js", "explorer.js")
 _STYLES = ("shared.css", "explorer.css")
-_STATIC_S = 5.0  # between two pictures for pages without a kernel
 _MOVES_S = 15.0  # so long after its last change a tree is looked at often
 _SLICE_S = 0.5  # between two pictures of a space that is being looked at
 SPACE = "space"
@@ -124,8 +123,6 @@ class Explorer(LookingView):
         self._seen: tuple[str, int, int] | None = None
         self._changed_at = -float("inf")
         self._drawn: Icicle | None = None
-        self._static_at = -float("inf")
-        self._static_of: Icicle | None = None
         self._grower: threading.Thread | None = None
         state = _state(start)
         if state is not None:
@@ -414,21 +411,13 @@ class Explorer(LookingView):
                     self._grower = None
                     break
             time.sleep(0.001)  # whoever waits for the lock has it now
-        self._after_look()
+        self._renew_static()
 
     def _is_busy(self) -> bool:
         return time.monotonic() - self._changed_at < _MOVES_S
 
-    def _after_look(self) -> None:
-        """A new static picture where it is another, seldom enough."""
-        now = time.monotonic()
-        if self._static_of is self._drawn or now - self._static_at < _STATIC_S:
-            return
-        with self._lock:
-            self._static_of = self._drawn
-            bundle = self._bundle()
-        self._static.update_bundle(bundle)
-        self._static_at = time.monotonic()
+    def _pictured(self) -> object:
+        return self._drawn
 
     # -- from the browser --------------------------------------------------------------------------------------------
 

@@ -11,23 +11,27 @@ from syno_widgets.view import View
 
 _BUSY_S, _QUIET_S = 1.0, 3.0  # between two looks, with and without something under way
 _SHARE = 20  # looking takes at most one part in so many of the time
+_STATIC_S = 5.0  # between two pictures for pages without a kernel
 
 
 class LookingView(View):
     """A view whose :meth:`refresh` is called now and then, so that it moves while a cell runs.
 
-    A class of its own writes :meth:`refresh` and :meth:`_is_busy`, and calls :meth:`_start_looking` at the end of its
-    ``__init__``.
+    A class of its own writes :meth:`refresh`, :meth:`_is_busy` and, where its static picture moves as well,
+    :meth:`_pictured`, and calls :meth:`_start_looking` at the end of its ``__init__``.
     """
 
     _closed: threading.Event
     _unread: str
+    _static_at: float
+    _static_of: object
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """What :meth:`close` needs comes before ``__init__``: what that refuses is closed as well."""
         made: Self = super().__new__(cls, *arguments, **options)
         made._closed = threading.Event()
         made._unread = ""
+        made._static_at, made._static_of = -float("inf"), None
         return made
 
     def refresh(self) -> None:
@@ -38,8 +42,9 @@ class LookingView(View):
         """Whether something is under way, so that the next look should be soon."""
         raise NotImplementedError
 
-    def _after_look(self) -> None:
-        """What is done after each look, such as another static picture."""
+    def _pictured(self) -> object:
+        """What the static picture is of; it is made again when that is another object."""
+        return None
 
     def close(self) -> None:
         """Stop looking, and take the view off the page. What it looks at goes on."""
@@ -63,7 +68,18 @@ class LookingView(View):
             begun = time.monotonic()
             self._try_to_refresh()
             wait = max(_BUSY_S if self._is_busy() else _QUIET_S, _SHARE * (time.monotonic() - begun))
-            self._after_look()
+            self._renew_static()
+
+    def _renew_static(self) -> None:
+        """A new static picture where it is of something else, seldom enough."""
+        now = time.monotonic()
+        if self._static_of is self._pictured() or now - self._static_at < _STATIC_S:
+            return
+        with self._lock:
+            self._static_of = self._pictured()
+            bundle = self._bundle()
+        self._static.update_bundle(bundle)
+        self._static_at = time.monotonic()
 
     def _try_to_refresh(self) -> None:
         try:

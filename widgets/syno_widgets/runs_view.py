@@ -7,7 +7,6 @@ moves while another cell runs, and whoever writes the store is not disturbed. Al
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Collection
 from contextlib import closing, nullcontext
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
 
 _FILES = ("shared.js", "jobs_view.js", "runs_chart.js", "runs_front.js", "runs_table.js", "runs_view.js")
 _STYLES = ("shared.css", "jobs_view.css", "runs_view.css")
-_STATIC_S = 5.0  # between two pictures for pages without a kernel
 _NEWEST = 50
 _MOST_PICTURES = 200
 FORMS = {"CSV": "csv", "Parquet": "parquet", "SVG": "svg", "PNG": "png"}
@@ -186,8 +184,6 @@ class RunsView(LookingView):
         self._reading: Reading | None = None
         self._front: Front | None = None
         self._drawn: OrderedDict[str, dict[str, str]] = OrderedDict()
-        self._static_at = -float("inf")
-        self._static_of: Front | None = None
         self._is_ready = False
         super().__init__()
         self._set_options(options)
@@ -387,19 +383,8 @@ class RunsView(LookingView):
     def _is_busy(self) -> bool:
         return has_work(self.rows)
 
-    def _after_look(self) -> None:
-        self._renew_static()
-
-    def _renew_static(self) -> None:
-        """A new picture where the front is another, seldom enough."""
-        now = time.monotonic()
-        if self._static_of is self._front or now - self._static_at < _STATIC_S:
-            return
-        with self._lock:
-            self._static_of = self._front
-            bundle = self._bundle()
-        self._static.update_bundle(bundle)
-        self._static_at = time.monotonic()
+    def _pictured(self) -> object:
+        return self._front
 
     # -- from the browser --------------------------------------------------------------------------------------------
 
