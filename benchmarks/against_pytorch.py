@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, about, parser, save, say, typed
+from common import RESULTS, about, parser, save, say, tuned_here, typed
 
 from syno_lab.api import operators
-from syno_lab.evaluate.tuning import TuningTask, local_board, time_schedules, tune
+from syno_lab.evaluate.tuning import TuningTask, local_board, time_schedules
 from syno_lab.evaluate.tuning.measuring import measure
 from syno_lab.evaluate.tuning.records import key_of
 
@@ -69,17 +69,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "records"
         with local_board(threads=chosen.threads) as board:
-            found = tune(
+            found = tuned_here(
                 task,
-                tracker=board.address,
-                key=board.key,
-                target=f"local:{chosen.threads}",
-                preset=chosen.preset,
-                trials=chosen.trials,
+                board,
+                chosen,
+                folder,
                 seed=chosen.seed,
-                work_dir=folder,
                 store=store,
-                deadline_s=3600.0,
                 on_progress=lambda now: say(f"{now}") if now.trial % 16 == 0 else None,
             )
         key = key_of(task, found.target, found.tvm_version, found.conditions, found.method)

@@ -14,10 +14,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from syno_lab.evaluate.tuning import Board, TuningResult, TuningTask
 
 RESULTS = Path(__file__).parent / "results"
 GRACE_S = 600.0  # for the fingerprints after the clock has stopped
+TUNING_LIMIT_S = 3600.0
 
 
 def use_one_core(core: int | None = None) -> int | None:
@@ -143,3 +147,26 @@ def parser_with_data(about_it: str, images: int | None = None) -> argparse.Argum
 def typed() -> str:
     """The command as it was typed, without the folder of the interpreter."""
     return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+
+
+def tuned_here(
+    task: TuningTask, board: Board, chosen: argparse.Namespace, folder: str | Path, **more: Any
+) -> TuningResult:
+    """A tuning for this machine with the options ``--threads``, ``--preset`` and ``--trials``; ``more``: ``tune``'s own.
+
+    Raises:
+        TuningError: what :func:`syno_lab.evaluate.tuning.tune` raises.
+    """
+    from syno_lab.evaluate.tuning import tune
+
+    return tune(
+        task,
+        tracker=board.address,
+        key=board.key,
+        target=f"local:{chosen.threads}",
+        preset=chosen.preset,
+        trials=chosen.trials,
+        work_dir=folder,
+        deadline_s=TUNING_LIMIT_S,
+        **more,
+    )

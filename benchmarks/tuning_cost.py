@@ -28,19 +28,18 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, about, parser, save, say, typed
+from common import RESULTS, TUNING_LIMIT_S, about, parser, save, say, tuned_here, typed
 from render_tuning import WAYS
 
 import syno_lab as sl
 from syno_lab.errors import SynoError
-from syno_lab.evaluate.tuning import Board, Method, TuningTask, local_board, time_schedules, tune
+from syno_lab.evaluate.tuning import Board, Method, TuningTask, local_board, time_schedules
 
 NAME = "tuning_cost"
 SHAPES = ("64x56", "128x28", "256x14")  # channels and height: layers of ResNet-34
 OPERATORS: dict[str, dict[str, int]] = {"conv2d": {}, "operator_1": {"g": 8, "s": 2}}
 #: The ways that are ours, and their method.
 METHODS = {"same-space": Method(rules=("default",)), "ours": Method()}
-LIMIT_S = 3600.0
 
 Cell = dict[str, Any]
 
@@ -67,7 +66,7 @@ def by_defaults(task: TuningTask, board: Board, target: str, chosen: Any, seed: 
             stderr=log,
             text=True,
             check=False,
-            timeout=LIMIT_S,
+            timeout=TUNING_LIMIT_S,
             env={**os.environ, "PYTHONPATH": path},
         )
     seconds = time.monotonic() - started
@@ -84,21 +83,10 @@ def _last_line(path: Path) -> str:
 
 
 def by_ours(task: TuningTask, board: Board, way: str, chosen: Any, seed: int, folder: Path) -> Cell:
-    """A tuning by :func:`tune`."""
+    """A tuning by :func:`syno_lab.evaluate.tuning.tune`."""
     started = time.monotonic()
     try:
-        found = tune(
-            task,
-            tracker=board.address,
-            key=board.key,
-            target=f"local:{chosen.threads}",
-            preset=chosen.preset,
-            trials=chosen.trials,
-            method=METHODS[way],
-            seed=seed,
-            work_dir=folder,
-            deadline_s=LIMIT_S,
-        )
+        found = tuned_here(task, board, chosen, folder, method=METHODS[way], seed=seed)
     except SynoError as error:
         return {"error": str(error).replace(str(folder), ""), "seconds": time.monotonic() - started}
     kept = ("trials", "failed", "best_ms", "latency_ms", "verified", "stopped", "trace")
