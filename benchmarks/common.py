@@ -152,7 +152,7 @@ def typed() -> str:
 def tuned_here(
     task: TuningTask, board: Board, chosen: argparse.Namespace, folder: str | Path, **more: Any
 ) -> TuningResult:
-    """A tuning for this machine with the options ``--threads``, ``--preset`` and ``--trials``; ``more``: ``tune``'s own.
+    """A tuning for this machine with the options ``--threads``, ``--preset`` and ``--trials``; ``more`` is ``tune``'s.
 
     Raises:
         TuningError: what :func:`syno_lab.evaluate.tuning.tune` raises.

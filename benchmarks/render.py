@@ -137,6 +137,19 @@ def growth(result: Result) -> str:
     return f"{plot}\n\n{table(header, rows)}"
 
 
+def budgets(result: Result) -> tuple[list[str], list[list[str]]]:
+    """Operators a CPU-second under budgets, where partial pGraphs are pruned and where whole operators are measured."""
+    rows = []
+    for name, found in result.items():
+        if name == "about":
+            continue
+        ratios = [bounds["rate"] / whole["rate"] for whole, bounds in found["pairs"]]
+        spread = f"{number(min(ratios))} to {number(max(ratios))}"
+        rows.append([name, number(found["whole"]), number(found["bounds"]), f"{number(found['ratio'])} ({spread})"])
+    header = ["limits, at most, budget", "whole operators measured", "partial pGraphs pruned", "ratio (least to most)"]
+    return header, rows
+
+
 def step(result: Result) -> str:
     """Times of one step by depth."""
     rows = []
@@ -286,6 +299,7 @@ def ablations() -> str:
 #: Parts of the page that are one result's, by the name of its file.
 PARTS: dict[str, Callable[[Result], str]] = {
     "growth": growth,
+    "budgets": one_table(budgets),
     "step": step,
     "stepper": one_table(render_stepper.clicks),
     "stepper-memory": one_table(render_stepper.memory),
