@@ -402,15 +402,35 @@ def test_doctor_looks_for_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def test_lab_keeps_the_copies_that_are_there(tmp_path: Path) -> None:
     copy = lab.copy_notebooks(tmp_path)
     course = sorted((lab.notebooks_folder() / lab.COURSE).glob("*.ipynb"))
-    assert copy.read_bytes() == (lab.notebooks_folder() / lab.TOUR).read_bytes()
+    before, after = (json.loads(path.read_text()) for path in (lab.notebooks_folder() / lab.TOUR, copy))
+    assert after["metadata"].pop("kernelspec") == {"name": "syno-lab", "display_name": "Syno Lab", "language": "python"}
+    before["metadata"].pop("kernelspec")
+    assert after == before, "but for its kernel it is the tour"
     assert [path.name for path in sorted((tmp_path / lab.COURSE).iterdir())] == [path.name for path in course] != []
     answered, lost = ((tmp_path / lab.COURSE / path.name) for path in course[:2])
+    whole = lost.read_bytes()
     for written in (copy, answered):
         written.write_text("my own notes")
     lost.unlink()
     lab.copy_notebooks(tmp_path)
     assert copy.read_text() == answered.read_text() == "my own notes"
-    assert lost.read_bytes() == course[1].read_bytes()
+    assert lost.read_bytes() == whole
+
+
+def test_lab_offers_its_kernel_unless_there_is_one_of_this_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "before"))
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    made = lab.offer_kernel(tmp_path)
+    assert made == tmp_path / ".syno-lab" / "jupyter" / "share" / "jupyter" / "kernels" / "syno-lab"
+    assert json.loads((made / "kernel.json").read_text())["argv"][0] == sys.executable
+    assert os.environ["JUPYTER_PATH"].split(os.pathsep) == [str(made.parents[1]), str(tmp_path / "before")]
+    assert lab.offer_kernel(tmp_path / "other") is None, "it finds the one that was made"
+    assert not (tmp_path / "other").exists()
+    file = made / "kernel.json"
+    file.write_text(file.read_text().replace(json.dumps(sys.executable), '"/another/python"'))
+    assert lab.offer_kernel(tmp_path) == made, "another Python's is no use here"
 
 
 def test_lab_says_where_it_cannot_copy(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from syno_lab.commands.output import JsonTarget, check_json, say, say_table, wri
 from syno_lab.errors import SynoError
 
 NAME = "syno-lab"
+DISPLAY_NAME = "Syno Lab"
 _PROGRAM = "syno_widgets.kernelspec"  # the engine knows no Jupyter, so it asks a child process
 
 app = typer.Typer(help='The Jupyter kernel "Syno Lab".', no_args_is_help=True)
@@ -49,7 +50,7 @@ def install(
         variables.append(f"{FOLDER_VARIABLE}={folder.absolute()}")
     arguments = ["install", f"--name={name}", *(f"--env={text}" for text in variables)]
     arguments += ["--user"] if user else [f"--prefix={prefix.absolute() if prefix else sys.prefix}"]
-    made = _ask(*arguments)
+    made = ask(*arguments)
     say(f"{made['display_name']}: installed as {made['name']} in {made['folder']}", json)
     if not made["finds"]:
         share = Path(made["folder"]).parent.parent
@@ -61,7 +62,7 @@ def install(
 def remove(name: NameOption = NAME, json: JsonTarget = None) -> None:
     """Take it away again. Nothing of its lab or its jobs is touched."""
     check_json(json)
-    gone = _ask("remove", f"--name={name}")
+    gone = ask("remove", f"--name={name}")
     say(f"{gone['name']}: removed from {gone['folder']}", json)
     write_json(gone, json)
 
@@ -70,7 +71,7 @@ def remove(name: NameOption = NAME, json: JsonTarget = None) -> None:
 def list_kernels(json: JsonTarget = None) -> None:
     """List the kernels of Syno Lab that Jupyter finds."""
     check_json(json)
-    found = _ask("list")
+    found = ask("list")
     say_table(
         [{**row, "env": " ".join(f"{name}={value}" for name, value in row["env"].items())} for row in found], json
     )
@@ -86,8 +87,12 @@ def _variable(text: str) -> str:
     return text
 
 
-def _ask(*arguments: str) -> Any:
-    """What the program of the widgets answers. Raises SynoError with its one line when it refuses."""
+def ask(*arguments: str) -> Any:
+    """What ``python -m syno_widgets.kernelspec`` answers to these words.
+
+    Raises:
+        SynoError: its one line when it refuses.
+    """
     missing = [module for module in ("syno_widgets", "ipykernel") if importlib.util.find_spec(module) is None]
     if missing:
         raise SynoError(f"expected {missing[0]} in this Python, found none; install Syno Lab with its requirements")

@@ -1,22 +1,24 @@
-"""``syno-lab lab``: JupyterLab, opened on a copy of the tour, with a copy of the course beside it."""
+"""``syno-lab lab``: JupyterLab, opened on a copy of the tour, with a copy of the course and the kernel "Syno Lab"."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 import syno_lab
+from syno_lab.commands import kernel
 from syno_lab.commands.output import JsonTarget, check_json, write_json
 from syno_lab.errors import SynoError
 
 TOUR = "01_tour.ipynb"
 COURSE = "course"
+KERNELS = Path(".syno-lab") / "jupyter"  # in the folder of the copies
 
 
 def notebooks_folder() -> Path:
@@ -35,7 +37,9 @@ def notebooks_folder() -> Path:
 
 
 def copy_notebooks(folder: Path) -> Path:
-    """Copy the tour and the course into ``folder``; where a copy is there, it keeps what was written in it.
+    """Copy the tour and the course into ``folder``, for the kernel "Syno Lab".
+
+    Where a copy is there, it keeps what was written in it, and its kernel.
 
     Returns:
         The copy of the tour.
@@ -50,10 +54,36 @@ def copy_notebooks(folder: Path) -> Path:
             copy = folder / notebook.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)
             if not copy.exists():
-                shutil.copyfile(notebook, copy)
+                copy.write_text(_for_our_kernel(notebook.read_text(encoding="utf-8")), encoding="utf-8")
     except OSError as error:
         raise SynoError(f"expected to copy a notebook to {copy}, found: {error.strerror or error}") from None
     return folder / TOUR
+
+
+def _for_our_kernel(notebook: str) -> str:
+    """The notebook's text with the kernel "Syno Lab" chosen, else the same."""
+    book = msgspec.json.decode(notebook)
+    chosen = {"display_name": kernel.DISPLAY_NAME, "language": "python", "name": kernel.NAME}
+    book["metadata"]["kernelspec"] = chosen
+    return msgspec.json.format(msgspec.json.encode(book), indent=1).decode() + "\n"
+
+
+def offer_kernel(folder: Path) -> Path | None:
+    """Let the JupyterLab that this process becomes find the kernel "Syno Lab", and no other Jupyter.
+
+    Returns:
+        Where it was written, below ``folder``; None where Jupyter finds one of this Python already.
+
+    Raises:
+        SynoError: when the folder cannot be written to.
+    """
+    if any(row["name"] == kernel.NAME and row["python"] == sys.executable for row in kernel.ask("list")):
+        return None
+    prefix = (folder / KERNELS).absolute()
+    made = Path(kernel.ask("install", f"--prefix={prefix}")["folder"])
+    paths = [str(made.parents[1]), *filter(None, [os.environ.get("JUPYTER_PATH")])]
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(paths)
+    return made
 
 
 def command(
@@ -65,11 +95,15 @@ def command(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="[default: the first free one from 8888]")] = None,
     json: JsonTarget = None,
 ) -> None:
-    """Open JupyterLab on a copy of the tour, the course beside it; copies that are there already are kept."""
+    """Open JupyterLab on a copy of the tour, the course beside it, with the kernel "Syno Lab" and its tile.
+
+    Copies that are there already are kept. The kernel is offered to this JupyterLab alone, and stays in .syno-lab.
+    """
     check_json(json)
     if importlib.util.find_spec("jupyterlab") is None:
         raise SynoError("expected JupyterLab in this Python, found none; install it with `pip install jupyterlab`")
     notebook = copy_notebooks(folder)
+    offer_kernel(folder)
     write_json({"notebook": str(notebook.resolve())}, json)
     arguments = [sys.executable, "-m", "jupyterlab", str(notebook)]
     if not browser:

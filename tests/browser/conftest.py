@@ -71,11 +71,12 @@ class Lab:
             self.call(f"api/sessions/{session['id']}", "DELETE")
 
 
-@pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """One JupyterLab for all tests, with settings and state in temporary folders; ended afterwards."""
-    home = tmp_path_factory.mktemp("lab-home")
-    folder = tmp_path_factory.mktemp("lab")
+@contextlib.contextmanager
+def running(home: Path, folder: Path, words: list[str], more: dict[str, str] | None = None) -> Iterator[Lab]:
+    """A JupyterLab started by ``words``, with settings and state in ``home``; ended afterwards.
+
+    The words are followed by its options, and ``more`` is added to its environment.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -90,6 +91,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
         "IPYTHONDIR": str(home / "ipython"),
         "OMP_NUM_THREADS": "1",
+        **(more or {}),
     }
     settings = home / "settings" / "@jupyterlab"
     for plugin, content in {
@@ -99,25 +101,18 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         (settings / plugin).parent.mkdir(parents=True, exist_ok=True)
         (settings / plugin).write_text(json.dumps(content))
     log = (home / "lab.log").open("w")
+    options = [
+        "--allow-root",
+        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.port={port}",
+        "--ServerApp.port_retries=0",
+        f"--IdentityProvider.token={token}",
+        f"--ServerApp.root_dir={folder}",
+        "--LabApp.news_url=",
+        "--LabApp.extension_manager=readonly",
+    ]
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "jupyterlab",
-            "--no-browser",
-            "--allow-root",
-            "--ServerApp.ip=127.0.0.1",
-            f"--ServerApp.port={port}",
-            "--ServerApp.port_retries=0",
-            f"--IdentityProvider.token={token}",
-            f"--ServerApp.root_dir={folder}",
-            "--LabApp.news_url=",
-            "--LabApp.extension_manager=readonly",
-        ],
-        env=env,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
+        [sys.executable, "-m", *words, *options], env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
     )
     served = Lab(f"http://127.0.0.1:{port}/", token, folder, home / "data", home / "settings")
     try:
@@ -141,6 +136,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         log.close()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """One JupyterLab for all tests, with settings and state in temporary folders; ended afterwards."""
+    home, folder = tmp_path_factory.mktemp("lab-home"), tmp_path_factory.mktemp("lab")
+    with running(home, folder, ["jupyterlab", "--no-browser"]) as served:
+        yield served
 
 
 @pytest.fixture
