@@ -81,12 +81,13 @@ def groups_svg(explanation: Explanation) -> str:
     return accessible_svg(source, "Reshape groups. " + " ".join(explanation_words(explanation)), titles)
 
 
-def course_svg(distances: Sequence[int | None], here: int) -> str:
+def course_svg(distances: Sequence[int | None], here: int, first: int = 0) -> str:
     """The shape distance over the steps, in the colour of the text around it.
 
     Args:
-        distances: at each place of the line; None where the input is out of reach.
-        here: the place that is shown.
+        distances: at each place of the line, or of a part of it; None where the input is out of reach.
+        here: the place that is shown, counted from the first of them.
+        first: how many places of the line are before the first of them.
     """
     most = max([1, *(far for far in distances if far is not None)])
     width, height = 2 * _MARGIN + _ACROSS * max(1, len(distances) - 1), 2 * _MARGIN + _HIGH
@@ -96,7 +97,8 @@ def course_svg(distances: Sequence[int | None], here: int) -> str:
         return None if far is None else (_MARGIN + _ACROSS * place, _MARGIN + _HIGH * (1 - far / most))
 
     said = ", ".join("out of reach" if far is None else str(far) for far in distances)
-    words = f"Shape distance over the steps: {said}; shown is place {here}."
+    part = f" from place {first} on" if first else ""
+    words = f"Shape distance over the steps{part}: {said}; shown is place {first + here}."
     parts = [
         f'<path d="M{_MARGIN} {height - _MARGIN}H{width - _MARGIN}" stroke="{LINE}" stroke-width="1" fill="none"/>'
     ]
@@ -115,7 +117,7 @@ def course_svg(distances: Sequence[int | None], here: int) -> str:
         y = height - _MARGIN if point is None else point[1]
         size, fill = (5, "currentColor") if place == here else (3, "none")
         parts.append(
-            f"<g><title>place {place}: "
+            f"<g><title>place {first + place}: "
             f"{'out of reach' if far is None else f'distance {far}'}</title>"
             f'<ellipse cx="{x}" cy="{y:.1f}" rx="{size}" ry="{size}" fill="{fill}" stroke="currentColor"/>'
             f'<text x="{x}" y="{y - 7:.1f}" font-size="10" text-anchor="middle" fill="currentColor">{name}</text></g>'

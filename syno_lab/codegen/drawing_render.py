@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
+from functools import cache, lru_cache
 from html import escape, unescape
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def layout_program() -> Path:
     Raises:
         SynoError: when it is in none of these places.
     """
-    places = [Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))]
+    places = _scripts()
     found = shutil.which(PROGRAM, path=os.pathsep.join(map(str, places))) or shutil.which(PROGRAM)
     if found is None:
         raise SynoError(
@@ -39,8 +40,16 @@ def layout_program() -> Path:
     return Path(found)
 
 
+@cache
+def _scripts() -> tuple[Path, ...]:
+    return Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))
+
+
+@lru_cache(maxsize=128)
 def render(source: str, file_format: str = "svg") -> bytes:
     """Lay out DOT text and draw it in a format of Graphviz (``svg``, ``png``, ``json``, ...).
+
+    The last pictures are kept: undo, redo and what a step leaves as it was are not laid out again.
 
     Raises:
         SynoError: when the layout program is missing, refuses the text or takes longer than a minute.

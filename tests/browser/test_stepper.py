@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from syno_widgets import Stepper
 
 from syno_lab.codegen import drawing
-from syno_lab.operators import conv2d
+from syno_lab.operators import KNOWN, conv2d
 from syno_lab.synthesis.session import Session
 from syno_lab.synthesis.session_text import to_word
 from tests.browser.conftest import GROUNDS, Lab
@@ -369,6 +369,44 @@ def test_the_page_that_stands_alone(open_alone: Callable[..., Page], tmp_path: P
     expect(view.get_by_role("img", name="Reshape groups")).to_be_visible()
     assert view.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
     page.screenshot(path=tmp_path / f"stepper-{scheme}.png", full_page=True)
+
+
+def test_every_place_of_a_long_history_can_be_reached(open_alone: Callable[..., Page], tmp_path: Path) -> None:
+    session = Session(conv2d(), KNOWN)
+    for _ in range(30):
+        session.load("conv2d")
+    session.go(100)
+    file = tmp_path / "stepper.html"
+    Stepper.of(to_word(session)).to_html(file)
+    page = open_alone(file, "light")
+    history = page.locator(".syno-history")
+    places = history.locator(".syno-place")
+
+    def shown() -> list[int]:
+        found: list[int] = places.evaluate_all("all => all.map(one => Number(one.dataset.place))")
+        return found
+
+    expect(places).to_have_count(60)
+    expect(history.locator('[aria-current="step"]')).to_have_attribute("data-place", "100")
+    expect(history.locator('[aria-current="step"]')).to_be_in_viewport()
+    expect(history.locator("li:has([aria-current])")).to_have_attribute("aria-posinset", "101")
+    seen = set(shown())
+    for words in ("before", "behind"):
+        more = history.get_by_role("button", name=re.compile(f"{words} these"))
+        while more.count():
+            was = shown()
+            more.click()
+            assert set(was) & set(shown()), "nothing is passed over"
+            assert len(shown()) == 60
+            seen |= set(shown())
+    assert seen == set(range(217))
+    history.focus()
+    page.keyboard.press("Home")
+    expect(places.first).to_have_attribute("data-place", "0")
+    expect(places.first).to_be_in_viewport()
+    page.keyboard.press("End")
+    expect(places.last).to_have_attribute("data-place", "216")
+    expect(places.last).to_be_in_viewport()
 
 
 @pytest.mark.parametrize("width", [700, 1200])

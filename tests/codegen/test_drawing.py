@@ -328,6 +328,14 @@ def test_png_comes_from_the_same_program(conv2d: Operator) -> None:
     assert render(dot(conv2d), "png").startswith(b"\x89PNG")
 
 
+def test_what_was_laid_out_is_kept(conv2d: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = svg(conv2d)
+    monkeypatch.setattr(drawing_render.subprocess, "run", None)
+    assert svg(conv2d) == before
+    with pytest.raises(TypeError):
+        svg(conv2d, highlight=[0])
+
+
 def test_a_missing_layout_program_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing_render, "PROGRAM", "graphviz-gone")
     with pytest.raises(SynoError, match=r"drawing needs the program 'graphviz-gone'.*pip install graphviz-gone"):

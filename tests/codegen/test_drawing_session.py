@@ -87,6 +87,13 @@ def test_the_course_is_a_line_over_the_steps(distances: list[int | None], here: 
     assert sorted(reached, key=lambda pair: -pair[0]) == sorted(reached, key=lambda pair: pair[1])
 
 
+def test_a_part_of_the_course_says_where_it_begins() -> None:
+    root = ElementTree.fromstring(course_svg([2, 1], 1, 40))
+    assert root.get("aria-label") == "Shape distance over the steps from place 40 on: 2, 1; shown is place 41."
+    titles = [title.text for title in root.iter(f"{SVG}title")]
+    assert titles[1:] == ["place 40: distance 2", "place 41: distance 1"]
+
+
 def test_the_tree_has_every_place_once_and_branches_before_the_way_on() -> None:
     session = Session(conv2d(), KNOWN)
     for place in (2, 4):

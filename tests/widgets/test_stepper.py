@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +25,10 @@ from syno_lab.errors import FormatError, PrimitiveError, SynoError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.operators import KNOWN, conv2d
-from syno_lab.synthesis.candidates import candidates
+from syno_lab.synthesis.candidates import Candidate, candidates
 from syno_lab.synthesis.distance import distance
+from syno_lab.synthesis.session import Session
+from syno_lab.synthesis.session_text import to_word
 
 WIDGETS = Path(syno_widgets.__file__).parent
 
@@ -210,6 +214,50 @@ def test_distance_is_explained(stepper: Stepper) -> None:
     assert stepper.distance["groups"].startswith("<svg")
 
 
+def test_of_a_long_history_a_part_is_drawn() -> None:
+    session = Session(conv2d(), KNOWN)
+    for _ in range(30):
+        session.load("conv2d")
+    stepper = Stepper.of(to_word(session))
+    assert len(stepper.tree) == len(stepper.line) == 217
+    assert stepper.distance["course"].count("<ellipse") == 48
+    for place in (0, 100, 216):
+        stepper.go(place)
+        course = re.search(
+            r"over the steps(?: from place (\d+) on)?: (.*?); shown is (.*?)\.", stepper.distance["course"]
+        )
+        assert course
+        first = int(course[1] or 0)
+        line = [entry.distance for entry in stepper.session.history]
+        assert course[2] == ", ".join(map(str, line[first : first + 48]))
+        assert course[3] == f"place {place}"
+        assert first <= place < first + 48
+
+
+def test_the_picture_is_sent_before_the_next_steps_are_worked_out(
+    stepper: Stepper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    class Out(io.StringIO):
+        def flush(self) -> None:
+            order.append("sent")
+
+    def work_out(state: State) -> list[Candidate]:
+        order.append("next steps")
+        return candidates(state)
+
+    monkeypatch.setattr(sys, "stdout", Out())
+    monkeypatch.setattr("syno_widgets.stepper.candidates", work_out)
+    stepper.observe(lambda _change: order.append("picture"), "svg")
+    stepper.observe(lambda _change: order.append("list"), "revision")
+    ask(stepper, "step", index=0)
+    assert order == ["picture", "sent", "next steps", "list"]
+    sys.stdout.close()  # nobody listens
+    ask(stepper, "undo")
+    assert stepper.error == ""
+
+
 def test_suggestions_lead_to_the_input(stepper: Stepper) -> None:
     ask(stepper, "suggest")
     assert stepper.error == ""
@@ -390,10 +438,14 @@ def test_unknown_keywords_and_starts_are_refused() -> None:
         Stepper(3)  # type: ignore[arg-type]
 
 
+def own_script() -> str:
+    """The script, but for what it shares with other widgets."""
+    return "".join((WIDGETS / name).read_text() for name in Stepper._files if name.startswith("stepper"))
+
+
 def test_traits_are_what_the_script_reads() -> None:
     """Each synchronised trait is used by the script, and the script reads no other; each is documented."""
-    script = (WIDGETS / "stepper.js").read_text() + (WIDGETS / "stepper_steps.js").read_text()
-    read = set(re.findall(r'model\.get\("(\w+)"\)', script))
+    read = set(re.findall(r'model\.get\("(\w+)"\)', own_script()))
     own = own_traits()
     assert read == own
     source = (WIDGETS / "stepper.py").read_text() + (WIDGETS / "view.py").read_text()
@@ -402,15 +454,16 @@ def test_traits_are_what_the_script_reads() -> None:
 
 
 def test_the_script_speaks_the_language_of_requests() -> None:
-    script = (WIDGETS / "stepper.js").read_text()
+    script = own_script()
     source = (WIDGETS / "stepper.py").read_text()
     kinds = set(re.findall(r'"(\w+)"', re.search(r"kind: Literal\[(.*?)\]", source, re.DOTALL)[1]))
-    script += (WIDGETS / "stepper_steps.js").read_text()
     for kind in kinds:
         assert f'"{kind}"' in script
 
 
-@pytest.mark.parametrize("name", ["stepper.js", "stepper_steps.js", "stepper.css", "operator_graph.css"])
+@pytest.mark.parametrize(
+    "name", ["stepper.js", "stepper_steps.js", "stepper_history.js", "stepper.css", "operator_graph.css"]
+)
 def test_no_address_stands_in_what_is_shipped(name: str) -> None:
     text = (WIDGETS / name).read_text().replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"https?:|//[a-z]+\.[a-z]|@import|import\s*\(|url\(|fetch\(|eval\(|innerHTML", text)

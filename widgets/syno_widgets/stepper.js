@@ -1,8 +1,23 @@
 // The stepper's view. Everything it shows is a trait of `Stepper`; everything it asks for is one small message. It stands
-// behind shared.js, operator_graph.js and stepper_steps.js (scripts.py) and loads nothing: no address stands in here.
+// behind shared.js, operator_graph.js, stepper_steps.js and stepper_history.js (scripts.py) and loads nothing: no address
+// stands in here.
 
 const PLAY_EVERY_MS = 700;
 const SEARCHES = new Set(["suggest", "finish", "random"]); // these may take their time
+const NO_FRAME_MS = 250; // a page that is not looked at has no frames
+
+/** Runs once the next frame is on its way to the screen. */
+function afterFrame(run) {
+  let late = null;
+  const once = () => {
+    if (late === null) return;
+    clearTimeout(late);
+    late = null;
+    run();
+  };
+  late = setTimeout(once, NO_FRAME_MS);
+  requestAnimationFrame(() => setTimeout(once, 0));
+}
 
 class View {
   constructor(model, el) {
@@ -12,37 +27,57 @@ class View {
     this.waiting = null;
     this.playing = null;
     this.hovered = [];
+    this.waits = new Set();
     this.graph = new GraphView({
       hover: (ids) => this.hover(ids),
       choose: (id) => this.choose(id),
       search: (text) => this.put("search", text),
     });
     this.steps = new StepList(model, { ask: (kind, more) => (kind === "preview" ? this.ask(kind, more) : this.act(kind, more)), mark: (ids, on) => this.mark(ids, on) });
+    this.history = new HistoryList(model, { go: (place) => this.act("go", { index: place }) });
     this.build();
     this.listener = listener(model);
     const listen = (names, draw) => this.listener.on(names, draw.bind(this));
+    const listenLate = (names, draw) => this.listener.on(names, () => this.later(draw));
     listen(["svg"], this.drawPicture);
-    listen(["revision"], this.drawLists);
-    listen(["menu"], this.drawLists);
-    listen(["preview"], () => this.steps.drawPreview());
-    listen(["why"], () => this.steps.drawWhy());
-    listen(["tree"], this.drawTree);
-    listen(["place"], this.drawPlace);
-    listen(["line"], this.drawPlace);
-    listen(["distance"], this.drawDistance);
+    listen(["place", "line"], this.drawMoves);
+    listenLate(["revision", "menu"], this.drawLists);
+    listenLate(["preview"], this.drawPreview);
+    listenLate(["why"], this.drawWhy);
+    listenLate(["tree", "revision"], this.drawHistory);
+    listenLate(["distance"], this.drawDistance);
     listen(["status"], this.drawStatus);
     listen(["complete"], this.drawStatus);
     listen(["error"], this.drawError);
     listen(["known"], this.drawKnown);
     listen(["selected"], this.drawSelected);
     listen(["search"], this.drawSearch);
-    listen(["answered"], this.drawAnswer);
+    listenLate(["answered"], this.drawAnswer);
     this.style = hideStatic(model.get("static_id"));
+    this.drawWaiting();
+  }
+
+  /**
+   * What is not in the frame that shows a new picture is drawn right behind it, and once for all traits that have changed
+   * together.
+   */
+  later(draw) {
+    this.waits.add(draw);
+    queueMicrotask(() => {
+      if (!this.fresh) this.drawWaiting();
+    });
+  }
+
+  drawWaiting() {
+    const draws = [...this.waits];
+    this.waits.clear();
+    for (const draw of draws) draw.call(this);
   }
 
   /** Everything that was attached to the model or the page is taken off again. */
   destroy() {
     this.listener.off();
+    this.waits.clear();
     clearTimeout(this.waiting);
     clearTimeout(this.playing);
     this.style.remove();
@@ -60,7 +95,7 @@ class View {
   ask(kind, more = {}) {
     if (!this.model.get("live")) return;
     this.number += 1;
-    const revision = this.model.get("revision");
+    const { revision } = this.steps; // of the lists that the reader sees
     this.root.setAttribute("aria-busy", "true");
     if (kind !== "preview") this.laidAhead = kind === "finish" || kind === "random";
     clearTimeout(this.waiting);
@@ -152,7 +187,6 @@ class View {
     this.groups = make("div", { class: "syno-groups" });
     this.stepsHeading = make("h4", { tabindex: "-1" }, "Next steps");
     this.all = make("button", { type: "button", onclick: () => this.choose("") }, "Show all steps");
-    this.tree = make("ol", { class: "syno-history", start: "0", tabindex: live ? undefined : "0", onkeydown: (event) => this.onTreeKey(event) });
     this.root = make(
       "div",
       {
@@ -198,7 +232,7 @@ class View {
             this.live,
           ),
           make("section", { "aria-label": "Shape distance" }, make("h4", {}, "Shape distance ", this.farNumber), this.course, this.groups),
-          make("section", { "aria-label": "History" }, make("h4", {}, "History"), this.tree),
+          make("section", { "aria-label": "History" }, make("h4", {}, "History"), this.history.element),
           this.buildSession(live),
         ),
         make(
@@ -263,16 +297,6 @@ class View {
     this.choose("");
   }
 
-  onTreeKey(event) {
-    const buttons = [...this.tree.querySelectorAll("button")];
-    const end = { Home: 0, End: buttons.length - 1 }[event.key];
-    if (end === undefined) moveAmong(event, buttons);
-    else {
-      event.preventDefault();
-      buttons[end].focus();
-    }
-  }
-
   say(text) {
     write(this.status, text);
   }
@@ -285,6 +309,12 @@ class View {
   // -- the picture ----------------------------------------------------------------------------------------------------
 
   drawPicture() {
+    const fresh = (this.fresh = {});
+    afterFrame(() => {
+      if (this.fresh !== fresh) return; // a later picture has come
+      this.fresh = null;
+      this.drawWaiting();
+    });
     const had = this.graph.element.contains(document.activeElement);
     const links = this.model.get("links");
     // The arrow keys reach what can be used first.
@@ -341,6 +371,7 @@ class View {
   drawStatus() {
     this.say(this.model.get("status"));
     this.root.classList.toggle("syno-complete", this.model.get("complete"));
+    this.suggest.disabled = !this.model.get("live") || this.model.get("complete");
   }
 
   drawError() {
@@ -356,86 +387,53 @@ class View {
   drawDistance() {
     const found = this.model.get("distance");
     write(this.farNumber, found.number === null ? "none: out of reach" : String(found.number));
-    const picture = found.groups ? parsePicture(found.groups) : null;
-    const was = this.groups.querySelector("details")?.open ?? false;
     this.course.replaceChildren(parsePicture(found.course ?? "") ?? "");
+    const groups = make("div");
+    const open = this.groups.querySelector("details")?.open ?? false;
+    // The picture is made for a reader who opens it.
+    const ontoggle = () => {
+      const picture = groups.firstChild || !found.groups ? null : parsePicture(found.groups);
+      if (picture) groups.append(make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": "Reshape groups" }, picture));
+    };
     this.groups.replaceChildren(
       make(
         "details",
-        { open: was },
+        { open, ontoggle },
         make("summary", {}, "Why: the reshape groups"),
         make("ul", {}, ...(found.words ?? []).map((words) => make("li", {}, words))),
-        picture ? make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": "Reshape groups" }, picture) : "",
+        groups,
       ),
     );
   }
 
-  drawTree() {
-    const focused = this.tree.contains(document.activeElement);
-    const live = this.model.get("live");
-    const rows = this.model.get("tree").map((row) => {
-      const far = row.complete ? "complete" : row.distance === null ? "out of reach" : `distance ${row.distance}`;
-      const button = make(
-        "button",
-        {
-          type: "button",
-          class: "syno-place",
-          "data-place": row.place,
-          tabindex: "-1",
-          disabled: !live,
-          onclick: () => this.act("go", { index: row.place }),
-        },
-        row.branch ? "branch: " : "",
-        row.text,
-        make("span", { class: "syno-quiet" }, ` (${far})`),
-        make("span", { class: "syno-undone" }),
-      );
-      const item = make("li", { value: row.place }, button);
-      item.style.marginLeft = `${14 * Math.min(row.level, 12)}px`;
-      return item;
-    });
-    this.tree.replaceChildren(...rows);
-    this.drawPlace();
-    if (focused) this.current?.focus();
+  drawHistory() {
+    this.history.draw();
   }
 
-  drawPlace() {
-    const place = this.model.get("place");
-    const line = this.model.get("line");
+  /** What can be done from here. */
+  drawMoves() {
     const live = this.model.get("live");
-    const at = line.indexOf(place);
+    const line = this.model.get("line");
+    const at = line.indexOf(this.model.get("place"));
     this.undo.disabled = !live || at <= 0;
     this.redo.disabled = !live || at >= line.length - 1;
-    this.suggest.disabled = !live || this.model.get("complete");
     this.drawPlayer();
-    const ahead = new Set(line.slice(at + 1));
-    for (const button of this.tree.querySelectorAll("button")) {
-      const mine = Number(button.dataset.place);
-      const is = mine === place;
-      if (is) {
-        button.setAttribute("aria-current", "step");
-        this.current = button;
-      } else button.removeAttribute("aria-current");
-      button.setAttribute("tabindex", is ? "0" : "-1");
-      button.parentElement.classList.toggle("syno-ahead", ahead.has(mine));
-      button.parentElement.classList.toggle("syno-off-line", !line.includes(mine));
-      write(button.lastChild, ahead.has(mine) ? " (undone)" : "");
-    }
-    if (this.current) this.tree.scrollTop = this.current.offsetTop - this.tree.offsetTop - 80;
   }
 
-  /** Several traits change at once: the lists are made anew once for all of them. */
   drawLists() {
-    if (this.isListing) return;
-    this.isListing = true;
-    queueMicrotask(() => {
-      this.isListing = false;
-      const had = this.steps.draw(this.model.get("live") ? this.model.get("selected") : "");
-      this.drawHeading();
-      if (this.toSteps) (this.steps.summary("") || this.stepsHeading).focus();
-      else if (had) (this.steps.summary(had) || this.stepsHeading).focus();
-      this.toSteps = false;
-    });
+    const had = this.steps.draw(this.model.get("live") ? this.model.get("selected") : "");
+    this.drawHeading();
+    if (this.toSteps) (this.steps.summary("") || this.stepsHeading).focus();
+    else if (had) (this.steps.summary(had) || this.stepsHeading).focus();
+    this.toSteps = false;
+  }
+
+  drawPreview() {
+    this.steps.drawPreview();
+  }
+
+  drawWhy() {
+    this.steps.drawWhy();
   }
 }
 

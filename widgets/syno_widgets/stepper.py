@@ -7,8 +7,9 @@ decided here and in :mod:`syno_lab.synthesis.session`.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -32,9 +33,10 @@ from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.view import View
 
-_FILES = ("shared.js", "operator_graph.js", "stepper_steps.js", "stepper.js")
+_FILES = ("shared.js", "operator_graph.js", "stepper_steps.js", "stepper_history.js", "stepper.js")
 _STYLES = ("shared.css", "operator_graph.css", "stepper.css")
 _MAX_COORDINATES = 256
+_COURSE = 48  # places of the line of distances that are drawn, those around the one shown
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True):
@@ -388,21 +390,24 @@ class Stepper(View):
             self.set_trait("svg", svg)
             self.set_trait("description", drawing.describe(shown))
             self.set_trait("links", nodes)
-            self.set_trait("tree", self._tree.rows(session))
             self.set_trait("line", [entry.number for entry in session.history])
             self.place = session.place
             self.selected = ""
             self.set_trait("complete", session.is_complete)
             self.set_trait("status", session_status(session))
             self.set_trait("error", "")
+        _send()
 
     def _show_steps(self) -> None:
         """The rest, while the picture is on its way: the next steps, of which there can be hundreds."""
         session, state = self.session, self.session.state
         self._found = candidates(state)
         explanation = explain_distance(state)
-        course = [entry.distance for entry in session.history]
+        line, here = session.history, session.position
+        first = max(0, min(here - _COURSE // 2, len(line) - _COURSE))
+        course = course_svg([entry.distance for entry in line[first : first + _COURSE]], here - first, first)
         with self._showing(), self.hold_sync():
+            self.set_trait("tree", self._tree.rows(session))
             self.set_trait("menu", [msgspec.to_builtins(one) for one in drawing_menu.menu(state, self._found)])
             self.set_trait("ticks", drawing_menu.ticks(state))
             self.set_trait("preview", {})
@@ -413,7 +418,7 @@ class Stepper(View):
                     "number": explanation.steps,
                     "words": explanation_words(explanation),
                     "groups": groups_svg(explanation) if explanation.groups else "",
-                    "course": course_svg(course, session.position),
+                    "course": course,
                 },
             )
             self.word = to_word(session)
@@ -451,6 +456,13 @@ def _session(operator: Operator | str | Path) -> Session:
                 f"expected an operator, a file of one, or one of {names}; found {text!r}, which cannot be read: {error}"
             ) from None
     return read_session(text, KNOWN)
+
+
+def _send() -> None:
+    """Wait until what was said is on its way: a kernel sends from a thread, which what comes next would hold up."""
+    if sys.stdout is not None:
+        with suppress(OSError, ValueError):  # nobody listens any more
+            sys.stdout.flush()
 
 
 def _sides(candidate: Candidate) -> tuple[frozenset[Any], frozenset[Any]]:

@@ -34,6 +34,7 @@ class StepList {
 
   /** The lists are made anew for each state; returns the group that had the focus. */
   draw(chosen) {
+    this.revision = this.model.get("revision");
     const group = document.activeElement?.closest?.("[data-group]");
     const had = group && this.element.contains(group) ? group.dataset.group : "";
     const known = new Set(this.model.get("ticks").map((tick) => tick.id));

@@ -1,0 +1,109 @@
+// The history of `Stepper`: the tree of all its places as a list. Only so many of them are in the page at once, around the
+// place that is shown; the buttons at both ends, Home and End lead to all others.
+
+const SHOWN_PLACES = 60;
+
+class HistoryList {
+  /** `told.go(place)` is called with the number of the place that the reader chooses. */
+  constructor(model, told) {
+    this.model = model;
+    this.told = told;
+    this.element = make("ol", {
+      class: "syno-history",
+      start: "0",
+      tabindex: model.get("live") ? undefined : "0",
+      onkeydown: (event) => this.onKey(event),
+    });
+  }
+
+  /** The rows around the place that is shown. */
+  draw() {
+    const had = this.element.contains(document.activeElement);
+    const place = this.model.get("place");
+    this.show(this.model.get("tree").findIndex((row) => row.place === place) - SHOWN_PLACES / 2);
+    if (had) this.current?.focus();
+    // In the next frame, which lays the rows out anyhow: to ask where they are before would do it twice.
+    requestAnimationFrame(() => {
+      if (this.current) this.element.scrollTop = this.current.offsetTop - 80;
+    });
+  }
+
+  /** The rows from one on, as many as there may be. */
+  show(from) {
+    const rows = this.model.get("tree");
+    const line = this.model.get("line");
+    const place = this.model.get("place");
+    const first = Math.max(0, Math.min(from, rows.length - SHOWN_PLACES));
+    const end = Math.min(rows.length, first + SHOWN_PLACES);
+    const on = new Set(line);
+    const ahead = new Set(line.slice(line.indexOf(place) + 1));
+    this.current = null;
+    const items = [];
+    for (let at = first; at < end; at += 1) {
+      const item = this.row(rows[at], rows[at].place === place, ahead);
+      item.classList.toggle("syno-off-line", !on.has(rows[at].place));
+      item.setAttribute("aria-posinset", at + 1);
+      item.setAttribute("aria-setsize", rows.length);
+      items.push(item);
+    }
+    if (first) items.unshift(this.more(`${first} before these`, first - SHOWN_PLACES / 2, first - 1));
+    if (end < rows.length) items.push(this.more(`${rows.length - end} behind these`, first + SHOWN_PLACES / 2, end));
+    this.element.replaceChildren(...items);
+    (this.current ?? this.element.querySelector(".syno-place"))?.setAttribute("tabindex", "0");
+  }
+
+  row(row, isCurrent, ahead) {
+    const far = row.complete ? "complete" : row.distance === null ? "out of reach" : `distance ${row.distance}`;
+    const button = make(
+      "button",
+      {
+        type: "button",
+        class: "syno-place",
+        "data-place": row.place,
+        "aria-current": isCurrent ? "step" : undefined,
+        tabindex: "-1",
+        disabled: !this.model.get("live"),
+        onclick: () => this.told.go(row.place),
+      },
+      row.branch ? "branch: " : "",
+      row.text,
+      make("span", { class: "syno-quiet" }, ` (${far})`),
+      ahead.has(row.place) ? make("span", {}, " (undone)") : "",
+    );
+    if (isCurrent) this.current = button;
+    const item = make("li", { value: row.place, class: ahead.has(row.place) ? "syno-ahead" : undefined }, button);
+    item.style.marginLeft = `${14 * Math.min(row.level, 12)}px`;
+    return item;
+  }
+
+  /** A button that shows other rows, and goes to the nearest of those that were not there. */
+  more(text, from, nearest) {
+    const onclick = () => {
+      this.show(from);
+      this.focus(this.model.get("tree")[nearest].place);
+    };
+    const tabindex = this.model.get("live") ? "-1" : undefined;
+    return make("li", { class: "syno-more" }, make("button", { type: "button", class: "syno-places", tabindex, onclick }, text));
+  }
+
+  focus(place) {
+    const button = this.element.querySelector(`.syno-place[data-place="${place}"]`);
+    button.scrollIntoView({ block: "nearest" });
+    // Where no step can be taken the buttons take no focus; the list does.
+    if (button.disabled) return this.element.focus({ preventScroll: true });
+    for (const other of this.element.querySelectorAll("button")) other.setAttribute("tabindex", other === button ? "0" : "-1");
+    button.focus();
+  }
+
+  onKey(event) {
+    const rows = this.model.get("tree");
+    const end = { Home: 0, End: rows.length - 1 }[event.key];
+    if (end === undefined) {
+      moveAmong(event, [...this.element.querySelectorAll("button:enabled")]);
+      return;
+    }
+    event.preventDefault();
+    this.show(end);
+    this.focus(rows[end].place);
+  }
+}
