@@ -66,6 +66,10 @@ def command(
             "put out (memory traffic: such operators are slow, whatever their FLOPs); 0: no limit.",
         ),
     ] = 4.0,
+    from_nothing: Annotated[
+        bool,
+        flag("--from-nothing", "Do not begin with the known operators (separable, grouped, …) that the space has."),
+    ] = False,
     max_primitives: Annotated[int, typer.Option(min=1, help="Steps of an operator.")] = 8,
     epochs: Annotated[int, typer.Option(min=1)] = 3,
     images: Annotated[int | None, typer.Option(min=1, help="Train on the first so many images.")] = None,
@@ -133,8 +137,9 @@ def command(
 ) -> None:
     """Search operators for a network by training them in it (Syno, Algorithm 1).
 
-    The baseline is trained on several seeds first; then operators are searched for; then the best within a half and a
-    quarter of the baseline's FLOPs are trained on the same seeds. All is kept in the folder as it happens: a search
+    The baseline is trained on several seeds first; then operators are searched for, known ones that fit first; then the
+    best found within a half and a quarter of the baseline's FLOPs, and the best known one, are trained on the same
+    seeds. All is kept in the folder as it happens: a search
     that was stopped or killed goes on with --continue.
     """
     check_json(json)
@@ -181,6 +186,7 @@ def command(
             workers=hands,
             seeds=tuple(range(seeds)),
             limits={"max_primitives": max_primitives},
+            starts_with_known=not from_nothing,
             tuning=tuning,
         )
     if detach:
@@ -420,10 +426,24 @@ def _say(result: dict[str, Any], json: str | None) -> None:
         ],
         json,
     )
+    say_table(
+        [
+            {
+                "known": one["known"],
+                "trial": one["number"],
+                "accuracy": one["accuracy"],
+                "FLOPs": f"{one['flops_ratio']:.3f}",
+                "parameters": one["params"],
+            }
+            for one in result["known"]
+        ],
+        json,
+    )
     for share, one in result["comparisons"].items():
         interval = one["interval"]
+        which = "best known" if share == "known" else f"best within a {share}"
         say(
-            f"best within a {share} - baseline: {one['measure']} {interval['difference']:+.4f}, "
+            f"{which} - baseline: {one['measure']} {interval['difference']:+.4f}, "
             f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
             f"({len(one['seeds'])} seeds), {one['flops_ratio']:.3f} of the FLOPs, {one['params_ratio']:.3f} of the "
             "parameters",

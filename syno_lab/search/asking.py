@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from math import isfinite
 from typing import Any
 
@@ -80,9 +80,10 @@ class Search(ABC):
         return self._noted(*proposal)
 
     def adopt(self, operator: Any) -> Candidate | None:
-        """Take an operator as asked for that a search before this one has asked for; None where it has no place here.
+        """Take an operator as asked for that this search has not asked for; None where it has no place here.
 
-        After :meth:`resume`, for what was outstanding when that search ended.
+        After :meth:`resume`, for what was outstanding when that search ended; and for what is to be evaluated whatever
+        the search makes of it.
 
         Raises:
             SearchError: for one that was told already, or is outstanding.
@@ -128,12 +129,13 @@ class Search(ABC):
         _, trail = self._taken(candidate)
         self._release(trail)
 
-    def resume(self, records: Iterable[tuple[Any, float]]) -> int:
+    def resume(self, records: Iterable[tuple[Any, float]], given: Collection[Any] = ()) -> int:
         """Continue from records of a search, in the order in which they were told; how many had a place in the space.
 
         A fresh search with the seed, the space and the settings that gave the records asks the same questions again
         and, where it was told them one at a time, goes on as if it had never stopped. Any other records are taken in
-        as they are: their operators are not asked for again, and what is learned from them counts.
+        as they are: their operators are not asked for again, and what is learned from them counts. ``given`` are those
+        that the earlier search was handed by :meth:`adopt` and did not ask for itself.
 
         Raises:
             SearchError: for a reward outside [0, 1], or while candidates are outstanding.
@@ -150,7 +152,7 @@ class Search(ABC):
         held: dict[Hashable, Candidate] = {}
         placed = 0
         for operator, reward in pairs:
-            while is_replay and operator not in held and operator not in self._known:
+            while is_replay and operator not in held and operator not in self._known and operator not in given:
                 candidate = self.ask()
                 if candidate is not None:
                     held[candidate.operator] = candidate

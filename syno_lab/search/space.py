@@ -17,6 +17,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import Step as PrimitiveStep
 from syno_lab.search.protocol import Child, Step
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
@@ -154,7 +155,10 @@ class SynthesisState:
         return [self._step(edge) for edge in move.edges()]
 
     def towards(self, operator: Operator) -> Sequence[Step]:
-        """The steps that ``operator`` has taken from here, where it was built in the order of this space."""
+        """The steps of ``operator`` that may be taken from here, in whatever order it took them itself.
+
+        Its reductions must have the order of this space (:func:`arrangements`).
+        """
         if self._node is None or operator.spec.output_shape != self._space.graph.spec.output_shape:
             return ()
         places, done = self._places()
@@ -193,22 +197,24 @@ class SynthesisState:
         return places, done
 
     def _is_of(self, edge: Edge, places: tuple[Coordinate, ...], done: int, operator: Operator) -> bool:
-        """Whether an edge is what ``operator`` did next, after so many steps."""
+        """Whether an edge is one of the steps of ``operator``, or its end after so many steps."""
         steps = operator.steps
         if edge.primitive == "REDUCE" or (not self.path and edge.target is not None):
             return edge.parameter == tuple([step.parameter for step in steps if step.primitive == "REDUCE"])
-        if edge.primitive or edge.given or (edge.target is not None):
-            if done >= len(steps):
+        if not (edge.primitive or edge.given or edge.target is not None):
+            return done == len(steps)
+        primitive = edge.primitive or "SHARE"
+        given = Counter(places[i] for i in edge.given)
+        operands = tuple([places[i] for i in edge.operands])
+
+        def is_step(step: PrimitiveStep) -> bool:
+            if step.primitive != primitive or Counter(step.given) != given:
                 return False
-            step = steps[done]
-            primitive = edge.primitive or "SHARE"
-            if step.primitive != primitive or Counter(step.given) != Counter(places[i] for i in edge.given):
-                return False
-            operands = tuple([places[i] for i in edge.operands])
             if edge.primitive == "SHARE":
                 return Counter(operands) == Counter(step.operands)
             return not edge.primitive or (operands == step.operands and edge.parameter == step.parameter)
-        return done == len(steps)
+
+        return any(map(is_step, steps))
 
 
 class _Child:

@@ -7,8 +7,8 @@ from itertools import permutations
 
 from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.size import Size, Symbols
-from syno_lab.ir.state import State, Step, canonical_key
+from syno_lab.ir.size import Size
+from syno_lab.synthesis.rebuilding import rebuilt
 
 
 def recognise(operator: Operator, known: Mapping[str, Callable[[], Operator]]) -> str | None:
@@ -81,29 +81,9 @@ def _factors(size: Size) -> dict[str, int]:
     return {name: power for name, power in zip(size.symbols.names, size.exponents, strict=True) if power}
 
 
-def _translate(size: Size, symbols: Symbols, names: dict[str, str]) -> Size:
-    exponents = [0] * len(symbols.names)
-    for name, power in _factors(size).items():
-        exponents[symbols.position[names[name]]] = power
-    return Size(symbols, tuple(exponents))
-
-
 def _key_after(source: Operator, target: Operator, names: dict[str, str]) -> object:
     """The key of ``source`` built anew over the target's spec; None where that is not possible."""
-    state = State.root(target.spec)
-    new = dict(zip(source.output, state.output, strict=True))
-    old = State.root(source.spec)
     try:
-        for step in source.steps:
-            parameter = None if step.parameter is None else _translate(step.parameter, target.spec.symbols, names)
-            renamed = Step(
-                step.primitive,
-                tuple(new[c] for c in step.operands),
-                parameter,
-                tuple(new[c] for c in step.given),
-            )
-            new.update(zip(old.results(step), state.results(renamed), strict=True))
-            old, state = old.apply(step), state.apply(renamed)
+        return rebuilt(source, target.spec, names).key
     except SynoError:  # not legal over the other spec, so it is not the same
         return None
-    return canonical_key(state, tuple(new[c] for c in source.inputs), ordered=True)

@@ -19,6 +19,7 @@ import msgspec
 
 from syno_lab.errors import SynoError
 from syno_lab.evaluate.searching.evaluators import Evaluators, Running
+from syno_lab.evaluate.searching.known import known_operators
 from syno_lab.evaluate.searching.settings import SearchSettings
 from syno_lab.evaluate.searching.space import Space, name_of
 from syno_lab.evaluate.searching.standing import Standing, Times
@@ -28,7 +29,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.search import Candidate
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.store import SearchLog
+    from syno_lab.evaluate.store import SearchLog, SearchTrial
 
 LOOK_S = 0.5
 #: Seconds without a new operator after which a search that cannot find one says so and ends.
@@ -65,6 +66,7 @@ class Driver:
         baseline_s: how long a training of the baseline took; trials that take more than :data:`TIMES_THE_BASELINE` as
             long, and more than a minute, are ended.
         tunings: of the trials that are accurate enough; they go on when this has returned.
+        known: the names of the operators that the search begins with, by their JSON.
     """
 
     settings: SearchSettings
@@ -80,7 +82,9 @@ class Driver:
     baseline_s: float | None = None
     tunings: Tunings | None = None
     end_reason: str = ""
+    known: dict[str, str] = field(default_factory=dict)
     _pending: list[_Pending] = field(default_factory=list)
+    _given: list[Operator] = field(default_factory=list)
     _ahead: Candidate | None = None
     _looks_ahead: bool = False
     _curves: list[list[float]] = field(default_factory=list)
@@ -88,6 +92,10 @@ class Driver:
 
     def __post_init__(self) -> None:
         self.search = self.space.search(self.settings)
+        if self.settings.starts_with_known:
+            found = known_operators(self.search.root, self.space.spec)
+            self._given = list(found.values())
+            self.known = {operator.to_json(): name for name, operator in found.items()}
         self._looks_ahead = self.settings.workers > 1
         self.standing = Standing(self.space.baseline.flops, self.settings.workers)
 
@@ -148,9 +156,11 @@ class Driver:
     def _resumed(self) -> list[_Pending]:
         """Tell the search what the store knows, and take up what was under way."""
         trials = self.log.trials()
-        self.search.resume([(Operator.from_json(text), reward) for text, reward in self.log.told()])
+        self.search.resume([(Operator.from_json(text), reward) for text, reward in self.log.told()], self._given)
+        begun = {trial.operator for trial in trials}
+        self._given = [operator for operator in self._given if operator.to_json() not in begun]
         for trial in sorted((t for t in trials if t.position is not None), key=lambda t: t.position or 0):
-            self._count(trial.number, trial.flops, trial.params, trial.outcome or {})
+            self._count(trial, trial.outcome or {})
         pending = []
         for trial in trials:
             if trial.position is None:
@@ -195,8 +205,12 @@ class Driver:
             return _Pending(candidate, number, self._submit(number, text))
 
     def _chosen(self, is_enough: Callable[[], bool]) -> Candidate | None:
-        """The search's next candidate; None where there is none, or once it is enough of looking."""
+        """The search's next candidate, known operators first; None where there is none, or enough of looking."""
         with self._spending("asking_s"):
+            while self._given:
+                candidate = self.search.adopt(self._given.pop(0))
+                if candidate is not None:
+                    return candidate
             return self.search.ask(lambda: self.should_stop() or is_enough())
 
     def _submit(self, number: int, operator: str) -> Running:
@@ -221,7 +235,7 @@ class Driver:
             is_new = self.log.record(one.number, outcome, one.running.job)
             trial = self.log.trial(one.number)
             if is_new:
-                self._count(trial.number, trial.flops, trial.params, outcome)
+                self._count(trial, outcome)
         if one.candidate is None:
             return
         with self._spending("asking_s"):
@@ -230,10 +244,10 @@ class Driver:
             else:
                 self.search.tell(one.candidate, trial.reward)
 
-    def _count(self, number: int, flops: int, params: int, outcome: dict[str, Any]) -> None:
-        self.standing.add(number, flops, params, outcome)
+    def _count(self, trial: SearchTrial, outcome: dict[str, Any]) -> None:
+        self.standing.add(trial.number, trial.flops, trial.params, outcome, self.known.get(trial.operator))
         if self.tunings is not None:
-            self.tunings.consider(number, outcome)
+            self.tunings.consider(trial.number, outcome)
         curve = [row["accuracy"] for row in outcome.get("curve") or () if row.get("accuracy") is not None]
         if curve and outcome.get("state") in ("finished", "pruned"):
             self._curves.append(curve)

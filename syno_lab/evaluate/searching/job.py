@@ -100,7 +100,8 @@ def run_search(
     """Syno's Algorithm 1: extract, derive, search, evaluate, decide, keep; continued from the store if it has begun.
 
     The baseline is trained on the settings' seeds first, alike in everything; then the clock of the search runs; then
-    the best operator within a half and within a quarter of the baseline's FLOPs is trained on the same seeds. Where the
+    the best operator within a half and within a quarter of the baseline's FLOPs is trained on the same seeds, and the
+    best of the known operators where the search began with such. Where the
     settings say so, what is about as accurate as the baseline is tuned meanwhile; at the end tunings are waited for.
     ``folder`` has what is shown meanwhile (:mod:`.watching`) and, at the end, the result.
 
@@ -150,7 +151,8 @@ def run_search(
     found = {name: best for name, share in SHARES.items() if (best := standing.best(share)) is not None}
     earlier = standing.to_dict(times) | {"end": driver.end_reason} | _tuned(tunings)
     show("comparison")
-    finalists = {f"trial {best.number}": log.trial(best.number).operator for best in found.values()}
+    compared = found if standing.best_known is None else found | {"known": standing.best_known}
+    finalists = {f"trial {best.number}": log.trial(best.number).operator for best in compared.values()}
     finals = train_on_seeds(
         settings,
         "the best",
@@ -170,11 +172,11 @@ def run_search(
         "baseline": baseline,
         "comparisons": {
             name: against(settings, baselines, finals[f"trial {best.number}"]).to_dict()
-            for name, best in found.items()
+            for name, best in compared.items()
             if settings.seeds
         },
-        "front": _front(log, space),
-        "recorded": _recorded(log, tunings),
+        "front": _front(log, space, driver.known),
+        "recorded": _recorded(log, tunings, driver.known),
         "folder": str(folder),
     }
     result |= _tuned(tunings)
@@ -197,14 +199,15 @@ def _baseline(space: Space, trained: list[TrialOutcome]) -> dict[str, Any]:
     }
 
 
-def _front(log: SearchLog, space: Space) -> list[dict[str, Any]]:
-    """What no other trial beats in accuracy and FLOPs."""
+def _front(log: SearchLog, space: Space, known: dict[str, str]) -> list[dict[str, Any]]:
+    """What no other trial beats in accuracy and FLOPs; ``known`` has names by operators' JSON."""
     return [
         {
             "number": trial.number,
             "accuracy": trial.accuracy,
             "flops_ratio": trial.flops / space.baseline.flops,
             "params": trial.params,
+            "known": known.get(trial.operator),
         }
         for trial in log.front(("accuracy", "flops"))
     ]
@@ -214,7 +217,7 @@ def _tuned(tunings: Tunings | None) -> dict[str, Any]:
     return {} if tunings is None else {"tuning": tunings.to_dict()}
 
 
-def _recorded(log: SearchLog, tunings: Tunings | None) -> list[dict[str, Any]]:
+def _recorded(log: SearchLog, tunings: Tunings | None, known: dict[str, str]) -> list[dict[str, Any]]:
     """Every trial in short, in the order of asking: what simulations and comparisons of searches are made from."""
     return [
         {
@@ -225,6 +228,7 @@ def _recorded(log: SearchLog, tunings: Tunings | None) -> list[dict[str, Any]]:
             "reward": trial.reward,
             "flops": trial.flops,
             "params": trial.params,
+            "known": known.get(trial.operator),
             "wall_s": trial.wall_s,
             **({} if tunings is None else {"latency_ms": tunings.latency_ms(trial.number)}),
         }

@@ -79,6 +79,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         seeds: on which the baseline and the best operators are trained; none to compare nothing.
         limits: of the spec: ``max_primitives``, ``max_tensors``, … (:class:`syno_lab.ir.spec.Limits`).
         coefficients, occurrences: of :func:`syno_lab.models.derive.derive_spec`; None: its own.
+        starts_with_known: train the known operators that the space has first (:mod:`.known`): the search learns from
+            them, and is measured against them. They count as trials; the best operators are named among the others.
         tuning: which trials are tuned; None for none.
 
     Raises:
@@ -99,6 +101,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     limits: dict[str, int] = msgspec.field(default_factory=dict)
     coefficients: tuple[str, ...] | None = None
     occurrences: dict[str, int] | None = None
+    starts_with_known: bool = False
     tuning: TuningChoice | None = None
 
     def __post_init__(self) -> None:
@@ -134,6 +137,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain["training"].pop(key)
         if self.max_traffic_ratio is None:  # as searches were before there was such a limit
             plain.pop("max_traffic_ratio")
+        if not self.starts_with_known:  # alike
+            plain.pop("starts_with_known")
         return plain
 
     def to_dict(self) -> dict[str, Any]:

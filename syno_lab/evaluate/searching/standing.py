@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 #: Shares of the baseline's FLOPs within which the best operator is named.
@@ -31,12 +31,16 @@ class Times:
 
 @dataclass(frozen=True)
 class Best:
-    """A trial that finished, by its number in the search; FLOPs of the whole network over the baseline's."""
+    """A trial that finished, by its number in the search; FLOPs of the whole network over the baseline's.
+
+    ``known``: the name of the operator, where it is one that the search began with.
+    """
 
     number: int
     accuracy: float
     flops_ratio: float
     params: int
+    known: str | None = None
 
 
 class Standing:
@@ -55,14 +59,14 @@ class Standing:
         self.last_reason = ""
         self._finished: list[Best] = []
 
-    def add(self, number: int, flops: int, params: int, outcome: Mapping[str, Any]) -> None:
-        """Count a trial that was told."""
+    def add(self, number: int, flops: int, params: int, outcome: Mapping[str, Any], known: str | None = None) -> None:
+        """Count a trial that was told; ``known`` is the operator's name where the search began with it."""
         state = str(outcome.get("state"))
         self.states[state] += 1
         self.training_s += outcome.get("wall_s") or 0.0
         accuracy = outcome.get("accuracy")
         if state == "finished" and accuracy is not None:
-            self._finished.append(Best(number, accuracy, flops / self._baseline_flops, params))
+            self._finished.append(Best(number, accuracy, flops / self._baseline_flops, params, known))
         elif state not in ("finished", "pruned"):
             self.last_reason = f"trial {number}: {state}: {outcome.get('reason') or 'no reason given'}"
 
@@ -72,8 +76,18 @@ class Standing:
         return self.states.total()
 
     def best(self, share: float) -> Best | None:
-        """The most accurate that finished within a share of the baseline's FLOPs, the first of equals."""
-        return max((b for b in self._finished if b.flops_ratio <= share), key=lambda b: b.accuracy, default=None)
+        """The most accurate discovery that finished within a share of the baseline's FLOPs, the first of equals."""
+        return _best(b for b in self._finished if b.known is None and b.flops_ratio <= share)
+
+    @property
+    def known(self) -> list[Best]:
+        """The operators that the search began with and that finished, in their order."""
+        return sorted((b for b in self._finished if b.known is not None), key=lambda b: b.number)
+
+    @property
+    def best_known(self) -> Best | None:
+        """The most accurate of those that the search began with."""
+        return _best(self.known)
 
     def to_dict(self, times: Times) -> dict[str, Any]:
         """For JSON.
@@ -90,8 +104,9 @@ class Standing:
             "trials_per_hour": 3600 * total / times.search_s if times.search_s else 0.0,
             "pruned_share": self.states["pruned"] / total if total else 0.0,
             "best": {
-                name: None if (found := self.best(share)) is None else vars(found) for name, share in SHARES.items()
+                name: None if (found := self.best(share)) is None else asdict(found) for name, share in SHARES.items()
             },
+            "known": list(map(asdict, self.known)),
             "search_s": times.search_s,
             "training_s": self.training_s,
             "asking_s": times.asking_s,
@@ -116,6 +131,12 @@ class Standing:
                 parts.append(
                     f"best within {words}: {found.accuracy:.4f} at {found.flops_ratio:.2f} (trial {found.number})"
                 )
+        if self.best_known is not None:
+            parts.append(f"best known: {self.best_known.accuracy:.4f} ({self.best_known.known})")
         if self.last_reason:
             parts.append(self.last_reason)
         return "; ".join(parts)
+
+
+def _best(found: Iterable[Best]) -> Best | None:
+    return max(found, key=lambda best: best.accuracy, default=None)
