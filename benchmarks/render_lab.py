@@ -57,18 +57,26 @@ def search_lines(result: dict[str, Any]) -> list[str]:
         f"- {result['trials_per_hour']:.0f} an hour; overhead {result['overhead_share']:.1%} of the trainings' time",
         f"- baseline: accuracy {result['baseline']['accuracy']:.3f} (seeds: {seeds})",
     ]
-    for name, share in (("half", "a half"), ("quarter", "a quarter")):
+    wanted = [("half", "best within a half of its FLOPs"), ("quarter", "best within a quarter of its FLOPs")]
+    if result.get("known"):
+        wanted.append(("known", f"best of {len(result['known'])} known operators, {_best_known(result)}"))
+    for name, which in wanted:
         found = result["comparisons"].get(name)
         if found is None:
-            lines.append(f"- within {share} of its FLOPs: none")
+            lines.append(f"- {which}: none")
             continue
         interval = found["interval"]
         lines.append(
-            f"- best within {share} of its FLOPs: accuracy {found['operator']:.3f} at {found['flops_ratio']:.3f} of "
+            f"- {which}: accuracy {found['operator']:.3f} at {found['flops_ratio']:.3f} of "
             f"the FLOPs, {found['params_ratio']:.3f} of the parameters; difference {interval['difference']:+.3f}, "
             f"95 % interval {interval['low']:+.3f} to {interval['high']:+.3f}"
         )
     return lines
+
+
+def _best_known(result: dict[str, Any]) -> str:
+    best = max(result["known"], key=lambda one: one["accuracy"])
+    return str(best["known"])
 
 
 def traffic_rows(result: dict[str, Any]) -> Rows:
