@@ -5,7 +5,8 @@ stay within reach of the input, each as the message that a click sends, and time
 picture is ready to be sent (the step taken, laid out and described, with all that belongs to it), and until the answer
 is whole (all candidates with verdicts and distances, the explanation of the distance, the session's text). It prints
 JSON and writes it to ``benchmarks/results/stepper.json``. ``--browser`` measures in JupyterLab and Chromium too, from
-the click to the frame in which the new graph stands (``benchmarks/stepper_browser.py``), on all cores.
+the click to the frame in which the new graph stands, and to that with the new list of next steps
+(``benchmarks/stepper_browser.py``), on all cores. ``load`` is the machine's, over a minute, before and after.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import msgspec
 from common import about, parser, save, say, typed, use_one_core
 from syno_widgets import Stepper
 
+from syno_lab.codegen.drawing_render import render
 from syno_lab.commands.specs import load_spec
 from syno_lab.ir.spec import Spec
 
 MOST = 12
-PICTURE = ("svg", "description", "links", "tree", "line", "place", "selected", "complete", "status", "error")
+PICTURE = ("svg", "description", "links", "line", "place", "selected", "complete", "status", "error")
 
 
 class Timed(Stepper):
@@ -49,6 +51,7 @@ def choose(stepper: Stepper, rng: random.Random) -> int | None:
 
 def walk(spec: Spec, rng: random.Random, steps: list[dict[str, Any]], most: int) -> None:
     """One synthesis; adds a record for each step."""
+    render.cache_clear()  # pictures of another synthesis
     stepper = Timed(spec)
     while len(steps) < most:
         index = choose(stepper, rng)
@@ -89,7 +92,7 @@ def main() -> None:
     chosen = arguments.parse_args()
     all_cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     core = use_one_core(chosen.core)
-    result: dict[str, Any] = {}
+    result: dict[str, Any] = {"load": [os.getloadavg()[0]]}
     for limits in ("strict", "free"):
         spec, _ = load_spec("conv", max_primitives=MOST, weight_limits=limits)
         rng = random.Random(chosen.seed)
@@ -108,7 +111,8 @@ def main() -> None:
 
         if all_cores is not None:
             os.sched_setaffinity(0, all_cores)  # page, server and kernel are three processes, as at a user's
-        result["browser"] = measure(chosen.steps, chosen.seed)
+        result["browser"] = {limits: measure(chosen.steps, chosen.seed, limits) for limits in ("strict", "free")}
+    result["load"].append(os.getloadavg()[0])
     save("stepper", result | {"about": about(typed(), core)})
 
 

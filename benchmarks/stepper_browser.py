@@ -1,7 +1,8 @@
 """The stepper's clicks timed in JupyterLab and Chromium on this machine (``stepper.py --browser``).
 
 The time begins at the click on a step in the list and ends with the animation frame after the graph with the new
-state's picture has been put into the page: kernel, sockets, script and layout are all in it.
+state's picture has been put into the page: kernel, sockets, script and layout are all in it. A second time ends with
+the frame that shows the new list of next steps. Pictures that were laid out before are not remembered here.
 
 By itself (``python benchmarks/stepper_browser.py``) it takes 500 steps and says what the page holds on the way: the
 heap of its scripts after a collection and its DOM nodes. It writes ``benchmarks/results/stepper_memory.json``.
@@ -31,21 +32,31 @@ from common import about, parser, save, say, typed
 
 WAIT_MS = 120_000
 CELL = """\
+from syno_lab.codegen import drawing_render
 from syno_lab.commands.specs import load_spec
 from syno_widgets import Stepper
-stepper = Stepper(load_spec("conv", max_primitives=12, weight_limits="strict")[0])
+drawing_render.render = drawing_render.render.__wrapped__  # each picture is laid out anew
+stepper = Stepper(load_spec("conv", max_primitives=12, weight_limits="{limits}")[0])
 stepper
 """
-# Resolves with the milliseconds from the click to the frame that shows the new graph.
+# Resolves with the milliseconds from the click to the frames that show the new graph and the new list.
 CLICK = """\
 (button) => new Promise((resolve) => {
-  const graph = button.closest(".syno-stepper").querySelector(".syno-graph");
+  const root = button.closest(".syno-stepper");
   const start = performance.now();
-  const seen = new MutationObserver(() => {
-    seen.disconnect();
-    requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - start), 0));
-  });
-  seen.observe(graph, { childList: true });
+  const found = {};
+  const watch = (name, place) => {
+    const seen = new MutationObserver(() => {
+      seen.disconnect();
+      requestAnimationFrame(() => setTimeout(() => {
+        found[name] = performance.now() - start;
+        if (found.graph_ms && found.list_ms) resolve(found);
+      }, 0));
+    });
+    seen.observe(root.querySelector(place), { childList: true });
+  };
+  watch("graph_ms", ".syno-graph");
+  watch("list_ms", ".syno-menu");
   button.click();
 })
 """
@@ -88,10 +99,10 @@ def held(devtools: Any) -> dict[str, Any]:
     return {"heap_mib": metrics["JSHeapUsedSize"] / 2**20, "nodes": int(metrics["Nodes"])}
 
 
-def measure(steps: int, seed: int, every: int | None = None) -> dict[str, Any]:
+def measure(steps: int, seed: int, limits: str = "strict", every: int | None = None) -> dict[str, Any]:
     """So many clicks on random canonical steps; where none is left, or twelve are taken, it starts over.
 
-    ``every`` so many steps :func:`held` is asked too.
+    ``limits`` are those of weights. ``every`` so many steps :func:`held` is asked too.
     """
     from playwright.sync_api import sync_playwright
 
@@ -99,7 +110,7 @@ def measure(steps: int, seed: int, every: int | None = None) -> dict[str, Any]:
     if program is None:
         sys.exit("--browser: expected Chromium on PATH, or its path in SYNO_CHROMIUM; found neither")
     rng = random.Random(seed)
-    times: list[float] = []
+    times: list[dict[str, float]] = []
     # The server still writes its settings while it ends.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, sync_playwright() as play:
         folder = Path(name)
@@ -109,7 +120,7 @@ def measure(steps: int, seed: int, every: int | None = None) -> dict[str, Any]:
             "metadata": {},
             "outputs": [],
             "execution_count": None,
-            "source": CELL,
+            "source": CELL.format(limits=limits),
         }
         kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
         book = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
@@ -133,18 +144,38 @@ def measure(steps: int, seed: int, every: int | None = None) -> dict[str, Any]:
                     say(str(memory[-1]))
                     continue
                 groups = stepper.locator(f".syno-group:has({STEPS})")
-                depth = page.evaluate("document.querySelectorAll('.syno-graph g.primitive').length")
-                if not groups.count() or depth >= 12:
+                if not groups.count() or depth_of(page) >= 12:
                     stepper.get_by_role("button", name="Start over").click()
                     continue
                 buttons = groups.nth(rng.randrange(groups.count())).locator(STEPS)
-                times.append(buttons.nth(rng.randrange(buttons.count())).evaluate(CLICK))
+                taken = buttons.nth(rng.randrange(buttons.count())).evaluate(CLICK)
+                times.append({"depth": depth_of(page), **taken})
             browser.close()
-    ordered = statistics.quantiles(times, n=20, method="inclusive")
-    found = {"steps": len(times), "median_ms": statistics.median(times), "p95_ms": ordered[-1], "worst_ms": max(times)}
+    found: dict[str, Any] = {"all": figures(times)}
+    by_depth = {depth: [one for one in times if one["depth"] == depth] for depth in range(1, 13)}
+    found["depths"] = [{"depth": depth} | figures(taken) for depth, taken in by_depth.items()]
     if every:
         found["memory"] = memory
-    say(f"browser: {found}")
+    say(f"browser, {limits}: {found['all']}")
+    return found
+
+
+def depth_of(page: Any) -> int:
+    """The steps of the pGraph that is shown: of a CONTRACTION each SHARE is drawn."""
+    names: list[str] = page.evaluate(
+        "[...document.querySelectorAll('.syno-graph g.primitive')].map((one) => one.dataset.id)"
+    )
+    return len({name.partition("_")[0] for name in names})
+
+
+def figures(times: list[dict[str, float]]) -> dict[str, Any]:
+    """Median, 95th percentile and worst of both times."""
+    found: dict[str, Any] = {"steps": len(times)}
+    for name in ("graph_ms", "list_ms"):
+        taken = [one[name] for one in times]
+        if len(taken) > 1:
+            ordered = statistics.quantiles(taken, n=20, method="inclusive")
+            found[name] = {"median": statistics.median(taken), "p95": ordered[-1], "worst": max(taken)}
     return found
 
 
@@ -153,8 +184,8 @@ def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--steps", type=int, default=500)
     chosen = arguments.parse_args()
-    found = measure(chosen.steps, chosen.seed, chosen.steps // 5)
-    kept = {name: found[name] for name in ("steps", "memory")}  # how fast, stepper.py says
+    found = measure(chosen.steps, chosen.seed, every=chosen.steps // 5)
+    kept = {"steps": chosen.steps, "memory": found["memory"]}  # how fast, stepper.py says
     save("stepper_memory", kept | {"about": about(typed(), chosen.core)})
 
 
