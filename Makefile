@@ -22,7 +22,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lab install lint fast unit trust browser notebooks chromium doctor picture screenshots clean
+.PHONY: help demo test lab install lint fast unit trust browser notebooks chromium doctor picture screenshots binder clean
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -71,6 +71,9 @@ screenshots: chromium $(VENV)/.installed-dev ## The README's screenshots, from t
 	rm -rf $(VENV)/screenshots
 	$(TEST) -m browser tests/browser/test_stepper.py tests/browser/test_explorer.py -k light --basetemp=$(VENV)/screenshots
 	$(BIN)/python docs/pictures.py $(VENV)/screenshots
+
+binder: ## Binder's environment built anew from the last commit, and notebooks run in it (minutes)
+	$(PYTHON) binder/check.py $(ARGS)
 
 clean: ## Remove the environment and what the tools left
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

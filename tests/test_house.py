@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -185,7 +186,7 @@ def _pins(path: Path) -> dict[str, Version]:
 
 def test_constraints_pin_everything_that_is_installed() -> None:
     pins = _pins(ROOT / "constraints.txt")
-    waiting, seen = [Requirement("syno-lab[dev]"), Requirement("hatchling"), Requirement("editables")], set()
+    waiting, seen = [Requirement("syno-lab[dev,lecture]"), Requirement("hatchling"), Requirement("editables")], set()
     while waiting:
         wanted = waiting.pop()
         name = canonicalize_name(wanted.name)
@@ -214,6 +215,17 @@ def test_binder_installs_what_is_pinned() -> None:
     lines = (ROOT / "binder" / "requirements.txt").read_text().splitlines()
     assert "-c ../constraints.txt" in lines
     assert f"torch=={_pins(ROOT / 'constraints.txt')['torch']}" in lines
+
+
+def test_binder_s_check_tells_what_is_not_pinned() -> None:
+    check = runpy.run_path(str(ROOT / "binder" / "check.py"))
+    constraints = (ROOT / "constraints.txt").read_text()
+    torch = _pins(ROOT / "constraints.txt")["torch"]
+    assert list(check["not_pinned"](f"torch=={torch}+cpu\npip==1\n", constraints)) == []
+    assert list(check["not_pinned"]("Some.Package==3\ntorch==1.0\n", constraints)) == [
+        "some-package 3 is installed, and constraints.txt says nothing",
+        f"torch 1.0 is installed, and constraints.txt says {torch}",
+    ]
 
 
 # -- the README --------------------------------------------------------------------------------------------------------
