@@ -51,6 +51,9 @@ class Words:
     def operator(self) -> str | None:
         return None if self.word in self.refused else self.word
 
+    def traits(self) -> dict[str, int]:
+        return {}
+
     def towards(self, operator: str) -> list[Step]:
         if self.is_complete or not operator.startswith(self.word) or len(operator) != self.length:
             return []
@@ -89,6 +92,9 @@ class Sets:
 
     def operator(self) -> frozenset[str]:
         return self.chosen
+
+    def traits(self) -> dict[str, int]:
+        return {}
 
     def towards(self, operator: frozenset[str]) -> list[Step]:
         return [self._step(letter) for letter in self.letters if letter in operator - self.chosen]

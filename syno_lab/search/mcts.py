@@ -27,6 +27,7 @@ operator is asked for once: places below which nothing is left are closed, dead 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, exp
@@ -37,7 +38,7 @@ import numpy as np
 from syno_lab.errors import SearchError
 from syno_lab.search.asking import Search
 from syno_lab.search.descent import claim, descend, pop_weighted
-from syno_lab.search.estimate import Estimate, bag
+from syno_lab.search.estimate import Bag, Estimate, Portrait, bag
 from syno_lab.search.policies import Select, rave
 from syno_lab.search.protocol import State, Step, Trail
 from syno_lab.search.tree import Place, Record, Tree
@@ -226,6 +227,7 @@ class MonteCarloTreeSearch(Search):
         self._estimate = Estimate()
         self._paths: dict[Hashable, list[Place]] = {}
         self._kept: dict[Hashable, tuple[Step, ...]] = {}  # drawn and not taken, the most promising first
+        self._traits: dict[Hashable, Bag] = {}
 
     @property
     def is_exhausted(self) -> bool:
@@ -300,14 +302,24 @@ class MonteCarloTreeSearch(Search):
         """The most promising first; before them, where it is wanted, the one of which least is known."""
         if len(trails) < 2:
             return trails
-        waiting = [bag(trail.steps) for _, trail in self._waiting.values()]
-        mean, deviation = self._estimate.beliefs([bag(steps) for steps in trails], waiting)
+        waiting = [self._portrait(trail.steps) for _, trail in self._waiting.values()]
+        mean, deviation = self._estimate.beliefs([self._portrait(steps) for steps in trails], waiting)
         order = np.argsort(-(mean + self.settings.bound * deviation), kind="stable").tolist()
         if is_unknown_wanted:
             order.insert(0, order.pop(order.index(int(deviation.argmax()))))
         found = [trails[i] for i in order]
         self._kept = {steps[-1].state.key: steps for steps in found[1 : 1 + self.settings.kept]}
+        wanted = self._kept.keys() | self._paths.keys() | {found[0][-1].state.key}
+        self._traits = {key: traits for key, traits in self._traits.items() if key in wanted}
         return found
+
+    def _portrait(self, steps: Sequence[Step]) -> Portrait:
+        """What the estimate is shown of an operator; its traits are asked for once while it is compared."""
+        end = steps[-1].state
+        traits = self._traits.get(end.key)
+        if traits is None:
+            traits = self._traits[end.key] = Counter(end.traits())
+        return Portrait(bag(steps), traits)
 
     def _knower(self, path: Sequence[Place]) -> Record:
         """Whose knowledge of actions is asked: the last that has enough of it, else the root's."""
@@ -334,7 +346,7 @@ class MonteCarloTreeSearch(Search):
         path = self._paths.pop(trail.end.key)
         self._mark(path, -1)
         backup(self.tree, path, trail.steps, reward)
-        self._estimate.add(bag(trail.steps), reward)
+        self._estimate.add(self._portrait(trail.steps), reward)
         self._show()
 
     def _release(self, trail: Trail) -> None:

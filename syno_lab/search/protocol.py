@@ -6,7 +6,7 @@ can be searched.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,6 +27,9 @@ class State(Protocol):
 
     def operator(self) -> Any | None:
         """The (hashable) operator of a complete state; None where it is outside the space after all: a hard limit."""
+
+    def traits(self) -> Mapping[str, int]:
+        """What a complete state is: words with numbers of 0 or more, alike for what does alike. May be {}."""
 
     def towards(self, operator: Any) -> Sequence[Step]:
         """The steps from here that may lead to ``operator``; none where it is not in this space."""

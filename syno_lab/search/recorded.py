@@ -6,7 +6,7 @@ Searches are compared on it, and simulated, with what real trainings gave.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from syno_lab.search.protocol import Child, Step
@@ -55,6 +55,10 @@ class RecordedState:
     def operator(self) -> Steps | None:
         """The steps themselves."""
         return self.before if self.is_complete else None
+
+    def traits(self) -> Mapping[str, int]:
+        """Nothing: what is recorded are the steps."""
+        return {}
 
     def towards(self, operator: Steps) -> Sequence[Step]:
         """The next step of ``operator``, where it is one of the recorded."""

@@ -9,7 +9,7 @@ operator: FLOPs, parameters, memory. They are asked when an operator is complete
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
 
 from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
@@ -32,6 +32,7 @@ _UNKNOWN = -1
 COUNTABLE_NODES = 2_000
 
 Accepts = Callable[[Operator], bool]
+Describe = Callable[[Operator], Mapping[str, int]]
 
 
 def synthesis_space(
@@ -39,6 +40,7 @@ def synthesis_space(
     rules: tuple[Rule, ...] = RULES,
     *,
     accepts: Accepts | None = None,
+    describe: Describe | None = None,
     countable_nodes: int = COUNTABLE_NODES,
 ) -> SynthesisState:
     """The first state of the space of ``spec``: the output's coordinates alone.
@@ -50,21 +52,31 @@ def synthesis_space(
         spec: the space, its budgets among them.
         rules: which operators are canonical.
         accepts: a hard limit that the spec cannot say, such as the FLOPs of a network; asked of complete operators.
+        describe: the traits of an operator by which a search may guess what it is worth; asked of operators that
+            ``accepts`` may refuse.
         countable_nodes: 0 to count nothing.
 
     Raises:
         SpecError: for rules without those of kind ``space``.
     """
-    return SynthesisState(_Space(spec, rules, accepts, countable_nodes), None, spec.limits.max_primitives, ())
+    return SynthesisState(_Space(spec, rules, accepts, describe, countable_nodes), None, spec.limits.max_primitives, ())
 
 
 class _Space:
     """What all states of one space share."""
 
-    def __init__(self, spec: Spec, rules: tuple[Rule, ...], accepts: Accepts | None, countable_nodes: int) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        rules: tuple[Rule, ...],
+        accepts: Accepts | None,
+        describe: Describe | None,
+        countable_nodes: int,
+    ) -> None:
         self.graph = Graph(spec, rules)
         self.builder = Builder(self.graph)
         self._accepts = accepts
+        self._describe = describe
         self.is_counted = countable_nodes > 0
         if self.is_counted:
             try:
@@ -82,6 +94,11 @@ class _Space:
         """The operator at the end of a path; None where a rule, a budget or whoever searches refuses it."""
         operator = self.builder.operator(path)
         return None if operator is None or not (self._accepts is None or self._accepts(operator)) else operator
+
+    def traits(self, path: Path) -> Mapping[str, int]:
+        """Those of the operator at the end of a path; {} where a rule or a budget refuses it."""
+        operator = None if self._describe is None else self.builder.operator(path)
+        return {} if operator is None or self._describe is None else self._describe(operator)
 
     def weighted(self, node: SearchNode, left: int) -> list[tuple[Move, float]]:
         """The moves from ``node`` behind which something lies, with their weights; worked out once.
@@ -150,6 +167,10 @@ class SynthesisState:
         """The operator of a complete state; None where a deep rule or a budget rejects it."""
         return self._space.operator(self.path) if self._node is None else None
 
+    def traits(self) -> Mapping[str, int]:
+        """See :class:`syno_lab.search.protocol.State`."""
+        return self._space.traits(self.path) if self._node is None else {}
+
     def steps(self, move: Move) -> list[Step]:
         """What a move turns out to be."""
         return [self._step(edge) for edge in move.edges()]
@@ -157,7 +178,7 @@ class SynthesisState:
     def towards(self, operator: Operator) -> Sequence[Step]:
         """The steps of ``operator`` that may be taken from here, in whatever order it took them itself.
 
-        Its reductions must have the order of this space (:func:`arrangements`).
+        Its reductions must have the order of this space (:func:`syno_lab.synthesis.rebuilding.arrangements`).
         """
         if self._node is None or operator.spec.output_shape != self._space.graph.spec.output_shape:
             return ()

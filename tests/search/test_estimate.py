@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 from search_spaces import Words
 
 from syno_lab.search import MonteCarloTreeSearch, uct
-from syno_lab.search.estimate import MOST_REWARDS, NOISE, Bag, Estimate, bag, words
+from syno_lab.search.estimate import MOST_REWARDS, NOISE, Bag, Estimate, Portrait, bag, words
 from syno_lab.search.mcts import Settings
 
-BAGS = [Counter(word) for word in ("aab", "abc", "cd", "ddd", "", "ae")]
+
+def portrait(word: str = "", traits: str = "") -> Portrait:
+    return Portrait(Counter(word), Counter(traits))
 
 
-def common(x: Bag, y: Bag) -> float:
-    """The kernel by its definition."""
+def done(found: Iterable[tuple[str, int]]) -> Portrait:
+    return Portrait(Counter(dict(found)), Counter())
+
+
+BAGS = [portrait(word) for word in ("aab", "abc", "cd", "ddd", "", "ae")]
+
+
+def common(first: Portrait, second: Portrait) -> float:
+    """The kernel of what was done by its definition."""
+    return tanimoto(first.done, second.done)
+
+
+def tanimoto(x: Bag, y: Bag) -> float:
     both = set(x) | set(y)
     most = sum(max(x[a], y[a]) for a in both)
     return sum(min(x[a], y[a]) for a in both) / most if most else 1.0
@@ -28,7 +42,7 @@ def test_beliefs_are_those_of_the_process() -> None:
     rewards = [0.9, 0.7, 0.2, 0.1]
     for actions, reward in zip(BAGS, rewards, strict=False):
         estimate.add(actions, reward)
-    asked = [Counter("aac"), Counter("d"), Counter("zz"), BAGS[4], BAGS[5]]
+    asked = [portrait("aac"), portrait("d"), portrait("zz"), BAGS[4], BAGS[5]]
     values = (np.array(rewards) - np.mean(rewards)) / np.std(rewards)
     inverse = np.linalg.inv([[common(x, y) + NOISE * (x is y) for y in BAGS[:4]] for x in BAGS[:4]])
     near = np.array([[common(x, y) for y in BAGS[:4]] for x in asked])
@@ -39,13 +53,32 @@ def test_beliefs_are_those_of_the_process() -> None:
     assert found[1] == pytest.approx(deviations)
 
 
+def test_traits_count_as_much_as_what_was_done() -> None:
+    known = [portrait("aab", "xy"), portrait("abc", "xxz"), portrait("cd", ""), portrait("ddd", "z")]
+    asked = [portrait("aab", "z"), portrait("cc", "xy"), portrait("", "")]
+    rewards = [0.9, 0.7, 0.2, 0.1]
+    estimate = Estimate()
+    for one, reward in zip(known, rewards, strict=True):
+        estimate.add(one, reward)
+
+    def both(first: Portrait, second: Portrait) -> float:
+        return (tanimoto(first.done, second.done) + tanimoto(first.traits, second.traits)) / 2
+
+    values = (np.array(rewards) - np.mean(rewards)) / np.std(rewards)
+    inverse = np.linalg.inv([[both(x, y) + NOISE * (x is y) for y in known] for x in known])
+    near = np.array([[both(x, y) for y in known] for x in asked])
+    mean, deviation = estimate.beliefs(asked)
+    assert mean == pytest.approx(near @ inverse @ values)
+    assert deviation == pytest.approx(np.sqrt([1 - row @ inverse @ row for row in near]))
+
+
 def test_what_waits_promises_less_to_what_is_like_it() -> None:
     estimate = Estimate()
-    for actions, reward in ((Counter("ab"), 0.9), (Counter("cd"), 0.1)):
+    for actions, reward in ((portrait("ab"), 0.9), (portrait("cd"), 0.1)):
         estimate.add(actions, reward)
-    like, other = Counter("abe"), Counter("fg")
+    like, other = portrait("abe"), portrait("fg")
     before, before_unsure = estimate.beliefs([like, other])
-    after, after_unsure = estimate.beliefs([like, other], waiting=[Counter("abe")])
+    after, after_unsure = estimate.beliefs([like, other], waiting=[portrait("abe")])
     assert after[0] < before[0] - 0.1
     assert after_unsure[0] < before_unsure[0] - 0.1
     assert (after[1], after_unsure[1]) == pytest.approx((before[1], before_unsure[1]))
@@ -53,17 +86,17 @@ def test_what_waits_promises_less_to_what_is_like_it() -> None:
 
 def test_what_waits_may_have_actions_that_nothing_else_has() -> None:
     estimate = Estimate()
-    for actions, reward in ((Counter("ab"), 0.9), (Counter("cd"), 0.1)):
+    for actions, reward in ((portrait("ab"), 0.9), (portrait("cd"), 0.1)):
         estimate.add(actions, reward)
-    asked = [Counter("ab"), Counter("cf")]
+    asked = [portrait("ab"), portrait("cf")]
     # Nothing in common with what is asked about, and the mean reward: it tells nothing.
-    assert np.array(estimate.beliefs(asked, waiting=[Counter("uvw")])) == pytest.approx(
+    assert np.array(estimate.beliefs(asked, waiting=[portrait("uvw")])) == pytest.approx(
         np.array(estimate.beliefs(asked))
     )
 
 
 def test_without_rewards_nothing_is_promised() -> None:
-    mean, deviation = Estimate().beliefs([Counter("ab"), Counter()])
+    mean, deviation = Estimate().beliefs([portrait("ab"), portrait()])
     assert (mean.tolist(), deviation.tolist()) == ([0.0, 0.0], [1.0, 1.0])
 
 
@@ -77,7 +110,7 @@ def test_equal_rewards_promise_alike() -> None:
 def test_only_the_last_rewards_are_kept() -> None:
     estimate = Estimate()
     for number in range(MOST_REWARDS + 3):
-        estimate.add(Counter({f"a{number % 7}": 1}), 0.5)
+        estimate.add(done([(f"a{number % 7}", 1)]), 0.5)
     assert len(estimate) == MOST_REWARDS
 
 
@@ -105,8 +138,8 @@ def test_actions_are_taken_apart(action: str, expected: dict[str, int]) -> None:
 def test_the_same_primitive_at_another_size_is_more_alike_than_another_one() -> None:
     estimate = Estimate()
     for action, reward in (("UNFOLD(H, k_1)", 0.9), ("MERGE(C; g)", 0.1)):
-        estimate.add(Counter(dict(words(action))), reward)
-    alike, other = (Counter(dict(words(action))) for action in ("UNFOLD(W, k_2)", "SHIFT(W)"))
+        estimate.add(done(words(action)), reward)
+    alike, other = (done(words(action)) for action in ("UNFOLD(W, k_2)", "SHIFT(W)"))
     expected, _ = estimate.beliefs([alike, other])
     assert expected[0] > expected[1] + 0.1
 

@@ -16,7 +16,7 @@ from search_spaces import SPECS, Sets, Words
 
 from syno_lab.errors import SearchError
 from syno_lab.search import MonteCarloTreeSearch, rave, synthesis_space, uct
-from syno_lab.search.estimate import bag
+from syno_lab.search.estimate import Portrait, bag
 from syno_lab.search.mcts import Settings, backup, expand, select, simulate
 from syno_lab.search.policies import Choice
 from syno_lab.search.tree import NO_PARENT
@@ -245,7 +245,7 @@ def test_the_least_known_comes_first_where_it_is_wanted() -> None:
     run(search, lambda word: word.count("a") / 6, 10)
     trails = list(search._strays(set()))
     assert len(trails) > 10
-    mean, deviation = search._estimate.beliefs([bag(steps) for steps in trails])
+    mean, deviation = search._estimate.beliefs([Portrait(bag(steps), Counter()) for steps in trails])
     usual = search._in_order(trails, is_unknown_wanted=False)
     assert usual[0] is trails[(mean + search.settings.bound * deviation).argmax()]
     wanted = search._in_order(trails, is_unknown_wanted=True)

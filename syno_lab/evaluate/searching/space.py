@@ -11,6 +11,7 @@ from functools import lru_cache
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.evaluate.searching.settings import SearchSettings
 from syno_lab.evaluate.searching.traffic import output_elements, stored_elements
+from syno_lab.evaluate.searching.traits import traits
 from syno_lab.evaluate.trial import sites_of, survey_of
 from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.operator import Operator
@@ -127,7 +128,8 @@ class Space:
             # Another way of writing what was asked for before is none; asked again, the first is still the first.
             return self.accepts(operator) and first.setdefault(name_of(operator), operator) == operator
 
-        root = synthesis_space(self.spec, accepts=accepts)
+        sizes = self.spec.binding_maps[0]
+        root = synthesis_space(self.spec, accepts=accepts, describe=lambda operator: traits(operator, sizes))
         rng = random.Random(settings.seed)  # noqa: S311 - for choices, not for secrets
         make = {"mcts": MonteCarloTreeSearch, "random": RandomSearch, "evolution": RegularizedEvolution}
         return make[settings.method](root, rng)

@@ -1,0 +1,41 @@
+"""What an operator is, in few numbers: by these a search guesses what one may be worth that is written differently."""
+
+from __future__ import annotations
+
+from math import log2, prod
+
+from syno_lab.codegen.receptive_field import parts, points
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Binding
+
+#: Terms beyond which it is not looked at what a part of an operator reads: some milliseconds.
+MOST_TERMS = 1 << 16
+
+
+def traits(operator: Operator, binding: Binding) -> dict[str, int]:
+    """Words with numbers, for :meth:`syno_lab.search.protocol.State.traits`; sizes are those of ``binding``.
+
+    Of each input axis how many positions the output element in the middle reads, and whether these are all there are;
+    multiply-adds for an output element, and parameters. Numbers are logarithms to the base 2 (of positions twice), so
+    that what differs by a factor differs alike everywhere. Axes that are read in more than :data:`MOST_TERMS` terms are
+    left out.
+    """
+    bound = operator.complete_binding(binding)
+    found: dict[str, int] = {}
+    middle = {leaf: leaf.size.at(bound) // 2 for leaf in operator.output}
+    for part in parts(operator):
+        if prod(leaf.size.at(bound) for leaf in part.leaves if leaf not in middle) > MOST_TERMS:
+            continue
+        read: dict[int, set[int]] = {axis: set() for axis in part.axes}
+        fixed = {leaf: place for leaf, place in middle.items() if leaf in part.leaves}
+        for some in points(operator, part, bound, fixed):
+            for axis in part.axes:
+                read[axis].update(some[operator.inputs[axis]].tolist())
+        for axis, positions in read.items():
+            found[f"reads {axis}"] = round(2 * log2(max(1, len(positions))))
+            if len(positions) == operator.inputs[axis].size.at(bound):
+                found[f"reads all of {axis}"] = 1
+    outputs = prod(operator.output_sizes(bound))
+    found["multiply-adds"] = round(log2(max(1.0, operator.flops(bound) / 2 / outputs)))
+    found["parameters"] = round(log2(1 + operator.params(bound)))
+    return found
