@@ -18,9 +18,11 @@ def clicks(result: dict[str, Any]) -> Rows:
     cells = [f"**{cell}**" for cell in (*_cells(strict), *_cells(free))]
     rows.append(["**all**", *cells, f"{strict['steps']} / {free['steps']}"])
     if "browser" in result:
-        found = result["browser"]
-        told = f"**{found['median_ms']:.0f} / {found['p95_ms']:.0f}**"
-        rows.append(["in JupyterLab, click to frame", told, "", "", "", str(found["steps"])])
+        strict, free = result["browser"]["strict"]["all"], result["browser"]["free"]["all"]
+        cells = [f"**{cell}**" for one in (strict, free) for cell in _cells(one, ("graph_ms", "list_ms"))]
+        before, after = result["load"]
+        what = f"**in JupyterLab, click to frame**, load {before:.1f} to {after:.1f}"
+        rows.append([what, *cells, f"{strict['steps']} / {free['steps']}"])
     return header, rows
 
 
@@ -54,7 +56,7 @@ def memory(result: dict[str, Any]) -> Rows:
     return ["steps in the stepper", "heap of JupyterLab's page, MiB", "DOM nodes"], rows
 
 
-def _cells(found: dict[str, Any]) -> list[str]:
+def _cells(found: dict[str, Any], names: tuple[str, str] = ("picture_ms", "whole_ms")) -> list[str]:
     """Median and 95th percentile of both times."""
-    times = [found.get(name) for name in ("picture_ms", "whole_ms")]
+    times = [found.get(name) for name in names]
     return ["–" if one is None else f"{one['median']:.1f} / {one['p95']:.1f}" for one in times]
