@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,7 +135,13 @@ def test_operator_view_in_the_lab(page: Page, lab: Lab) -> None:
     assert saved(page, view, "the pGraph", "PNG").startswith(b"\x89PNG")
     assert saved(page, view, "the pGraph", "DOT").decode() == drawing.dot(conv2d())
     view.get_by_role("tab", name="Receptive field").click()
+    # What is typed and not sent yet stays while the panes are worked out anew.
     view.get_by_label("Output element").fill("0,0,0,0")
+    view.get_by_label("H", exact=True).fill("18")
+    view.get_by_role("button", name="Use these sizes").click()
+    expect(view.locator(".syno-sizes summary")).to_contain_text("H=18")
+    expect(view.get_by_role("tabpanel")).to_contain_text(re.compile(r"Y\[.*\] reads "), timeout=60_000)
+    expect(view.get_by_label("Output element")).to_have_value("0,0,0,0")
     view.get_by_role("button", name="Show", exact=True).click()
     expect(view.get_by_role("tabpanel")).to_contain_text("Y[0, 0, 0, 0] reads ", timeout=60_000)
     view.get_by_label("Output element").fill("<b>")

@@ -20,6 +20,7 @@ class View extends LiveView {
     this.key = `syno-view-${(views += 1)}-${Math.random().toString(36).slice(2, 8)}`;
     this.hovered = [];
     this.told = { hover: (ids) => this.hover(ids), choose: (id) => this.choose(id) };
+    this.shown = {}; // what the boxes were given
     this.graph = new GraphView({ ...this.told, search: (text) => this.put("search", text), next: () => this.nextFound() });
     this.build();
     this.attach(el, "What is shown stays; run the cell again for the rest.");
@@ -222,27 +223,38 @@ class View extends LiveView {
   }
 
   drawPane(name) {
-    const { bar, body } = this.panels[name];
+    const { body } = this.panels[name];
     const { state, error, data, exports } = this.model.get(`pane_${name}`);
     const open = this.model.get("pane") === name;
     if (open && state !== "closed") this.asker.stop();
     body.setAttribute("aria-busy", String(state === "working"));
     if (state === "ready") {
       body.replaceChildren(...DRAW[name](data, this.told, this));
-      bar.replaceChildren(...(this.choices[name] ?? []), ...this.exportBar(PANES[name], data, exports));
+      this.fillBar(name, this.exportBar(PANES[name], data, exports));
       if (name === "loops") this.drawLight();
     } else {
       const words = { working: "Being worked out …", failed: `Not to be had: ${error}`, closed: "Not worked out yet." }[state];
       body.replaceChildren(make("p", { class: state === "failed" ? "syno-error" : "syno-quiet" }, words));
-      bar.replaceChildren(...(this.choices[name] ?? []));
+      this.fillBar(name, []);
     }
     this.drawChoices();
+  }
+
+  /** What can be asked of a pane stays where it is: who types there keeps the place. */
+  fillBar(name, rest) {
+    const { bar } = this.panels[name];
+    const kept = this.choices[name] ?? [];
+    if (!kept.every((node, number) => bar.children[number] === node)) bar.replaceChildren(...kept);
+    while (bar.children.length > kept.length) bar.lastElementChild.remove();
+    bar.append(...rest);
   }
 
   drawChoices() {
     for (const trait of ["element", "photo", "weights"]) {
       const box = this.root.querySelector(`[data-trait="${trait}"]`);
-      if (box && box !== document.activeElement) box.value = this.model.get(trait);
+      const value = this.model.get(trait);
+      // What is typed there and not yet sent stays, whatever else arrives meanwhile.
+      if (box && this.shown[trait] !== value) box.value = this.shown[trait] = value;
     }
     const staged = this.root.querySelector('[data-trait="staged"]');
     if (staged) staged.checked = this.model.get("staged");
