@@ -302,6 +302,7 @@ PARTS: dict[str, Callable[[Result], str]] = {
     "budgets": one_table(budgets),
     "step": step,
     "stepper": one_table(render_stepper.clicks),
+    "stepper-first": one_table(render_stepper.first),
     "stepper-memory": one_table(render_stepper.memory),
     "runs-view": one_table(render_stepper.fluid),
     "bias": bias,

@@ -50,6 +50,13 @@ def fluid(result: dict[str, Any]) -> Rows:
     ], rows
 
 
+def first(result: dict[str, Any]) -> Rows:
+    """How long the first picture takes in a fresh kernel."""
+    low, high = sorted(result["load"])
+    row = [f"{result['median_s']:.2f}", f"{result['longest_s']:.2f}", str(result["runs"]), f"{low:.1f} to {high:.1f}"]
+    return ["seconds, median", "longest", "fresh kernels", "load"], [row]
+
+
 def memory(result: dict[str, Any]) -> Rows:
     """What the page holds after so many steps."""
     rows = [[str(one["steps"]), f"{one['heap_mib']:.1f}", f"{one['nodes']:,}"] for one in result["memory"]]

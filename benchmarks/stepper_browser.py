@@ -5,7 +5,9 @@ state's picture has been put into the page: kernel, sockets, script and layout a
 the frame that shows the new list of next steps. Pictures that were laid out before are not remembered here.
 
 By itself (``python benchmarks/stepper_browser.py``) it takes 500 steps and says what the page holds on the way: the
-heap of its scripts after a collection and its DOM nodes. It writes ``benchmarks/results/stepper_memory.json``.
+heap of its scripts after a collection and its DOM nodes. It writes ``benchmarks/results/stepper_memory.json``. With
+``--first`` it opens a notebook ten times and says how long the first picture takes after the cell is run in a fresh
+kernel, the import with it; that is ``benchmarks/results/stepper_first.json``.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import secrets
 import shutil
 import signal
@@ -86,7 +89,7 @@ def served(folder: Path) -> Iterator[str]:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/api?token={token}", timeout=5).close()
                 break
             time.sleep(0.2)
-        yield f"http://127.0.0.1:{port}/lab/tree/stepper.ipynb?reset&token={token}"
+        yield f"http://127.0.0.1:{port}/lab/tree/stepper0.ipynb?reset&token={token}"
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(30)
@@ -99,58 +102,87 @@ def held(devtools: Any) -> dict[str, Any]:
     return {"heap_mib": metrics["JSHeapUsedSize"] / 2**20, "nodes": int(metrics["Nodes"])}
 
 
+@contextlib.contextmanager
+def browsed(limits: str, notebooks: int = 1) -> Iterator[tuple[Any, str]]:
+    """A browser, and the address of the first of so many notebooks with the cell, ``stepper0.ipynb`` and on."""
+    from playwright.sync_api import sync_playwright
+
+    program = os.environ.get("SYNO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        sys.exit("expected Chromium on PATH, or its path in SYNO_CHROMIUM; found neither")
+    cell = {
+        "cell_type": "code",
+        "id": "one",
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+        "source": CELL.format(limits=limits),
+    }
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    book = json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
+    # The server still writes its settings while it ends.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, sync_playwright() as play:
+        for number in range(notebooks):
+            (Path(name) / f"stepper{number}.ipynb").write_text(book, encoding="utf-8")
+        with served(Path(name)) as address:
+            browser = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
+            yield browser, address
+            browser.close()
+
+
+def opened(browser: Any, address: str) -> Any:
+    """A notebook in a page of its own, its kernel started and its cell ready to be run."""
+    page = browser.new_page()
+    page.set_default_timeout(WAIT_MS)
+    page.goto(address)
+    page.get_by_role("button", name=re.compile(r"\| Idle$")).wait_for()  # the kernel
+    page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
+    return page
+
+
+def first_pictures(runs: int) -> dict[str, Any]:
+    """Seconds from running the cell in a fresh kernel to the first picture, in so many notebooks."""
+    taken = []
+    with browsed("strict", runs) as (browser, address):
+        for number in range(runs):
+            page = opened(browser, address.replace("stepper0", f"stepper{number}"))
+            start = time.perf_counter()
+            page.keyboard.press("Control+Enter")
+            page.locator(".syno-stepper .syno-graph svg").wait_for()
+            taken.append(time.perf_counter() - start)
+            say(f"first picture: {taken[-1]:.2f} s")
+            page.close()
+    return {"runs": runs, "median_s": statistics.median(taken), "longest_s": max(taken), "seconds": taken}
+
+
 def measure(steps: int, seed: int, limits: str = "strict", every: int | None = None) -> dict[str, Any]:
     """So many clicks on random canonical steps; where none is left, or twelve are taken, it starts over.
 
     ``limits`` are those of weights. ``every`` so many steps :func:`held` is asked too.
     """
-    from playwright.sync_api import sync_playwright
-
-    program = os.environ.get("SYNO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        sys.exit("--browser: expected Chromium on PATH, or its path in SYNO_CHROMIUM; found neither")
     rng = random.Random(seed)
     times: list[dict[str, float]] = []
-    # The server still writes its settings while it ends.
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, sync_playwright() as play:
-        folder = Path(name)
-        cell = {
-            "cell_type": "code",
-            "id": "one",
-            "metadata": {},
-            "outputs": [],
-            "execution_count": None,
-            "source": CELL.format(limits=limits),
-        }
-        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-        book = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-        (folder / "stepper.ipynb").write_text(json.dumps(book), encoding="utf-8")
-        with served(folder) as address:
-            browser = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
-            page = browser.new_page()
-            page.set_default_timeout(WAIT_MS)
-            page.goto(address)
-            page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
-            page.keyboard.press("Control+Enter")
-            stepper = page.locator(".syno-stepper")
-            stepper.wait_for()
-            devtools = page.context.new_cdp_session(page)
-            devtools.send("Performance.enable")
-            memory: list[dict[str, Any]] = []
-            while len(times) < steps or (every and len(memory) <= steps // every):
-                page.wait_for_selector('.syno-stepper:not([aria-busy="true"])')
-                if every and len(times) == every * len(memory):
-                    memory.append({"steps": len(times), **held(devtools)})
-                    say(str(memory[-1]))
-                    continue
-                groups = stepper.locator(f".syno-group:has({STEPS})")
-                if not groups.count() or depth_of(page) >= 12:
-                    stepper.get_by_role("button", name="Start over").click()
-                    continue
-                buttons = groups.nth(rng.randrange(groups.count())).locator(STEPS)
-                taken = buttons.nth(rng.randrange(buttons.count())).evaluate(CLICK)
-                times.append({"depth": depth_of(page), **taken})
-            browser.close()
+    with browsed(limits) as (browser, address):
+        page = opened(browser, address)
+        page.keyboard.press("Control+Enter")
+        stepper = page.locator(".syno-stepper")
+        stepper.wait_for()
+        devtools = page.context.new_cdp_session(page)
+        devtools.send("Performance.enable")
+        memory: list[dict[str, Any]] = []
+        while len(times) < steps or (every and len(memory) <= steps // every):
+            page.wait_for_selector('.syno-stepper:not([aria-busy="true"])')
+            if every and len(times) == every * len(memory):
+                memory.append({"steps": len(times), **held(devtools)})
+                say(str(memory[-1]))
+                continue
+            groups = stepper.locator(f".syno-group:has({STEPS})")
+            if not groups.count() or depth_of(page) >= 12:
+                stepper.get_by_role("button", name="Start over").click()
+                continue
+            buttons = groups.nth(rng.randrange(groups.count())).locator(STEPS)
+            taken = buttons.nth(rng.randrange(buttons.count())).evaluate(CLICK)
+            times.append({"depth": depth_of(page), **taken})
     found: dict[str, Any] = {"all": figures(times)}
     by_depth = {depth: [one for one in times if one["depth"] == depth] for depth in range(1, 13)}
     found["depths"] = [{"depth": depth} | figures(taken) for depth, taken in by_depth.items()]
@@ -180,10 +212,16 @@ def figures(times: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """What the page holds over so many steps."""
+    """What the page holds over so many steps, or how long the first picture takes."""
     arguments = parser(__doc__ or "")
     arguments.add_argument("--steps", type=int, default=500)
+    arguments.add_argument("--first", action="store_true", help="the first picture in a fresh kernel instead")
     chosen = arguments.parse_args()
+    if chosen.first:
+        load = os.getloadavg()[0]
+        pictures = first_pictures(10) | {"load": [load, os.getloadavg()[0]]}
+        save("stepper_first", pictures | {"about": about(typed(), chosen.core)})
+        return
     found = measure(chosen.steps, chosen.seed, every=chosen.steps // 5)
     kept = {"steps": chosen.steps, "memory": found["memory"]}  # how fast, stepper.py says
     save("stepper_memory", kept | {"about": about(typed(), chosen.core)})
