@@ -139,8 +139,7 @@ def command(
 
     The baseline is trained on several seeds first; then operators are searched for, known ones that fit first; then the
     best found within a half and a quarter of the baseline's FLOPs, and the best known one, are trained on the same
-    seeds. All is kept in the folder as it happens: a search
-    that was stopped or killed goes on with --continue.
+    seeds. All is kept in the folder as it happens: a search that was stopped or killed goes on with --continue.
     """
     check_json(json)
     place = lab_folder(folder)

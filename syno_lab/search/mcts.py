@@ -11,8 +11,9 @@ operator is asked for once: places below which nothing is left are closed, dead 
   Cazenave, Generalized rapid action value estimation, 2015); at random descents as the root knows them (MAST: Finnsson
   and Björnsson, Simulation-based approach to general game playing, 2008).
 - Descents cost little beside a training: several are made, from the place that the tree leads to and some from the root
-  by chance alone, and the operator is taken that promises most by its actions (:mod:`syno_lab.search.estimate`). Those
-  by chance keep the search from staying where the first rewards were; those not taken are compared again.
+  by chance alone, and the operator is taken that promises most by its actions and traits
+  (:mod:`syno_lab.search.estimate`). Those by chance keep the search from staying where the first rewards were; those
+  not taken are compared again.
 - A share of the questions explores, whatever is promised. The estimate is sure of regions where it has seen little, and
   wrong where rewards hang on what its words do not say; a search that follows it alone stays in the first region that
   pays. Half of that share takes an operator by chance alone, so that the search is never slower than random search by

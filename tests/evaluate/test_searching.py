@@ -296,6 +296,18 @@ def test_overhead_is_what_free_hands_wait(tmp_path: Path, workers: int) -> None:
     assert shown["overhead_s_per_trial"] == times.held_s
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_making_a_search_ready_is_overhead(tmp_path: Path, is_known: bool) -> None:
+    clock = iter(range(10**6))
+    chosen = settings(workers=3, starts_with_known=is_known)
+    with Store.open(tmp_path) as store:
+        log = store.search(chosen.name, chosen.identity)
+        board = Board(tmp_path / "board")
+        driver = Driver(chosen, Space(chosen), log, Known(), board, clock=lambda: float(next(clock)))
+    assert driver.times.asking_s == 1  # from one look at the clock to the next
+    assert driver.times.held_s == 3
+
+
 def test_overhead_while_all_hands_are_busy_is_processor_time(tmp_path: Path) -> None:
     chosen, board = settings(), Watched(tmp_path / "board")
     clock = iter(range(10**6))

@@ -43,8 +43,9 @@ def test_a_cheaper_convolution_reads_the_same() -> None:
 
 
 def test_any_operator_reads_what_its_receptive_field_says(rng: random.Random) -> None:
-    for _ in range(30):
-        operator, binding = random_operator(rng)
+    # With the first three the element in the middle reads nothing: a window of theirs is outside everywhere.
+    for chance in (*map(random.Random, (24, 39, 102)), *[rng] * 30):
+        operator, binding = random_operator(chance)
         found = traits(operator, binding)
         for axis in operator.receptive_field("center", binding).axes:
             assert found[f"reads {axis.axis}"] == round(2 * log2(max(1, len(axis.positions))))

@@ -91,11 +91,12 @@ class Driver:
     _next_report: float = -float("inf")
 
     def __post_init__(self) -> None:
-        self.search = self.space.search(self.settings)
-        if self.settings.starts_with_known:
-            found = known_operators(self.search.root, self.space.spec)
-            self._given = list(found.values())
-            self.known = {operator.to_json(): name for name, operator in found.items()}
+        with self._spending("asking_s"):
+            self.search = self.space.search(self.settings)
+            if self.settings.starts_with_known:
+                found = known_operators(self.search.root, self.space.spec)
+                self._given = list(found.values())
+                self.known = {operator.to_json(): name for name, operator in found.items()}
         self._looks_ahead = self.settings.workers > 1
         self.standing = Standing(self.space.baseline.flops, self.settings.workers)
 

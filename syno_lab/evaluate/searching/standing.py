@@ -17,7 +17,7 @@ class Times:
 
     Attributes:
         search_s: that trials were evaluated, by the clock, the last ones to their end.
-        asking_s: that the search took to choose and to learn.
+        asking_s: that the search took to be made ready, to choose and to learn.
         store_s: that writing took, of the store and of what is shown, and submitting.
         held_s: what trainings lost by the two: for each hand that was free meanwhile the seconds by the clock; where
             all were busy, the seconds of a processor, which a training has less where no core is to spare.

@@ -23,18 +23,23 @@ def traits(operator: Operator, binding: Binding) -> dict[str, int]:
     bound = operator.complete_binding(binding)
     found: dict[str, int] = {}
     middle = {leaf: leaf.size.at(bound) // 2 for leaf in operator.output}
+    read: dict[int, set[int]] = {}
+    terms = []  # of each part that is looked at
     for part in parts(operator):
         if prod(leaf.size.at(bound) for leaf in part.leaves if leaf not in middle) > MOST_TERMS:
             continue
-        read: dict[int, set[int]] = {axis: set() for axis in part.axes}
+        terms.append(0)
+        read |= {axis: set() for axis in part.axes}
         fixed = {leaf: place for leaf, place in middle.items() if leaf in part.leaves}
         for some in points(operator, part, bound, fixed):
+            terms[-1] += len(some[part.leaves[0]])
             for axis in part.axes:
                 read[axis].update(some[operator.inputs[axis]].tolist())
-        for axis, positions in read.items():
-            found[f"reads {axis}"] = round(2 * log2(max(1, len(positions))))
-            if len(positions) == operator.inputs[axis].size.at(bound):
-                found[f"reads all of {axis}"] = 1
+    for axis, positions in read.items():
+        number = len(positions) if all(terms) else 0  # a part without terms leaves none to the others
+        found[f"reads {axis}"] = round(2 * log2(max(1, number)))
+        if number == operator.inputs[axis].size.at(bound):
+            found[f"reads all of {axis}"] = 1
     outputs = prod(operator.output_sizes(bound))
     found["multiply-adds"] = round(log2(max(1.0, operator.flops(bound) / 2 / outputs)))
     found["parameters"] = round(log2(1 + operator.params(bound)))
