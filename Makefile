@@ -22,7 +22,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lab install lint fast unit trust browser notebooks chromium doctor picture screenshots binder clean
+.PHONY: help demo test lab install lint fast unit chance trust browser notebooks chromium doctor picture screenshots binder clean
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -48,6 +48,9 @@ fast: $(VENV)/.installed-dev ## The tests without browser, TVM and notebooks
 unit: $(VENV)/.installed-dev ## The tests without browser and notebooks
 	timeout -s INT -k 60 $(TEST_BUDGET) $(TEST) $(PARALLEL) -m "not browser and not notebook" $(ARGS)
 
+chance: $(VENV)/.installed-dev ## The tests that draw, each with ten seeds (ARGS="tests/ir --draws 100")
+	$(TEST) $(PARALLEL) --draws 10 -m "draws and not browser and not notebook" $(ARGS)
+
 trust: $(VENV)/.installed-dev ## Loop nest, PyTorch and TVM on random operators (ARGS="--operators 10000")
 	$(BIN)/python benchmarks/trust.py $(ARGS)
 
@@ -64,8 +67,9 @@ chromium:
 doctor: $(VENV)/.installed ## What this machine has and what is missing
 	$(BIN)/syno-lab doctor
 
-picture: $(VENV)/.installed ## The picture in the README, drawn anew
+picture: $(VENV)/.installed ## The README's pGraph and the architecture's rooms, drawn anew
 	$(BIN)/syno-lab show conv2d --as svg --out docs/conv2d.svg
+	$(BIN)/python docs/architecture.py
 
 screenshots: chromium $(VENV)/.installed-dev ## The README's screenshots, from those of the browser tests
 	rm -rf $(VENV)/screenshots

@@ -17,9 +17,9 @@ from typing import Any
 from common import RESULTS, about, parser, save, say, tuned_here, typed
 
 from syno_lab.api import operators
-from syno_lab.evaluate.tuning import TuningTask, local_board, time_schedules
-from syno_lab.evaluate.tuning.measuring import measure
-from syno_lab.evaluate.tuning.records import key_of
+from syno_lab.tuning import TuningTask, local_board, time_schedules
+from syno_lab.tuning.measuring import measure
+from syno_lab.tuning.records import key_of
 
 NAME = "against_pytorch"
 

@@ -1,11 +1,13 @@
-"""What is lost when workers, schedulers, trainings and submitting processes are killed at random moments.
+"""What is lost when workers, schedulers, trainings and submitting processes are killed or stopped at random moments.
 
 A submitting process hands in counting jobs, each with a checkpoint after every step, under a driver and by itself.
 Every so often one of the lab's processes is drawn by chance and killed with SIGKILL; a submitting process that was
 killed is started again, as a user would. At the end every job must have finished once, with the right sum, no two
-processes of one job may have counted at the same time, and nothing may be left running.
+processes of one job may have counted at the same time, and nothing may be left running. With ``--stop`` they are not
+killed but stopped for a while (SIGSTOP), as a debugger or a machine that sleeps does.
 
     python benchmarks/chaos.py --kills 100
+    python benchmarks/chaos.py --kills 20 --stop 60
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ VICTIMS = ("submitter", "worker", "scheduler", "child", "driver")
 SUBMITTER = """
 import faulthandler, signal, sys, time
 faulthandler.register(signal.SIGUSR1)
-from syno_lab.evaluate.jobs import Lab
+from syno_lab.jobs import Lab
 folder, jobs, steps, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 with Lab.open(folder, slots=2) as lab:
     known = {job.name for job in lab.jobs()}
@@ -51,8 +53,8 @@ with Lab.open(folder, slots=2) as lab:
 class Chaos:
     """One folder, its processes, and who was killed when."""
 
-    def __init__(self, folder: Path, rng: random.Random, jobs: int, steps: int, seconds: float) -> None:
-        self.folder, self.rng = folder, rng
+    def __init__(self, folder: Path, rng: random.Random, jobs: int, steps: int, seconds: float, stop_s: float) -> None:
+        self.folder, self.rng, self.stop_s = folder, rng, stop_s
         self.jobs, self.steps, self.seconds = jobs, steps, seconds
         self.last = ""
         self.killed: Counter[str] = Counter()
@@ -68,7 +70,7 @@ class Chaos:
 
     def processes(self, lab: Any) -> dict[str, list[int]]:
         """The living processes by role."""
-        from syno_lab.evaluate.jobs import alive
+        from syno_lab.processes import alive
 
         found: dict[str, list[int]] = {role: [pid] for role, pid in lab.cluster.processes().items()}
         if self.submitter is not None and self.submitter.poll() is None:
@@ -80,8 +82,8 @@ class Chaos:
         return found
 
     def kill(self, lab: Any) -> bool:
-        """Kill one process of a role drawn by chance; False when there was none."""
-        from syno_lab.evaluate.jobs import alive
+        """Kill one process of a role drawn by chance, or stop it for a while; False when there was none."""
+        from syno_lab.processes import alive
 
         victims = self.processes(lab)
         role = self.rng.choice(VICTIMS)
@@ -89,21 +91,26 @@ class Chaos:
             return False
         pid = self.rng.choice(victims[role])
         try:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGSTOP if self.stop_s else signal.SIGKILL)
+            if self.stop_s:
+                time.sleep(self.stop_s)
+                os.kill(pid, signal.SIGCONT)
         except ProcessLookupError:
             return False
+        self.killed[role] += 1
+        self.last = role
+        if self.stop_s:
+            return True
         if role == "submitter" and self.submitter is not None:
             self.submitter.wait()
         while alive.identity(pid) is not None:
             time.sleep(0.001)
-        self.killed[role] += 1
-        self.last = role
         return True
 
 
 def is_whole(lab: Any) -> bool:
     """Whether all is as it should be: cluster up, each running job in living hands, no slot idle while jobs wait."""
-    from syno_lab.evaluate.jobs import alive
+    from syno_lab.processes import alive
 
     records = lab.jobs()
     if not records:  # the first submitter was killed before it could hand in anything
@@ -153,22 +160,31 @@ def is_mixed(journal: Path) -> bool:
 
 
 def run(
-    kills: int, seed: int, *, jobs: int, steps: int, seconds: float, pause: float, patience: float = 300.0
+    kills: int,
+    seed: int,
+    *,
+    jobs: int,
+    steps: int,
+    seconds: float,
+    pause: float,
+    stop_s: float = 0.0,
+    patience: float = 300.0,
 ) -> dict[str, Any]:
-    """Kill so many processes while jobs go on, let the rest finish, and look."""
+    """Kill so many processes (or stop each for ``stop_s``) while jobs go on, let the rest finish, and look."""
     sys.path.insert(0, str(TESTS))
     import job_kinds
 
-    from syno_lab.evaluate.jobs import Lab, alive
+    from syno_lab.jobs import Lab
+    from syno_lab.processes import alive
 
     os.environ["SYNO_LAB_KINDS"] = job_kinds.VARIABLE
     os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-        chaos = Chaos(Path(folder), random.Random(seed), jobs, steps, seconds)
+        chaos = Chaos(Path(folder), random.Random(seed), jobs, steps, seconds, stop_s)
         with Lab.open(folder, slots=SLOTS, start=False) as lab:
             try:
-                done = 0
+                done, how = 0, "stopped" if stop_s else "killed"
                 while done < kills:
                     chaos.submit()
                     time.sleep(chaos.rng.uniform(0, 2 * pause))
@@ -182,7 +198,7 @@ def run(
                             raise SystemExit(f"stuck after {patience:g} s: {verdict(lab, chaos)}; seed {seed}")
                         time.sleep(0.02)
                     chaos.recoveries.append(time.monotonic() - struck)
-                    say(f"{done}: {chaos.last} killed, whole again after {chaos.recoveries[-1]:.2f} s")
+                    say(f"{done}: {chaos.last} {how}, whole again after {chaos.recoveries[-1]:.2f} s")
                     if done % 10 == 0:
                         states = dict(Counter(job.state for job in lab.jobs()))
                         say(f"{done} kills, {time.monotonic() - begun:.0f} s, {states}")
@@ -222,11 +238,13 @@ def main() -> None:
         "--steps", type=int, default=400, help="of each job by itself; those under the driver go on until the last kill"
     )
     options.add_argument("--pause", type=float, default=1.0, help="mean seconds between recovery and the next kill")
+    options.add_argument("--stop", type=float, default=0.0, help="seconds to stop them for, in place of killing them")
     options.set_defaults(seed=random.SystemRandom().randrange(1 << 30))
     given = options.parse_args()
     say(f"seed {given.seed}")
-    result = run(given.kills, given.seed, jobs=given.jobs, steps=given.steps, seconds=0.05, pause=given.pause)
-    save("chaos", {"about": about(typed(), given.core), "steps": given.steps, **result})
+    size: dict[str, Any] = {"jobs": given.jobs, "steps": given.steps, "seconds": 0.05}
+    result = run(given.kills, given.seed, **size, pause=given.pause, stop_s=given.stop)
+    save("stops" if given.stop else "chaos", {"about": about(typed(), given.core), "steps": given.steps, **result})
     if any(result[what] for what in ("lost", "duplicated", "wrong", "overlapping", "stuck", "processes left")):
         sys.exit("something was lost: see above")
 

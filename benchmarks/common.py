@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.tuning import Board, TuningResult, TuningTask
+    from syno_lab.protocol import SearchStep
+    from syno_lab.tuning import Board, TuningResult, TuningTask
 
 RESULTS = Path(__file__).parent / "results"
 GRACE_S = 600.0  # for the fingerprints after the clock has stopped
@@ -49,6 +50,17 @@ def keep_freed_memory() -> bool:
         return False
     trim_threshold, mmap_threshold = -1, -3
     return bool(mallopt(trim_threshold, 1 << 30)) and bool(mallopt(mmap_threshold, 1 << 25))
+
+
+def steps_taken(trial: dict[str, Any]) -> tuple[SearchStep, ...]:
+    """The steps of a search's recorded trial; records of earlier versions have the names of pGraphs' steps alone."""
+    import msgspec
+
+    from syno_lab.pgraphs.step_names import read_steps
+    from syno_lab.protocol import SearchStep
+
+    taken = trial.get("taken")
+    return read_steps(trial["steps"]) if taken is None else msgspec.convert(taken, tuple[SearchStep, ...])
 
 
 def sample(**options: object) -> dict[str, Any]:
@@ -155,9 +167,9 @@ def tuned_here(
     """A tuning for this machine with the options ``--threads``, ``--preset`` and ``--trials``; ``more`` is ``tune``'s.
 
     Raises:
-        TuningError: what :func:`syno_lab.evaluate.tuning.tune` raises.
+        TuningError: what :func:`syno_lab.tuning.tune` raises.
     """
-    from syno_lab.evaluate.tuning import tune
+    from syno_lab.tuning import tune
 
     return tune(
         task,

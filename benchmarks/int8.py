@@ -3,7 +3,7 @@
 ``layers``: one call of each operator on layers of ResNet-34 in float32 and in INT8, in turn, one thread, and the error
 of INT8's output on normal inputs. ``accuracy``: a ResNet of 8 layers for scikit-learn's handwritten digits with the
 operator in its places, trained in float32; its test accuracy then, and with those operators in INT8, calibrated on
-images it was trained on. torch quantises the operator as a chain of convolutions (``syno_lab.evaluate.tuning.int8``).
+images it was trained on. torch quantises the operator as a chain of convolutions (``int8_twins``).
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ OPTIONS = {"width": 8, "blocks": 1}
 def layers(rounds: int) -> list[dict[str, Any]]:
     """A row for each layer and operator."""
     import torch
-
-    from syno_lab.evaluate.tuning.int8 import compare_int8
+    from int8_twins import compare_int8
 
     rows = []
     for shape in SHAPES:
@@ -42,14 +41,14 @@ def layers(rounds: int) -> list[dict[str, Any]]:
 def accuracy(seeds: int, epochs: int) -> list[dict[str, Any]]:
     """A row for each operator and seed."""
     import torch
+    from int8_twins import with_int8
 
-    from syno_lab.evaluate.data import Dataset, load_dataset
-    from syno_lab.evaluate.training import train
-    from syno_lab.evaluate.training.answers import image_answers
-    from syno_lab.evaluate.training.images import ImageTask
-    from syno_lab.evaluate.trial import TrialRequest
-    from syno_lab.evaluate.trial.backbone import build
-    from syno_lab.evaluate.tuning.int8 import with_int8
+    from syno_lab.data.datasets import Dataset, load_dataset
+    from syno_lab.training import train
+    from syno_lab.training.answers import image_answers
+    from syno_lab.training.images import ImageTask
+    from syno_lab.trial import TrialRequest
+    from syno_lab.trial.backbone import build
 
     def right(net: torch.nn.Module, dataset: Dataset) -> float:
         answers, _ = image_answers(net, dataset)

@@ -45,9 +45,9 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--rounds", type=int, default=5, help="measurements of one network and then the other (5)")
     chosen = options.parse_args()
-    from syno_lab.evaluate.tuning import local_board
-    from syno_lab.evaluate.tuning.versus import compare_networks
     from syno_lab.models.registry import backbone
+    from syno_lab.tuning import local_board
+    from syno_lab.tuning.versus import compare_networks
 
     found = backbone(chosen.backbone)
     net = found.build().eval()

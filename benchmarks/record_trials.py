@@ -28,7 +28,8 @@ from common import RESULTS, about, parser_with_data, say, typed, use_one_core
 from syno_lab.commands.specs import load_spec
 from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
-from syno_lab.search import RandomSearch, synthesis_space
+from syno_lab.pgraphs.space import synthesis_space
+from syno_lab.search import RandomSearch
 
 SIZE, LIMITS = 6, "strict"
 CHANNELS, TRAINED, CHECKED, BATCH = 16, 2_000, 2_000, 64
@@ -53,7 +54,7 @@ class Trainer:
     def __init__(self, data: Path, epochs: int, longest_s: float) -> None:
         import torch
 
-        from syno_lab.evaluate.cifar import find_cifar, read_cifar
+        from syno_lab.data.cifar import find_cifar, read_cifar
 
         torch.set_num_threads(1)
         arrays = read_cifar(*find_cifar(data))

@@ -24,8 +24,8 @@ from playwright.sync_api import CDPSession, Page, sync_playwright
 from syno_widgets import RunsView
 
 from syno_lab import operators
-from syno_lab.evaluate.reading import LabReader
-from syno_lab.evaluate.store import Store
+from syno_lab.reports import LabReader
+from syno_lab.store import Store
 
 TRIALS = 1000
 MOVES = 120

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 import plots
-from common import about, parser, save, say, typed, use_one_core
+from common import about, parser, save, say, steps_taken, typed, use_one_core
 from search import interval
 from surrogates import SURROGATES, standardised
 
 from syno_lab.commands.specs import load_spec
-from syno_lab.search import MonteCarloTreeSearch, RandomSearch, Search, recorded_space, simulate, synthesis_space
+from syno_lab.pgraphs.space import synthesis_space
+from syno_lab.search import MonteCarloTreeSearch, RandomSearch, Search, recorded_space, simulate
 from syno_lab.synthesis.sampler import Sampler
 
 EVALUATORS = (1, 3, 10, 30, 100, 300, 1000)
@@ -45,7 +46,7 @@ def recorded(path: Path) -> tuple[World, dict[str, Any]]:
     if len(trials) < 10:
         sys.exit(f"--recorded: expected a search's result with 10 or more trials, found {len(trials)} in {path}")
     known = {tuple(trial["steps"]): (trial["reward"], trial["wall_s"]) for trial in trials}
-    root = recorded_space(known)
+    root = recorded_space(map(steps_taken, trials))
     best = max(reward for reward, _ in known.values())
     return lambda seed: (root, known.__getitem__, best), {"rewards": path.name, "operators": len(known)}
 

@@ -24,18 +24,18 @@ from typing import Any
 
 import numpy as np
 import plots
-from common import RESULTS, about, parser, save, say, typed, use_one_core
+from common import RESULTS, about, parser, save, say, steps_taken, typed, use_one_core
 from scipy.stats import t as student
 from surrogates import SURROGATES, standardised, uniform
 
 from syno_lab.commands.specs import load_spec
+from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.search import (
     MonteCarloTreeSearch,
     RandomSearch,
     RegularizedEvolution,
     Search,
     recorded_space,
-    synthesis_space,
     uct,
 )
 from syno_lab.search.mcts import Settings
@@ -123,7 +123,7 @@ def recorded(trials: int, seeds: int, first_seed: int, ablate: bool) -> dict[str
     stored = json.loads((RESULTS / "recorded_trials.json").read_text(encoding="utf-8"))
     known = {tuple(trial["steps"]): float(trial["reward"]) for trial in stored["recorded"]}
     rewards = np.array(list(known.values()))
-    root = recorded_space(known)
+    root = recorded_space(map(steps_taken, stored["recorded"]))
     best = float(rewards.max())
     searches = SEARCHES | (ABLATED if ablate else {})
     curves: dict[str, list[list[float]]] = {search: [] for search in (*searches, "uniform")}

@@ -26,7 +26,7 @@ TESTS = Path(__file__).resolve().parent.parent / "tests"
 
 READERS = {
     "ours": """
-from syno_lab.evaluate.store import Store
+from syno_lab.store import Store
 def opened():
     return Store.open(path).search("search")
 def listed(log):
@@ -87,7 +87,7 @@ def trials(count: int, rng: random.Random) -> list[dict[str, Any]]:
 
 def fill_ours(path: Path, made: list[dict[str, Any]]) -> float:
     """Seconds a trial to ask and to tell, each saved for good."""
-    from syno_lab.evaluate.store import Store
+    from syno_lab.store import Store
 
     with Store.open(path) as store:
         log = store.search("search", {"seed": 1})
@@ -134,7 +134,7 @@ def jobs(count: int) -> dict[str, Any]:
     sys.path.insert(0, str(TESTS))
     import job_kinds
 
-    from syno_lab.evaluate.jobs import Lab
+    from syno_lab.jobs import Lab
 
     os.environ["SYNO_LAB_KINDS"] = job_kinds.VARIABLE
     with tempfile.TemporaryDirectory(prefix="store-") as folder, Lab.open(folder, slots=1) as lab:

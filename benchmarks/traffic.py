@@ -2,7 +2,7 @@
 
 ``python benchmarks/traffic.py LAB`` reads the trials of one search from the store of a lab (its folder, or the file
 itself; nothing in it is changed) and lays beside the measured time of each what was known before: the traffic
-(``syno_lab/evaluate/searching/traffic.py``) and the FLOPs of the network with it. A trial that was ended early counts
+(``syno_lab/pgraphs/traffic.py``) and the FLOPs of the network with it. A trial that was ended early counts
 as long as all its epochs would have taken: what the training foresaw when it gave up (some did after four batches, a
 rough figure), or the mean of the epochs it had. A trial is slow where that is more than the search allowed, twice the
 baseline's time. Rank correlations are Spearman's; the interval is of 10,000 resamplings of the trials.
@@ -25,11 +25,11 @@ import numpy as np
 from common import RESULTS, about, parser, save, typed
 from scipy.stats import spearmanr
 
-from syno_lab.evaluate.searching.driver import TIMES_THE_BASELINE
-from syno_lab.evaluate.searching.settings import SearchSettings
-from syno_lab.evaluate.searching.space import Space
-from syno_lab.evaluate.store import Store
+from syno_lab.experiments.driver import TIMES_THE_BASELINE
+from syno_lab.experiments.settings import SearchSettings
+from syno_lab.experiments.space import Space
 from syno_lab.ir.operator import Operator
+from syno_lab.store import Store
 
 LIMITS = (1.0, 1.5, 2.0, 2.5, 3.0, 3.5)
 RESAMPLINGS = 10_000

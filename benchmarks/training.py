@@ -40,8 +40,8 @@ def overhead(data: str, images: int) -> dict[str, Any]:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from syno_lab.evaluate.trial import TrialRequest, run_trial
-    from syno_lab.evaluate.trial.backbone import build
+    from syno_lab.trial import TrialRequest, run_trial
+    from syno_lab.trial.backbone import build
 
     request = TrialRequest(backbone="resnet20", data=data, train_images=images, test_images=1, epochs=1, threads=1)
     torch.set_num_threads(1)
@@ -121,7 +121,7 @@ def _step(net: Any, inputs: Any, kind: str) -> Callable[[], None]:
 def costs(data: str) -> dict[str, Any]:
     """Milliseconds for the costs of a network with an operator."""
     from syno_lab import operators
-    from syno_lab.evaluate.trial import TrialRequest, costs_of
+    from syno_lab.trial import TrialRequest, costs_of
 
     rows = {}
     for name in ("resnet20", "resnet34"):

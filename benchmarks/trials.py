@@ -20,8 +20,8 @@ from common import about, parser, save, say, typed, use_one_core
 import syno_lab as sl
 from syno_lab import operators
 from syno_lab.errors import SynoError
-from syno_lab.evaluate.trial import TrialRequest, full_costs_of, run_trial, sites_of
-from syno_lab.models.derive import derive_spec
+from syno_lab.pgraphs.derive import derive_spec
+from syno_lab.trial import TrialRequest, full_costs_of, run_trial, sites_of
 
 SEEDS = (0, 1, 2)
 KNOWN = ("grouped", "separable", "operator_1", "stacked_grouped_convolution", "operator_2")

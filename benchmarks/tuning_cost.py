@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from common import RESULTS, TUNING_LIMIT_S, about, parser, save, say, tuned_here, typed
-from render_tuning import WAYS
+from page_networks import WAYS
 
 import syno_lab as sl
 from syno_lab.errors import SynoError
-from syno_lab.evaluate.tuning import Board, Method, TuningTask, local_board, time_schedules
+from syno_lab.tuning import Board, Method, TuningTask, local_board, time_schedules
 
 NAME = "tuning_cost"
 SHAPES = ("64x56", "128x28", "256x14")  # channels and height: layers of ResNet-34
@@ -83,7 +83,7 @@ def _last_line(path: Path) -> str:
 
 
 def by_ours(task: TuningTask, board: Board, way: str, chosen: Any, seed: int, folder: Path) -> Cell:
-    """A tuning by :func:`syno_lab.evaluate.tuning.tune`."""
+    """A tuning by :func:`syno_lab.tuning.tune`."""
     started = time.monotonic()
     try:
         found = tuned_here(task, board, chosen, folder, method=METHODS[way], seed=seed)
@@ -117,8 +117,8 @@ def missing(result: dict[str, Any], chosen: Any) -> Iterator[tuple[str, str, int
 
 def target_text(threads: int) -> str:
     """The processor here as TVM writes it: asked of a process of its own, as all that needs TVM."""
-    code = "import sys; from syno_lab.evaluate.tuning.light import import_tvm; import_tvm(); "
-    code += "from syno_lab.evaluate.tuning.targets import resolve; print(resolve(sys.argv[1]).text)"
+    code = "import sys; from syno_lab.processes.light import import_tvm; import_tvm(); "
+    code += "from syno_lab.tuning.targets import resolve; print(resolve(sys.argv[1]).text)"
     words = [sys.executable, "-c", code, f"local:{threads}"]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
 

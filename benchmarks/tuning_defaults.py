@@ -27,7 +27,7 @@ _FAILED_S = 1e9
 
 def tuned(request: dict[str, Any]) -> dict[str, Any]:
     """The answer."""
-    from syno_lab.evaluate.tuning.light import import_tvm, tame_intrinsics
+    from syno_lab.processes.light import import_tvm, tame_intrinsics
 
     tame = partial(tame_intrinsics, "x86") if request["cheap"] else None
     if tame is not None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from common import RESULTS, about, parser, save, say, typed, use_one_core
 
 import syno_lab as sl
-from syno_lab.evaluate.tuning import Method, TuningResult, TuningTask, local_board, tune
-from syno_lab.evaluate.tuning.beside import time_schedules
+from syno_lab.tuning import Method, TuningResult, TuningTask, local_board, tune
+from syno_lab.tuning.beside import time_schedules
 
 SIZES = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28}
 

@@ -21,8 +21,8 @@ from common import about, parser, save, say, typed
 
 import syno_lab as sl
 from syno_lab.errors import TuningError
-from syno_lab.evaluate.tuning import Board, TuningTask, local_board, tune
-from syno_lab.operators.nas_pte import NAS_PTE
+from syno_lab.nas_pte.operator import NAS_PTE
+from syno_lab.tuning import Board, TuningTask, local_board, tune
 
 RESNET_34 = ((64, 56), (128, 28), (256, 14), (512, 7))  # channels and height
 HAND = ((64, 28),)

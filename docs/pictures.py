@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 from syno_widgets import OperatorView, Stepper
 
 from syno_lab import operators
-from syno_lab.evaluate.doctor import find_chromium
+from syno_lab.doctor import find_chromium
 
 HERE = Path(__file__).parent
 STILLS = ("stepper", "explorer")

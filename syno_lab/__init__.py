@@ -7,24 +7,30 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.ir.late import load_by
+from syno_lab.moved import Moved
+from syno_lab.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from syno_lab.api import *  # noqa: F403
-    from syno_lab.evaluate.data import load_dataset as load_dataset
-    from syno_lab.evaluate.store import Store as Store
+    from syno_lab.data.datasets import load_dataset as load_dataset
     from syno_lab.models.placeholder import Placeholder as Placeholder
-
-__version__ = "0.1.0"
+    from syno_lab.store import Store as Store
 
 # Names whose rooms need torch or a database: loaded by themselves, so that synthesis does without them.
 _ELSEWHERE = {
     "Placeholder": "syno_lab.models.placeholder",
-    "Store": "syno_lab.evaluate.store",
-    "load_dataset": "syno_lab.evaluate.data",
-    "train": "syno_lab.evaluate.training",
+    "Store": "syno_lab.store",
+    "load_dataset": "syno_lab.data.datasets",
+    "train": "syno_lab.training",
 }
+
+sys.meta_path.append(Moved())  # last: asked only for modules that nothing else finds
+load_by(lambda: import_module("syno_lab.api"))
 
 
 def __getattr__(name: str) -> Any:

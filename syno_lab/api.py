@@ -37,6 +37,17 @@ def _on_use(room: str, name: str) -> Callable[..., Any]:
     return method
 
 
+def _without_self(room: str, name: str) -> Callable[..., Any]:
+    """As :func:`_on_use`, for a function that needs nothing of the value it is bound to."""
+
+    def method(_: Any, *args: Any, **options: Any) -> Any:
+        return getattr(import_module(room), name)(*args, **options)
+
+    method.__name__ = name
+    method.__doc__ = f"See :func:`{room}.{name}`."
+    return method
+
+
 def _bind(value: type, **methods: Any) -> None:
     for name, method in methods.items():
         setattr(value, name, method)
@@ -53,6 +64,9 @@ _bind(
 )
 _bind(
     Operator,
+    flops=_on_use("syno_lab.ir.costs", "flops"),
+    memory=_on_use("syno_lab.ir.costs", "memory"),
+    fingerprint=_on_use("syno_lab.ir.costs", "fingerprint"),
     loops=_on_use("syno_lab.codegen.loops", "loops"),
     equation=_on_use("syno_lab.codegen.equation", "equation"),
     coordinates=_on_use("syno_lab.codegen.coordinates", "coordinates"),
@@ -69,6 +83,11 @@ _bind(
     dot=_on_use("syno_lab.codegen.drawing", "dot"),
     svg=_on_use("syno_lab.codegen.drawing", "svg"),
     _repr_svg_=_on_use("syno_lab.codegen.drawing", "svg"),
+)
+_bind(
+    Sampler,
+    replace=_without_self("syno_lab.models.placeholder", "replace"),
+    _mappings_of=_without_self("syno_lab.models.placeholder", "mappings_of"),
 )
 
 __all__ = [

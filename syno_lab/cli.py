@@ -1,4 +1,4 @@
-"""The command ``syno-lab``: what it offers, and the one place where errors become one line and an exit status.
+"""The command ``syno-lab``: its subcommands, and the one place where errors become one line and an exit status.
 
 The commands are in :mod:`syno_lab.commands`, one in each file; they import torch, TVM and pandas when they run, so that
 ``--help`` answers at once.
@@ -9,14 +9,16 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from syno_lab import __version__
+from syno_lab import private
 from syno_lab.commands import (
     ablate,
     backbone,
@@ -37,16 +39,27 @@ from syno_lab.commands import (
     tune,
 )
 from syno_lab.commands import enumerate as enumerating
+from syno_lab.commands.options import bounded
 from syno_lab.errors import SynoError
+from syno_lab.inputs import QUOTED, printable, shortened
+from syno_lab.version import __version__
 
-#: Exit statuses; 1 is for what a command says itself (``doctor``: something is missing, ``replay``: something differs).
+#: Exit statuses; 1 is a finding of a command (``doctor``: something is missing, ``replay``: something differs).
 BAD_INPUT = 2
+FAULT = 70
 INTERRUPTED = 130
 TERMINATED = 143
+
+_LONGEST = 2000  # characters of a message
+_LONGEST_WORD = 4 * QUOTED  # of one word of it, which may be a path
 
 # What typer raises for a wrong command line. It has no public name of its own, and comes from click or from typer's
 # copy of it, depending on the version.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+
+#: Whether the command under way was given ``--traceback``.
+_shows_traceback: ContextVar[bool] = ContextVar("shows_traceback", default=False)
+_LONGEST_FAULT = 300
 
 app = typer.Typer(
     help="A laboratory for neural operator synthesis.",
@@ -76,6 +89,10 @@ for _command in (
     app.command(_command.__name__.rpartition(".")[2])(_command.command)
 for _group in (jobs, kernel):
     app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
+for _known in (app, jobs.app, kernel.app):
+    for _info in _known.registered_commands:
+        assert _info.callback is not None
+        _info.callback = bounded(_info.callback)
 
 
 def _show_version(wanted: bool) -> None:
@@ -89,16 +106,23 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop.")
     ] = False,
+    with_traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show where an error was raised, before its message.")
+    ] = False,
 ) -> None:
-    pass
+    _shows_traceback.set(with_traceback)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``syno-lab`` with the given or the process's arguments and return its exit status.
 
-    0 is success, 1 a finding (``doctor``, ``replay``), 2 bad input or an environment that cannot do it, 130 Ctrl-C,
-    143 SIGTERM.
+    0 is success, 1 a finding (``doctor``, ``replay``), 2 bad input or an environment that cannot do it, 70 a fault of
+    ours, 130 Ctrl-C, 143 SIGTERM. Every error is one line; ``--traceback`` shows the rest. Without ``arguments`` the
+    process belongs to the command, and its files are private.
     """
+    if arguments is None:
+        private.keep_private()
+    _shows_traceback.set(False)
     try:
         with _terminable():
             status = app(
@@ -111,19 +135,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
             typer.echo(str(error))
             return BAD_INPUT
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        return _fail(f"{message} See `syno-lab --help`.", BAD_INPUT)
+        return _fail(f"{printable(shortened(message), 5 * QUOTED)} See `syno-lab --help`.", BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", INTERRUPTED)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
+        where = f"{printable(str(error.filename), 4 * QUOTED)}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", BAD_INPUT)
+    except (SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - the last resort: a bug of ours, or of a library below
+        return _fail(fault_line(error, "`syno-lab --traceback …`"), FAULT)
     if status == INTERRUPTED:  # typer has caught Ctrl-C itself
         return _fail("interrupted", INTERRUPTED)
     return status if isinstance(status, int) else 0
 
 
+def fault_line(error: BaseException, how: str) -> str:
+    """An unexpected exception as one line; ``how`` names the way to see the rest."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - an exception's text is computed, and may fail as well
+        said = ""
+    what = printable(f"{type(error).__name__}: {said}".rstrip(": "), _LONGEST_FAULT)
+    return f"{what} (a fault of Syno Lab, not of yours; {how} shows where it happened)"
+
+
 def _fail(message: str, status: int) -> int:
-    print(f"syno-lab: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201 - this is the command line
+    """Print the error in one line; with ``--traceback``, print the traceback of the handled exception first."""
+    if _shows_traceback.get() and sys.exc_info()[0] is not None:
+        for line in traceback.format_exc().splitlines():
+            print(printable(line), file=sys.stderr)  # noqa: T201 - this is the command line
+    words = (printable(word, _LONGEST_WORD) for word in message.split())
+    line = printable(" ".join(words), _LONGEST)
+    print(f"syno-lab: {line}", file=sys.stderr)  # noqa: T201 - this is the command line
     return status
 
 

@@ -1,31 +1,46 @@
-"""Fixtures for all tests: golden texts, and one printed seed for everything that tests draw by chance."""
+"""Fixtures for all tests: golden texts, real images, and one printed seed for all that tests draw by chance."""
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import random
 import shutil
 import signal
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 GOLDEN = Path(__file__).parent / "golden"
 GOLDEN_BYTES = 50_000
 # Fresh in every run, and kept in the environment so that child processes draw the same.
 SEED = int(os.environ.setdefault("SYNO_LAB_SEED", str(random.SystemRandom().randrange(1 << 30))))
 
+# The user's own settings and keys are no business of tests; child processes and pytest's workers share these.
+if "SYNO_LAB_CONFIG" not in os.environ:
+    os.environ["SYNO_LAB_CONFIG"] = tempfile.mkdtemp(prefix="syno-lab-config-")
+    atexit.register(shutil.rmtree, os.environ["SYNO_LAB_CONFIG"], ignore_errors=True)
+
 # A shell starts what runs in the background with SIGINT ignored, and our children would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No test asserts a time, and a counterexample is printed so that it can be run again.
-settings.register_profile("syno", deadline=None, print_blob=True)
+# No test asserts a time, so none fails on a machine that is busy; a counterexample is printed so that it can be run
+# again. Hypothesis would draw the same in every run where it finds itself in CI.
+settings.register_profile(
+    "syno",
+    deadline=None,
+    print_blob=True,
+    derandomize=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],  # the latter about one run in 10^5
+)
 settings.load_profile("syno")
 
 
@@ -33,10 +48,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the golden texts with what the code gives now"
     )
+    parser.addoption("--draws", type=int, default=1, help="run each test that draws so often, with a seed each")
 
 
 def pytest_report_header() -> str:
     return f"SYNO_LAB_SEED={SEED} (set it to repeat this run)"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that are other ones in every run: ``make chance`` runs them several times."""
+    for item in items:
+        if "fresh_seed" in getattr(item, "fixturenames", ()):
+            item.add_marker("draws")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    draws = metafunc.config.getoption("--draws")
+    if draws > 1 and "fresh_seed" in metafunc.fixturenames:
+        metafunc.parametrize("fresh_seed", range(draws), indirect=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say it again below a failure: a short report has no header."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(f"SYNO_LAB_SEED={SEED}")
+
+
+@pytest.fixture(autouse=True)
+def _torch_begins_anew() -> None:
+    """Weights and inputs that a test lets torch draw do not hang on the tests before it."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
 
 
 @pytest.fixture
@@ -59,15 +101,21 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.fixture
-def rng() -> random.Random:
-    """Chance for one test, the same in every run with the same seed."""
-    return random.Random(SEED)
+def fresh_seed(request: pytest.FixtureRequest) -> int:
+    """That of this run, for a test that makes its own generators of it; with ``--draws`` several far apart."""
+    return SEED + 1_000_003 * getattr(request, "param", 0)
 
 
 @pytest.fixture
-def np_rng() -> np.random.Generator:
+def rng(fresh_seed: int) -> random.Random:
+    """Chance for one test, the same in every run with the same seed."""
+    return random.Random(fresh_seed)
+
+
+@pytest.fixture
+def np_rng(fresh_seed: int) -> np.random.Generator:
     """The same for arrays."""
-    return np.random.default_rng(SEED)
+    return np.random.default_rng(fresh_seed)
 
 
 @pytest.fixture
@@ -83,7 +131,7 @@ def tiny(tmp_path: Path) -> str:
 @pytest.fixture(scope="session")
 def fetched_board() -> None:
     """Skips where no emulated board was fetched, so that no test downloads anything; one that is broken is an error."""
-    from syno_lab.evaluate.tuning.emulated_files import boards_folder, find_board, is_fetched
+    from syno_lab.tuning.emulated_files import boards_folder, find_board, is_fetched
 
     if not is_fetched():
         pytest.skip(f"no emulated board in {boards_folder()}: `syno-lab board --emulate --fetch` fetches one")
@@ -112,3 +160,20 @@ def browser() -> Iterator[Any]:
         started = playwright.chromium.launch(executable_path=path, args=CHROMIUM_ARGS)
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Callable[[str], Path]:
+    """Return the folder of one official form, from SYNO_LAB_DATA or ../shared/data beside the repository."""
+
+    def find(form: str) -> Path:
+        named = os.environ.get("SYNO_LAB_DATA")
+        places = [Path(named)] if named else []
+        places.append(Path(__file__).resolve().parents[1].parent / "shared" / "data")
+        for place in places:
+            for folder in (place / form, place.parent / form):
+                if folder.is_dir():
+                    return folder
+        pytest.skip(f"no {form} in {' or '.join(map(str, places))}; set SYNO_LAB_DATA to the folder that holds it")
+
+    return find

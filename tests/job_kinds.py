@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.jobs import JobContext
+    from syno_lab.jobs import JobContext
 
 VARIABLE = ";".join(f"{name}=job_kinds:{name}" for name in ("sleep", "count", "end", "drive", "nothing", "full_disk"))
 
@@ -24,7 +24,7 @@ def nothing(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
 def sleep(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     """Sleep for ``seconds``, saying how far it is; stops when asked to."""
-    from syno_lab.evaluate.jobs import JobStopped
+    from syno_lab.jobs import JobStopped
 
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < params["seconds"]:
@@ -40,10 +40,12 @@ def count(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
     A line in a journal tells of steps done twice.
     """
-    from syno_lab.evaluate.jobs import JobStopped
+    from syno_lab.jobs import JobStopped
 
     checkpoint, journal = context.folder / "checkpoint.json", context.folder / "journal.txt"
     step = json.loads(checkpoint.read_text())["step"] if checkpoint.is_file() else 0
+    if journal.is_file():  # a line is written at once, so that an attempt killed before its checkpoint loses nothing
+        step = max([step, *(int(line.split()[1]) for line in journal.read_text().splitlines())])
     total = sum(range(step))
     context.log(f"begins at step {step}")
     steps, until = params.get("steps", 1_000_000), Path(params.get("until", "/no such file"))
@@ -51,11 +53,11 @@ def count(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
         time.sleep(params.get("seconds", 0.01))
         total += step
         step += 1
+        with journal.open("a") as file:
+            file.write(f"{context.attempt} {step} {os.getpid()}\n")
         half = checkpoint.with_suffix(".new")
         half.write_text(json.dumps({"step": step}))
         half.replace(checkpoint)
-        with journal.open("a") as file:
-            file.write(f"{context.attempt} {step} {os.getpid()}\n")
         context.report(step / steps, f"step {step}")
         if context.should_stop():
             raise JobStopped("asked to")
@@ -64,7 +66,7 @@ def count(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
 def end(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     """End in the way that ``how`` names, in the first ``times`` attempts."""
-    from syno_lab.evaluate.jobs import JobFailed
+    from syno_lab.jobs import JobFailed
 
     how = params["how"]
     if context.attempt > params.get("times", 1000):
@@ -98,7 +100,9 @@ def end(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
 def drive(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     """Submit ``jobs`` counting jobs with the parameters ``count``, each once whatever happens; give their sums."""
-    lab = context.lab
+    from syno_lab.jobs import Lab
+
+    lab = Lab.of(context)
     known = {job.name for job in lab.jobs(parent=context.id)}
     for index in range(params["jobs"]):
         if f"count {index}" not in known:
@@ -117,7 +121,7 @@ def full_disk(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     import threading
 
     from syno_lab.errors import StoreError
-    from syno_lab.evaluate.jobs import attempts
+    from syno_lab.jobs import attempts
 
     unlimited = resource.RLIM_INFINITY
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

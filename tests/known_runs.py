@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from syno_lab import operators
-from syno_lab.evaluate.jobs.attempts import finish, take
-from syno_lab.evaluate.jobs.ledger import Ledger
-from syno_lab.evaluate.store import Store
+from syno_lab.jobs.attempts import finish, take
+from syno_lab.jobs.ledger import Ledger
+from syno_lab.store import Store
 
 NAMES = ("conv2d", "separable", "conv1x1", "grouped", "operator_1", "operator_2")
 
@@ -36,10 +37,13 @@ def end_job(ledger: Ledger, kind: str, name: str, result: dict[str, Any]) -> int
     return number
 
 
-def fill_lab(folder: Path, trials: int, seed: int = 0, name: str = "known") -> None:
-    """A search of so many trials by chance with latencies on ``cpu``, its baseline, and two curves."""
+def fill_lab(folder: Path, trials: int, seed: int = 0, name: str = "known", texts: Sequence[str] | None = None) -> None:
+    """A search of so many trials by chance with latencies on ``cpu``, its baseline, and two curves.
+
+    The trials have the operators of ``texts`` in turn; None for those of :func:`operator_texts`.
+    """
     rng = random.Random(seed)
-    texts = operator_texts()
+    texts = texts or operator_texts()
     with Store.open(folder) as store:
         log = store.search(name, {"training": {"backbone": "resnet20"}})
         ledger = Ledger(store.database)

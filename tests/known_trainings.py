@@ -6,8 +6,8 @@ import random
 from concurrent.futures import Future
 from typing import Any
 
-from syno_lab.evaluate.searching import Running, SearchSettings
-from syno_lab.evaluate.trial import TrialRequest
+from syno_lab.experiments import Running, SearchSettings
+from syno_lab.trial import TrialRequest
 
 TRAINING = TrialRequest(backbone="resnet20", data="digits", options={"width": 4, "blocks": 1}, epochs=2)
 

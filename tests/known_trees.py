@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from syno_lab.evaluate.searching.watching import Board, search_folder
-from syno_lab.evaluate.store import Store
+from syno_lab.experiments.watching import Board, search_folder
 from syno_lab.ir.spec import Spec
-from syno_lab.search import MonteCarloTreeSearch, synthesis_space
+from syno_lab.pgraphs.space import synthesis_space
+from syno_lab.search import MonteCarloTreeSearch
+from syno_lab.store import Store
 
 
 def small_spec() -> Spec:
@@ -36,7 +37,7 @@ class KnownSearch:
             if candidate is None:
                 break
             text = candidate.operator.to_json()
-            number = self._log.add(f"fp{candidate.number}", text, candidate.steps, 1000, 10)
+            number = self._log.add(f"fp{candidate.number}", text, candidate.taken, 1000, 10)
             reward = self._rewards.random()
             self._log.record(number, {"state": "finished", "accuracy": reward, "wall_s": 1.0})
             self.search.tell(candidate, reward)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from syno_lab.evaluate.jobs import JobHandle, JobRecord, Lab
+from syno_lab.jobs import JobHandle, JobRecord, Lab
 
 TESTS = Path(__file__).resolve().parent
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 
 def show_kinds(patch: pytest.MonkeyPatch, kinds: str) -> None:

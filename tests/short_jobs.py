@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import job_kinds
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.jobs import JobContext
+    from syno_lab.jobs import JobContext
 
 #: For ``SYNO_LAB_KINDS``; this file's folder must be on the path of whoever opens a lab.
 VARIABLE = f"{job_kinds.VARIABLE};gate=short_jobs:gate"
@@ -18,7 +18,7 @@ VARIABLE = f"{job_kinds.VARIABLE};gate=short_jobs:gate"
 
 def gate(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     """Wait until the file ``params["gate"]`` is there, then say what is in it and in which attempt this was."""
-    from syno_lab.evaluate.jobs import JobStopped
+    from syno_lab.jobs import JobStopped
 
     context.log(f"waiting for {Path(params['gate']).name}")
     context.report(0.5, "<b>waiting</b>")

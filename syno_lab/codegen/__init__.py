@@ -1,1 +1,1 @@
-"""What an operator is turned into: loop nest, PyTorch, TVM, pictures."""
+"""Code generation: from an operator to its loop nest, NumPy, PyTorch, TVM, exported files and pictures."""

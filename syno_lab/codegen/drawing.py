@@ -35,6 +35,7 @@ from syno_lab.codegen.drawing_style import (
 )
 from syno_lab.codegen.text import expressions
 from syno_lab.errors import PrimitiveError
+from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
@@ -68,7 +69,7 @@ def svg(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = 
 
 
 def describe(graph: Drawable) -> str:
-    """The pGraph in words: the text alternative of its picture."""
+    """The text alternative of the pGraph's picture."""
     state = _state(graph)
     names = expressions(graph)
 
@@ -89,7 +90,7 @@ def describe(graph: Drawable) -> str:
 
 
 def describe_step(state: State, step: Step, names: dict[Coordinate, str] | None = None) -> str:
-    """One step in words: ``UNFOLD i_H, k_1``; ``state`` is one in which its coordinates are named."""
+    """One step as text: ``UNFOLD i_H, k_1``; ``state`` gives the names of its coordinates."""
     names = expressions(state) if names is None else names
     if step.primitive == "SHARE":
         given = f", give {', '.join(names[c] for c in step.given)}" if step.given else ""
@@ -132,7 +133,7 @@ def card_svg(name: str) -> str:
 def _example(name: str) -> State:
     primitive = PRIMITIVES.get(name)
     if primitive is None:
-        raise PrimitiveError(f"unknown primitive {name!r}; known are {', '.join(PRIMITIVES)}")
+        raise PrimitiveError(f"unknown primitive {quoted(name)}; known are {', '.join(PRIMITIVES)}")
     sizes, parameter = primitive.example
     shape = f"[{', '.join(sizes)}]"
     # A parameter such as a block divides a coordinate, and only coefficients may stand below.

@@ -22,7 +22,7 @@ _TENSORS = re.compile(r"[xyw]\d*")
 
 @dataclass(frozen=True)
 class Link:
-    """What is known of one node of the drawing.
+    """The facts about one node of the drawing.
 
     Attributes:
         words: its title.

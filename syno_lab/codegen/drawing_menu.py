@@ -1,4 +1,4 @@
-"""The next steps of a state in words, grouped and ready to be listed beside its drawing.
+"""The next steps of a state as text, grouped, for the list beside its drawing.
 
 Every record is plain data (texts, numbers, lists, dictionaries), so that a page can show it; coordinates go by the
 names that they have in the drawing (``c3``).

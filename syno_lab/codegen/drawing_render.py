@@ -18,6 +18,7 @@ from html import escape, unescape
 from pathlib import Path
 
 from syno_lab.errors import SynoError
+from syno_lab.inputs import quoted
 
 PROGRAM = "graphviz-pure"
 TIMEOUT_S = 60.0
@@ -34,7 +35,7 @@ def layout_program() -> Path:
     found = shutil.which(PROGRAM, path=os.pathsep.join(map(str, places))) or shutil.which(PROGRAM)
     if found is None:
         raise SynoError(
-            f"drawing needs the program {PROGRAM!r}, found neither in {places[0]} nor on PATH; "
+            f"drawing needs the program {quoted(PROGRAM)}, found neither in {places[0]} nor on PATH; "
             f"install it with: python -m pip install {PROGRAM}"
         )
     return Path(found)

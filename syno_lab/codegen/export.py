@@ -1,4 +1,4 @@
-"""Other ways out: an operator as a file that other programs read, read back and compared before it is there.
+"""Export an operator to a file for other programs; the file is read back and compared before it gets its name.
 
 =========================  ===========================================================================
 ``onnx`` ``.onnx``         an ONNX program with its weights, for ONNX Runtime and others
@@ -7,7 +7,7 @@
 ``weights``                ``.safetensors``: the weights, see :mod:`~syno_lab.codegen.export_weights`
 =========================  ===========================================================================
 
-Each holds the operator's JSON and binding; :func:`~syno_lab.codegen.export_record.read_operator` gets the pGraph back.
+Each holds the operator's JSON and binding; :func:`~syno_lab.codegen.export_record.read_operator` gets it back.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from syno_lab.codegen.export_check import (
     evaluating,
     example_like,
     expected,
+    torch_module,
     weights_of,
 )
 from syno_lab.codegen.export_program import save_onnx, save_program, traced
 from syno_lab.codegen.export_record import Record, identity, operators_in, read_operator, record_of, replacing
 from syno_lab.codegen.export_source import standalone_source
 from syno_lab.codegen.export_weights import load_weights, load_weights_into, save_weights
-from syno_lab.codegen.torch_module import to_torch
 from syno_lab.errors import ExportError
-from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Binding
+from syno_lab.inputs import quoted
+from syno_lab.protocol import Binding, Operator
 
 if TYPE_CHECKING:
     import torch
@@ -116,9 +116,9 @@ def export(
     """Write ``operator`` to a file in another program's format; the file is there only if it agrees when read back.
 
     Args:
-        operator: what to export.
+        operator: what to export, of whatever system.
         path: the file.
-        binding: the sizes; axes that the spec fixes (the batch) take any size in the file.
+        binding: the sizes; axes that a pGraph's spec fixes (the batch) take any size in the file.
         format: None goes by the suffix of ``path``.
         module: ``operator.to_torch(binding)`` with the weights (and the dtype) to put into the file; None makes one
             with fresh weights. A Python file holds no weights.
@@ -133,7 +133,7 @@ def export(
     kind = format_of(path, format)
     bound = operator.complete_binding(binding)
     if module is None:
-        module = to_torch(operator, bound, scale=scale)
+        module = torch_module(operator, bound, scale)
     else:
         _check_module(operator, bound, module)
     if kind is Format.PYTHON:
@@ -148,7 +148,7 @@ def export(
     x = np.random.default_rng(0).standard_normal(operator.input_sizes(checked))
     example = example_like(module, x)
     x = example.double().cpu().numpy()  # as rounded to the module's dtype
-    wanted, source = expected(operator, checked, module, x, weights_of(operator, module), scale)
+    wanted, source = expected(operator, checked, module, x, weights_of(operator, checked, module), scale)
     # Traced with other sizes of the batch than it is run with here.
     larger = tuple(max(2, n + 1) if axis in axes else n for axis, n in enumerate(x.shape))
     program = traced(module, torch.zeros(larger, dtype=example.dtype, device=example.device), axes)
@@ -205,13 +205,13 @@ def format_of(path: Path, format: Format | str | None) -> Format:  # noqa: A002
         kinds = [kind for kind, suffix in SUFFIXES.items() if suffix == path.suffix]
         if not kinds:
             known = ", ".join(f"{suffix} ({kind})" for kind, suffix in SUFFIXES.items())
-            raise ExportError(f"expected a file with one of the suffixes {known}, found {path.name!r}")
+            raise ExportError(f"expected a file with one of the suffixes {known}, found {quoted(path.name)}")
         return kinds[0]
     if format not in list(Format):
-        raise ExportError(f"format: expected one of {', '.join(Format)}, found {format!r}")
+        raise ExportError(f"format: expected one of {', '.join(Format)}, found {quoted(format)}")
     kind = Format(format)
     if path.suffix != SUFFIXES[kind]:
-        raise ExportError(f"{kind}: expected a file named *{SUFFIXES[kind]}, found {path.name!r}")
+        raise ExportError(f"{kind}: expected a file named *{SUFFIXES[kind]}, found {quoted(path.name)}")
     return kind
 
 

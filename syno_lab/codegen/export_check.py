@@ -1,4 +1,4 @@
-"""What a file that is read back is compared with: the loop nest, or the torch module where the nest takes long."""
+"""Compare an exported file with the loop nest, or with the torch module where the nest takes too long."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syno_lab.codegen.reference import reference
+from syno_lab.codegen.torch_module import to_torch
 from syno_lab.errors import ExportError
-from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Binding
+from syno_lab.inputs import quoted
+from syno_lab.ir.operator import Operator as PGraph
+from syno_lab.protocol import Binding, Operator
 
 if TYPE_CHECKING:
     import torch
@@ -29,12 +30,16 @@ _CHECKED_BATCH = 2
 
 
 def batch_axes(operator: Operator) -> tuple[int, ...]:
-    """The input axes that take any size: those that the spec fixes."""
+    """The input axes that take any size: those that a pGraph's spec fixes; of other operators none is known."""
+    if not isinstance(operator, PGraph):
+        return ()
     return tuple(axis for axis, c in enumerate(operator.inputs) if c in operator.state.fixed)
 
 
 def batch_variables(operator: Operator) -> frozenset[str]:
     """The variables that only sizes of fixed axes have, as ``N``: neither weights nor code depend on them."""
+    if not isinstance(operator, PGraph):
+        return frozenset()
     sizes = [c.size for step in operator.steps for c in operator.state.results(step)]
     sizes += [c.size for c in operator.output if c not in operator.state.fixed]
     sizes += [step.parameter for step in operator.steps if step.parameter is not None]
@@ -63,6 +68,8 @@ def filled(shape: tuple[int, ...], number: int) -> Array:
 
 def runs_as_loops(operator: Operator, binding: Binding) -> bool:
     """Whether the loop nest is short enough to be run for a check."""
+    if not isinstance(operator, PGraph):
+        return operator.flops(binding) <= 2 * _MOST_TERMS
     points = prod(c.size.at(binding) for c in operator.reductions)
     return points <= _MOST_POINTS and points * prod(operator.output_sizes(binding)) <= _MOST_TERMS
 
@@ -72,16 +79,29 @@ def expected(
 ) -> tuple[Array, str]:
     """The output for ``x`` in float64, and what gave it: :data:`LOOP_NEST` or :data:`TORCH_MODULE`."""
     if runs_as_loops(operator, binding):
-        return scale * reference(operator, x, *weights, binding=binding), LOOP_NEST
+        return scale * operator.reference(x, *weights, binding=binding), LOOP_NEST
     import torch
 
     with evaluating(module), torch.no_grad():
         return module(example_like(module, x)).double().cpu().numpy(), TORCH_MODULE
 
 
-def weights_of(operator: Operator, module: nn.Module) -> list[Array]:
+def torch_module(operator: Operator, binding: Binding, scale: float) -> nn.Module:
+    """``operator.to_torch``'s module times ``scale``.
+
+    Raises:
+        ExportError: for a factor of an operator that is no pGraph.
+    """
+    if isinstance(operator, PGraph):
+        return to_torch(operator, binding, scale=scale)
+    if scale != 1.0:
+        raise ExportError(f"scale: expected 1 for {operator}, which is no pGraph, found {quoted(scale)}")
+    return operator.to_torch(binding)
+
+
+def weights_of(operator: Operator, binding: Binding, module: nn.Module) -> list[Array]:
     """The weights of ``to_torch``'s module in the order in which the loop nest takes them, in float64."""
-    numbers = range(1, len(operator.weights) + 1)
+    numbers = range(1, len(operator.weight_sizes(binding)) + 1)
     return [getattr(module, f"weight_{number}").detach().double().cpu().numpy() for number in numbers]
 
 

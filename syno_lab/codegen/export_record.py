@@ -1,7 +1,7 @@
 """What an exported file says about itself: which operators are in it, where, and for which sizes.
 
 A record is JSON. ONNX files keep it in their metadata, ``.pt2`` archives as an extra file, safetensors in the header
-and Python files as constants, so :func:`read_operator` gets the pGraph back from any of them without running anything.
+and Python files as constants, so :func:`read_operator` gets the operator back from any of them, running nothing.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from syno_lab.codegen import library
-from syno_lab.errors import ExportError, FormatError
-from syno_lab.ir.files import MAX_BYTES
-from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Binding
-from syno_lab.ir.versioned import read_versioned
+from syno_lab.errors import ExportError, FormatError, SynoError
+from syno_lab.inputs import QUOTED, check_regular, printable, quoted, read_bytes
+from syno_lab.ir.operator import FORMAT as PGRAPH
+from syno_lab.protocol import Binding, Operator
+from syno_lab.scratch import scratch
+from syno_lab.systems import MAX_BYTES, is_operator
+from syno_lab.systems import read_operator as read_json
+from syno_lab.versioned import read_versioned
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,6 +34,13 @@ VERSION = 1
 #: Under this name the record stands in metadata, and as ``<name>.json`` in archives.
 KEY = "syno_lab"
 _MAX_PYTHON_BYTES = 4 << 20
+_MAX_ONNX_BYTES = 1 << 31  # of any file of protobuf
+_KINDS = {
+    ".onnx": "an ONNX file",
+    ".pt2": "a .pt2 archive of torch.export",
+    ".safetensors": "a safetensors file",
+    ".py": "a Python file exported by Syno Lab",
+}
 
 
 class Place(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -62,16 +71,18 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         Raises:
             FormatError: when it is not a legal operator.
         """
-        return Operator.from_json(self.operators[self.places[place].operator])
+        return read_json(self.operators[self.places[place].operator])
 
 
 def identity(operator: Operator) -> str:
-    """32 hexadecimal digits, equal for operators of the same steps on the same shapes; default sizes do not count.
+    """32 hexadecimal digits, equal for pGraphs of the same steps on the same shapes; default sizes do not count.
+
+    Operators of other systems have equal ones where their JSON is equal.
 
     Unlike the fingerprint it depends on the order of the steps, because the numbering of the weights does.
     """
     record = msgspec.json.decode(operator.to_json())
-    for kind in ("primary", "coefficient"):
+    for kind in ("primary", "coefficient") if operator.format == PGRAPH else ():
         record[kind] = [variable.partition("=")[0] for variable in record[kind]]
     return hashlib.sha256(msgspec.json.encode(record)).hexdigest()[:32]
 
@@ -92,7 +103,7 @@ def operators_in(module: nn.Module) -> dict[str, tuple[Operator, dict[str, int]]
     return {
         path: (part.operator, part.binding)
         for path, part in module.named_modules()
-        if isinstance(getattr(part, "operator", None), Operator) and hasattr(part, "binding")
+        if is_operator(getattr(part, "operator", None)) and hasattr(part, "binding")
     }
 
 
@@ -110,7 +121,7 @@ def parse_record(text: str | bytes, where: str) -> Record:
     record = read_versioned(text, Record, what=where, name=FORMAT, version=VERSION, most=MAX_BYTES)
     for place in record.places.values():
         if place.operator not in record.operators:
-            raise FormatError(f"{where}: expected one of the file's operators, found {place.operator!r}")
+            raise FormatError(f"{where}: expected one of the file's operators, found {quoted(place.operator)}")
     return record
 
 
@@ -126,15 +137,26 @@ def read_record(path: str | Path) -> Record:
     path = Path(path)
     readers = {".onnx": _in_onnx, ".pt2": _in_archive, ".safetensors": _in_safetensors, ".py": _in_python}
     if path.suffix not in readers:
-        raise FormatError(f"{path}: expected a file named {', '.join('*' + s for s in readers)}, found {path.suffix!r}")
+        raise FormatError(
+            f"{path}: expected a file named {', '.join('*' + s for s in readers)}, found {quoted(path.suffix)}"
+        )
     try:
+        check_regular(path, {".py": _MAX_PYTHON_BYTES, ".onnx": _MAX_ONNX_BYTES}.get(path.suffix))
         with path.open("rb"):
             pass
     except OSError as error:
         raise FormatError(f"{path}: expected a readable file, found: {error.strerror or error}") from None
-    text = readers[path.suffix](path)
+    try:
+        text = readers[path.suffix](path)
+    except SynoError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a damaged file makes the readers of others raise anything
+        said = (str(error).splitlines() or [""])[0] or type(error).__name__
+        raise FormatError(
+            f"{path}: expected {_KINDS[path.suffix]}, found something else ({printable(said, 2 * QUOTED)})"
+        ) from None
     if text is None:
-        raise FormatError(f"{path}: expected a file exported by Syno Lab, found one without the record {KEY!r}")
+        raise FormatError(f"{path}: expected a file exported by Syno Lab, found one without the record {quoted(KEY)}")
     return text if isinstance(text, Record) else parse_record(text, str(path))
 
 
@@ -146,7 +168,7 @@ def read_operator(path: str | Path) -> tuple[Operator, dict[str, int]]:
     """
     if Path(path).suffix in library.SUFFIXES:
         description = library.library_record(path)
-        return Operator.from_json(description.operator), description.binding
+        return read_json(description.operator), description.binding
     record = read_record(path)
     if list(record.places) != [""]:
         raise FormatError(f"{path}: expected a file of one operator, found a network with {len(record.places)}")
@@ -158,56 +180,45 @@ def read_operator(path: str | Path) -> tuple[Operator, dict[str, int]]:
 
 def _in_onnx(path: Path) -> str | None:
     import onnx
-    from google.protobuf.message import DecodeError
 
-    try:
-        model = onnx.load(path, load_external_data=False)
-    except DecodeError as error:
-        raise FormatError(f"{path}: expected an ONNX file, found something else ({error})") from None
+    model = onnx.load(path, load_external_data=False)
     return next((entry.value for entry in model.metadata_props if entry.key == KEY), None)
 
 
 def _in_archive(path: Path) -> bytes | None:
     # Only this entry is read: torch.export.load would unpickle what else is there.
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for entry in archive.infolist():
-                if entry.filename.endswith(f"/extra/{KEY}.json"):
-                    if entry.file_size > MAX_BYTES:
-                        raise FormatError(f"{path}: expected a record of at most {MAX_BYTES} bytes")
-                    return archive.read(entry)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-        raise FormatError(f"{path}: expected a .pt2 archive of torch.export, found something else ({error})") from None
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            if entry.filename.endswith(f"/extra/{KEY}.json"):
+                if entry.file_size > MAX_BYTES:
+                    raise FormatError(f"{path}: expected a record of at most {MAX_BYTES} bytes")
+                with archive.open(entry) as file:  # no more than that is unpacked, whatever the archive says
+                    return file.read(MAX_BYTES + 1)
     return None
 
 
 def _in_safetensors(path: Path) -> str | None:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
-    try:
-        with safe_open(path, framework="np") as file:
-            return (file.metadata() or {}).get(KEY)
-    except SafetensorError as error:
-        raise FormatError(f"{path}: expected a safetensors file, found something else ({error})") from None
+    with safe_open(path, framework="np") as file:
+        return (file.metadata() or {}).get(KEY)
 
 
 def _in_python(path: Path) -> Record | None:
     """The constants ``OPERATOR_JSON`` and ``BINDING`` of a Python file, as literals: the file is parsed and not run."""
-    if path.stat().st_size > _MAX_PYTHON_BYTES:
-        raise FormatError(f"{path}: expected a Python file of at most {_MAX_PYTHON_BYTES} bytes")
     found: dict[str, Any] = {}
+    for statement in ast.parse(read_bytes(path, _MAX_PYTHON_BYTES)).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            name = statement.targets[0].id
+            if name in ("OPERATOR_JSON", "BINDING"):
+                found[name] = ast.literal_eval(statement.value)
+    if len(found) < 2:
+        return None
     try:
-        for statement in ast.parse(path.read_bytes()).body:
-            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-                name = statement.targets[0].id
-                if name in ("OPERATOR_JSON", "BINDING"):
-                    found[name] = ast.literal_eval(statement.value)
-        if len(found) < 2:
-            return None
-        operator = Operator.from_json(msgspec.convert(found["OPERATOR_JSON"], str))
+        operator = read_json(msgspec.convert(found["OPERATOR_JSON"], str))
         return record_of({"": (operator, msgspec.convert(found["BINDING"], dict[str, int]))})
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, msgspec.ValidationError) as error:
-        raise FormatError(f"{path}: expected a Python file exported by Syno Lab: {error}") from None
+    except SynoError as error:
+        raise FormatError(f"{path}: {error}") from None
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -222,8 +233,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
-            temporary = Path(folder) / path.name
+        with scratch(f".{path.name}-", path.parent) as folder:
+            temporary = folder / path.name
             yield temporary
             temporary.replace(path)
     except OSError as error:

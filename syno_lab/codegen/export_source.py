@@ -6,11 +6,12 @@ import textwrap
 
 import numpy as np
 
-from syno_lab.codegen.export_check import batch_axes, checked_binding, expected, filled
+from syno_lab.codegen.export_check import batch_axes, checked_binding, expected, filled, torch_module
 from syno_lab.codegen.export_record import compact_json
-from syno_lab.codegen.torch_module import to_torch, to_torch_source
-from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Binding
+from syno_lab.codegen.torch_module import to_torch_source
+from syno_lab.ir.operator import Operator as PGraph
+from syno_lab.protocol import Binding, Operator
+from syno_lab.systems import system_of
 
 _WIDTH = 100
 _PROBES = 12
@@ -50,9 +51,9 @@ if __name__ == "__main__":
 def standalone_source(operator: Operator, binding: Binding | None = None, *, scale: float = 1.0) -> str:
     """A Python file with the class ``SynoOperator(nn.Module)``, to copy into a project that has torch and no Syno Lab.
 
-    It states the shapes, parameters and FLOPs, holds the pGraph as the constants ``OPERATOR_JSON`` and ``BINDING``
-    (``Operator.from_json`` reads the first), and when run compares itself with numbers of the loop nest, or of the
-    float64 module where the loop nest would take long.
+    It states the shapes, parameters and FLOPs, holds the operator as the constants ``OPERATOR_JSON`` and ``BINDING``
+    (:func:`syno_lab.systems.read_operator` reads the first), and when run compares itself with numbers of the loop
+    nest, or of the float64 module where the loop nest would take long.
 
     Args:
         operator: the operator.
@@ -61,6 +62,7 @@ def standalone_source(operator: Operator, binding: Binding | None = None, *, sca
 
     Raises:
         SpecError: when the binding leaves a size open or fractional.
+        ExportError: for a factor of an operator that is no pGraph.
     """
     bound = operator.complete_binding(binding)
     checked = checked_binding(operator, bound)
@@ -74,14 +76,13 @@ def standalone_source(operator: Operator, binding: Binding | None = None, *, sca
     values.append(float(np.sum(y * filled(y.shape, _SUMMED_WITH))))
     batch = set(batch_axes(operator))
     sizes = ", ".join("batch" if a in batch else str(n) for a, n in enumerate(operator.input_sizes(bound)))
-    result = ", ".join(
-        "batch" if c in operator.state.fixed else str(n)
-        for c, n in zip(operator.output, operator.output_sizes(bound), strict=True)
-    )
+    result = ", ".join("batch" if fixed else str(n) for n, fixed in _results(operator, bound))
+    pgraph = operator if isinstance(operator, PGraph) else None
+    what = "a linear operator synthesised by Syno Lab" if pgraph else f"an operator of {system_of(operator).title}"
     head = [
-        f'"""[{sizes}] -> [{result}]: a linear operator synthesised by Syno Lab, as a PyTorch module.',
+        f'"""[{sizes}] -> [{result}]: {what}, as a PyTorch module.',
         "",
-        f"    in symbols  {operator}",
+        f"    {'in symbols ' if pgraph else 'operator   '} {operator}",
         f"    weights     {', '.join(str(list(shape)) for shape in shapes) or 'none'}",
         f"    parameters  {operator.params(bound)}",
         f"    FLOPs       {operator.flops(bound)} at {', '.join(f'{n}={v}' for n, v in bound.items())}",
@@ -94,7 +95,9 @@ def standalone_source(operator: Operator, binding: Binding | None = None, *, sca
     constants = [
         "",
         "",
-        "# The operator itself: syno_lab.Operator.from_json(OPERATOR_JSON) is its pGraph.",
+        "# The operator itself: syno_lab.Operator.from_json(OPERATOR_JSON) is its pGraph."
+        if pgraph
+        else "# The operator itself: syno_lab.systems.read_operator(OPERATOR_JSON).",
         "OPERATOR_JSON = (",
         *(f"    {piece!r}" for piece in _pieces(compact_json(operator))),
         ")",
@@ -108,8 +111,16 @@ def standalone_source(operator: Operator, binding: Binding | None = None, *, sca
         *textwrap.wrap(f"CHECK_VALUES = {values!r}", _WIDTH, subsequent_indent="    "),
         f"TOLERANCE, SUM_TOLERANCE = {1e-10 * float(np.abs(y).max()):.3g}, {1e-12 * float(np.abs(y).sum()):.3g}",
     ]
-    source = to_torch_source(operator, bound, scale=scale).rstrip("\n")
-    return "\n".join([*head, source, *constants]) + "\n" + _CHECK.replace("SUMMED_WITH", str(_SUMMED_WITH))
+    source = to_torch_source(pgraph, bound, scale=scale) if pgraph else operator.to_torch_source(bound)
+    return "\n".join([*head, source.rstrip("\n"), *constants]) + "\n" + _CHECK.replace("SUMMED_WITH", str(_SUMMED_WITH))
+
+
+def _results(operator: Operator, binding: Binding) -> list[tuple[int, bool]]:
+    """The size of each output axis, and whether it takes any other size too."""
+    sizes = operator.output_sizes(binding)
+    if not isinstance(operator, PGraph):
+        return [(size, False) for size in sizes]
+    return [(size, c in operator.state.fixed) for size, c in zip(sizes, operator.output, strict=True)]
 
 
 def _numbers(
@@ -118,7 +129,7 @@ def _numbers(
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        module = to_torch(operator, binding, scale=scale).double()
+        module = torch_module(operator, binding, scale).double()
     with torch.no_grad():
         for number, weight in enumerate(weights, 1):
             getattr(module, f"weight_{number}").copy_(torch.from_numpy(weight))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno_lab.codegen.export_check import batch_variables
+from syno_lab.codegen.export_check import batch_variables, torch_module
 from syno_lab.codegen.export_record import (
     KEY,
     Place,
@@ -18,8 +18,8 @@ from syno_lab.codegen.export_record import (
     replacing,
 )
 from syno_lab.errors import ExportError, FormatError
-from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Binding
+from syno_lab.inputs import QUOTED, printable, quoted
+from syno_lab.protocol import Binding, Operator
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ def save_weights(module: nn.Module, path: str | Path) -> Path:
 
     path = Path(path)
     if path.suffix != SUFFIX:
-        raise ExportError(f"weights: expected a file named *{SUFFIX}, found {path.name!r}")
+        raise ExportError(f"weights: expected a file named *{SUFFIX}, found {quoted(path.name)}")
     record = record_of(operators_in(module))
     if not record.places:
         raise ExportError("weights: expected a module with an operator in it, found none; to_torch makes them")
@@ -68,16 +68,17 @@ def load_weights(
     """
     import torch
 
-    from syno_lab.codegen.torch_module import to_torch
-
     record = read_weights_record(path)
     if list(record.places) != [""]:
         raise FormatError(f"{path}: expected weights of one operator, found those of a network of {len(record.places)}")
     _check(record, "", operator, binding, path)
     if binding is None:
         binding = record.places[""].binding
+    wanted, there = operator.params(binding), Path(path).stat().st_size
+    if wanted > there:  # an element has a byte at least; making the module might fill the memory
+        raise FormatError(f"{path}: expected weights of {quoted(wanted)} elements, found a file of {there} bytes")
     with torch.random.fork_rng(devices=[]):  # the fresh weights are not used: chance stays where it was
-        module = to_torch(operator, binding, scale=scale)
+        module = torch_module(operator, binding, scale)
     tensors = _tensors(path)
     dtypes = {tensor.dtype for tensor in tensors.values()}
     if len(dtypes) == 1:
@@ -144,7 +145,10 @@ def _sizes(place: Place, names: Iterable[str]) -> str:
 def _tensors(path: str | Path) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
-    return load_file(path)
+    try:
+        return load_file(path)
+    except Exception as error:  # noqa: BLE001 - a damaged header makes the reader raise anything
+        raise FormatError(f"{path}: expected tensors, found: {printable(str(error), 2 * QUOTED)}") from None
 
 
 def _fill(module: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:

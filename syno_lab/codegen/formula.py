@@ -1,4 +1,4 @@
-"""LaTeX of our own as pictures: equations of operators, and the expressions of rules, as SVG outlines.
+"""Draw LaTeX that the lab has written, such as the equations of operators, as SVG outlines.
 
 They are set by matplotlib's own mathematics, so they need neither LaTeX nor fonts nor a network, and look the same in
 every browser.

@@ -29,6 +29,7 @@ from syno_lab.codegen.nest import (
     variables,
 )
 from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.synthesis.expressions import Expression, name, size
@@ -52,9 +53,9 @@ def gradient(operator: Operator, wrt: str, form: Form = "gather", style: Style =
     every = tensors(operator)
     known = [key for key in every if key != "Y"]
     if wrt not in known:
-        raise SpecError(f"wrt: expected {' or '.join(known)}, found {wrt!r}")
+        raise SpecError(f"wrt: expected {' or '.join(known)}, found {quoted(wrt)}")
     if form not in get_args(Form):
-        raise SpecError(f"form: expected gather or scatter, found {form!r}")
+        raise SpecError(f"form: expected gather or scatter, found {quoted(form)}")
     names = Names(operator, style)
     if form == "gather" and all(step.primitive in _UNDONE for step in operator.steps):
         over = loop_over(every[wrt], names, "x" if wrt == "X" else "w")

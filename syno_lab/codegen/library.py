@@ -12,7 +12,6 @@ import hashlib
 import os
 import platform
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from syno_lab import __version__
 from syno_lab.codegen.tvm_job import DEADLINE_S, run_job
 from syno_lab.errors import FormatError, SynoError
+from syno_lab.inputs import check_regular, is_file, quoted, read_bytes
 from syno_lab.ir.files import from_json
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
-from syno_lab.ir.versioned import read_versioned
+from syno_lab.scratch import scratch
+from syno_lab.version import __version__
+from syno_lab.versioned import read_versioned
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 FORMAT = "syno-lab-library"
 VERSION = 1
 SUFFIXES = (".so", ".tar")
+_MOST_BYTES, _MOST_RECORD = 1 << 28, 1 << 21  # of a library, of what describes it
 
 
 class LibraryRecord(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -103,7 +105,7 @@ def save_library(
     """
     place = Path(path)
     if place.suffix not in SUFFIXES:
-        raise SynoError(f"expected the path of a library to end in {' or '.join(SUFFIXES)}, found {place.name!r}")
+        raise SynoError(f"expected the path of a library to end in {' or '.join(SUFFIXES)}, found {quoted(place.name)}")
     if not place.absolute().parent.is_dir():
         raise SynoError(f"expected a folder for the library, found none at {place.absolute().parent}")
     bound = operator.complete_binding(binding)
@@ -116,9 +118,9 @@ def save_library(
         "target": target,
         "records": None if records is None else os.fspath(Path(records).resolve()),
     }
-    with tempfile.TemporaryDirectory(prefix=".library-", dir=place.absolute().parent) as folder:
+    with scratch(".library-", place.absolute().parent) as folder:
         # Each file appears whole or not at all: nobody loads half a library.
-        made = Path(folder) / place.name
+        made = folder / place.name
         answer = run_job("library", request | {"path": str(made)}, deadline_s)
         record = LibraryRecord(
             FORMAT,
@@ -144,12 +146,17 @@ def library_record(path: str | os.PathLike[str]) -> LibraryRecord:
     """
     place, beside = Path(path), sidecar(path)
     for file in (place, beside):
-        if not file.is_file():
+        if not is_file(file):
             raise FormatError(
                 f"library {place.name}: expected the files {place.name} and {beside.name}, found no {file}"
             )
+    try:
+        check_regular(place, _MOST_BYTES)
+        text = read_bytes(beside, _MOST_RECORD)
+    except OSError as error:
+        raise FormatError(f"library {place.name}: {error.filename}: {error.strerror or error}") from None
     record = read_versioned(
-        beside.read_bytes(), LibraryRecord, what=f"library {place.name}", name=FORMAT, version=VERSION, most=1 << 21
+        text, LibraryRecord, what=f"library {place.name}", name=FORMAT, version=VERSION, most=_MOST_RECORD
     )
     found = _sha256(place)
     if found != record.sha256:
@@ -238,7 +245,7 @@ def load_library(
 
     if record.kind != "llvm" and not tvm.runtime.enabled(record.kind):
         raise SynoError(f"library {place.name}: expected a TVM with {record.kind} and its driver, found none here")
-    with tempfile.TemporaryDirectory(prefix="syno-library-") as folder:
+    with scratch("syno-library-") as folder:
         # TVM links a .tar beside it: that is to be no folder of the user's.
         loaded = shutil.copy(place, folder) if place.suffix == ".tar" else place.absolute()
         try:

@@ -20,6 +20,7 @@ from syno_lab.codegen.gradients import Form, gradient
 from syno_lab.codegen.nest import Access, Array, Condition, Loop, Nest, Program, Style, array_name, forward, staged
 from syno_lab.codegen.text import text
 from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
@@ -56,7 +57,7 @@ def loops(
         SpecError: for another language, tensor, form or dtype, or stages of a gradient.
     """
     if language not in get_args(Language):
-        raise SpecError(f"language: expected python or c, found {language!r}")
+        raise SpecError(f"language: expected python or c, found {quoted(language)}")
     program = make_program(operator, binding, is_staged=staged, wrt=wrt, form=form)
     bound = None if binding is None else operator.complete_binding(binding)
     if language == "c":

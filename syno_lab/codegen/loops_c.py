@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from syno_lab.codegen.nest import Access, Array, Condition, Loop, Nest, Program
 from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
 from syno_lab.ir.size import Size
 from syno_lab.synthesis.expressions import Expression
 
@@ -37,7 +38,7 @@ def write_c(program: Program, bound: dict[str, int] | None = None, dtype: str = 
         SpecError: for another dtype than ``float`` and ``double``.
     """
     if dtype not in ("float", "double"):
-        raise SpecError(f"dtype: expected float or double, found {dtype!r}")
+        raise SpecError(f"dtype: expected float or double, found {quoted(dtype)}")
     return "\n".join(_Writer(program, dtype).lines(bound)) + "\n"
 
 

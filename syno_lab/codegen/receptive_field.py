@@ -20,7 +20,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from syno_lab.effort import Stop, end_if
 from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
@@ -211,7 +213,9 @@ class ReceptiveField:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def receptive_field(operator: Operator, index: Any = None, binding: Binding | None = None) -> ReceptiveField:
+def receptive_field(
+    operator: Operator, index: Any = None, binding: Binding | None = None, *, should_stop: Stop | None = None
+) -> ReceptiveField:
     """The input elements that contribute to output elements, with how many terms read each.
 
     Args:
@@ -219,8 +223,10 @@ def receptive_field(operator: Operator, index: Any = None, binding: Binding | No
         index: one entry for each output axis, a number or None (or ``:``) for all of it, so that an array slice is the
             union over it; None alone is the whole output, ``"center"`` the element in the middle.
         binding: the sizes; without it the spec's first binding.
+        should_stop: asked often; once it says so there is no answer.
 
     Raises:
+        StoppedError: when ``should_stop`` said so.
         SpecError: for an index that is no element of the output, or a binding that does not fit.
     """
     bound = operator.complete_binding(binding)
@@ -235,6 +241,7 @@ def receptive_field(operator: Operator, index: Any = None, binding: Binding | No
         local = tuple(lengths[a] for a in part.axes)
         found = np.zeros(prod(local), dtype=np.int64)
         for some in points(operator, part, bound, fixed):
+            end_if(should_stop, "counting what is read")
             read = tuple(some[operator.inputs[a]] for a in part.axes)
             number = len(some[part.leaves[0]])
             flat = np.ravel_multi_index(read, local) if read else np.zeros(number, dtype=np.int64)
@@ -257,11 +264,11 @@ def _index(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
     entries = tuple(None if isinstance(i, slice) and i == slice(None) else i for i in entries)
     wanted = f"expected an index for each of {len(shape)} output axes, below {list(shape)}, or None for all of an axis"
     if len(entries) != len(shape):
-        raise SpecError(f"output index: {wanted}; found {len(entries)}: {index!r}")
+        raise SpecError(f"output index: {wanted}; found {len(entries)}: {quoted(index)}")
     for entry, number in zip(entries, shape, strict=True):
         is_number = isinstance(entry, int | np.integer) and not isinstance(entry, bool)
         if entry is not None and not (is_number and 0 <= entry < number):
-            raise SpecError(f"output index: {wanted}; found {index!r}")
+            raise SpecError(f"output index: {wanted}; found {quoted(index)}")
     return tuple(None if i is None else int(i) for i in entries)
 
 

@@ -1,4 +1,4 @@
-"""The meaning of an operator, run: its loop nest in NumPy, slowly and plainly.
+"""The reference: runs an operator's loop nest, which is its meaning, in NumPy, slowly and plainly.
 
 PyTorch, TVM and every optimisation are right when they agree with this. Reductions are Python loops; the output axes
 are vectorised, each element by the coordinate expressions of Table 1 (Syno, section 5).
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from syno_lab.effort import Stop, end_if
 from syno_lab.errors import SpecError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
@@ -19,7 +20,9 @@ from syno_lab.ir.spec import Binding
 Array = np.ndarray[Any, Any]
 
 
-def reference(operator: Operator, x: Any, *weights: Any, binding: Binding | None = None) -> Array:
+def reference(
+    operator: Operator, x: Any, *weights: Any, binding: Binding | None = None, should_stop: Stop | None = None
+) -> Array:
     """``Y = operator(x, *weights)``, in the dtype that NumPy gives to products of the arguments.
 
     Args:
@@ -27,8 +30,10 @@ def reference(operator: Operator, x: Any, *weights: Any, binding: Binding | None
         x: the input, shaped as ``operator.input_sizes(binding)``.
         weights: one array for each weight, shaped as ``operator.weight_sizes(binding)``.
         binding: the sizes; without it :func:`infer_binding` reads them off the arguments.
+        should_stop: asked often; once it says so there is no answer.
 
     Raises:
+        StoppedError: when ``should_stop`` said so.
         SpecError: when a shape or the number of weights is not what the binding says.
     """
     x = np.asarray(x)
@@ -45,6 +50,7 @@ def reference(operator: Operator, x: Any, *weights: Any, binding: Binding | None
             raise SpecError(f"{what}: expected shape {list(shape)}, found {list(array.shape)}")
     y = np.zeros(operator.output_sizes(bound), np.result_type(x, *arrays))
     for point in np.ndindex(*(r.size.at(bound) for r in operator.reductions)):
+        end_if(should_stop, "running the loop nest")
         index, valid = _indices(operator, bound, point)
 
         def read(array: Array, coordinates: tuple[Coordinate, ...], index: Any = index, valid: Any = valid) -> Array:

@@ -1,4 +1,4 @@
-"""What a product of data and a weight amounts to: a convolution, a matrix product, or neither.
+"""Recognise a product of data and a weight as a convolution, a matrix product, or neither.
 
 A stage of the lowering plan multiplies and sums; which library call that is depends on the coordinates alone, never on
 the operator's name. The data's axes are *affine*: each is indexed by a sum of coordinates with coefficients, as UNFOLD,

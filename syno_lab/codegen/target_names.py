@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syno_lab.errors import SynoError
+from syno_lab.inputs import integer, quoted
 
 #: Our name for the processor of this machine; ``local:2`` is the same with operators in two threads.
 LOCAL = "local"
@@ -84,9 +85,10 @@ def local_threads(name: str) -> int | None:
     most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not colon:
         return most
-    if not count.isdecimal() or not 0 < int(count) <= most:
-        raise SynoError(f"expected local:THREADS with 1 to {most} threads, found {name!r}")
-    return int(count)
+    threads = integer(count)
+    if not threads or threads > most:
+        raise SynoError(f"expected local:THREADS with 1 to {most} threads, found {quoted(name)}")
+    return threads
 
 
 def describe(name: str) -> dict[str, Any] | str | None:
@@ -110,16 +112,16 @@ def describe(name: str) -> dict[str, Any] | str | None:
     if text.startswith("{"):
         try:
             described = json.loads(text)
-        except ValueError as error:
-            raise SynoError(f"expected a TVM target as JSON, found {name!r} ({error})") from None
+        except (ValueError, RecursionError) as error:
+            raise SynoError(f"expected a TVM target as JSON, found {quoted(name)} ({error})") from None
         if not isinstance(described.get("kind"), str):
-            raise SynoError(f"expected a TVM target with a 'kind', found {name!r}")
+            raise SynoError(f"expected a TVM target with a 'kind', found {quoted(name)}")
         return dict(described)
     kind, *options = text.split()[:64] or [""]
     if not kind or kind.startswith("-") or not all(one.startswith("-") and "=" in one for one in options):
         raise SynoError(
             f"expected a target among {', '.join(TARGETS)}, a TVM tag or kind, or a JSON object such as "
-            f'{{"kind": "llvm", "mcpu": "cortex-a78"}}, found {name!r}'
+            f'{{"kind": "llvm", "mcpu": "cortex-a78"}}, found {quoted(name)}'
         )
     return {"kind": kind, **dict(_option(one) for one in options)} if options else kind
 
@@ -129,4 +131,5 @@ def _option(text: str) -> tuple[str, Any]:
     name, _, value = text.lstrip("-").partition("=")
     if name in ("mattr", "keys", "libs"):
         return name, value.split(",")
-    return {"device-host": "host"}.get(name, name), int(value) if value.isdecimal() else value
+    number = integer(value)
+    return {"device-host": "host"}.get(name, name), value if number is None else number

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from syno_lab.codegen.stage_kinds import Contraction
 from syno_lab.codegen.torch_source import Writer
 from syno_lab.codegen.torch_weights import weight_stds
+from syno_lab.ir.files import from_json
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["recognised", "to_torch", "to_torch_source", "weight_stds"]
 
 Order = Literal["best", "naive"]
+_COMPILED = "_compiled_call_impl"  # what nn.Module.compile leaves, which holds the module it was made for
+_NOT_STATE = ("operator", "binding", _COMPILED)
 
 
 def to_torch(
@@ -34,7 +37,8 @@ def to_torch(
     """A module that computes ``operator`` on tensors of the input's shape, for any batch size, dtype and device.
 
     Axes that the spec fixes (the batch) take any size; all others are those of ``binding``. Weights start so that the
-    output's variance is that of the input for independent input elements.
+    output's variance is that of the input for independent input elements. The module can be pickled, copied and saved
+    whole with ``torch.save``: it is rebuilt from the operator's JSON and the binding, wherever Syno Lab is installed.
 
     Args:
         operator: what to compute.
@@ -49,17 +53,50 @@ def to_torch(
         SpecError: when the binding misses a variable or leaves a size fractional.
     """
     bound = operator.complete_binding(binding)
-    source = to_torch_source(operator, bound, scale=scale, recompute=recompute, order=order)
-    namespace: dict[str, Any] = {"__name__": "syno_lab.generated"}
-    # The source is our own: it holds integers and names made here, never text from a file.
-    exec(source, namespace)  # noqa: S102
-    module: nn.Module = namespace["SynoOperator"]()
-    # Plain attributes, past nn.Module's own bookkeeping: what the module was made from.
-    object.__setattr__(module, "operator", operator)
-    object.__setattr__(module, "binding", dict(bound))
+    module: nn.Module = _class(operator, bound, float(scale), recompute, order)()
+    _say_what_it_is(module, operator, bound)
     if compile:
         module.compile()
     return module
+
+
+def _class(operator: Operator, bound: dict[str, int], scale: float, recompute: bool | None, order: Order) -> Any:
+    """The class of the source, whose instances are pickled and copied by way of :func:`_rebuilt`."""
+    namespace: dict[str, Any] = {"__name__": "syno_lab.generated"}
+    # The source is our own: it holds integers and names made here, never text from a file.
+    exec(to_torch_source(operator, bound, scale=scale, recompute=recompute, order=order), namespace)  # noqa: S102
+
+    def reduced(module: Any) -> tuple[Any, ...]:
+        state = {name: value for name, value in module.__dict__.items() if name not in _NOT_STATE}
+        is_compiled = module.__dict__.get(_COMPILED) is not None
+        made = operator.to_json(), dict(bound), scale, recompute, order, is_compiled
+        return _rebuilt, made, state
+
+    found = namespace["SynoOperator"]
+    found.__reduce__ = reduced
+    return found
+
+
+def _rebuilt(
+    text: str, binding: dict[str, int], scale: float, recompute: bool | None, order: Order, is_compiled: bool
+) -> nn.Module:
+    """A module without its weights, which pickle and copy put in afterwards; no weights are drawn for it."""
+    from torch import nn
+
+    operator = from_json(text)
+    kind = _class(operator, binding, scale, recompute, order)
+    module: nn.Module = kind.__new__(kind)
+    nn.Module.__init__(module)
+    _say_what_it_is(module, operator, binding)
+    if is_compiled:
+        module.compile()
+    return module
+
+
+def _say_what_it_is(module: nn.Module, operator: Operator, binding: Binding) -> None:
+    # Plain attributes, past nn.Module's own bookkeeping.
+    object.__setattr__(module, "operator", operator)
+    object.__setattr__(module, "binding", dict(binding))
 
 
 def to_torch_source(

@@ -16,6 +16,7 @@ from tvm.target import Target
 
 from syno_lab.codegen.target_names import LOCAL, TARGETS, describe, local_threads
 from syno_lab.errors import SynoError
+from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -43,7 +44,7 @@ def find_target(target: str | Target) -> Target:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise SynoError(
                 f"expected a target among {', '.join(TARGETS)}, a TVM tag or kind, or a JSON object with a kind, "
-                f"found {target!r}: {reason}"
+                f"found {quoted(target)}: {reason}"
             ) from None
     for one in (found, found.host):
         if one is None:
@@ -51,7 +52,7 @@ def find_target(target: str | Target) -> Target:
         if one.kind.name not in generators():
             raise SynoError(
                 f"expected a target of a kind that this TVM ({tvm.__version__}) was built for, "
-                f"{', '.join(generators())}, found {one.kind.name!r}"
+                f"{', '.join(generators())}, found {quoted(one.kind.name)}"
             )
         _check_processor(one)
     return found
@@ -69,7 +70,7 @@ def _check_processor(target: Target) -> None:
             near = difflib.get_close_matches(name, known, 1)
             raise SynoError(
                 f"expected a processor (mcpu) that LLVM {codegen.llvm_version_major()} knows for "
-                f"{triple or platform.machine()}, found {name!r}{f'; did you mean {near[0]}?' if near else ''}"
+                f"{triple or platform.machine()}, found {quoted(name)}{f'; did you mean {near[0]}?' if near else ''}"
             )
 
 
@@ -159,7 +160,9 @@ def device_source(module: IRModule, target: Target) -> str:
         SynoError: for a target that is not a GPU.
     """
     if "gpu" not in target.keys:
-        raise SynoError(f"expected a GPU target such as cuda or nvidia/jetson-orin-nano, found {target.kind.name!r}")
+        raise SynoError(
+            f"expected a GPU target such as cuda or nvidia/jetson-orin-nano, found {quoted(target.kind.name)}"
+        )
     library = tvm.compile(module, target=with_host(target))
     return "\n".join(str(part.inspect_source()) for part in library.mod.imports)
 

@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import SynoError
+from syno_lab.inputs import quoted
+from syno_lab.scratch import scratch
 
 if TYPE_CHECKING:
     from torch import nn
@@ -69,16 +70,16 @@ def measure_network(
     import numpy as np
     import torch
 
-    with tempfile.TemporaryDirectory(prefix="syno-network-") as folder:
+    with scratch("syno-network-") as folder:
         request = _export(net, example_shape, folder)
         x = torch.randn(tuple(example_shape), generator=torch.Generator().manual_seed(0))
         quiet = copy.deepcopy(net, _kept(net)).eval().cpu()
         with torch.no_grad():
             x = x.to(next((p.dtype for p in quiet.parameters() if p.is_floating_point()), x.dtype))
             expected = quiet(x)
-        np.savez(Path(folder) / "check.npz", x=x.numpy(), expected=expected.numpy())
+        np.savez(folder / "check.npz", x=x.numpy(), expected=expected.numpy())
         request |= {
-            "check": str(Path(folder) / "check.npz"),
+            "check": str(folder / "check.npz"),
             "target": target,
             "records": None if records is None else os.fspath(Path(records).resolve()),
             "repeats": repeats,
@@ -94,18 +95,18 @@ def network_tasks(
 
     ``module`` is TVM's JSON text; ``syno_lab.codegen.tvm_network:task_module`` is the builder that reads it.
     """
-    with tempfile.TemporaryDirectory(prefix="syno-network-") as folder:
+    with scratch("syno-network-") as folder:
         request = _export(net, example_shape, folder) | {"target": target}
         found: list[dict[str, Any]] = run_job("tasks", request, deadline_s)["tasks"]
     return found
 
 
-def _export(net: nn.Module, example_shape: Sequence[int], folder: str) -> dict[str, Any]:
+def _export(net: nn.Module, example_shape: Sequence[int], folder: Path) -> dict[str, Any]:
     import torch
 
     from syno_lab.codegen.tvm_export import export_network
 
-    path = str(Path(folder) / "network.pt2")
+    path = str(folder / "network.pt2")
     with warnings.catch_warnings():
         # torch looks for the whole of which each weight is a part, and says so where it finds none; ours are whole.
         warnings.filterwarnings("ignore", message="No complete tensor found in the group")
@@ -145,7 +146,7 @@ def run_job(
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         raise SynoError(
             f"{kind}: the TVM process ended with status {done.returncode}"
-            + (f", saying {said[-1][:300]!r}" if said else "")
+            + (f", saying {quoted(said[-1][:300])}" if said else "")
         )
     answer: dict[str, Any] = json.loads(lines[-1])
     if "error_message" in answer:

@@ -11,6 +11,7 @@ from tvm.target import Target
 
 from syno_lab.codegen.tvm_device import find_target, for_target, machine, with_host
 from syno_lab.codegen.tvm_target import to_tvm
+from syno_lab.codegen.tvm_trace import check_database
 from syno_lab.errors import SynoError
 from syno_lab.ir.files import from_json
 
@@ -44,6 +45,7 @@ def tuned_module(module: Any, target: Target, records: str) -> Any | None:
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+    check_database(records)
     database = ms.database.JSONDatabase(work_dir=records, allow_missing=False)
     schedule = ms.tir_integration.compile_tir(database, module, target)
     if schedule is None:

@@ -1,4 +1,4 @@
-"""A whole network through TVM's Relax, so that latency is that of the network and not the sum of its parts.
+"""A whole network through TVM's Relax, to measure the latency of the network, not the sum of its layers' latencies.
 
 ``torch.nn.Module`` → :func:`~syno_lab.codegen.tvm_export.export_network` → :func:`from_exported` → :func:`optimized`
 → :func:`compile_network`. Each Syno operator stays one call to a TIR function of its own, with the stages of its

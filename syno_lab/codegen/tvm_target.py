@@ -1,7 +1,7 @@
 """TVM from an operator: one PrimFunc with a ``te.compute`` for each stage of the lowering plan (Syno, section 8).
 
 Importing this module imports TVM (and TVM imports torch where it can): import it on use. A process that compiles
-should have imported TVM without torch before, see :func:`syno_lab.evaluate.tuning.light.import_tvm`.
+should have imported TVM without torch before, see :func:`syno_lab.processes.light.import_tvm`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from syno_lab.codegen.tvm_device import find_target, for_target
 from syno_lab.codegen.tvm_padding import can_be_padded
 from syno_lab.codegen.tvm_stage import Range, StageWriter
 from syno_lab.errors import SynoError
+from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.files import from_json
 from syno_lab.ir.operator import Operator
@@ -78,7 +79,7 @@ def prim_func(
     stage may be misscheduled as the earlier ones are (see :mod:`syno_lab.codegen.tvm_stage`). Raises SynoError.
     """
     if dtype not in DTYPES:
-        raise SynoError(f"to_tvm: expected dtype to be one of {', '.join(DTYPES)}, found {dtype!r}")
+        raise SynoError(f"to_tvm: expected dtype to be one of {', '.join(DTYPES)}, found {quoted(dtype)}")
 
     def placeholder(shape: tuple[int, ...], name: str) -> te.Tensor:
         return te.placeholder(tuple(tvm.tirx.IntImm(index_dtype, size) for size in shape), dtype, name=name)

@@ -12,12 +12,13 @@ from typing import Annotated, Any
 
 import typer
 
-from syno_lab import __version__
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
 from syno_lab.commands.sample import WeightLimits, seldom
 from syno_lab.commands.specs import load_spec
 from syno_lab.errors import SynoError
+from syno_lab.inputs import quoted
 from syno_lab.ir.spec import Spec
+from syno_lab.version import __version__
 
 SMALLEST = 2  # the first column of Table 2
 DRAW = (
@@ -27,7 +28,7 @@ DRAW = (
 
 
 class Ablation(StrEnum):
-    """What is left out."""
+    """The ablations."""
 
     CANONICAL = "canonical"
     DISTANCE = "distance"
@@ -35,7 +36,7 @@ class Ablation(StrEnum):
 
 @dataclass(frozen=True)
 class _Walks:
-    """What both ablations are told."""
+    """The settings of both ablations."""
 
     spec: Spec
     trials: int
@@ -127,7 +128,7 @@ def parse_sizes(text: str) -> list[int]:
         first = min(SMALLEST, last) if match[1] is None else int(match[1])
         if 1 <= first <= last:
             return list(range(first, last + 1))
-    raise SynoError(f"--max-primitives: expected a size such as 8, or sizes such as 2..8, found {text!r}")
+    raise SynoError(f"--max-primitives: expected a size such as 8, or sizes such as 2..8, found {quoted(text)}")
 
 
 def _share(hits: int, total: int) -> dict[str, float | None]:
@@ -138,7 +139,7 @@ def _share(hits: int, total: int) -> dict[str, float | None]:
     return {"share": hits / total if total else None, "low": low, "high": high}
 
 
-#: What is written, the rows of the table, and the lines below it.
+#: The data for JSON, the rows of the table, and the lines below it.
 _Result = tuple[dict[str, Any], list[dict[str, Any]], list[str]]
 
 

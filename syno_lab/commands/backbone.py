@@ -13,10 +13,10 @@ from syno_lab.commands.output import JsonTarget, check_json, say, say_table, wri
 from syno_lab.errors import SpecError
 
 if TYPE_CHECKING:
-    from syno_lab.ir.operator import Operator
     from syno_lab.models.layers import Survey
     from syno_lab.models.sites import Kind, Site
     from syno_lab.models.sites import Strides as StridesName
+    from syno_lab.protocol import Operator
 
 
 class Layers(StrEnum):
@@ -47,10 +47,11 @@ def command(
         Layers | None, typer.Option(help="The kind of layers to replace. [default: the backbone's own]")
     ] = None,
     match: Annotated[
-        list[str] | None, typer.Option(help="Replace only layers whose names fit such a pattern, as in '*.qkv'.")
+        list[str] | None, typer.Option(help="Replace only layers whose names match a pattern, as in '*.qkv'.")
     ] = None,
     leave: Annotated[
-        list[str] | None, typer.Option(help="Leave layers whose names fit; '' for none. [default: the first layer]")
+        list[str] | None,
+        typer.Option(help="Keep layers whose names match a pattern; '' for none. [default: the first layer]"),
     ] = None,
     pointwise: Annotated[bool, typer.Option("--pointwise", help="Replace 1x1 convolutions too.")] = False,
     groups: Annotated[
@@ -58,22 +59,25 @@ def command(
     ] = None,
     stride: Annotated[int | None, typer.Option(min=1, help="Replace only convolutions of this stride.")] = None,
     strides: Annotated[
-        Strides, typer.Option(help="Strides by an average pooling afterwards, or in the operator's shape.")
+        Strides,
+        typer.Option(help="Apply strides by an average pooling after the operator, or in the operator's shape."),
     ] = Strides.pool,
     operator: Annotated[
-        str | None, typer.Option(help="A known operator or an operator file: what it would cost in each place.")
+        str | None, typer.Option(help="A known operator or an operator file: shows its cost in each slot.")
     ] = None,
     resolution: Annotated[int | None, typer.Option(min=1, help="Height and width of the images.")] = None,
     context: Annotated[int | None, typer.Option(min=1, help="Tokens of a text.")] = None,
     outputs: Annotated[int | None, typer.Option(min=1, help="Classes, or tokens of the vocabulary.")] = None,
     channels: Annotated[int, typer.Option(min=1, help="Channels of the images.")] = 3,
-    everything: Annotated[bool, typer.Option("--all", help="Show the layers that stay, too, each with why.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show also the layers that stay, each with the reason.")
+    ] = False,
     json: JsonTarget = None,
 ) -> None:
-    """Show a backbone's convolutions and linear layers with shapes, FLOPs and share, and what can replace them."""
+    """Show a backbone's convolutions and linear layers: shapes, FLOPs and share, and the spec of operators for them."""
     check_json(json)
-    from syno_lab.models.derive import derive_spec
     from syno_lab.models.registry import backbone
+    from syno_lab.pgraphs.derive import derive_spec
 
     if name is None:
         _list_all(json)
@@ -140,7 +144,7 @@ def command(
 def _put_in(
     operator: tuple[str, Operator], seen: Survey, sites: list[Site], rows: list[dict[str, Any]], strides: StridesName
 ) -> dict[str, Any]:
-    """What the network costs with the operator in it; the rows get what it costs in each place, or why it is not there.
+    """The cost of the network with the operator in it; each row gets the cost in its slot, or why the layer stays.
 
     Raises:
         SpecError: when it fits nowhere.

@@ -1,4 +1,4 @@
-"""``syno-lab board``: what to run on a board and here, step by step, and which steps are done."""
+"""``syno-lab board``: the commands to run on a board and on this machine, step by step, and which steps are done."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from syno_lab.commands.options import flag
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
 from syno_lab.errors import SynoError
+from syno_lab.inputs import quoted
 
 _TRACKER = "127.0.0.1:9190"
 _MARKS = {"done": "done   ", "to do": "to do  ", "unknown": "       "}
@@ -23,12 +24,12 @@ def command(
     ] = "jetson-orin-nano",
     key: Annotated[str, typer.Option(help="The board's key at the tracker. [default: the target's name]")] = "",
     ssh: Annotated[str, typer.Option(metavar="USER@BOARD", help="How to reach the board by SSH.")] = "user@jetson",
-    no_tunnel: Annotated[bool, flag("--no-tunnel", "The board is on a trusted network: no SSH tunnel.")] = False,
+    no_tunnel: Annotated[bool, flag("--no-tunnel", "Has no effect any more: a board is reached by SSH.")] = False,
     tracker: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help=f"Where the tracker on this machine listens. [default: {_TRACKER}; to emulate, one of its own]",
+            help=f"The address of the tracker on this machine. [default: {_TRACKER}; to emulate, a new one]",
         ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the board's server.")] = 9090,
@@ -36,15 +37,15 @@ def command(
     emulate: Annotated[
         bool, flag("--emulate", "Run an aarch64 board in an emulator here until Ctrl-C; its latencies mean nothing.")
     ] = False,
-    fetch: Annotated[
-        bool, flag("--fetch", "With --emulate: download what it needs (220 MB, no root) where missing.")
+    fetch: Annotated[bool, flag("--fetch", "With --emulate: download the missing files (220 MB, no root).")] = False,
+    check: Annotated[
+        bool, flag("--check", "With --emulate: stop after the board has run an operator compiled here.")
     ] = False,
-    check: Annotated[bool, flag("--check", "With --emulate: stop once a kernel built here has run there.")] = False,
     json: JsonTarget = None,
 ) -> None:
-    """Set up a board: the commands for it and for this machine, each checked where that is possible from here.
+    """Set up a board: print the commands for the board and for this machine, and check each that can be checked here.
 
-    With --emulate, be one: the RPC server of an aarch64 board, run by an emulator of its processor.
+    With --emulate, start a board here: the RPC server of an aarch64 board, run by an emulator of its processor.
     """
     check_json(json)
     if emulate:
@@ -55,11 +56,16 @@ def command(
     if fetch or check:
         raise SynoError("expected --emulate beside --fetch and --check")
     if not key and (not device or any(letter.isspace() or letter == ":" for letter in device)):
-        raise SynoError(f"expected a device's name without blanks and colons, found {device!r}")
-    from syno_lab.evaluate.tuning import setup
+        raise SynoError(f"expected a device's name without blanks and colons, found {quoted(device)}")
+    from syno_lab.tuning import setup
 
-    plan = setup.Plan(device, key, tracker or _TRACKER, port, None if no_tunnel else ssh)
+    plan = setup.Plan(device, key, tracker or _TRACKER, port, ssh)
     steps, warnings = setup.checked(plan)
+    if no_tunnel:
+        warnings.append(
+            "--no-tunnel has no effect any more: TVM's RPC has no password, so all listens on loopback and a board is "
+            f"reached by SSH, here as {ssh} (--ssh names another)"
+        )
     if save_server is not None:
         say(f"wrote {setup.save_server(save_server)}: copy it to the board", json)
     for number, step in enumerate(steps, start=1):
@@ -75,10 +81,10 @@ def command(
 
 
 def _emulate(key: str, tracker: str | None, fetch: bool, check: bool, json: str | None) -> None:
-    """Start the board, look at it as the doctor does, and keep it."""
-    from syno_lab.evaluate.tuning.checkup import check_up
-    from syno_lab.evaluate.tuning.emulated import KEY, emulated_board
-    from syno_lab.evaluate.tuning.emulated_files import fetch_board
+    """Start the emulated board, check it as ``doctor`` does, and keep it running."""
+    from syno_lab.tuning.checkup import check_up
+    from syno_lab.tuning.emulated import KEY, emulated_board
+    from syno_lab.tuning.emulated_files import fetch_board
 
     with Reporter() as report, contextlib.ExitStack() as stack:
         if fetch:

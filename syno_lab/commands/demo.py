@@ -16,18 +16,19 @@ def command(
         str | None,
         typer.Option(help="A folder with CIFAR-10 or CIFAR-100, or 'digits'. [default: $SYNO_LAB_DATA, else digits]"),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder for results; the same folder again goes on from there.")] = Path(
-        "demo-output"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="The folder for results; run again with the same folder, the demo continues.")
+    ] = Path("demo-output"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer operators, images and trials.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sampler and the trainings.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the search; trainings have seed 0.")] = 0,
     json: JsonTarget = None,
 ) -> None:
-    """Synthesise operators, train them on images, tune them by TVM behind an RPC tracker, draw the Pareto curve.
+    """Search operators, train them on images, tune them by TVM on this machine, draw the Pareto curve.
 
-    Interrupted at any moment and run again with the same options, it goes on from what is in the results store.
+    It is a small search in this process. If it is interrupted, run it again with the same options: it continues from
+    its results store.
     """
-    from syno_lab.evaluate.demo import DemoOptions, run_demo
+    from syno_lab.experiments.demo import DemoOptions, run_demo
 
     check_json(json)
     options = DemoOptions(data=None if data is None else Path(data), out=out, quick=quick, seed=seed)

@@ -1,4 +1,4 @@
-"""Commands that run as jobs or ask about them: the options that they share, their lab, and how a job is handed over.
+"""Shared by commands that submit jobs or ask about them: their options, their lab, and the submission.
 
 ``--detach`` is also how notebooks submit: ``%%syno search`` runs the command with its own words and this option, inside
 :func:`working_in`, so that the job goes to the lab that the notebook has open.
@@ -19,7 +19,7 @@ from syno_lab.commands.output import say, write_json
 from syno_lab.errors import JobError
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.jobs import Lab
+    from syno_lab.jobs import Lab
 
 FOLDER_VARIABLE = "SYNO_LAB_FOLDER"
 DEFAULT_FOLDER = ".syno-lab"
@@ -36,7 +36,7 @@ _given: ContextVar[Lab | None] = ContextVar("given", default=None)
 
 
 def lab_folder(folder: Path | None = None) -> Path:
-    """The lab's folder: the one given, else that of ``SYNO_LAB_FOLDER``, else ``.syno-lab`` where we are.
+    """The lab's folder: the one given, else that of ``SYNO_LAB_FOLDER``, else ``.syno-lab`` in the working directory.
 
     Inside :func:`working_in` it is the folder of the lab given there.
     """
@@ -53,9 +53,9 @@ def use_lab(folder: Path | None = None, *, start: bool = True) -> Iterator[Lab]:
     ``start``: see that waiting jobs get run; False only to look, to pause and to cancel.
 
     Raises:
-        SynoError: as :meth:`~syno_lab.evaluate.jobs.Lab.open` does.
+        SynoError: as :meth:`~syno_lab.jobs.Lab.open` does.
     """
-    from syno_lab.evaluate.jobs import Lab
+    from syno_lab.jobs import Lab
 
     given = _given.get()
     if given is not None:
@@ -67,7 +67,7 @@ def use_lab(folder: Path | None = None, *, start: bool = True) -> Iterator[Lab]:
 
 @contextmanager
 def working_in(lab: Lab) -> Iterator[None]:
-    """Commands run within the block use this open lab, whose owner sees to its jobs."""
+    """Commands within the block use this open lab; its owner runs its jobs."""
     token = _given.set(lab)
     try:
         yield
@@ -76,7 +76,7 @@ def working_in(lab: Lab) -> Iterator[None]:
 
 
 def hand_over(lab: Lab) -> None:
-    """Wait until the cluster has the jobs that can be run, where nobody is left to give them to it afterwards.
+    """Wait until the cluster has all jobs that can run, if this process ends afterwards and no keeper would send them.
 
     Raises:
         JobError: the cluster does not start or answer.

@@ -1,4 +1,4 @@
-"""``syno-lab doctor``: what this machine has and what is missing, or what is behind a tracker."""
+"""``syno-lab doctor``: the things that this machine has and lacks, or the boards behind a tracker."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, writ
 from syno_lab.errors import SynoError
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.doctor import Finding
+    from syno_lab.processes.findings import Finding
 
 MISSING = 1
 
 
 def command(
     tracker: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Look at this RPC tracker and its devices instead.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Check this RPC tracker and its boards instead.")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Only at the devices of this key.")] = None,
+    key: Annotated[str | None, typer.Option(help="Check only the boards of this key.")] = None,
     target: Annotated[
-        str | None, typer.Option(help="What the devices are, as for `syno-lab tune`. [default: what they say]")
+        str | None, typer.Option(help="The kind of the boards, as for `syno-lab tune`. [default: asked of the board]")
     ] = None,
     json: JsonTarget = None,
 ) -> None:
-    """Say in plain words what is there and what is missing; the exit status is 1 when something needed is missing."""
+    """List the things that this machine has and lacks; the exit status is 1 if a needed one is missing."""
     check_json(json)
     if tracker is None and (key is not None or target is not None):
         raise SynoError("expected --tracker HOST:PORT beside --key and --target")
@@ -46,7 +46,7 @@ def command(
 
 
 def _here(report: Reporter) -> Iterator[Finding]:
-    from syno_lab.evaluate.doctor import CHECKS, run_check
+    from syno_lab.doctor import CHECKS, run_check
 
     for place, check in enumerate(CHECKS):
         report("doctor", place / len(CHECKS), f"looking at {check.__doc__ or check.__name__}".partition("\n")[0])
@@ -54,8 +54,8 @@ def _here(report: Reporter) -> Iterator[Finding]:
 
 
 def _there(report: Reporter, tracker: str, key: str | None, target: str | None) -> Iterator[Finding]:
-    from syno_lab.evaluate.tuning.checkup import check_up
-    from syno_lab.evaluate.tuning.targets import check_target
+    from syno_lab.tuning.checkup import check_up
+    from syno_lab.tuning.targets import check_target
 
     if target is not None:
         check_target(target)

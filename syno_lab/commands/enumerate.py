@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from syno_lab import private
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
 from syno_lab.commands.sample import WeightLimits, seldom
 from syno_lab.commands.specs import load_spec
-from syno_lab.errors import SynoError
+from syno_lab.effort import Effort
+from syno_lab.errors import StoppedError, SynoError
+from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
@@ -28,9 +31,12 @@ def command(
         WeightLimits | None, typer.Option(help="Whether occurrence limits bind the dimensions of weights too.")
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many operators.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Write them as they come, an operator file on each line (JSON Lines)."),
+        typer.Option(
+            metavar="PATH", help="Write each operator as it is found, an operator file on each line (JSON Lines)."
+        ),
     ] = None,
     json: JsonTarget = None,
 ) -> None:
@@ -49,22 +55,37 @@ def command(
     is_whole = True
     with Reporter() as reporter, _writer(out) as write:
         report = seldom(reporter)
-        reporter("count", 0.0, "how many there are, where that is quick")
-        sampler = Sampler.from_spec(parsed, seed=0)
-        expected = sampler.counted
-        known = f" of at most {expected:,}" if expected is not None else ""
-        reporter("count", 1.0, f"at most {expected:,}" if known else "too many to count beforehand")
         found = 0
-        for operator in sampler.enumerate():
-            if found == count:
-                is_whole = False
-                break
-            found += 1
-            steps = len(operator.steps)
-            by_steps[steps] = by_steps.get(steps, 0) + 1
-            write(operator)
-            goal = min(filter(None, (expected, count)), default=0)
-            report("list", found / max(goal, found + 1), f"{found:,}{known}; {steps} steps")
+        stage = "count"
+
+        def is_over() -> bool:
+            if not found:
+                report(stage, 0.0, "how many there are, where that is quick" if stage == "count" else "no operator yet")
+            return seconds is not None and time.monotonic() - begun >= seconds
+
+        sampler = Sampler.from_spec(parsed, seed=0, effort=Effort(should_stop=is_over))
+        try:
+            expected = sampler.counted
+            known = f" of at most {expected:,}" if expected is not None else ""
+            reporter("count", 1.0, f"at most {expected:,}" if known else "too many to count beforehand")
+            stage = "list"
+            for operator in sampler.enumerate():
+                if found == count:
+                    is_whole = False
+                    break
+                found += 1
+                steps = len(operator.steps)
+                by_steps[steps] = by_steps.get(steps, 0) + 1
+                write(operator)
+                goal = min(filter(None, (expected, count)), default=0)
+                report("list", found / max(goal, found + 1), f"{found:,}{known}; {steps} steps")
+        except StoppedError as error:
+            if not found:
+                raise SynoError(
+                    f"expected an operator within {seconds:g} seconds, found none: {error}; raise --seconds, or narrow "
+                    "the spec"
+                ) from None
+            is_whole = False
         reporter("list", 1.0, f"{found:,} operators")
     say_table([{"steps": steps, "operators": number} for steps, number in by_steps.items()], json)
     say(f"{found:,} operators of at most {max_primitives} steps" + ("" if is_whole else ", and there are more"), json)
@@ -84,17 +105,19 @@ def command(
 
 @contextmanager
 def _writer(path: Path | None) -> Iterator[Callable[[Operator], None]]:
-    """A function that writes an operator on a line of its own; one that does nothing without a path."""
+    """A function that writes each operator on its own line; without a path it does nothing."""
     if path is None:
         yield lambda operator: None
         return
     file: TextIO
     with contextlib.ExitStack() as stack:
         try:
-            file = stack.enter_context(path.open("w", encoding="utf-8"))
+            with private.usual():
+                file = stack.enter_context(path.open("w", encoding="utf-8"))
         except OSError as error:
             raise SynoError(
-                f"--out: expected a file in a folder that can be written to, found {str(path)!r} ({error.strerror})"
+                f"--out: expected a file in a folder that can be written to, found {quoted(str(path))} "
+                f"({error.strerror})"
             ) from None
 
         def write(operator: Operator) -> None:

@@ -9,64 +9,77 @@ from typing import Annotated, Any
 
 import typer
 
-from syno_lab.commands.operands import complete_binding, load_operator
-from syno_lab.commands.output import JsonTarget, check_json, say, write_json
+from syno_lab import private
+from syno_lab.commands.operands import complete_binding, load_operator, pgraph_for
+from syno_lab.commands.output import JsonTarget, check_json, say, write_json, write_text
 from syno_lab.errors import SynoError
-from syno_lab.ir.operator import Operator
+from syno_lab.ir.operator import Operator as PGraph
+from syno_lab.protocol import Operator
+from syno_lab.systems import read_operator
 
 
 class Target(StrEnum):
-    """What ``export`` can write."""
+    """The formats that ``export`` can write."""
 
     ONNX = "onnx"
     TORCH_EXPORT = "torch-export"
     PYTHON = "python"
     WEIGHTS = "weights"
     LIBRARY = "library"
+    JSON = "json"
+
+
+#: Why a format takes no weights.
+_WITHOUT_WEIGHTS = {Target.LIBRARY: "whose weights are arguments", Target.JSON: "which holds no weights"}
 
 
 def command(
     operator: Annotated[str, typer.Argument(help="A known operator's name or an operator file.")],
     out: Annotated[
-        Path, typer.Option(help="The file: *.onnx, *.pt2, *.py, *.safetensors, or *.so or *.tar, a library.")
+        Path, typer.Option(help="The file: *.onnx, *.pt2, *.py, *.safetensors, *.json, or *.so or *.tar, a library.")
     ],
-    form: Annotated[
-        Target | None, typer.Option("--as", help="The format; without it the suffix of --out says it.")
-    ] = None,
+    form: Annotated[Target | None, typer.Option("--as", help="The format. [default: by the suffix of --out]")] = None,
     bind: Annotated[
         list[str] | None, typer.Option("--bind", "--binding", metavar="NAME=NUMBER", help="A size; may be repeated.")
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="The operator's weights, as `--as weights` wrote them; else fresh ones.")
+        Path | None, typer.Option(help="A file of weights, written by `--as weights`. [default: random weights]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of fresh weights.")] = 0,
-    scale: Annotated[float, typer.Option(help="A constant factor outside the operator.")] = 1.0,
-    target: Annotated[
-        str | None, typer.Option(help="What a library is compiled for: local, or as TVM names it.")
-    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of random weights.")] = 0,
+    scale: Annotated[float, typer.Option(help="A constant factor by which the output is multiplied.")] = 1.0,
+    target: Annotated[str | None, typer.Option(help="The target of a library: local, or a TVM target.")] = None,
     json: JsonTarget = None,
 ) -> None:
-    """Write an operator as ONNX, torch.export, Python, weights or a compiled library; read back and compared."""
+    """Write an operator as ONNX, torch.export, Python, weights, a compiled library or an operator file.
+
+    Each file is read back and compared. A library needs a pGraph; the other formats hold an operator of any system.
+    """
     check_json(json)
     if out.is_dir():
         raise SynoError(f"--out: expected a file, found the folder {out}")
     label, value = load_operator(operator)
-    bound = complete_binding(value, bind or [])
     from syno_lab.codegen.library import SUFFIXES
 
-    if form is Target.LIBRARY or (form is None and out.suffix in SUFFIXES):
+    kind = form or {".json": Target.JSON, **dict.fromkeys(SUFFIXES, Target.LIBRARY)}.get(out.suffix)
+    if kind in _WITHOUT_WEIGHTS:
         for option, is_given in {"--weights": weights is not None, "--scale": scale != 1.0}.items():
             if is_given:
-                raise SynoError(f"{option}: expected another format, found --as library, whose weights are arguments")
-        facts = _library(value, out, bound, target)
+                raise SynoError(f"{option}: expected another format, found --as {kind}, {_WITHOUT_WEIGHTS[kind]}")
+    if target is not None and kind is not Target.LIBRARY:
+        raise SynoError("--target: expected --as library; the other formats run on any machine")
+    bound = complete_binding(value, bind or []) if bind or kind is not Target.JSON else None
+    if kind is Target.LIBRARY:
+        others = [f"--as {one}" for one in Target if one is not kind]
+        facts = _library(pgraph_for(f"--as {kind}", label, value, others), out, bound or {}, target)
+    elif kind is Target.JSON:
+        facts = _file(value, out)
     else:
-        if target is not None:
-            raise SynoError("--target: expected --as library; the other formats run on any machine")
-        facts = _export(value, out, bound, form, weights, seed, scale)
+        facts = _export(value, out, bound or {}, form, weights, seed, scale)
     say(_line(facts), json)
     write_json({"label": label, "binding": bound} | facts, json)
 
 
+@private.usual()
 def _export(
     operator: Operator,
     out: Path,
@@ -79,7 +92,7 @@ def _export(
     import torch
 
     from syno_lab.codegen.export import Format, export, format_of, load_weights
-    from syno_lab.codegen.torch_module import to_torch
+    from syno_lab.codegen.export_check import torch_module
 
     kind = format_of(out, None if form is None else form.value)
     if weights is not None and kind is Format.PYTHON:
@@ -87,7 +100,7 @@ def _export(
     if weights is None:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            module = to_torch(operator, bound, scale=scale)
+            module = torch_module(operator, bound, scale)
     else:
         module = load_weights(operator, weights, bound, scale=scale)
     done = export(operator, out, bound, format=kind, module=module, scale=scale)
@@ -102,7 +115,15 @@ def _export(
     }
 
 
-def _library(operator: Operator, out: Path, bound: dict[str, int], target: str | None) -> dict[str, Any]:
+def _file(operator: Operator, out: Path) -> dict[str, Any]:
+    write_text(out, operator.to_json() + "\n")
+    if read_operator(out.read_bytes()) != operator:
+        raise SynoError(f"{out}: read back, expected the operator that was written, found another")
+    return {"path": str(out), "format": str(Target.JSON), "bytes": out.stat().st_size, "compared_with": "itself"}
+
+
+@private.usual()
+def _library(operator: PGraph, out: Path, bound: dict[str, int], target: str | None) -> dict[str, Any]:
     from syno_lab.codegen.export_check import LOOP_NEST, runs_as_loops
     from syno_lab.codegen.library import check_library, save_library
 

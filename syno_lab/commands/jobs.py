@@ -1,7 +1,8 @@
-"""``syno-lab jobs``: what runs, waits and has ended in a lab, and what can be done about it."""
+"""``syno-lab jobs``: the jobs of a lab that wait, run or have ended, and the actions on them."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -12,23 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno_lab.commands.detach import FolderOption, hand_over, use_lab
-from syno_lab.commands.output import JsonTarget, check_json, say, say_table, table, write_json
+from syno_lab.commands.options import flag
+from syno_lab.commands.output import JsonTarget, check_json, say, say_table, table, tell, write_json
 from syno_lab.errors import SynoError
+from syno_lab.inputs import QUOTED, printable, quoted
+from syno_lab.jobs.trust import code_in, is_signed, unsigned
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.jobs import JobRecord, Lab
+    from syno_lab.jobs import JobRecord, Lab
 
 #: Exit status of ``watch`` when a job has ended without a result.
 NOT_ALL_FINISHED = 1
 _PERIOD_S = 0.5
 _PATIENCE_S = 5.0
 _MESSAGE_LENGTH = 100
+_REQUEST_LENGTH = 2_000
 
-app = typer.Typer(help="List, watch and steer the jobs of a lab.", invoke_without_command=True)
+app = typer.Typer(help="List, watch and control the jobs of a lab.", invoke_without_command=True)
 
 
 class State(StrEnum):
-    """Where a job can be."""
+    """The states of a job."""
 
     waiting = "waiting"
     running = "running"
@@ -46,7 +51,7 @@ Jobs = Annotated[list[int], typer.Argument(metavar="JOB…", help="Numbers of jo
 
 
 def job_row(record: JobRecord) -> dict[str, Any]:
-    """A job in one line for people: what it is, where it stands and why.
+    """A job in one line for people: its kind and name, its state and the reason.
 
     ``done`` is in percent, ``wall_s`` the seconds of all its attempts together, the present one included.
     """
@@ -68,7 +73,7 @@ def job_row(record: JobRecord) -> dict[str, Any]:
 
 
 def possible_actions(record: JobRecord) -> tuple[str, ...]:
-    """What can be asked of a job as it stands, of ``pause``, ``resume``, ``cancel`` and ``retry``."""
+    """The actions among ``pause``, ``resume``, ``cancel`` and ``retry`` that the job's state allows."""
     if record.state == "finished" or record.wish == "cancel":
         return ()
     if record.is_ended:
@@ -84,18 +89,18 @@ def every(
     state: StateOption = None,
     json: JsonTarget = None,
 ) -> None:
-    """List, watch and steer the jobs of a lab; without a word more, list them."""
+    """List, watch and control the jobs of a lab; without a subcommand, list them."""
     if context.invoked_subcommand is None:
         list_jobs(folder, kind, state, json)
     elif any(value is not None for value in (folder, kind, state, json)):
-        raise SynoError(f"expected the options behind the word {context.invoked_subcommand!r}, found them before it")
+        raise SynoError(f"expected the options after {quoted(context.invoked_subcommand)}, found them before it")
 
 
 @app.command(name="list")
 def list_jobs(
     folder: FolderOption = None, kind: KindOption = None, state: StateOption = None, json: JsonTarget = None
 ) -> None:
-    """List the jobs, those of dead processes put right first."""
+    """List the jobs, after correcting the states of jobs whose process is dead."""
     check_json(json)
     with use_lab(folder, start=False) as lab:
         found = lab.jobs(kind=kind, state=None if state is None else state.value)
@@ -107,7 +112,7 @@ def list_jobs(
 
 @app.command()
 def show(job: Job, folder: FolderOption = None, json: JsonTarget = None) -> None:
-    """Show all that is known of a job: its parameters, attempts and result."""
+    """Show the record of a job: its parameters, attempts and result."""
     check_json(json)
     with use_lab(folder, start=False) as lab:
         handle = lab.job(job)
@@ -127,7 +132,7 @@ def watch(
     folder: FolderOption = None,
     json: JsonTarget = None,
 ) -> int:
-    """Watch jobs until none of them waits or runs. Ctrl-C ends the watching alone.
+    """Watch jobs until none of them waits or runs. Ctrl-C ends only the watching.
 
     Exit status: 0 when all have finished, 1 when one has not.
     """
@@ -143,7 +148,7 @@ def watch(
 
 @app.command()
 def cancel(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> None:
-    """End jobs, and those that they submitted; what they have written is kept."""
+    """End jobs, and the jobs that they submitted; their files are kept."""
     _steer("cancel", jobs, folder, json)
 
 
@@ -155,14 +160,60 @@ def pause(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> N
 
 @app.command()
 def resume(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> None:
-    """Let paused jobs go on from their checkpoints."""
+    """Let paused jobs continue from their checkpoints."""
     _steer("resume", jobs, folder, json)
 
 
 @app.command()
 def retry(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> None:
-    """Put jobs that failed, died or were cancelled in line again; they go on from what they have kept."""
+    """Queue jobs again that failed, died or were cancelled; they continue from their checkpoints."""
     _steer("retry", jobs, folder, json)
+
+
+@app.command()
+def allow(
+    jobs: Annotated[list[int] | None, typer.Argument(metavar="[JOB…]", help="Numbers of jobs.")] = None,
+    every: Annotated[bool, flag("--all", "All jobs that wait because they lack your signature.")] = False,
+    yes: Annotated[bool, flag("--yes", "Do not ask: allow the jobs that are shown.")] = False,
+    folder: FolderOption = None,
+    json: JsonTarget = None,
+) -> None:
+    """Show the code and the parameters of jobs that you have not submitted, and let them run in your name.
+
+    A lab that was copied from somebody else runs nothing until then, and neither do jobs that were submitted by a Syno
+    Lab before it signed them.
+    """
+    check_json(json)
+    if bool(jobs) == every:
+        raise SynoError("expected the numbers of jobs, or --all")
+    with use_lab(folder) as lab:
+        found = [lab.job(number).record() for number in jobs or [job.id for job in lab.jobs() if not job.is_ended]]
+        held = [record for record in found if not is_signed(lab.ledger, record)]
+        for record in held:
+            _say_request(record, json)
+        if held and not yes:
+            if not sys.stdin.isatty():
+                raise SynoError(f"{len(held)} to allow, shown above: the same command with --yes signs them")
+            typer.confirm("Run this as you?", abort=True, err=True)
+        for record in held:
+            lab.job(record.id).allow(record)
+        hand_over(lab)
+        after = [lab.job(record.id).record() for record in held]
+        if not held:
+            say("nothing to allow: all of these jobs are signed with your key", json)
+    say_table([job_row(record) for record in after], json)
+    write_json(after, json)
+
+
+def _say_request(record: JobRecord, json: str | None) -> None:
+    """Show a job's parameters, with its code line by line, without the terminal's control characters."""
+    for code in code_in(record.params):
+        say(f"job {record.id} runs this code, {quoted(code.get('name'))} of {quoted(code.get('origin'))}:", json)
+        for line in str(code["source"]).expandtabs().splitlines():
+            say(f"  | {printable(line)}", json)
+    say(f"job {record.id}: {quoted(record.kind)} {quoted(record.name)}, with", json)
+    for name, value in record.params.items():
+        say(f"  {printable(name, QUOTED)}: {printable(_fact(_plain(value)), _REQUEST_LENGTH)}", json)
 
 
 @app.command()
@@ -171,17 +222,17 @@ def log(
     folder: FolderOption = None,
     attempt: Annotated[int | None, typer.Option(min=1, help="Which attempt. [default: the last]")] = None,
     tail: Annotated[int | None, typer.Option(min=1, help="Only the last lines.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new lines until the job ends.")] = False,
     json: JsonTarget = None,
 ) -> None:
-    """Show what a job has written."""
+    """Show the log of a job."""
     check_json(json)
     with use_lab(folder, start=False) as lab:
         handle = lab.job(job)
         text = handle.log(attempt)
         shown = text if tail is None else "".join(text.splitlines(keepends=True)[-tail:])
         _say_text(shown, json)
-        while follow and not handle.record().is_ended:
+        while follow and not (record := handle.record()).is_ended and record.reason != unsigned(job):
             time.sleep(_PERIOD_S)
             before, text = text, handle.log(attempt)
             _say_text(text[len(before) :] if text.startswith(before) else text, json)  # else: another attempt has begun
@@ -190,7 +241,7 @@ def log(
 
 @app.command()
 def stop(folder: FolderOption = None, json: JsonTarget = None) -> None:
-    """Pause all jobs and end the lab's workers on this machine; `resume` lets the jobs go on."""
+    """Pause all jobs and end the lab's workers on this machine; `resume` lets the jobs continue."""
     check_json(json)
     with use_lab(folder, start=False) as lab:
         held = [record.id for record in lab.jobs() if not record.is_ended]
@@ -230,7 +281,7 @@ def _say_text(text: str, json: str | None) -> None:
 
 
 def _follow(lab: Lab, numbers: Iterable[int] | None) -> list[JobRecord]:
-    """The records at the end; what changes is shown on standard error: a table on a terminal, lines elsewhere."""
+    """The records at the end; changes are shown on standard error: a table on a terminal, lines elsewhere."""
     from rich.console import Console
     from rich.live import Live
 
@@ -251,7 +302,7 @@ def _follow(lab: Lab, numbers: Iterable[int] | None) -> list[JobRecord]:
                 now = {record.id: f"job {record.id}: {record.state} {record.reason}".rstrip() for record in records}
                 for number, line in now.items():
                     if said.get(number) != line:
-                        typer.echo(line, err=True)
+                        tell(line)
                 said = now
             if not any(record.state in ("waiting", "running") for record in records):
                 return records

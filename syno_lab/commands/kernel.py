@@ -1,4 +1,4 @@
-"""``syno-lab kernel``: makes the Jupyter kernel "Syno Lab" known to Jupyter, or unknown again."""
+"""``syno-lab kernel``: installs the kernel "Syno Lab" for Jupyter, removes it, or lists the installed ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from syno_lab import private
 from syno_lab.commands.detach import FOLDER_VARIABLE
 from syno_lab.commands.output import JsonTarget, check_json, say, say_table, write_json
 from syno_lab.errors import SynoError
+from syno_lab.inputs import quoted
 
 NAME = "syno-lab"
 DISPLAY_NAME = "Syno Lab"
@@ -21,7 +23,7 @@ _PROGRAM = "syno_widgets.kernelspec"  # the engine knows no Jupyter, so it asks 
 
 app = typer.Typer(help='The Jupyter kernel "Syno Lab".', no_args_is_help=True)
 
-NameOption = Annotated[str, typer.Option(help="Its name for Jupyter; letters, digits, -, . and _.")]
+NameOption = Annotated[str, typer.Option(help="The kernel's name for Jupyter; letters, digits, -, . and _.")]
 
 
 @app.command()
@@ -41,7 +43,7 @@ def install(
     ] = None,
     json: JsonTarget = None,
 ) -> None:
-    """Offer the kernel in Jupyter. It runs this Python; installing it again replaces it."""
+    """Install the kernel for Jupyter. It runs this Python; a new installation replaces the old one."""
     check_json(json)
     if user + sys_prefix + (prefix is not None) > 1:
         raise SynoError("expected one of --user, --prefix and --sys-prefix, found several")
@@ -60,7 +62,7 @@ def install(
 
 @app.command()
 def remove(name: NameOption = NAME, json: JsonTarget = None) -> None:
-    """Take it away again. Nothing of its lab or its jobs is touched."""
+    """Remove the kernel. Its lab and its jobs stay."""
     check_json(json)
     gone = ask("remove", f"--name={name}")
     say(f"{gone['name']}: removed from {gone['folder']}", json)
@@ -76,19 +78,20 @@ def list_kernels(json: JsonTarget = None) -> None:
         [{**row, "env": " ".join(f"{name}={value}" for name, value in row["env"].items())} for row in found], json
     )
     if not found:
-        say("none is installed; `syno-lab kernel install` installs one", json)
+        say("no kernel is installed; `syno-lab kernel install` installs one", json)
     write_json(found, json)
 
 
 def _variable(text: str) -> str:
     name, equals, _ = text.partition("=")
     if not equals or not name.isidentifier():
-        raise SynoError(f"--env: expected NAME=VALUE such as CUDA_VISIBLE_DEVICES=0, found {text!r}")
+        raise SynoError(f"--env: expected NAME=VALUE such as CUDA_VISIBLE_DEVICES=0, found {quoted(text)}")
     return text
 
 
+@private.usual()  # the kernel may be for every user of this Python
 def ask(*arguments: str) -> Any:
-    """What ``python -m syno_widgets.kernelspec`` answers to these words.
+    """The answer of ``python -m syno_widgets.kernelspec`` to these arguments.
 
     Raises:
         SynoError: its one line when it refuses.

@@ -39,7 +39,7 @@ def notebooks_folder() -> Path:
 def copy_notebooks(folder: Path) -> Path:
     """Copy the tour and the course into ``folder``, for the kernel "Syno Lab".
 
-    Where a copy is there, it keeps what was written in it, and its kernel.
+    An existing copy stays as it is, with its kernel.
 
     Returns:
         The copy of the tour.
@@ -88,9 +88,10 @@ def offer_kernel(folder: Path) -> Path | None:
 
 def command(
     options: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- JUPYTERLAB OPTIONS]", help="Passed on, such as -- --allow-root.")
+        list[str] | None,
+        typer.Argument(metavar="[-- JUPYTERLAB OPTIONS]", help="Options for JupyterLab, such as -- --allow-root."),
     ] = None,
-    folder: Annotated[Path, typer.Option(help="Where the copies go and JupyterLab starts.")] = Path(),
+    folder: Annotated[Path, typer.Option(help="The folder for the copies, in which JupyterLab starts.")] = Path(),
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="[default: the first free one from 8888]")] = None,
     json: JsonTarget = None,
@@ -105,7 +106,9 @@ def command(
     notebook = copy_notebooks(folder)
     offer_kernel(folder)
     write_json({"notebook": str(notebook.resolve())}, json)
-    arguments = [sys.executable, "-m", "jupyterlab", str(notebook)]
+    arguments = [sys.executable, "-P", "-m", "jupyterlab", str(notebook)]
+    # Else every user of this machine could read what cells print; kernels that cannot encrypt go on without.
+    arguments.append("--KernelManager.transport_encryption=auto")
     if not browser:
         arguments.append("--no-browser")
     if port is not None:

@@ -1,4 +1,4 @@
-"""``syno-lab network``: a backbone with an operator in every place against the same backbone with convolutions."""
+"""``syno-lab network``: compares a backbone with an operator in every slot with the same backbone of convolutions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_
 from syno_lab.errors import SpecError
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.tuning.versus import LayerComparison, NetworkComparison
+    from syno_lab.tuning.versus import LayerComparison, NetworkComparison
 
 
 class Part(StrEnum):
-    """What is compared."""
+    """The parts of a network that are compared."""
 
     both = "both"
     whole = "whole"
@@ -31,30 +31,32 @@ def command(
     part: Annotated[Part, typer.Option(help="The whole network, layer by layer, or both.")] = Part.both,
     resolution: Annotated[int | None, typer.Option(min=1, help="Height and width of the images.")] = None,
     classes: Annotated[int | None, typer.Option(min=1, help="Classes. [default: the backbone's]")] = None,
-    preset: Annotated[str, typer.Option(help="How much a tuning may cost: quick, normal or thorough.")] = "quick",
+    preset: Annotated[
+        str, typer.Option(help="How many candidates a tuning measures: quick, normal or thorough.")
+    ] = "quick",
     trials: Annotated[
         int | None, typer.Option(min=1, help="Candidates of each function and layer. [default: by the preset]")
     ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads that the networks run in. [default: all cores]")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Measurements of one whole network and then the other.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="How often both whole networks are measured, in turn.")] = 3,
     deadline: Annotated[float, typer.Option(min=1, help="Seconds for each function and layer.")] = 900.0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[Path, typer.Option(help="The folder for schedules, records and logs.")] = Path(".syno-lab/network"),
     json: JsonTarget = None,
 ) -> None:
-    """Tune a backbone with the operator in every place and with convolutions there, alike, and compare latencies.
+    """Tune a backbone with the operator in every slot and with convolutions there, alike, and compare latencies.
 
-    For this machine's processor; 3x3 convolutions of stride 1 become conv2d's pGraph. Layer records in --out are kept.
+    The target is this machine's processor; 3x3 convolutions of stride 1 become conv2d's pGraph. Records of layers are
+    kept in --out.
     """
     check_json(json)
     label, value = load_operator(operator)
-    from syno_lab.evaluate.tuning import local_board
-    from syno_lab.evaluate.tuning.presets import find_preset
-    from syno_lab.evaluate.tuning.targets import LOCAL, threads_of
-    from syno_lab.evaluate.tuning.versus import compare_layers, compare_networks
     from syno_lab.models.registry import backbone as find_backbone
+    from syno_lab.tuning.presets import find_preset
+    from syno_lab.tuning.targets import LOCAL
+    from syno_lab.tuning.versus import compare_layers, compare_networks
 
     find_preset(preset)
     chosen = find_backbone(backbone)
@@ -68,9 +70,7 @@ def command(
     whole: NetworkComparison | None = None
     with ExitStack() as stack:
         report = stack.enter_context(Reporter())
-        report("board", 0.0, "starting a tracker and an RPC server on 127.0.0.1")
-        board = stack.enter_context(local_board(threads=threads_of(target)))
-        options: dict[str, Any] = {"board": board, "folder": out, "selection": chosen.selection, "trials": trials}
+        options: dict[str, Any] = {"folder": out, "selection": chosen.selection, "trials": trials}
         options |= {"preset": preset, "seed": seed, "on_progress": report}
         if part is not Part.whole:
             layers = compare_layers(value, net, image, target=target, deadline_s=deadline * 64, **options)
@@ -83,8 +83,8 @@ def command(
 def _tell(
     label: str, name: str, layers: tuple[LayerComparison, ...], whole: NetworkComparison | None, json: str | None
 ) -> dict[str, Any]:
-    """Say what came out; the JSON of it."""
-    from syno_lab.evaluate.tuning.versus import geometric_mean
+    """Print the results and return them for JSON."""
+    from syno_lab.tuning.versus import geometric_mean
 
     told: dict[str, Any] = {}
     if layers:
@@ -99,7 +99,7 @@ def _tell(
         told |= {"layers": [one.to_dict() for one in layers], "geometric_mean": mean}
     if whole is not None:
         stays = [place for place in whole.places if not place.replaced]
-        say(f"{label} stands in {len(whole.places) - len(stays)} of {len(whole.places)} places of {name}", json)
+        say(f"{label} is in {len(whole.places) - len(stays)} of {len(whole.places)} slots of {name}", json)
         for what, network in (("convolutions", whole.convolutions), (label, whole.operator)):
             last = network.measurements[-1]
             say(

@@ -1,27 +1,27 @@
-"""What commands are given: operators by name or file, bindings as ``NAME=NUMBER``."""
+"""Arguments of commands: operators by name or file, bindings as ``NAME=NUMBER``."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from importlib import import_module
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from syno_lab.errors import FormatError, SpecError, SynoError
-from syno_lab.ir.files import MAX_BYTES
-from syno_lab.ir.operator import Operator
+from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, is_file, printable, quoted, read_text
+from syno_lab.systems import MAX_BYTES, all_systems, read_operator, system_of
+
+if TYPE_CHECKING:
+    from syno_lab.ir.operator import Operator as PGraph
+    from syno_lab.protocol import Operator
 
 
-def known_names() -> list[str]:
-    """The names of the known operators."""
-    return list(import_module("syno_lab.operators").KNOWN)
-
-
-def known_operator(name: str) -> Operator:
-    """The known operator ``name``."""
-    made = import_module("syno_lab.operators").KNOWN[name]()
-    assert isinstance(made, Operator)
-    return made
+def known_operators() -> dict[str, Callable[[], Operator]]:
+    """The known operators of all systems by name; if two systems have a name, the first system's operator."""
+    found: dict[str, Callable[[], Operator]] = {}
+    for system in all_systems():
+        found = {**system.known(), **found}
+    return found
 
 
 def load_operator(text: str, *, besides: Iterable[str] = ()) -> tuple[str, Operator]:
@@ -33,19 +33,36 @@ def load_operator(text: str, *, besides: Iterable[str] = ()) -> tuple[str, Opera
         FormatError: for a file that is not an operator file.
         SynoError: for neither a name nor a file.
     """
-    names = known_names()
-    if text in names:
-        return text, known_operator(text)
+    known = known_operators()
+    if text in known:
+        return text, known[text]()
     path = Path(text)
-    if not path.is_file():
-        near = difflib.get_close_matches(text, names, 1)
+    if not is_file(path):
+        near = difflib.get_close_matches(text, known, 1)
         hint = f"did you mean {near[0]}?" if near else "`syno-lab operators` lists the names"
         wanted = ", ".join((*besides, "a known operator or an operator file"))
-        raise SynoError(f"expected {wanted}, found {text!r}; {hint}")
+        raise SynoError(f"expected {wanted}, found {quoted(text)}; {hint}")
+    content = read_small(path, MAX_BYTES)
     try:
-        return path.stem, Operator.from_json(read_small(path, MAX_BYTES))
+        return path.stem, read_operator(content)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
+
+
+def pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[str]) -> PGraph:
+    """``operator``, if it is a pGraph: ``wanted``, such as ``--as loops``, needs one; ``others`` suit all operators.
+
+    Raises:
+        SynoError: for an operator of another system.
+    """
+    from syno_lab.ir.operator import Operator as PGraph
+
+    if not isinstance(operator, PGraph):
+        system = system_of(operator).title
+        raise SynoError(
+            f"{wanted}: expected a pGraph, found {label}, an operator of {system}; other forms: {', '.join(others)}"
+        )
+    return operator
 
 
 def read_small(path: Path, limit: int) -> str:
@@ -55,15 +72,11 @@ def read_small(path: Path, limit: int) -> str:
         FormatError: when it is larger, cannot be read, or is not UTF-8.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
-        if len(content) > limit:
-            raise FormatError(f"expected a file of at most {limit} bytes")
-        return content.decode()
+        return read_text(path, limit)
     except OSError as error:
         raise FormatError(f"{path}: expected a readable file, found: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise FormatError("expected text in UTF-8, found other bytes") from None
+        raise FormatError(f"{path}: expected text in UTF-8, found other bytes") from None
 
 
 def parse_binding(texts: Iterable[str]) -> dict[str, int]:
@@ -76,11 +89,15 @@ def parse_binding(texts: Iterable[str]) -> dict[str, int]:
     for text in texts:
         name, equals, number = text.partition("=")
         name, number = name.strip(), number.strip()
-        if not name or not equals or not (number.isascii() and number.isdecimal()) or int(number) < 1:
-            raise SpecError(f"--bind: expected NAME=NUMBER such as C_in=64, found {text!r}")
+        value = integer(number)
+        if not name or not equals or not value:
+            raise SpecError(
+                f"--bind: expected NAME=NUMBER such as C_in=64, found {quoted(text)}; "
+                f"at most {MOST_DIGITS} digits are read"
+            )
         if name in binding:
-            raise SpecError(f"--bind: {name} is given twice")
-        binding[name] = int(number)
+            raise SpecError(f"--bind: {printable(name, QUOTED)} is given twice")
+        binding[name] = value
     return binding
 
 
@@ -91,7 +108,15 @@ def complete_binding(operator: Operator, texts: Iterable[str]) -> dict[str, int]
         SpecError: when one has no value, is unknown, or a size is not a positive integer.
     """
     given = parse_binding(texts)
-    bound = operator.complete_binding({**(dict(operator.spec.bindings[0]) if operator.spec.bindings else {}), **given})
+    try:
+        defaults = operator.complete_binding()
+    except SpecError:  # some variables have none
+        defaults = {}
+    bound = operator.complete_binding({**defaults, **given})
+    unknown = [name for name in given if name not in operator.variables]
+    if unknown:
+        declared = ", ".join(operator.variables)
+        raise SpecError(f"binding: unknown variable {quoted(unknown[0])}; declared are {declared}")
     operator.input_sizes(bound)
     operator.output_sizes(bound)
     operator.weight_sizes(bound)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from importlib import import_module
 
-from syno_lab.commands.operands import known_names, known_operator
 from syno_lab.commands.output import JsonTarget, check_json, say_table, write_json
+from syno_lab.systems import all_systems
 
 
 def command(json: JsonTarget = None) -> None:
-    """List the known operators by name."""
+    """List the known operators of all systems by name."""
     check_json(json)
-    known = import_module("syno_lab.operators").KNOWN
     rows = []
-    for name in known_names():
-        about = (inspect.getdoc(known[name]) or "").partition("\n\n")[0].replace("\n", " ")
-        rows.append({"name": name, "shape": str(known_operator(name)), "about": about})
-    say_table([{"name": row["name"], "shape": row["shape"]} for row in rows], json)
+    for system in all_systems():
+        for name, make in system.known().items():
+            about = (inspect.getdoc(make) or "").partition("\n\n")[0].replace("\n", " ")
+            rows.append({"name": name, "system": system.title, "shape": str(make()), "about": about})
+    say_table([{key: row[key] for key in ("name", "system", "shape")} for row in rows], json)
     write_json(rows, json)

@@ -2,16 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from syno_lab.commands.output import say
+from syno_lab.errors import SynoError
+from syno_lab.inputs import MOST_DIGITS, quoted
+
 TrackerOption = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="An RPC tracker. [default: one of our own on 127.0.0.1]")
+    str | None, typer.Option(metavar="HOST:PORT", help="An RPC tracker. [default: none, this machine itself]")
 ]
-"""Behind which tracker the device is that a tuning is for."""
+"""The address of the tracker that knows the board of a tuning."""
+
+
+def bounded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``command``, which refuses numbers of more than 18 digits: SQLite and torch cannot hold them."""
+
+    @wraps(command)
+    def call(**given: Any) -> Any:
+        for name, value in given.items():
+            for one in value if isinstance(value, list) else (value,):
+                if isinstance(one, int) and abs(one) >= 10**MOST_DIGITS:
+                    option = name.replace("_", "-")
+                    raise SynoError(f"{option}: expected a number of at most {MOST_DIGITS} digits, found {quoted(one)}")
+        return command(**given)
+
+    return call
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` as typer takes it: a parameter that is a dataclass becomes an option for each of its fields.
+
+    The options come in the order of the parameters and fields; no two have one name. The fields have their types,
+    helps and defaults as parameters of a command have theirs.
+    """
+    kinds = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
+    options: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        group = groups.get(parameter.name)
+        found = [parameter] if group is None else inspect.signature(group).parameters.values()
+        hints = kinds if group is None else get_type_hints(group, include_extras=True)
+        options += [one.replace(kind=one.KEYWORD_ONLY, annotation=hints[one.name]) for one in found]
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        values = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**values, **given)
+
+    call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    return call
+
+
+def check_board(tracker: str, key: str, json: str | None, deadline_s: float = 5.0) -> None:
+    """Make sure that a device of that key is behind the tracker, and warn in one line where others can reach it.
+
+    Raises:
+        TrackerError: there is none.
+    """
+    from syno_lab.tuning.checkup import public_address, warning
+    from syno_lab.tuning.tracker import check_tracker, parse_address
+
+    host, port = parse_address(tracker)
+    check_tracker(host, port, key, min(5.0, deadline_s), need_free=False)
+    public = public_address(host, port)
+    if public is not None:
+        say(f"warning: the tracker {warning(public)}", json)
 
 
 def flag(name: str, explanation: str) -> Any:
-    """An option such as ``--fetch`` that is given or not: without a name typer adds a ``--no-fetch`` to it."""
+    """An option without a value, such as ``--fetch``. It needs its name, or typer adds a ``--no-fetch`` to it."""
     return typer.Option(name, help=explanation)

@@ -1,10 +1,9 @@
-"""How commands speak: results to standard output or into files, progress to standard error."""
+"""The output of commands: results on standard output or in files, progress on standard error."""
 
 from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from syno_lab import private
 from syno_lab.errors import SynoError
+from syno_lab.inputs import printable, printable_lines, quoted
+from syno_lab.scratch import scratch
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT = "-"
 _LINE_PERIOD_S = 5.0  # between lines of progress where there is no terminal
 _WIDE = 200  # columns for tables where there is no terminal
+_LONG = 500  # characters of a line or a cell
 
 JsonTarget = Annotated[
     str | None,
@@ -32,12 +35,12 @@ JsonTarget = Annotated[
 
 
 def check_json(target: str | None) -> None:
-    """Refuse a place for the JSON before the work begins rather than after it. Raises SynoError."""
+    """Refuse a path for the JSON that cannot be written, before the work begins. Raises SynoError."""
     if target is None or target == STANDARD_OUTPUT:
         return
     path = Path(target)
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise SynoError(f"--json: expected a file in a folder that can be written to, or -, found {target!r}")
+        raise SynoError(f"--json: expected a file in a folder that can be written to, or -, found {quoted(target)}")
 
 
 def write_json(data: Any, target: str | None) -> None:
@@ -51,34 +54,35 @@ def write_json(data: Any, target: str | None) -> None:
         write_text(Path(target), text)
 
 
+@private.usual()
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all.
 
     Raises:
         SynoError: when the place cannot be written to.
     """
-    temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        temporary = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # mkstemp's files are private, others' are not
-        temporary.replace(path)
+        with scratch(f".{path.name}-", path.parent) as folder:
+            temporary = folder / path.name
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
     except OSError as error:
         raise SynoError(f"expected to write {path}, found: {error.strerror or error}; choose another place") from None
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
 
 
 def say(text: str, json_target: str | None) -> None:
-    """A line of the result for people, unless standard output is for JSON."""
+    """Lines of the result for people, unless standard output is for JSON.
+
+    Of their characters only line breaks and tabs move the terminal's cursor.
+    """
     if json_target != STANDARD_OUTPUT:
-        typer.echo(text)
+        typer.echo(printable_lines(text))
+
+
+def tell(text: str) -> None:
+    """A line about the work on standard error, printable and of at most some hundred characters."""
+    typer.echo(printable(text, _LONG), err=True)
 
 
 def say_table(rows: Sequence[Mapping[str, Any]], json_target: str | None) -> None:
@@ -114,7 +118,7 @@ def _cell(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return str(value)
+    return printable(str(value), _LONG)
 
 
 class Reporter:
@@ -155,7 +159,8 @@ class Reporter:
             self._bars.stop()
 
     def __call__(self, stage: str, fraction: float, message: str) -> None:
-        """Report where ``stage`` stands."""
+        """Report the progress of ``stage``."""
+        message = printable(message, _LONG)
         if self._bars is not None:
             if stage not in self._tasks:
                 self._tasks[stage] = self._bars.add_task(message, total=1.0, stage=stage)
@@ -165,4 +170,4 @@ class Reporter:
         is_new = stage != self._last[0] or (fraction >= 1.0 > self._last[1])
         if now != self._last and (is_new or time.monotonic() - self._last_time >= _LINE_PERIOD_S):
             self._last, self._last_time = now, time.monotonic()
-            typer.echo(f"{stage} {100 * fraction:3.0f} %  {message}", err=True)
+            tell(f"{stage} {100 * fraction:3.0f} %  {message}")

@@ -1,4 +1,4 @@
-"""``syno-lab replay``: draw a stored search again and say whether the operators are the same."""
+"""``syno-lab replay``: draws the operators of a record again and says whether they are the same."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Annotated
 
 import typer
 
-from syno_lab import __version__
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, tell, write_json
 from syno_lab.commands.sample import seldom
+from syno_lab.errors import StoppedError, SynoError
+from syno_lab.version import __version__
 
 DIFFERENT = 1  # the exit status of a finding
 
 
 def command(
     record: Annotated[
-        Path, typer.Argument(metavar="RECORD", help="What `syno-lab sample --save` wrote.", show_default=False)
+        Path, typer.Argument(metavar="RECORD", help="A file that `syno-lab sample --save` wrote.", show_default=False)
     ],
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
     json: JsonTarget = None,
 ) -> None:
-    """Draw a stored search again: the same seed and spec give the same operators.
+    """Draw the operators of a record again: the same seed and spec give the same operators.
 
     Exit status 0 when all are the same, 1 when one differs. Another version or other rules are named and tried.
     """
@@ -31,9 +33,18 @@ def command(
     stored = records.read(record)
     start = time.monotonic()
     with Reporter() as report:
-        result = records.replay(stored, report=seldom(report))
+        try:
+            result = records.replay(
+                stored,
+                report=seldom(report),
+                should_stop=lambda: seconds is not None and time.monotonic() - start >= seconds,
+            )
+        except StoppedError as error:
+            raise SynoError(
+                f"expected {stored.count} operators within {seconds:g} seconds, found fewer: {error}; raise --seconds"
+            ) from None
     for note in result.notes:
-        typer.echo(f"note: {note}", err=True)
+        tell(f"note: {note}")
     if result.same:
         say(f"the same {stored.count} operators, seed {stored.seed}", json)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json as json_text
+import math
 import re
 import sys
 import time
@@ -17,7 +18,9 @@ import typer
 
 from syno_lab.commands.output import STANDARD_OUTPUT, JsonTarget, Reporter, check_json, say, write_json, write_text
 from syno_lab.commands.specs import load_spec
-from syno_lab.errors import SpecError, SynoError
+from syno_lab.effort import resident_bytes
+from syno_lab.errors import StoppedError, SynoError
+from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
@@ -32,6 +35,7 @@ FINGERPRINTED = (
 )
 LEAST_FINGERPRINTED = 5_000
 _REPORT_PERIOD_S = 0.1
+_QUIET_S = 1.0  # before it is said that there is no operator yet
 _COURSE_PARTS = 32  # points at most in the course of a run, twice that while it is taken
 
 
@@ -44,7 +48,7 @@ class WeightLimits(StrEnum):
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a run stood: seconds and CPU-seconds since its start, operators drawn, bytes resident (0 where unknown)."""
+    """The progress of a run: seconds and CPU-seconds since its start, operators drawn, bytes resident (0: unknown)."""
 
     seconds: float
     cpu_seconds: float
@@ -54,7 +58,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What sampling gave.
+    """The result of sampling.
 
     Attributes:
         operators: the first ones, each pGraph once; all of them where a count was asked for.
@@ -87,9 +91,11 @@ def command(
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed draws the same operators.")] = None,
-    fingerprints: Annotated[bool, typer.Option(help="Tell equal functions apart, after the clock has stopped.")] = True,
+    fingerprints: Annotated[
+        bool, typer.Option(help="Count operators that compute the same function, after the timed part.")
+    ] = True,
     fingerprints_of: Annotated[
-        int, typer.Option(min=LEAST_FINGERPRINTED, metavar="N", help="Fingerprints of the first N operators alone.")
+        int, typer.Option(min=LEAST_FINGERPRINTED, metavar="N", help="Take fingerprints only of the first N operators.")
     ] = FINGERPRINTED,
     save: Annotated[
         Path | None,
@@ -161,15 +167,19 @@ def draw(
 
     Raises:
         SpecError: when the spec has no operator within its budgets.
-        SynoError: when the time is over before the first one.
+        SynoError: when the time is over before the first one, or it would take more memory than there is.
     """
     from syno_lab.synthesis.sampler import Sampler
 
     start, cpu_start = time.monotonic(), time.process_time()
     told = 0.0
+    tell = seldom(report)
 
     def is_over() -> bool:
-        return seconds is not None and time.monotonic() - start >= seconds
+        now = time.monotonic() - start
+        if not drawn and now > _QUIET_S:
+            tell("sample", min(now / (seconds or math.inf), 0.99), f"no operator after {sampler.trials} walks")
+        return seconds is not None and now >= seconds
 
     sampler = Sampler.from_spec(spec, seed=seed)
     operators: list[Operator] = []
@@ -186,17 +196,17 @@ def draw(
                 told = now
                 done = drawn / count if count else (now - start) / (seconds or 1.0)
                 report("sample", min(done, 1.0), f"{drawn} operators after {sampler.trials} walks")
-                course.add(Moment(now - start, time.process_time() - cpu_start, drawn, _resident_bytes()))
+                course.add(Moment(now - start, time.process_time() - cpu_start, drawn, resident_bytes()))
             if is_over():
                 break
         else:
             exhausted = count is None or drawn < count
-    except SynoError as error:
-        if not is_over() or isinstance(error, SpecError):
-            raise
-        raise SynoError(f"expected an operator within {seconds:g} seconds, found none; raise --seconds") from None
+    except StoppedError as error:
+        raise SynoError(
+            f"expected an operator within {seconds:g} seconds, found none: {error}; raise --seconds, or narrow the spec"
+        ) from None
     cpu_seconds = time.process_time() - cpu_start
-    course.add(Moment(time.monotonic() - start, cpu_seconds, drawn, _resident_bytes()), last=True)
+    course.add(Moment(time.monotonic() - start, cpu_seconds, drawn, resident_bytes()), last=True)
     return Drawn(
         operators, drawn, cpu_seconds, exhausted and not is_over(), sampler.seed, sampler.trials, course.moments
     )
@@ -219,7 +229,7 @@ class _Course:
 
 
 def seldom(report: Report) -> Report:
-    """``report`` about ten times a second, and always for what is done: a step may take less than its message."""
+    """``report`` about ten times a second, and at every end: a step may take less time than its message."""
     last = 0.0
 
     def tell(stage: str, fraction: float, message: str) -> None:
@@ -233,11 +243,13 @@ def seldom(report: Report) -> Report:
 
 
 def _check_save(path: Path) -> None:
-    """Refuse a place for the record before the work begins, as :func:`check_json` does for the JSON."""
+    """Refuse a path for the record that cannot be written, before the work begins, as :func:`check_json` does."""
     try:
         check_json("./-" if str(path) == STANDARD_OUTPUT else str(path))
     except SynoError:
-        raise SynoError(f"--save: expected a file in a folder that can be written to, found {str(path)!r}") from None
+        raise SynoError(
+            f"--save: expected a file in a folder that can be written to, found {quoted(str(path))}"
+        ) from None
 
 
 def _save(path: Path, spec: Spec, drawn: Drawn) -> None:
@@ -266,7 +278,7 @@ def _fingerprints(operators: list[Operator], report: Report) -> list[str | None]
 
 
 def _repeat_share(operators: list[Operator], names: list[str | None], report: Report) -> float | None:
-    """The share of operators that are an earlier one's function; None where one has no fingerprint."""
+    """The share of operators that compute an earlier one's function; None where one has no fingerprint."""
     from syno_lab.ir.fingerprint import confirmed_repeats
 
     if not names or None in names:
@@ -319,14 +331,3 @@ def _peak_memory_bytes() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB
-
-
-def _resident_bytes() -> int:
-    """The memory this process holds now; 0 where the system does not say so cheaply."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-    import resource
-
-    return pages * resource.getpagesize()

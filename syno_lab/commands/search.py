@@ -1,26 +1,27 @@
-"""``syno-lab search``: operators for a backbone, found, trained, compared with what they replace, and kept."""
+"""``syno-lab search``: finds operators for a backbone, trains them, compares them with the baseline, stores them."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import typer
 
-from syno_lab.commands.detach import DetachOption, FolderOption, detach_all, lab_folder
-from syno_lab.commands.options import TrackerOption, flag
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
-from syno_lab.commands.train import Precision, Rule
-from syno_lab.errors import SearchError, SpecError, SynoError
+from syno_lab.commands.detach import detach_all, lab_folder
+from syno_lab.commands.options import check_board, grouped
+from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
+from syno_lab.commands.search_options import Choice, Machine, Network, Run, Training, Tuning
+from syno_lab.commands.train import Rule
+from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
+from syno_lab.inputs import quoted
+from syno_lab.processes.alone import holder
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.jobs import JobHandle, JobRecord, Lab
-    from syno_lab.evaluate.searching import SearchSettings, TuningChoice
+    from syno_lab.experiments import SearchSettings, TuningChoice
+    from syno_lab.jobs import JobHandle, JobRecord, Lab
 
 KIND = "search"
 LOOK_S = 0.5
@@ -31,181 +32,50 @@ DEFAULT_MINUTES = 30.0
 FEW_EPOCHS = 5
 
 
-class Method(StrEnum):
-    """How the next operator is chosen."""
-
-    mcts = "mcts"
-    random = "random"
-    evolution = "evolution"
-
-
+@grouped
 def command(
-    backbone: Annotated[str, typer.Option(help="A network of `syno-lab backbone`.")] = "resnet20",
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help="A folder with CIFAR or with images in class folders, a text file, or 'digits'. "
-            "[default: $SYNO_LAB_DATA, else digits]"
-        ),
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(help="How long to search in all, baseline and comparison not counted. [default: 30]"),
-    ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="How many operators to evaluate at most, in all.")] = None,
-    method: Annotated[Method, typer.Option()] = Method.mcts,
-    seed: Annotated[int, typer.Option(min=0, help="Of the search's choices; trainings have seed 0.")] = 0,
-    flops: Annotated[
-        float, typer.Option(help="Train no operator with which the network has more than this share of its FLOPs.")
-    ] = 0.5,
-    traffic: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            help="Train no operator that stores more than so many times the elements that the layers in its places "
-            "put out (memory traffic: such operators are slow, whatever their FLOPs); 0: no limit.",
-        ),
-    ] = 4.0,
-    from_nothing: Annotated[
-        bool,
-        flag("--from-nothing", "Do not begin with the known operators (separable, grouped, …) that the space has."),
-    ] = False,
-    max_primitives: Annotated[int, typer.Option(min=1, help="Steps of an operator.")] = 8,
-    epochs: Annotated[int, typer.Option(min=1)] = 3,
-    images: Annotated[int | None, typer.Option(min=1, help="Train on the first so many images.")] = None,
-    test_images: Annotated[
-        int | None, typer.Option(min=1, help="Test on the first so many images, or windows of a text.")
-    ] = None,
-    resolution: Annotated[int | None, typer.Option(min=1, help="Scale images to this height and width.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="The highest of the cycle. [default: 0.1; of a text, 0.001]")
-    ] = None,
-    stop_early: Annotated[
-        Rule, typer.Option(help="End a training that falls behind those before it, by this rule.")
-    ] = Rule.canvas,
-    to_the_end: Annotated[bool, flag("--to-the-end", "End no training early.")] = False,
-    time_limit: Annotated[
-        float | None, typer.Option(help="Seconds that a training may take. [default: twice the baseline's]")
-    ] = None,
-    width: Annotated[int | None, typer.Option(min=1, help="Channels of the network. [default: its own]")] = None,
-    blocks: Annotated[int | None, typer.Option(min=1, help="Residual blocks in each stage. [default: its own]")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="More of the network, as in layers=2, context=128, strides=shape."),
-    ] = None,
-    seeds: Annotated[
-        int, typer.Option(min=0, help="Train the baseline and the best operators on so many seeds; 0 for none.")
-    ] = 3,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Trainings at a time. [default: one for each core; on a GPU, 1]")
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
-    precision: Annotated[Precision, typer.Option()] = Precision.float32,
-    tune_within: Annotated[
-        float | None,
-        typer.Option(
-            metavar="POINTS",
-            help="Tune what is at most so many percentage points less accurate than the baseline, while the search "
-            "goes on; a latency is the sum over the replaced layers.",
-        ),
-    ] = None,
-    target: Annotated[
-        str, typer.Option(help="What to tune for, as for `syno-lab tune`; local is best with --workers 1.")
-    ] = "local",
-    tracker: TrackerOption = None,
-    key: Annotated[str | None, typer.Option(help="The device's key at the tracker. [default: the target]")] = None,
-    tune_preset: Annotated[
-        str, typer.Option(help="How much tuning one size may cost: quick, normal or thorough.")
-    ] = "quick",
-    tune_trials: Annotated[
-        int | None, typer.Option(min=1, help="Candidates to measure for each size. [default: the preset's]")
-    ] = None,
-    name: Annotated[str, typer.Option(help="Of the search in its folder.")] = "search",
-    folder: FolderOption = None,
-    address: Annotated[
-        str | None, typer.Option(help="A Dask scheduler to use, tcp://HOST:PORT. [default: one of its own, here]")
-    ] = None,
-    go_on: Annotated[
-        bool, flag("--continue", "Go on with the search of this name; only its end may be set anew.")
-    ] = False,
-    in_process: Annotated[
-        bool, flag("--in-process", "Train in this process, one after another, without jobs.")
-    ] = False,
-    detach: DetachOption = False,
+    network: Network,
+    choice: Choice,
+    training: Training,
+    machine: Machine,
+    tuning: Tuning,
+    run: Run,
     json: JsonTarget = None,
 ) -> None:
     """Search operators for a network by training them in it (Syno, Algorithm 1).
 
-    The baseline is trained on several seeds first; then operators are searched for, known ones that fit first; then the
-    best found within a half and a quarter of the baseline's FLOPs, and the best known one, are trained on the same
-    seeds. All is kept in the folder as it happens: a search that was stopped or killed goes on with --continue.
+    First the baseline is trained on several seeds. Then the search trains operators, beginning with the known ones of
+    the space. Last, the best found operators within a half and a quarter of the baseline's FLOPs, and the best known
+    one, are trained on the same seeds. The folder keeps every result at once: --continue continues a stopped search.
     """
     check_json(json)
-    place = lab_folder(folder)
-    if address is not None and in_process:
+    place = lab_folder(run.folder)
+    if run.address is not None and run.in_process:
         raise SynoError("--address: expected trainings as jobs; leave --in-process out")
-    if detach and in_process:
+    if run.detach and run.in_process:
         raise SynoError("--detach: expected a search as a job; leave --in-process out")
-    tuning = _tuning(tune_within, target, tracker, key, tune_preset, tune_trials)
-    if tuning is not None and in_process:
-        raise SynoError("--tune-within: expected tunings as jobs; leave --in-process out")
-    if go_on:
-        settings = _earlier(place, name, minutes, trials, workers, tuning)
+    if run.go_on:
+        settings = _earlier(place, run.name, choice, machine, _tuning(tuning))
     else:
-        from syno_lab.evaluate.searching import SearchSettings
-        from syno_lab.evaluate.trial import TrialRequest
-
-        hands = workers or (1 if in_process or device != "cpu" else _cores())
-        training = TrialRequest(
-            backbone=backbone,
-            options=_options(option or [], width, blocks),
-            data=_data(data),
-            resolution=resolution,
-            train_images=images,
-            test_images=test_images,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            device=device,
-            threads=None if in_process else max(1, _cores() // hands),
-            precision=precision.value,
-            time_limit_s=time_limit,
-            stopping=None if to_the_end else _stopping(stop_early, epochs),
-        )
-        settings = SearchSettings(
-            training=training,
-            name=name,
-            method=method.value,
-            seed=seed,
-            minutes=DEFAULT_MINUTES if minutes is None and trials is None else minutes,
-            trials=trials,
-            max_flops_ratio=flops,
-            max_traffic_ratio=traffic or None,
-            workers=hands,
-            seeds=tuple(range(seeds)),
-            limits={"max_primitives": max_primitives},
-            starts_with_known=not from_nothing,
-            tuning=tuning,
-        )
-    if detach:
-        _check_new(place, settings, go_on)
-        detach_all([(KIND, settings.to_dict(), name)], folder, json=json)
+        settings = _settings(network, choice, training, machine, run, _tuning(tuning))
+    if run.detach:
+        _check_new(place, settings, run.go_on)
+        detach_all([(KIND, settings.to_dict(), run.name)], run.folder, json=json)
         return
     with Reporter() as report:
-        if settings.tuning is not None:
-            _check_board(settings.tuning)
-        if not go_on:
+        _check_new(place, settings, run.go_on)
+        if settings.tuning is not None and settings.tuning.tracker is not None:
+            check_board(settings.tuning.tracker, settings.tuning.board_key, json)
+        if not run.go_on:
             _check(settings, report)
-            _check_new(place, settings, go_on)
-        if in_process:
-            from syno_lab.evaluate.searching import run_here
+        if run.in_process:
+            from syno_lab.experiments import run_here
 
             result = _with_advice(
-                place, name, True, lambda: run_here(settings, place, report=lambda f, m: report(KIND, f, m))
+                place, run.name, True, lambda: run_here(settings, place, report=lambda f, m: report(KIND, f, m))
             )
         else:
-            result = _as_job(settings, place, address, report)
+            result = _as_job(settings, place, run.address, report)
     _say(result, json)
     write_json(result, json)
 
@@ -213,16 +83,68 @@ def command(
 # -- settings --------------------------------------------------------------------------------------------------------
 
 
+def _settings(
+    network: Network, choice: Choice, training: Training, machine: Machine, run: Run, tuning: TuningChoice | None
+) -> SearchSettings:
+    """The settings of a new search."""
+    from syno_lab.experiments import SearchSettings
+    from syno_lab.trial import TrialRequest
+
+    workers = machine.workers or (1 if run.in_process or machine.device != "cpu" else _cores())
+    request = TrialRequest(
+        backbone=network.backbone,
+        options=_options(training.option or [], training.width, training.blocks),
+        data=_data(network.data),
+        resolution=training.resolution,
+        train_images=training.images,
+        test_images=training.test_images,
+        epochs=training.epochs,
+        batch_size=training.batch_size,
+        learning_rate=training.learning_rate,
+        device=machine.device,
+        threads=None if run.in_process else max(1, _cores() // workers),
+        precision=machine.precision.value,
+        time_limit_s=training.time_limit,
+        stopping=None if training.to_the_end else _stopping(training.stop_early, training.epochs),
+    )
+    return SearchSettings(
+        training=request,
+        name=run.name,
+        method=choice.method.value,
+        seed=choice.seed,
+        minutes=DEFAULT_MINUTES if choice.minutes is None and choice.trials is None else choice.minutes,
+        trials=choice.trials,
+        max_flops_ratio=choice.flops,
+        max_traffic_ratio=choice.traffic or None,
+        workers=workers,
+        seeds=tuple(range(machine.seeds)),
+        limits={"max_primitives": choice.max_primitives},
+        starts_with_known=not choice.from_nothing,
+        tuning=tuning,
+        system=_system(choice.system),
+    )
+
+
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _data(data: str | None) -> str:
-    """Where the data is, whoever reads it from wherever."""
-    from syno_lab.evaluate.data import DATA_VARIABLE, DIGITS
+    """The data's absolute path, which holds in every process and folder."""
+    from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
 
     named = data or os.environ.get(DATA_VARIABLE) or DIGITS
     return named if named == DIGITS else str(Path(named).expanduser().absolute())
+
+
+def _system(name: str) -> str:
+    """The format of a system as a user names it."""
+    from syno_lab.systems import format_named
+
+    try:
+        return format_named(name)
+    except SpecError as error:
+        raise SpecError(f"--system: {error}") from None
 
 
 def _stopping(rule: Rule, epochs: int) -> dict[str, Any]:
@@ -241,85 +163,116 @@ def _options(texts: list[str], width: int | None, blocks: int | None) -> dict[st
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals or not value:
-            raise SpecError(f"--option: expected NAME=VALUE such as layers=2, found {text!r}")
+            raise SpecError(f"--option: expected NAME=VALUE such as layers=2, found {quoted(text)}")
         try:
             options[name.strip()] = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
             options[name.strip()] = value
     return options
 
 
 def _check(settings: SearchSettings, report: Reporter) -> None:
-    """Everything that can be known to be wrong before a job is submitted."""
-    from syno_lab.evaluate.searching import Space
+    """Raise now all errors that can be found before a job is submitted."""
+    from syno_lab.experiments import Space
 
     report(KIND, 0.0, "looking at the backbone and the data")
     space = Space(settings)
-    shapes = (f"[{', '.join(map(str, shape))}]" for shape in (space.spec.input_shape, space.spec.output_shape))
     report(
         KIND,
         0.0,
-        f"{len(space.sites)} layers to replace by operators {' to '.join(shapes)}, {len(space.spec.bindings)} sizes; "
+        f"{len(space.sites)} layers to replace by operators {space.operators}; "
         f"baseline {space.baseline.flops:,} FLOPs, {space.baseline.params:,} parameters",
     )
 
 
 def _check_new(place: Path, settings: SearchSettings, go_on: bool) -> None:
-    """Refuse a name that a search in this folder has."""
-    from syno_lab.evaluate.searching import STATUS_FILE, search_folder
+    """Refuse a name that a search in this folder has or had."""
+    from syno_lab.experiments import STATUS_FILE, search_folder
 
-    if not go_on and (search_folder(place, settings.name) / STATUS_FILE).exists():
+    if go_on:
+        return
+    _check_idle(place, settings.name)
+    if (search_folder(place, settings.name) / STATUS_FILE).exists():
         raise SearchError(
-            f"there is a search {settings.name!r} in {place} already: go on with it by "
+            f"there is a search {quoted(settings.name)} in {place} already: continue it by "
             f"`{_command(place, settings.name, False)}`, or give this one another --name"
         )
 
 
-def _tuning(
-    within: float | None, target: str, tracker: str | None, key: str | None, preset: str, trials: int | None
-) -> TuningChoice | None:
-    """What to tune; nothing unless ``within`` is given."""
-    from syno_lab.evaluate.searching import TuningChoice
+def _check_idle(place: Path, name: str) -> None:
+    """Refuse while a search of this name waits for its turn or runs: another terminal, or a job. Nothing is changed."""
+    from syno_lab.experiments import LOCK_FILE, busy, search_folder
+    from syno_lab.jobs import Lab
+    from syno_lab.store.database import FILE_NAME
 
-    if within is None:
-        given = {"--tracker": tracker, "--key": key, "--tune-trials": trials}
-        for option in (option for option, value in given.items() if value is not None):
+    if (place / FILE_NAME).exists():
+        with Lab.open(place, start=False, is_thorough=False) as lab:
+            alive = [job for job in lab.jobs(kind=KIND) if job.params.get("name") == name]
+        for job in alive:
+            if job.state in ("waiting", "running"):
+                watching = shlex.join(["syno-lab", "jobs", "watch", str(job.id), "--folder", str(place)])
+                raise SearchError(
+                    f"the search {quoted(name)} in {place} is {job.state} already, as job {job.id}: watch it by "
+                    f"`{watching}`, or give this one another --name"
+                )
+    if (who := holder(search_folder(place, name) / LOCK_FILE)) is not None:
+        raise SearchError(busy(name, place).replace("{who}", who))
+
+
+def _tuning(given: Tuning) -> TuningChoice | None:
+    """What to tune; nothing without ``--tune-within``."""
+    from syno_lab.experiments import TuningChoice
+
+    if given.tune_within is None:
+        needless = {"--tracker": given.tracker, "--key": given.key, "--tune-trials": given.tune_trials}
+        for option in (option for option, value in needless.items() if value is not None):
             raise SynoError(f"{option}: expected --tune-within POINTS beside it, found none")
         return None
-    return TuningChoice(within=within, target=target, tracker=tracker, key=key, preset=preset, trials=trials)
+    return TuningChoice(
+        within=given.tune_within,
+        target=given.target,
+        tracker=given.tracker,
+        key=given.key,
+        preset=given.tune_preset,
+        trials=given.tune_trials,
+    )
 
 
-def _check_board(tuning: TuningChoice) -> None:
-    """Refuse a tracker and a key behind which no device is. Raises TrackerError."""
-    from syno_lab.evaluate.tuning import check_tracker
-    from syno_lab.evaluate.tuning.tracker import parse_address
-
-    if tuning.tracker is not None:
-        check_tracker(*parse_address(tuning.tracker), tuning.board_key, need_free=False)
-
-
-def _earlier(
-    place: Path,
-    name: str,
-    minutes: float | None,
-    trials: int | None,
-    workers: int | None,
-    tuning: TuningChoice | None,
-) -> SearchSettings:
+def _earlier(place: Path, name: str, choice: Choice, machine: Machine, tuning: TuningChoice | None) -> SearchSettings:
     """The settings of a search that was begun, with a new end, or something new to tune, where one is given."""
-    from syno_lab.evaluate.searching import SETTINGS_FILE, SearchSettings, read_json, search_folder
+    from syno_lab.experiments import SETTINGS_FILE, SearchSettings, read_json, search_folder
 
     found = read_json(search_folder(place, name) / SETTINGS_FILE)
     if found is None:
         raise SearchError(
-            f"--continue: expected a search {name!r} in {place}, found none; --name and --folder say which"
+            f"--continue: expected a search {quoted(name)} in {place}, found none; name another by --name and --folder"
         )
-    given: dict[str, Any] = {"workers": workers} if workers else {}
-    if minutes is not None or trials is not None:
-        given |= {"minutes": minutes, "trials": trials}
+    given: dict[str, Any] = {"workers": machine.workers} if machine.workers else {}
+    if choice.minutes is not None or choice.trials is not None:
+        given |= {"minutes": choice.minutes, "trials": choice.trials}
     if tuning is not None:
         given["tuning"] = msgspec.to_builtins(tuning)
-    return SearchSettings.from_dict(found | given)
+    settings = SearchSettings.from_dict(found | given)
+    if tuning is None and settings.tuning is not None and settings.tuning.tracker is not None:
+        _check_asked(place, settings.tuning.tracker, name)
+    return settings
+
+
+def _check_asked(place: Path, tracker: str, name: str) -> None:
+    """Refuse a tracker that the folder names if no job of the user there names it."""
+    from syno_lab.jobs import Lab
+    from syno_lab.jobs.trust import is_signed
+
+    with Lab.open(place, start=False, is_thorough=False) as lab:
+        for job in lab.ledger.jobs("kind=?", (KIND,)):
+            asked = job.params.get("tuning")
+            is_it = job.params.get("name") == name and isinstance(asked, dict) and asked.get("tracker") == tracker
+            if is_it and is_signed(lab.ledger, job):
+                return
+    raise SearchError(
+        f"--continue: the settings in {place} name the tracker {quoted(tracker)}, and no job there that is signed "
+        "with your key names it: give --tracker, --key and --tune-within to tune there"
+    )
 
 
 def _command(place: Path, name: str, in_process: bool) -> str:
@@ -331,17 +284,19 @@ def _command(place: Path, name: str, in_process: bool) -> str:
 
 
 def _with_advice(place: Path, name: str, in_process: bool, work: Any) -> dict[str, Any]:
-    """Do the work; who ends it is told how it goes on."""
+    """Do the work; after an interruption or on a full disk, say how to continue."""
     try:
         found: dict[str, Any] = work()
+    except DiskFullError as error:
+        raise DiskFullError(f"{error}; `{_command(place, name, in_process)}` continues the search") from None
     except (KeyboardInterrupt, SystemExit):
-        typer.echo(f"the search is kept in {place}; `{_command(place, name, in_process)}` goes on with it", err=True)
+        tell(f"the search is kept in {place}; `{_command(place, name, in_process)}` continues it")
         raise
     return found
 
 
 def _as_job(settings: SearchSettings, place: Path, address: str | None, report: Reporter) -> dict[str, Any]:
-    from syno_lab.evaluate.jobs import Lab
+    from syno_lab.jobs import Lab
 
     with Lab.open(place, address=address, slots=settings.workers) as lab:
         handle = _job(lab, settings)
@@ -376,6 +331,8 @@ def _job(lab: Lab, settings: SearchSettings) -> JobHandle:
             continue
         handle = lab.job(job.id)
         if job.params == params or job.state == "running":
+            if job.params == params:
+                handle.allow(job)  # it has exactly the settings of this command
             handle.resume()
             return handle
         handle.cancel()
@@ -383,7 +340,7 @@ def _job(lab: Lab, settings: SearchSettings) -> JobHandle:
 
 
 def _pause(lab: Lab, handle: JobHandle) -> None:
-    """The search and its trainings come to rest, at the next batch; what they have is kept."""
+    """Pause the search and its trainings at the next batch; their results are kept."""
     handle.pause()
     for job in lab.jobs(parent=handle.id):
         if not job.is_ended:

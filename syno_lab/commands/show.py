@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from syno_lab.commands.operands import complete_binding, load_operator
+from syno_lab.commands.operands import complete_binding, load_operator, pgraph_for
 from syno_lab.commands.output import JsonTarget, check_json, say, write_json, write_text
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.ir.operator import Operator
+from syno_lab.inputs import integer, quoted
+
+if TYPE_CHECKING:
+    from syno_lab.ir.operator import Operator as PGraph
+    from syno_lab.protocol import Operator
 
 
 class Form(StrEnum):
-    """What ``show`` can print."""
+    """The forms that ``show`` can print."""
 
     SUMMARY = "summary"
     LOOPS = "loops"
@@ -35,11 +39,13 @@ class Form(StrEnum):
 
 _STAGED = (Form.LOOPS, Form.PYTHON, Form.C, Form.LATEX)
 _GRADIENTS = (*_STAGED, Form.TABLE)
+#: The forms that an operator of any system has; only pGraphs have the others.
+_OF_ALL = (Form.SUMMARY, Form.SOURCE, Form.TVM, Form.DOT, Form.SVG, Form.FILE)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked of the form: the sizes, stages, a gradient, an output element."""
+    """The options of a form: the sizes, stages, a gradient, an output element."""
 
     bind: list[str]
     staged: bool = False
@@ -61,9 +67,11 @@ def command(
     staged: Annotated[
         bool, typer.Option("--staged", help="One loop nest for each stage of the lowering plan.")
     ] = False,
-    wrt: Annotated[str | None, typer.Option(metavar="TENSOR", help="The gradient's, for X or W1, W2, …")] = None,
+    wrt: Annotated[
+        str | None, typer.Option(metavar="TENSOR", help="The loop nest of the gradient for X, W1, W2, …")
+    ] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="I,J,…", help="The output element that reads; : for all of an axis.")
+        str | None, typer.Option(metavar="I,J,…", help="The output element, for receptive-field; : for all of an axis.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write it to this file.")] = None,
     json: JsonTarget = None,
@@ -76,7 +84,11 @@ def command(
     asked = _Asked(bind or [], staged, wrt, at)
     _check(form, asked)
     facts = _facts(label, value, asked.bind)
-    text = _text(value, form, facts, asked)
+    if form in _OF_ALL:
+        text = _text(value, form, facts, asked)
+    else:
+        options = [f"--as {one}" for one in _OF_ALL]
+        text = _pgraph_text(pgraph_for(f"--as {form}", label, value, options), form, asked)
     if out is not None:
         write_text(out, text + ("" if text.endswith("\n") else "\n"))
         say(str(out), json)
@@ -97,16 +109,20 @@ def _check(form: Form, asked: _Asked) -> None:
 
 
 def _facts(label: str, operator: Operator, bind: list[str]) -> dict[str, Any]:
+    from syno_lab.ir.operator import Operator as PGraph
+
     facts: dict[str, Any] = {
         "label": label,
         "shape": str(operator),
-        "steps": len(operator.steps),
-        "weights": len(operator.weights),
+        "steps": None,
+        "weights": None,
         "binding": None,
         "flops": None,
         "params": None,
         "memory_bytes": None,
     }
+    if isinstance(operator, PGraph):
+        facts |= {"steps": len(operator.steps), "weights": len(operator.weights)}
     try:
         bound = complete_binding(operator, bind)
     except SpecError:
@@ -114,6 +130,7 @@ def _facts(label: str, operator: Operator, bind: list[str]) -> dict[str, Any]:
             raise
         return facts  # no sizes asked for and no defaults: only what is true for all sizes
     return facts | {
+        "weights": len(operator.weight_sizes(bound)),
         "binding": bound,
         "flops": operator.flops(bound),
         "params": operator.params(bound),
@@ -122,6 +139,26 @@ def _facts(label: str, operator: Operator, bind: list[str]) -> dict[str, Any]:
 
 
 def _text(operator: Operator, form: Form, facts: dict[str, Any], asked: _Asked) -> str:
+    """One of the forms that any operator has."""
+    match form:
+        case Form.SOURCE:
+            return operator.to_torch_source(complete_binding(operator, asked.bind))
+        case Form.TVM:
+            from syno_lab.processes.light import import_tvm
+
+            import_tvm()  # without torch, which TVM would load
+            return str(operator.to_tvm(complete_binding(operator, asked.bind)).script())
+        case Form.DOT:
+            return operator.dot()
+        case Form.SVG:
+            return operator.svg()
+        case Form.FILE:
+            return operator.to_json()
+    return _summary(facts)
+
+
+def _pgraph_text(operator: PGraph, form: Form, asked: _Asked) -> str:
+    """One of the forms that only pGraphs have."""
     match form:
         case Form.LOOPS | Form.PYTHON | Form.C:
             from syno_lab.codegen.loops import loops
@@ -141,31 +178,12 @@ def _text(operator: Operator, form: Form, facts: dict[str, Any], asked: _Asked) 
             return str(coordinates(operator, bound, wrt=asked.wrt))
         case Form.RECEPTIVE_FIELD:
             return _receptive_field(operator, asked)
-        case Form.MIXING:
-            from syno_lab.codegen.mixing import mixing
+    from syno_lab.codegen.mixing import mixing
 
-            return str(mixing(operator, complete_binding(operator, asked.bind) if asked.bind else None))
-        case Form.SOURCE:
-            from syno_lab.codegen.torch_module import to_torch_source
-
-            return to_torch_source(operator, complete_binding(operator, asked.bind))
-        case Form.TVM:
-            return _tvm_script(operator, complete_binding(operator, asked.bind))
-        case Form.DOT:
-            from syno_lab.codegen.drawing import dot
-
-            return dot(operator)
-        case Form.SVG:
-            from syno_lab.codegen.drawing import svg
-
-            return svg(operator)
-        case Form.FILE:
-            return operator.to_json()
-        case Form.SUMMARY:
-            return _summary(facts)
+    return str(mixing(operator, complete_binding(operator, asked.bind) if asked.bind else None))
 
 
-def _receptive_field(operator: Operator, asked: _Asked) -> str:
+def _receptive_field(operator: PGraph, asked: _Asked) -> str:
     from syno_lab.codegen.nest import generic_binding
     from syno_lab.codegen.receptive_field import CENTER, receptive_field
 
@@ -180,18 +198,10 @@ def _receptive_field(operator: Operator, asked: _Asked) -> str:
 
 def _index(text: str) -> tuple[int | None, ...]:
     entries = [entry.strip() for entry in text.split(",")]
-    if not all(entry == ":" or (entry.isascii() and entry.isdecimal()) for entry in entries):
-        raise SpecError(f"--at: expected numbers or : with commas between them, such as 0,0,3,:, found {text!r}")
-    return tuple(None if entry == ":" else int(entry) for entry in entries)
-
-
-def _tvm_script(operator: Operator, bound: dict[str, int]) -> str:
-    from syno_lab.evaluate.tuning.light import import_tvm
-
-    import_tvm()  # without torch, which TVM would load
-    from syno_lab.codegen.tvm_target import to_tvm
-
-    return str(to_tvm(operator, bound).script())
+    index = tuple(None if entry == ":" else integer(entry) for entry in entries)
+    if any(entry != ":" and number is None for entry, number in zip(entries, index, strict=True)):
+        raise SpecError(f"--at: expected numbers or : with commas between them, such as 0,0,3,:, found {quoted(text)}")
+    return index
 
 
 def _summary(facts: dict[str, Any]) -> str:

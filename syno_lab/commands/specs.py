@@ -1,4 +1,4 @@
-"""The specs that ``syno-lab sample`` takes: two by name, any other from a JSON file with the Sampler's fields."""
+"""The specs of ``syno-lab sample``: two by name, any other from a JSON file with the Sampler's fields."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import msgspec
 
 from syno_lab.commands.operands import read_small
 from syno_lab.errors import FormatError, SpecError, SynoError
+from syno_lab.inputs import is_file, quoted
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.versioned import reason
 from syno_lab.synthesis.fields import SpecFields
+from syno_lab.versioned import reason
 
 MAX_BYTES = 1 << 20
 
@@ -58,8 +59,8 @@ def load_spec(name: str, **changes: Any) -> tuple[Spec, int | None]:
     record = SPECS.get(name)
     if record is None:
         path = Path(name)
-        if not path.is_file():
-            raise SynoError(f"--spec: expected {', '.join(SPECS)} or a JSON file, found {name!r}")
+        if not is_file(path):
+            raise SynoError(f"--spec: expected {', '.join(SPECS)} or a JSON file, found {quoted(name)}")
         where = f"{path}: "
         try:
             record = msgspec.json.decode(read_small(path, MAX_BYTES), type=SpecFile)

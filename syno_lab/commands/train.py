@@ -1,9 +1,8 @@
-"""``syno-lab train``: a network with operators in the place of its convolutions or projections, each trained alike."""
+"""``syno-lab train``: trains a network with operators instead of its convolutions or projections, each alike."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
@@ -16,18 +15,20 @@ from syno_lab.commands.detach import DetachOption, detach_all
 from syno_lab.commands.operands import load_operator
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
 from syno_lab.errors import DataError, SpecError, SynoError
+from syno_lab.inputs import quoted
+from syno_lab.scratch import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from syno_lab.evaluate.trial import TrialRequest
+    from syno_lab.trial import TrialRequest
 
 BASELINE = "baseline"
 _USABLE = ("finished", "pruned", "timeout")
 
 
 class Precision(StrEnum):
-    """What the arithmetic of matrix products and convolutions is done in."""
+    """The precision of matrix products and convolutions."""
 
     float32 = "float32"
     bfloat16 = "bfloat16"
@@ -59,7 +60,7 @@ def command(
             "[default: $SYNO_LAB_DATA, else digits]"
         ),
     ] = None,
-    download: Annotated[bool, typer.Option("--download", help="Fetch CIFAR-10 first where it is not there.")] = False,
+    download: Annotated[bool, typer.Option("--download", help="Download CIFAR-10 first if it is missing.")] = False,
     resolution: Annotated[int | None, typer.Option(min=1, help="Scale images to this height and width.")] = None,
     train_images: Annotated[int | None, typer.Option(min=1, help="Train on the first so many images.")] = None,
     test_images: Annotated[
@@ -68,32 +69,40 @@ def command(
     epochs: Annotated[int, typer.Option(min=1)] = 3,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
     learning_rate: Annotated[
-        float | None, typer.Option(help="The highest of the cycle. [default: 0.1; of a text, 0.001]")
+        float | None, typer.Option(help="The highest learning rate of the cycle. [default: 0.1; for a text, 0.001]")
     ] = None,
-    patience: Annotated[int | None, typer.Option(min=1, help="Epochs to wait for a better test.")] = None,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many epochs without a better test.")
+    ] = None,
     stop_early: Annotated[
-        Rule | None, typer.Option(help="End a training that falls behind those before it, by this rule.")
+        Rule | None, typer.Option(help="Prune a training that falls behind earlier ones, by this rule.")
     ] = None,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds that a training may take.")] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds after which a training ends and is tested.")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="The most seconds of a training; a longer one ends as a timeout.")
+    ] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds after which a training stops and is tested.")] = None,
     width: Annotated[int | None, typer.Option(min=1, help="Channels of the network. [default: its own, or 16]")] = None,
     blocks: Annotated[int | None, typer.Option(min=1, help="Residual blocks in each stage. [default: 1]")] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(help="More of the network, as in layers=2, context=128, tokens=characters, strides=shape."),
+        typer.Option(
+            help="Another option of the network, as in layers=2, context=128, tokens=characters, strides=shape."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Train each operator on so many seeds, from --seed on.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Train each operator on so many seeds, from --seed on.")
+    ] = 1,
     against_baseline: Annotated[
         bool,
-        typer.Option("--against-baseline", help="Train the network as it is, too, and give the difference."),
+        typer.Option("--against-baseline", help="Train the baseline too, and give the difference."),
     ] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
     precision: Annotated[Precision, typer.Option()] = Precision.float32,
     folder: Annotated[
         Path | None,
         typer.Option(
-            help="Checkpoints and outcomes go here; a command that finds its own goes on from them. "
+            help="The folder for checkpoints and outcomes; the same command again continues from them. "
             "With --detach, the lab's folder."
         ),
     ] = None,
@@ -102,20 +111,18 @@ def command(
 ) -> None:
     """Train a network for images or text in which an operator replaces the convolutions or projections.
 
-    Without --backbone it is a ResNet of 8 layers for CIFAR, or a tiny GPT for a text. An operator that cannot have a
-    place's sizes leaves the layer there.
+    Without --backbone the network is a ResNet of 8 layers for images, or a tiny GPT for a text. A layer whose sizes the
+    operator cannot have stays.
     """
     check_json(json)
     if detach and (against_baseline or stop_early is not None):
-        raise SynoError(
-            "--detach: expected trainings apart from each other; leave --against-baseline and --stop-early out"
-        )
+        raise SynoError("--detach: expected independent trainings; leave --against-baseline and --stop-early out")
     loaded = _loaded(operators)
     with Reporter() as report, ExitStack() as stack:
         place = _data(data, download, report)
-        from syno_lab.evaluate.data import DIGITS
-        from syno_lab.evaluate.text_data import is_text_file
-        from syno_lab.evaluate.trial import TrialRequest, places_of, run_stage
+        from syno_lab.data.datasets import DIGITS
+        from syno_lab.data.text import is_text_file
+        from syno_lab.trial import TrialRequest, places_of, run_stage
 
         is_text = place != DIGITS and is_text_file(place)
         options = _options(option or [], width, blocks, is_default=backbone is None and not is_text)
@@ -138,7 +145,7 @@ def command(
         if detach:
             _submit(loaded, base, range(seed, seed + seeds), folder, json)
             return
-        where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syno-lab-")))
+        where = folder or stack.enter_context(scratch("syno-train-"))
         stage = run_stage(
             loaded,
             base,
@@ -165,9 +172,9 @@ def command(
 def _submit(
     operators: Mapping[str, str | None], base: TrialRequest, seeds: Iterable[int], folder: Path | None, json: str | None
 ) -> None:
-    """Each training as a job of its own. It runs elsewhere, so where its data is must not hang on where we are."""
-    from syno_lab.evaluate.data import DIGITS
-    from syno_lab.evaluate.trial import costs_of
+    """Each training as its own job. It runs in another folder, so the path of its data must be absolute."""
+    from syno_lab.data.datasets import DIGITS
+    from syno_lab.trial import costs_of
 
     data = base.data if base.data == DIGITS else str(Path(base.data).expanduser().absolute())
     numbers = list(seeds)
@@ -198,8 +205,8 @@ def _loaded(names: Iterable[str]) -> dict[str, str | None]:
 
 
 def _data(data: str | None, download: bool, report: Reporter) -> str:
-    """Where the data is; fetched first where that is wanted."""
-    from syno_lab.evaluate.data import DATA_VARIABLE, DIGITS, load_dataset
+    """The path of the data, downloaded first if the user asks for it."""
+    from syno_lab.data.datasets import DATA_VARIABLE, DIGITS, data_path, load_dataset
 
     named = data or os.environ.get(DATA_VARIABLE) or DIGITS
     if download:
@@ -211,7 +218,7 @@ def _data(data: str | None, download: bool, report: Reporter) -> str:
         )
         report("data", 1.0, f"{dataset.name} in {dataset.source}")
         return dataset.source
-    if not data and named != DIGITS and not Path(named).expanduser().exists():
+    if not data and named != DIGITS and not data_path(named).exists():
         raise DataError(
             f"expected a data folder at {named}, found nothing there (the path comes from the environment variable "
             f"{DATA_VARIABLE})"
@@ -226,11 +233,11 @@ def _options(texts: Iterable[str], width: int | None, blocks: int | None, *, is_
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals or not value:
-            raise SpecError(f"--option: expected NAME=VALUE such as layers=2, found {text!r}")
+            raise SpecError(f"--option: expected NAME=VALUE such as layers=2, found {quoted(text)}")
         try:
             # Numbers, true and lists of texts as in JSON; all else is a text.
             options[name.strip()] = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
             options[name.strip()] = value
     return options
 

@@ -1,4 +1,4 @@
-"""``syno-lab tune``: operators by TVM MetaSchedule, on a device behind an RPC tracker."""
+"""``syno-lab tune``: operators by TVM MetaSchedule, on this machine or on a device behind an RPC tracker."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import typer
 from syno_lab.commands.detach import DetachOption, FolderOption
 from syno_lab.commands.detach import detach as submit
 from syno_lab.commands.operands import complete_binding, load_operator, parse_binding
-from syno_lab.commands.options import TrackerOption, flag
+from syno_lab.commands.options import TrackerOption, check_board, flag
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
 from syno_lab.errors import SynoError, TuningError
+from syno_lab.inputs import quoted
+from syno_lab.systems import builder_of
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.tuning import TuningProgress, TuningResult, TuningTask
+    from syno_lab.tuning import TuningProgress, TuningResult, TuningTask
 
 
 def command(
@@ -24,7 +26,9 @@ def command(
     bind: Annotated[
         list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A size such as C_in=64; may be repeated.")
     ] = None,
-    preset: Annotated[str, typer.Option(help="How much it may cost: quick, normal or thorough.")] = "quick",
+    preset: Annotated[
+        str, typer.Option(help="How many candidates a tuning measures: quick, normal or thorough.")
+    ] = "quick",
     trials: Annotated[
         int | None, typer.Option(min=1, help="Candidates to measure. [default: 16, 96 or 512, by the preset]")
     ] = None,
@@ -34,7 +38,7 @@ def command(
     tracker: TrackerOption = None,
     key: Annotated[str | None, typer.Option(help="The device's key at the tracker.")] = None,
     dtype: Annotated[str, typer.Option(help="float16, float32 or float64.")] = "float32",
-    deadline: Annotated[float | None, typer.Option(help="Seconds for all of it. [default: by the trials]")] = None,
+    deadline: Annotated[float | None, typer.Option(help="Seconds for all operators. [default: by the trials]")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     rule: Annotated[
         list[str] | None,
@@ -44,61 +48,60 @@ def command(
         ),
     ] = None,
     space: Annotated[
-        str | None, typer.Option(metavar="FILE.py:FUNCTION", help="Schedules the whole program, in place of all rules.")
+        str | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION", help="A function that schedules the whole program; it replaces all rules."
+        ),
     ] = None,
     strategy: Annotated[str, typer.Option(help="evolutionary, replay-trace or replay-func.")] = "evolutionary",
     cost_model: Annotated[str, typer.Option(help="xgboost or random.")] = "xgboost",
     compare: Annotated[
-        bool, flag("--compare", "Measure it beside PyTorch eager and torch.compile (target local).")
+        bool, flag("--compare", "Measure PyTorch eager and torch.compile as well (target local).")
     ] = False,
     out: Annotated[Path, typer.Option(help="The folder for logs.")] = Path(".syno-lab/tuning"),
     records: Annotated[
-        Path | None, typer.Option(help="The folder of records, in which nothing is tuned twice. [default: OUT/records]")
+        Path | None,
+        typer.Option(help="The folder of records, from which repeated tunings are answered. [default: OUT/records]"),
     ] = None,
     folder: FolderOption = None,
     detach: DetachOption = False,
     json: JsonTarget = None,
 ) -> None:
-    """Search for the fastest schedule of operators and measure it on the device.
+    """Search the fastest schedule of each operator and measure it on the target.
 
-    As a job it keeps its records in the folder `tuning` of the lab.
+    A job keeps its records in the folder `tuning` of the lab.
     """
     check_json(json)
     if (tracker is None) != (key is None):
-        raise SynoError("expected --tracker HOST:PORT and --key KEY together, or neither for a board of our own")
+        raise SynoError("expected --tracker HOST:PORT and --key KEY together, or neither to tune on this machine")
     tasks = _tasks(operator, bind or [], dtype)
-    from syno_lab.evaluate.tuning import Method, check_tracker, local_board, tune_queue
-    from syno_lab.evaluate.tuning.presets import enough_s, find_preset
-    from syno_lab.evaluate.tuning.targets import check_target, is_local, threads_of
-    from syno_lab.evaluate.tuning.tracker import parse_address
-    from syno_lab.evaluate.tuning.tune import local_conditions, recorded
+    from syno_lab.tuning import Method, TuningOptions, tune_queue
+    from syno_lab.tuning.method import to_job
+    from syno_lab.tuning.presets import enough_s, find_preset
+    from syno_lab.tuning.targets import check_target, is_local, threads_of
+    from syno_lab.tuning.tune import local_conditions, recorded
 
     budget = find_preset(preset).trials if trials is None else trials
     seconds = deadline if deadline is not None else enough_s(budget, len(tasks))
     check_target(target)
     method = Method(tuple(rule) if rule else Method.rules, space, strategy, cost_model)
     if compare and not is_local(target):
-        raise SynoError(f"--compare: expected --target local, on which PyTorch runs as well, found {target!r}")
+        raise SynoError(f"--compare: expected --target local, on which PyTorch runs as well, found {quoted(target)}")
     if detach:
         if compare or records is not None:
             raise SynoError("--detach: expected a tuning alone, in its lab; leave --compare and --records out")
-        if method.code:
-            raise SynoError(
-                "--detach: expected rules by their names and no --space: a job runs no code but the lab's own"
-            )
         params: dict[str, Any] = {"tasks": [_plain(task) for task in tasks], "target": target}
         params |= {"tracker": tracker, "key": key, "preset": preset, "trials": trials, "seed": seed}
-        params |= {"deadline_s": seconds, "strategy": strategy, "cost_model": cost_model}
-        params["rules"] = list(method.rules)
+        params |= {"deadline_s": seconds, **to_job(method)}
         submit("tune", params, folder, name=", ".join(task.label for task in tasks), json=json)
         return
     if folder is not None:
-        raise SynoError("--folder: expected it with --detach; without, --out and --records say where files go")
+        raise SynoError("--folder: expected --detach with it; without --detach, use --out and --records")
     store = records if records is not None else out / "records"
     shares: dict[str, float] = {}
     results: dict[str, TuningResult] = {}
     failed: dict[str, str] = {}
-    if tracker is None:  # what the records of a board of our own can answer needs none
+    if tracker is None:  # an answer from the records needs no TVM
         conditions = local_conditions(threads_of(target))
         results = recorded(tasks, store=store, target=target, trials=budget, conditions=conditions, method=method)
     waiting = [task for task in tasks if task.label not in results]
@@ -111,30 +114,24 @@ def command(
             report("tune", sum(shares.values()) / len(tasks), f"{name}{now}")
 
         if not waiting:
-            report("tune", 1.0, "all of it is in the records")
+            report("tune", 1.0, "all candidates are in the records")
         elif tracker is not None and key is not None:
-            address = parse_address(tracker)
-            check_tracker(*address, key, min(5.0, seconds), need_free=False)
-        else:
-            report("tune", 0.0, "starting a tracker and an RPC server on 127.0.0.1")
-            board = stack.enter_context(local_board(threads=threads_of(target)))
-            address, key = board.address, board.key
+            check_board(tracker, key, json, seconds)
         if waiting:
             report("tune", 0.0, "importing TVM")
-            done = tune_queue(
-                waiting,
-                tracker=address,
-                key=str(key),
+            options = TuningOptions(
+                work_dir=out,
+                store=store,
+                tracker=tracker,
+                key=key,
                 target=target,
                 preset=preset,
                 trials=budget,
                 method=method,
                 seed=seed,
-                work_dir=out,
-                store=store,
-                on_progress=progress,
                 deadline_s=seconds,
             )
+            done = tune_queue(waiting, options, on_progress=progress)
             results |= done.results
             failed = done.failed
     rows = [_told(task, results[task.label], store, compare, json) for task in tasks if task.label in results]
@@ -146,26 +143,30 @@ def command(
 
 
 def _tasks(names: list[str], bind: list[str], dtype: str) -> list[TuningTask]:
-    """A task for each operator; a size that one of several does not have is for the others."""
-    from syno_lab.evaluate.tuning import TuningTask
+    """A task for each operator; of several operators, each takes the sizes of its own variables."""
+    from syno_lab.tuning import TuningTask
 
     given = parse_binding(bind)
     found = [load_operator(name) for name in names]
-    known = {symbol for _, value in found for symbol in value.spec.symbols.names}
+    known = {name for _, value in found for name in value.variables}
     tasks = []
     for label, value in found:
-        mine = [f"{n}={v}" for n, v in given.items() if n in value.spec.symbols.names or n not in known]
-        tasks.append(TuningTask(label, value.to_json(), complete_binding(value, mine), dtype))
+        mine = [f"{n}={v}" for n, v in given.items() if n in value.variables or n not in known]
+        text = value.to_json()
+        tasks.append(TuningTask(label, text, complete_binding(value, mine), dtype, builder_of(text)))
     return tasks
 
 
 def _plain(task: TuningTask) -> dict[str, Any]:
-    return {"label": task.label, "operator": task.operator, "binding": dict(task.binding), "dtype": task.dtype}
+    """A task of a job; the usual builder is not named, as in the jobs of earlier versions."""
+    from syno_lab.tuning import TuningTask
+
+    return {name: value for name, value in task.request().items() if (name, value) != ("builder", TuningTask.builder)}
 
 
 def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool, json: str | None) -> dict[str, Any]:
-    """Say one result, and what it is worth; the JSON of it."""
-    from syno_lab.evaluate.tuning.job import describe
+    """Print one result with its comparison, and return it for JSON."""
+    from syno_lab.tuning.job import describe
 
     say(describe(result), json)
     row: dict[str, Any] = {
@@ -174,9 +175,9 @@ def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool, js
         "seconds_per_trial": result.seconds_per_trial,
     }
     if compare:
-        from syno_lab.evaluate.tuning.measuring import WAYS, measure
-        from syno_lab.evaluate.tuning.records import key_of
-        from syno_lab.evaluate.tuning.targets import LOCAL
+        from syno_lab.tuning.measuring import WAYS, measure
+        from syno_lab.tuning.records import key_of
+        from syno_lab.tuning.targets import LOCAL
 
         key = key_of(task, result.target, result.tvm_version, result.conditions, result.method)
         threads = int(result.conditions.partition("threads=")[2].partition(" ")[0] or 0) or None

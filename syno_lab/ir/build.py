@@ -22,7 +22,7 @@ from syno_lab.ir.state import State, Step
 
 
 class Build:
-    """A hand at work on a pGraph: each method applies one primitive and returns the coordinates it gives.
+    """Builds a pGraph step by step: each method applies one primitive and returns the coordinates that result.
 
     Takes the arguments of :meth:`Spec.parse`. The state so far is :attr:`state`, itself an immutable value.
     """

@@ -12,17 +12,16 @@ from typing import Any
 import msgspec
 
 from syno_lab.errors import FormatError, SynoError
+from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
-from syno_lab.ir.operator import Operator
+from syno_lab.ir.operator import FORMAT, Operator
 from syno_lab.ir.size import Symbols
-from syno_lab.ir.spec import Spec, Variable
-from syno_lab.ir.state import MAX_STEPS, State, Step
-from syno_lab.ir.versioned import read_versioned
+from syno_lab.ir.spec import MAX_AXES, MAX_STEPS, Spec, Variable
+from syno_lab.ir.state import State, Step
+from syno_lab.versioned import read_versioned
 
-FORMAT = "syno-lab-operator"
 VERSION = 1
 MAX_BYTES = 1 << 20
-_MAX_AXES = 64
 
 
 class StepRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -97,9 +96,19 @@ def from_json(text: str | bytes) -> Operator:
         raise FormatError(f"operator file: {error}") from None
 
 
+def primitives_of(text: str | bytes) -> tuple[str, ...]:
+    """The primitives of an operator file's steps, from the output on; the steps are not taken.
+
+    Raises:
+        FormatError: as :func:`from_json`, but for steps that cannot be taken.
+    """
+    record = read_versioned(text, OperatorRecord, what="operator file", name=FORMAT, version=VERSION, most=MAX_BYTES)
+    return tuple([step.primitive for step in record.steps])
+
+
 def _replay(record: OperatorRecord) -> Operator:
-    if len(record.steps) > MAX_STEPS or len(record.output) > _MAX_AXES or len(record.input) > _MAX_AXES:
-        raise FormatError(f"operator file: expected at most {MAX_STEPS} steps and {_MAX_AXES} axes")
+    if len(record.steps) > MAX_STEPS or len(record.output) > MAX_AXES or len(record.input) > MAX_AXES:
+        raise FormatError(f"operator file: expected at most {MAX_STEPS} steps and {MAX_AXES} axes")
     spec = Spec.parse(
         _bracket(record.input),
         _bracket(record.output),
@@ -139,7 +148,8 @@ def _step(item: StepRecord, place: int, coordinates: list[Coordinate], symbols: 
 def _look_up(coordinates: list[Any], number: int, where: str) -> Coordinate:
     if not 0 <= number < len(coordinates):
         raise FormatError(
-            f"operator file: {where}: expected a coordinate number from 0 to {len(coordinates) - 1}, found {number}"
+            f"operator file: {where}: expected a coordinate number from 0 to {len(coordinates) - 1}, "
+            f"found {quoted(number)}"
         )
     found: Coordinate = coordinates[number]
     return found

@@ -1,10 +1,11 @@
-"""On which sizes operators of one spec are compared: one binding for all, enlarged only where an operator needs it."""
+"""The binding under which operators of one spec are compared; it is enlarged only where an operator needs that."""
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
-from itertools import count, product
-from math import lcm, prod
+from itertools import count
+from math import lcm
 
 from syno_lab.errors import SpecError
 from syno_lab.ir.fingerprint_parts import parts, sizes_under
@@ -107,7 +108,8 @@ def _small_coefficients(spec: Spec) -> dict[str, int]:
             same = next((small[other] for other in small if own[other] == number), None)
             block = lcm(*(small[other] for other in small if own[other] > 1 and number % own[other] == 0))
             taken = {value for other, value in small.items()} | {value for value in own.values() if value <= _SMALL}
-            number = same or next(n for n in count(4) if n % 2 == number % 2 and n % block == 0 and n not in taken)
+            multiples = count(-(-4 // block) * block, block)
+            number = same or next(n for n in multiples if n % 2 == number % 2 and n not in taken)
             number = min(number, own[name])
         small[name] = number
     return {name: small[name] for name in spec.symbols.coefficient}
@@ -142,16 +144,38 @@ def _block(spec: Spec, primary: str, coefficients: Binding) -> int:
     names = [name for name in coefficients if spec.occurrence_limits[name] != 0]
     if not spec.bindings:
         return lcm(*(coefficients[name] for name in names))
+    # Coefficients of equal values are one kind: what they divide is the same.
+    kinds: Counter[tuple[tuple[int, ...], int]] = Counter()
+    for name in names:
+        kinds[tuple(bound[name] for bound in spec.binding_maps), coefficients[name]] += _limit(spec, name)
     for degree in (_MOST_POWER, 2, 1):
-        block = 1
-        for powers in product(*(range(min(degree, _limit(spec, name)) + 1) for name in names)):
-            below = dict(zip(names, powers, strict=True))
-            if sum(powers) <= degree and all(
-                bound[primary] % prod(bound[n] ** p for n, p in below.items()) == 0 for bound in spec.binding_maps
-            ):
-                block = lcm(block, prod(coefficients[n] ** p for n, p in below.items()))
+        block = _common_block(list(kinds.items()), [bound[primary] for bound in spec.binding_maps], degree)
         if block <= _MOST_BLOCK:
             break
+    return block
+
+
+def _common_block(kinds: list[tuple[tuple[tuple[int, ...], int], int]], wholes: list[int], degree: int) -> int:
+    """The common multiple of all products of at most ``degree`` coefficients that divide ``wholes`` under each binding.
+
+    A degree above 1 whose block is larger than is provided for is left early.
+    """
+    block = 1
+    todo = [(0, degree, wholes, 1)]
+    while todo:
+        start, left, rests, made = todo.pop()
+        block = lcm(block, made)
+        if degree > 1 and block > _MOST_BLOCK:
+            return block
+        for at in range(start, len(kinds)):
+            (values, small), limit = kinds[at]
+            quotients, product = rests, made
+            for power in range(1, min(left, limit) + 1):
+                if any(rest % number for rest, number in zip(quotients, values, strict=True)):
+                    break
+                quotients = [rest // number for rest, number in zip(quotients, values, strict=True)]
+                product *= small
+                todo.append((at + 1, left - power, quotients, product))
     return block
 
 

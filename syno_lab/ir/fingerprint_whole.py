@@ -6,6 +6,7 @@ The cost is that of the whole iteration space, so use small bindings. :mod:`syno
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -75,10 +76,20 @@ def terms(operator: Operator, binding: Binding) -> Terms:
             index = index * coordinate.size.at(binding) + grids[coordinate]
         return np.broadcast_to(index, shape)[keep]
 
-    columns = [flat(operator.output), flat(operator.inputs), *(flat(w.coordinates) for w in operator.weights)]
-    columns[2:] = _merge_absorbed(columns[2:])
-    unique, count = _count_rows(columns)
-    return Terms(unique[0], unique[1], tuple(unique[2:]), count, tuple(c.size.at(binding) for c in operator.inputs))
+    shape_in = tuple(c.size.at(binding) for c in operator.inputs)
+    return table_of(
+        flat(operator.output), flat(operator.inputs), [flat(w.coordinates) for w in operator.weights], shape_in
+    )
+
+
+def table_of(y: Array, x: Array, weights: list[Array], x_shape: tuple[int, ...]) -> Terms:
+    """The table of terms that are listed one by one, of an operator of any system.
+
+    Term ``t`` adds ``X[x[t]] * prod_k W_k[weights[k][t]]`` to ``Y[y[t]]``; indices are flat, row-major. Equal terms are
+    counted together and absorbed weights merged.
+    """
+    unique, count = _count_rows([y, x, *_merge_absorbed(weights)])
+    return Terms(unique[0], unique[1], tuple(unique[2:]), count, x_shape)
 
 
 def _merge_absorbed(weights: list[Array]) -> list[Array]:
@@ -127,13 +138,17 @@ def whole_fingerprint(operator: Operator, binding: Binding) -> str:
     Raises:
         SynoError: when the binding is too large; a binding with small, pairwise different sizes tells enough.
     """
-    table = terms(operator, binding)
     spec = operator.spec
     free = [axis for axis, size in enumerate(spec.input_shape) if str(size) in spec.unordered]
+    return table_fingerprint(terms(operator, binding), free)
+
+
+def table_fingerprint(table: Terms, free: Sequence[int] = ()) -> str:
+    """The 32 hexadecimal digits of a table of terms; ``free`` are the axes of the input whose inner order is free."""
     return "".join(f"{_refine(table, free, lane):016x}" for lane in _LANES)
 
 
-def _refine(table: Terms, free: list[int], lane: int) -> int:
+def _refine(table: Terms, free: Sequence[int], lane: int) -> int:
     """One 64-bit lane of the hash."""
     factor = int(np.gcd.reduce(table.count)) if len(table.count) else 1
     count = (table.count // max(factor, 1)).astype(np.uint64)

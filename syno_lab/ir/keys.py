@@ -1,4 +1,4 @@
-"""When two pGraphs are one: an encoding that does not depend on the names of reductions."""
+"""Equality of pGraphs: an encoding that does not depend on the names of reductions."""
 
 from __future__ import annotations
 

@@ -1,39 +1,27 @@
 """A complete pGraph: a linear operator as an immutable value (Syno, sections 4 and 5).
 
-The methods that need a lower room (code generation, drawing) are declared here and bound in ``syno_lab.api``.
+What it costs, what it computes and how it is shown are methods too, declared in :mod:`.late` and bound in
+``syno_lab.api``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.keys import Key, canonical_key
-from syno_lab.ir.late import LateMethods
+from syno_lab.ir.late import OperatorMethods
 from syno_lab.ir.size import value
 from syno_lab.ir.spec import Binding, Spec
 from syno_lab.ir.state import State, Step, Weight
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy as np
-    from torch import nn
-
-    from syno_lab.codegen.coordinates import Coordinates
-    from syno_lab.codegen.equation import Equation
-    from syno_lab.codegen.export import Exported
-    from syno_lab.codegen.kernel_pack import KernelPack
-    from syno_lab.codegen.mixing import Mixing
-    from syno_lab.codegen.receptive_field import ReceptiveField
-
-FLOAT32_BYTES = 4
+FORMAT = "syno-lab-operator"
 
 
 @dataclass(frozen=True, eq=False)
-class Operator(LateMethods):
+class Operator(OperatorMethods):
     """``Y[output] = sum over reductions of X[inputs] * W1[...] * ...``, zero where an UNFOLD is out of bounds.
 
     Attributes:
@@ -41,42 +29,20 @@ class Operator(LateMethods):
         inputs: the coordinate that indexes each axis of the input.
     """
 
+    format: ClassVar[str] = FORMAT
+
     state: State
     inputs: tuple[Coordinate, ...]
-
-    if TYPE_CHECKING:  # bound in syno_lab.api, each to the function of that name in its room
-
-        def loops(self, binding: Binding | None = None, **options: Any) -> str: ...
-        def equation(self, binding: Binding | None = None, **options: Any) -> Equation: ...
-        def coordinates(self, binding: Binding | None = None, *, wrt: str | None = None) -> Coordinates: ...
-        def receptive_field(self, index: Any = None, binding: Binding | None = None) -> ReceptiveField: ...
-        def mixing(self, binding: Binding | None = None) -> Mixing: ...
-        def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]: ...
-        def to_torch(
-            self,
-            binding: Binding | None = None,
-            *,
-            scale: float = 1.0,
-            compile: bool = False,  # noqa: A002 - the name that torch gives it
-            recompute: bool | None = None,
-        ) -> nn.Module: ...
-        def to_torch_source(
-            self, binding: Binding | None = None, *, scale: float = 1.0, recompute: bool | None = None
-        ) -> str: ...
-        def to_tvm(self, binding: Binding | None = None, dtype: str = "float32", **options: Any) -> Any: ...
-        def save_library(self, path: Any, binding: Binding | None = None, **options: Any) -> Any: ...
-        def export(self, path: str | Path, binding: Binding | None = None, **options: Any) -> Exported: ...
-        def load_weights(
-            self, path: str | Path, binding: Binding | None = None, *, scale: float = 1.0
-        ) -> nn.Module: ...
-        def dot(self, **options: Any) -> str: ...
-        def svg(self, **options: Any) -> str: ...
-        def construct_kernel_packs(self) -> list[KernelPack]: ...
 
     @property
     def spec(self) -> Spec:
         """The spec it was built for."""
         return self.state.spec
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the spec's variables, primaries first."""
+        return self.spec.symbols.names
 
     @property
     def output(self) -> tuple[Coordinate, ...]:
@@ -128,29 +94,6 @@ class Operator(LateMethods):
         """The number of weight elements for a binding."""
         bound = self.complete_binding(binding)
         return sum(value(weight.shape, bound) for weight in self.weights)
-
-    def flops(self, binding: Binding | None = None) -> int:
-        """FLOPs of the best order of REDUCEs (Figure 4, section 8).
-
-        Two for each iteration of a stage that multiplies, one for a stage that only adds.
-        """
-        from syno_lab.ir.plan import plan
-
-        return plan(self, self.complete_binding(binding)).flops
-
-    def memory(self, binding: Binding | None = None) -> int:
-        """Bytes in float32: input, output, weights and the largest live intermediates of the best order."""
-        from syno_lab.ir.plan import plan
-
-        bound = self.complete_binding(binding)
-        ends = value((c.size for c in self.inputs), bound) + value((c.size for c in self.output), bound)
-        return FLOAT32_BYTES * (ends + self.params(bound) + plan(self, bound).live_elements)
-
-    def fingerprint(self, binding: Binding | None = None) -> str:
-        """A hash of what it computes under a binding: 32 hexadecimal digits; see :mod:`syno_lab.ir.fingerprint`."""
-        from syno_lab.ir.fingerprint import fingerprint
-
-        return fingerprint(self, self.complete_binding(binding))
 
     def to_json(self) -> str:
         """As JSON text with a version number; :meth:`from_json` reads it back."""

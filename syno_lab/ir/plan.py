@@ -7,14 +7,17 @@ among them, and sums; what it gives is the next stage's input. FLOPs, the loop n
 the same plan.
 
 All subsets of REDUCEs and contractions are tried (dynamic programming over the sets already performed), so the plan
-has the fewest FLOPs among all orders; ties go to fewer stages, then to less memory.
+has the fewest FLOPs among all orders; ties go to fewer stages, then to less memory. Where there are more than 512 sets
+(9 REDUCEs and contractions or more), one order is tried alone, with every choice of stages: what needs the fewest nodes
+undone comes first.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, combinations
+from itertools import accumulate
+from operator import or_
 from typing import Literal
 
 from syno_lab.ir.coordinate import Coordinate
@@ -22,6 +25,8 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.size import value
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
+
+_MOST_UNIONS = 512  # sets of REDUCEs and contractions; the time grows with their square
 
 
 @dataclass(frozen=True)
@@ -198,12 +203,10 @@ class _Planner:
         unions = set(_unions(events)) | {everything}
         best: dict[tuple[int, int], tuple[tuple[int, int, int], list[tuple[int, int]]]] = {(0, 0): ((0, 0, 0), [])}
         goal = (everything, all_summed)
-        frontier = [(0, 0)]
         # Undone sets only grow, so handling them by their number of elements visits each after all that lead to it.
         pending = {(0, 0)}
         while pending:
-            frontier = sorted(pending, key=lambda s: s[0].bit_count() + s[1].bit_count())
-            state = frontier[0]
+            state = min(pending, key=lambda s: s[0].bit_count() + s[1].bit_count())
             pending.discard(state)
             if state == goal:
                 continue
@@ -250,13 +253,11 @@ class _Planner:
 
 
 def _unions(masks: list[int]) -> set[int]:
-    """Every union of a non-empty subset of ``masks``."""
-    distinct = sorted(set(masks))
-    subsets = chain.from_iterable(combinations(distinct, k) for k in range(1, len(distinct) + 1))
-    result = set()
-    for subset in subsets:
-        union = 0
-        for mask in subset:
-            union |= mask
-        result.add(union)
+    """Every union of a non-empty subset of ``masks``; of too many to go through only those of the first few masks."""
+    distinct = sorted(set(masks), key=lambda mask: (mask.bit_count(), mask))
+    result: set[int] = set()
+    for mask in distinct:
+        result |= {mask} | {mask | other for other in result}
+        if len(result) > _MOST_UNIONS:
+            return set(accumulate(distinct, or_))
     return result

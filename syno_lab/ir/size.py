@@ -13,17 +13,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from operator import add, sub
+from operator import add, index, sub
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import SpecError
+from syno_lab.inputs import LARGEST_SIZE, QUOTED, integer, printable, quoted
 
 if TYPE_CHECKING:
     import sympy
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-_FACTOR = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z_0-9]*|1)\s*(?:\^\s*(?P<power>-?\d+))?\s*")
+_FACTOR = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z_0-9]*|1)\s*(?:\^\s*(?P<power>-?[0-9]+))?\s*")
 _MAX_POWER = 64
+# Of the product before its division: a size within bounds needs far fewer, and it is not worth multiplying out.
+_MOST_BITS = 4096
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,11 @@ class Symbols:
         seen: set[str] = set()
         for name in self.names:
             if not _NAME.fullmatch(name):
-                raise SpecError(f"variable {name!r}: expected a name of letters, digits and _, as in C_in or k_1")
+                raise SpecError(f"variable {quoted(name)}: expected a name of letters, digits and _, as in C_in or k_1")
             if name == "range" or keyword.iskeyword(name):  # loop nests and modules are Python over the variables
-                raise SpecError(f"variable {name!r} is a word of Python; expected another name, such as {name}_1")
+                raise SpecError(f"variable {quoted(name)} is a word of Python; expected another name, such as {name}_1")
             if name in seen:
-                raise SpecError(f"variable {name!r} is declared twice; give each variable one place")
+                raise SpecError(f"variable {quoted(name)} is declared twice; give each variable one place")
             seen.add(name)
 
     @cached_property
@@ -133,22 +136,28 @@ class Size:
         """The value for a binding, a positive integer.
 
         Raises:
-            SpecError: when a variable is not bound or the value is not a positive integer.
+            SpecError: when a variable is not bound, or the value is not a positive integer or over `LARGEST_SIZE`.
         """
         above = below = 1
         for name, power in zip(self.symbols.names, self.exponents, strict=True):
             if power:
                 if name not in binding:
-                    bound = ", ".join(binding) or "none"
-                    raise SpecError(f"size {self}: variable {name} is not bound; bound are {bound}")
+                    bound = _cut(", ".join(map(str, binding))) or "none"
+                    raise SpecError(f"size {_cut(str(self))}: variable {_cut(name)} is not bound; bound are {bound}")
+                number = index(binding[name])  # NumPy's integers would overflow
+                if abs(power) * number.bit_length() > _MOST_BITS:
+                    raise _too_large(self, binding)
                 if power > 0:
-                    above *= binding[name] ** power
+                    above *= number**power
                 else:
-                    below *= binding[name] ** -power
+                    below *= number**-power
         if below == 0 or above % below or above <= 0:
             raise SpecError(
-                f"size {self} is {above}/{below} for {_format_binding(self, binding)}: expected a positive integer"
+                f"size {_cut(str(self))} is {quoted(above)}/{quoted(below)} for {_format_binding(self, binding)}: "
+                "expected a positive integer"
             )
+        if above // below > LARGEST_SIZE:
+            raise _too_large(self, binding)
         return above // below
 
     def is_integral(self, binding: Mapping[str, int]) -> bool:
@@ -225,27 +234,36 @@ def value(sizes: Any, binding: Mapping[str, int]) -> int:
 def parse_size(text: str, symbols: Symbols) -> Size:
     """Parse one monomial over ``symbols``; see :meth:`Symbols.size`."""
     exponents = [0] * len(symbols.names)
-    rest, sign = text, 1
+    place, sign = 0, 1
     while True:
-        match = _FACTOR.match(rest)
+        match = _FACTOR.match(text, place)
         if not match:
-            raise SpecError(f"size {text!r}: expected a product of powers such as s^-1*H, found {rest.strip()!r}")
-        name, power = match["name"], int(match["power"] or 1)
-        if abs(power) > _MAX_POWER:
-            raise SpecError(f"size {text!r}: expected powers of at most {_MAX_POWER}, found {name}^{power}")
+            found = quoted(text[place : place + QUOTED + 1].strip())
+            raise SpecError(f"size {quoted(text)}: expected a product of powers such as s^-1*H, found {found}")
+        name, written = match["name"], match["power"] or "1"
+        power = integer(written.removeprefix("-"))
+        if power is None or power > _MAX_POWER:
+            raise _too_high(text, f"{name}^{written}")
         if name != "1":
             if name not in symbols.position:
-                raise SpecError(
-                    f"size {text!r}: unknown variable {name!r}; declared are {', '.join(symbols.names) or 'none'}"
-                )
-            exponents[symbols.position[name]] += sign * power
-        rest = rest[match.end() :]
-        if not rest:
+                declared = _cut(", ".join(symbols.names)) or "none"
+                raise SpecError(f"size {quoted(text)}: unknown variable {quoted(name)}; declared are {declared}")
+            where = symbols.position[name]
+            exponents[where] += -sign * power if written.startswith("-") else sign * power
+            if abs(exponents[where]) > _MAX_POWER:
+                raise _too_high(text, f"{name}^{exponents[where]}")
+        place = match.end()
+        if place == len(text):
             return Size(symbols, tuple(exponents))
-        if rest[0] not in "*/":
-            raise SpecError(f"size {text!r}: expected * or / after {name!r}, found {rest!r}")
-        sign = 1 if rest[0] == "*" else -1
-        rest = rest[1:]
+        if text[place] not in "*/":
+            found = quoted(text[place : place + QUOTED + 1])
+            raise SpecError(f"size {quoted(text)}: expected * or / after {quoted(name)}, found {found}")
+        sign = 1 if text[place] == "*" else -1
+        place += 1
+
+
+def _too_high(text: str, found: str) -> SpecError:
+    return SpecError(f"size {quoted(text)}: expected powers of at most {_MAX_POWER}, found {_cut(found)}")
 
 
 def parse_shape(text: str, symbols: Symbols) -> tuple[Size, ...]:
@@ -257,14 +275,25 @@ def split_shape(text: str) -> list[str]:
     """The texts between the commas of ``"[a, b]"``."""
     stripped = text.strip()
     if not (stripped.startswith("[") and stripped.endswith("]")):
-        raise SpecError(f"shape {text!r}: expected sizes in brackets, as in [N, C_in, H, W]")
+        raise SpecError(f"shape {quoted(text)}: expected sizes in brackets, as in [N, C_in, H, W]")
     inner = stripped[1:-1].strip()
     parts = [part.strip() for part in inner.split(",")] if inner else []
     if "" in parts:
-        raise SpecError(f"shape {text!r}: dimension {parts.index('')} is empty; write one size between commas")
+        raise SpecError(f"shape {quoted(text)}: dimension {parts.index('')} is empty; write one size between commas")
     return parts
 
 
 def _format_binding(size: Size, binding: Mapping[str, int]) -> str:
     used = [n for n, p in zip(size.symbols.names, size.exponents, strict=True) if p]
-    return ", ".join(f"{name}={binding[name]}" for name in used) or "any binding"
+    return _cut(", ".join(f"{name}={quoted(binding[name])}" for name in used)) or "any binding"
+
+
+def _too_large(size: Size, binding: Mapping[str, int]) -> SpecError:
+    return SpecError(
+        f"size {_cut(str(size))} is larger than {LARGEST_SIZE} for {_format_binding(size, binding)}: "
+        "bind its variables to smaller numbers"
+    )
+
+
+def _cut(text: str) -> str:
+    return printable(text, QUOTED)

@@ -11,13 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import lcm
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from syno_lab.errors import SpecError
+from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, positive, printable, quoted
 from syno_lab.ir.size import Size, Symbols, split_shape
 
 Binding = Mapping[str, int]
+_Item = TypeVar("_Item")
 WeightLimits = Literal["free", "strict"]
+#: What no machine could go through beyond: axes of a shape, variables, steps of one pGraph, digits of a limit.
+MAX_AXES, MAX_VARIABLES, MAX_STEPS, MAX_LIMIT = 64, 256, 64, 10**18
 _VARIABLE = re.compile(r"\s*(?P<name>[^\s=:]+)\s*(?:=\s*(?P<default>[^:]*?)\s*)?(?::\s*(?P<limit>.*?)\s*)?")
 
 
@@ -36,24 +40,39 @@ class Variable:
         Raises:
             SpecError: for anything else.
         """
-        match = _VARIABLE.fullmatch(text)
+        match = _VARIABLE.fullmatch(text) if isinstance(text, str) else None
         if not match:
-            raise SpecError(f"variable {text!r}: expected name=default: limit, as in k_1=3: 4")
-        default, limit = match["default"], match["limit"]
-        if default is not None and (not default.isdecimal() or int(default) < 1):
-            raise SpecError(f"variable {text!r}: expected a positive integer after '=', found {default!r}")
-        if limit is not None and not limit.isdecimal():
-            raise SpecError(f"variable {text!r}: expected a limit of 0 or more after ':', found {limit!r}")
-        return cls(match["name"], None if default is None else int(default), None if limit is None else int(limit))
+            raise SpecError(f"variable {quoted(text)}: expected name=default: limit, as in k_1=3: 4")
+        written, most = match["default"], match["limit"]
+        default = None if written is None else integer(written)
+        if written is not None and not default:
+            raise SpecError(
+                f"variable {quoted(text)}: expected a positive integer after '=', found {quoted(written)}; "
+                f"at most {MOST_DIGITS} digits are read"
+            )
+        limit = None if most is None else integer(most)
+        if most is not None and limit is None:
+            raise SpecError(
+                f"variable {quoted(text)}: expected a limit of 0 or more after ':', found {quoted(most)}; "
+                f"at most {MOST_DIGITS} digits are read"
+            )
+        return cls(match["name"], default, limit)
 
     def __str__(self) -> str:
         default = "" if self.default is None else f"={self.default}"
         return f"{self.name}{default}" + ("" if self.limit is None else f": {self.limit}")
 
 
+#: Limits without which no synthesis ends: they cannot be None.
+NEEDED_LIMITS = ("max_primitives", "max_tensors", "max_reduces", "min_weights")
+
+
 @dataclass(frozen=True)
 class Limits:
-    """Budgets of a synthesis; None means no limit. FLOPs, parameters and bytes are those of the first binding."""
+    """Budgets of a synthesis. FLOPs, parameters and bytes are those of the first binding.
+
+    None means no limit; :data:`NEEDED_LIMITS` must be numbers.
+    """
 
     max_primitives: int = 8
     max_tensors: int = 3  # counts the input: 3 allows two weights
@@ -74,8 +93,19 @@ class Limits:
     def __post_init__(self) -> None:
         for item in fields(self):
             number = getattr(self, item.name)
+            if number is None and item.name in NEEDED_LIMITS:
+                raise SpecError(
+                    f"{item.name}: expected an integer of 0 or more, found None; a synthesis needs this limit"
+                )
             if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
-                raise SpecError(f"{item.name}: expected an integer of 0 or more, found {number!r}")
+                raise SpecError(f"{item.name}: expected an integer of 0 or more, found {quoted(number)}")
+            if number is not None and number >= MAX_LIMIT:
+                raise SpecError(f"{item.name}: expected an integer of at most 18 digits, found a larger one")
+        if self.max_primitives > MAX_STEPS:
+            raise SpecError(
+                f"max_primitives: expected at most {MAX_STEPS}, the most steps of one pGraph, "
+                f"found {self.max_primitives}"
+            )
         if self.min_flops is not None and self.max_flops is not None and self.min_flops > self.max_flops:
             raise SpecError(f"min_flops {self.min_flops} is more than max_flops {self.max_flops}: no operator fits")
         if self.max_tensors < 1:
@@ -113,6 +143,15 @@ class Spec:
     limits: Limits = field(default_factory=Limits)
     weight_limits: WeightLimits = "free"
 
+    def __post_init__(self) -> None:
+        for what, number, most in (
+            ("input_shape", len(self.input_shape), MAX_AXES),
+            ("output_shape", len(self.output_shape), MAX_AXES),
+            ("variables", len(self.symbols.names), MAX_VARIABLES),
+        ):
+            if number > most:
+                raise SpecError(f"{what}: expected at most {most}, found {number}; no machine could search more")
+
     @classmethod
     def parse(
         cls,
@@ -138,16 +177,16 @@ class Spec:
         known = {item.name for item in fields(Limits)}
         for name in limits:
             if name not in known:
-                raise SpecError(f"unknown limit {name!r}; known are {', '.join(sorted(known))}")
+                raise SpecError(f"unknown limit {quoted(name)}; known are {', '.join(sorted(known))}")
         if weight_limits not in ("free", "strict"):
-            raise SpecError(f"weight_limits: expected 'free' or 'strict', found {weight_limits!r}")
+            raise SpecError(f"weight_limits: expected 'free' or 'strict', found {quoted(weight_limits)}")
         spec = cls(
             symbols,
             _parse_shape("input_shape", input_shape, symbols),
             _parse_shape("output_shape", output_shape, symbols),
             (*primary, *coefficient),
             _parse_pairs(fixed_io_pairs),
-            tuple(unordered),
+            _parse_names(unordered),
             limits=Limits(**limits),
             weight_limits=weight_limits,
         )
@@ -156,14 +195,12 @@ class Spec:
 
     def bound(self, mappings: Iterable[Binding]) -> Spec:
         """The same spec with bindings: each mapping completed by the defaults, or the defaults alone where complete."""
-        completed: list[tuple[tuple[str, int], ...]] = []
-        for mapping in mappings:
+        completed: dict[tuple[tuple[str, int], ...], None] = {}
+        for mapping in _listed("mappings", mappings, "[{'H': 32, 'W': 32}]"):
             binding = self.complete_binding(mapping)
-            item = tuple((name, binding[name]) for name in self.symbols.names)
-            if item not in completed:
-                completed.append(item)
+            completed[tuple((name, binding[name]) for name in self.symbols.names)] = None
         if not completed and all(self.defaults.get(name) for name in self.symbols.names):
-            completed.append(tuple((name, self.defaults[name]) for name in self.symbols.names))
+            completed[tuple((name, self.defaults[name]) for name in self.symbols.names)] = None
         for item in completed:
             for shape in (self.input_shape, self.output_shape):
                 for size in shape:
@@ -204,17 +241,26 @@ class Spec:
         """``mapping`` completed by the defaults.
 
         Raises:
-            SpecError: when a variable has neither, is unknown, or is not a positive integer.
+            SpecError: when a variable has neither, is unknown, or is not a positive integer of at most 18 digits.
         """
-        for name, number in mapping.items():
-            if name not in self.symbols.position:
-                raise SpecError(f"binding: unknown variable {name!r}; declared are {', '.join(self.symbols.names)}")
-            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-                raise SpecError(f"binding {name}={number!r}: expected a positive integer")
-        binding = {**self.defaults, **mapping}
+        if not isinstance(mapping, Mapping):
+            raise SpecError(f"binding: expected a mapping such as {{'H': 32, 'W': 32}}, found {quoted(mapping)}")
+        binding = dict(self.defaults)
+        for name, given in mapping.items():
+            if not isinstance(name, str) or name not in self.symbols.position:
+                declared = printable(", ".join(self.symbols.names), QUOTED)
+                raise SpecError(f"binding: unknown variable {quoted(name)}; declared are {declared}")
+            number = positive(given)
+            if number is None:
+                raise SpecError(
+                    f"binding {printable(name, QUOTED)}={quoted(given)}: expected a positive integer "
+                    f"(of at most {MOST_DIGITS} digits)"
+                )
+            binding[name] = number
         missing = [name for name in self.symbols.names if name not in binding]
         if missing:
-            raise SpecError(f"no value for {', '.join(missing)}: give a default (as in '{missing[0]}=16') or bind it")
+            names, first = printable(", ".join(missing), QUOTED), printable(missing[0], QUOTED)
+            raise SpecError(f"no value for {names}: give a default (as in '{first}=16') or bind it")
         return {name: binding[name] for name in self.symbols.names}
 
     @cached_property
@@ -253,6 +299,10 @@ class Spec:
                 and all(bound[name] % number == 0 for bound in self.binding_maps)
             ]
             step = lcm(*divisors)
+            if step >= MAX_LIMIT:
+                raise SpecError(
+                    f"no small sizes for {name}: a multiple of all {len(divisors)} coefficients has more than 18 digits"
+                )
             number = step * (most // step + 1)
             while number in binding.values():
                 number += step
@@ -266,36 +316,58 @@ class Spec:
         for inp, out in self.fixed_io_pairs:
             if not (0 <= inp < len(self.input_shape) and 0 <= out < len(self.output_shape)):
                 raise SpecError(
-                    f"fixed_io_pairs ({inp}, {out}): expected input axis below {len(self.input_shape)} "
+                    f"fixed_io_pairs ({quoted(inp)}, {quoted(out)}): expected input axis below {len(self.input_shape)} "
                     f"and output axis below {len(self.output_shape)}"
                 )
             if self.input_shape[inp] != self.output_shape[out]:
                 raise SpecError(
-                    f"fixed_io_pairs ({inp}, {out}): input axis has size {self.input_shape[inp]}, "
-                    f"output axis {self.output_shape[out]}; a fixed pair must be equal"
+                    f"fixed_io_pairs ({inp}, {out}): input axis has size {_cut(self.input_shape[inp])}, "
+                    f"output axis {_cut(self.output_shape[out])}; a fixed pair must be equal"
                 )
         for side in (0, 1):
             axes = [pair[side] for pair in self.fixed_io_pairs]
             if len(set(axes)) != len(axes):
-                raise SpecError(f"fixed_io_pairs {list(self.fixed_io_pairs)}: an axis is fixed twice")
+                raise SpecError(f"fixed_io_pairs {quoted(list(self.fixed_io_pairs))}: an axis is fixed twice")
         names = {str(size) for size in self.input_shape}
         for name in self.unordered:
             if name not in names:
-                raise SpecError(f"unordered {name!r}: no input axis has that size; they are {', '.join(sorted(names))}")
+                sizes = printable(", ".join(sorted(names)), QUOTED)
+                raise SpecError(f"unordered {quoted(name)}: no input axis has that size; they are {sizes}")
         for size in (*self.input_shape, *self.output_shape):
             if not size.is_plausible:
-                raise SpecError(f"size {size} can never be a positive integer: primaries may not be in a denominator")
+                raise SpecError(
+                    f"size {_cut(size)} can never be a positive integer: primaries may not be in a denominator"
+                )
 
 
 def _parse_variables(where: str, specs: Iterable[str]) -> tuple[Variable, ...]:
     if isinstance(specs, str):
-        raise SpecError(f"{where}: expected a list such as ['H: 2', 'W: 2'], found the text {specs!r}")
-    return tuple(Variable.parse(text) for text in specs)
+        raise SpecError(f"{where}: expected a list such as ['H: 2', 'W: 2'], found the text {quoted(specs)}")
+    return tuple(Variable.parse(text) for text in _listed(where, specs, "['H: 2', 'W: 2']"))
+
+
+def _parse_names(names: Iterable[str]) -> tuple[str, ...]:
+    found = tuple(_listed("unordered", names, "['C_in']"))
+    for name in found:
+        if not isinstance(name, str):
+            raise SpecError(f"unordered: expected the size of an input axis as text, found {quoted(name)}")
+    return found
+
+
+def _listed(where: str, values: Iterable[_Item], example: str) -> list[_Item]:
+    try:
+        return list(values)
+    except TypeError:
+        raise SpecError(f"{where}: expected a list such as {example}, found {quoted(values)}") from None
+
+
+def _cut(size: Size) -> str:
+    return printable(str(size), QUOTED)
 
 
 def _parse_shape(where: str, text: str, symbols: Symbols) -> tuple[Size, ...]:
     if not isinstance(text, str):
-        raise SpecError(f"{where}: expected a text such as '[N, C_in, H, W]', found {text!r}")
+        raise SpecError(f"{where}: expected a text such as '[N, C_in, H, W]', found {quoted(text)}")
     try:
         return tuple(symbols.size(part) for part in split_shape(text))
     except SpecError as error:
@@ -304,8 +376,12 @@ def _parse_shape(where: str, text: str, symbols: Symbols) -> tuple[Size, ...]:
 
 def _parse_pairs(pairs: Iterable[Sequence[int]]) -> tuple[tuple[int, int], ...]:
     result = []
-    for pair in pairs:
-        if len(pair) != 2 or not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in pair):
-            raise SpecError(f"fixed_io_pairs: expected pairs of an input and an output axis, found {pair!r}")
+    for pair in _listed("fixed_io_pairs", pairs, "[(0, 0)]"):
+        if (
+            not isinstance(pair, Sequence)
+            or len(pair) != 2
+            or not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in pair)
+        ):
+            raise SpecError(f"fixed_io_pairs: expected pairs of an input and an output axis, found {quoted(pair)}")
         result.append((pair[0], pair[1]))
     return tuple(result)

@@ -13,19 +13,16 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import PrimitiveError
+from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate, Node, output_coordinate, reduce_coordinate
 from syno_lab.ir.keys import Key, canonical_key
-from syno_lab.ir.late import LateMethods
+from syno_lab.ir.late import StateMethods
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
-from syno_lab.ir.spec import Spec
+from syno_lab.ir.spec import MAX_STEPS, Spec
 
 if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
-    from syno_lab.synthesis.candidates import Candidate
-    from syno_lab.synthesis.distance import Explanation
-
-MAX_STEPS = 64  # far above what synthesis reaches; keeps files from others from exhausting memory
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class State(LateMethods):
+class State(StateMethods):
     """A partial pGraph over ``spec``; :meth:`apply` gives the next one.
 
     Attributes:
@@ -77,15 +74,6 @@ class State(LateMethods):
     weights: tuple[Weight, ...] = ()
     expanded: tuple[Coordinate, ...] = ()
     steps: tuple[Step, ...] = ()
-
-    if TYPE_CHECKING:  # bound in syno_lab.api, each to the function of that name in its room
-
-        @property
-        def distance(self) -> int | None: ...
-        def candidates(self) -> list[Candidate]: ...
-        def explain_distance(self) -> Explanation: ...
-        def dot(self, **options: Any) -> str: ...
-        def svg(self, **options: Any) -> str: ...
 
     @classmethod
     def root(cls, spec: Spec) -> State:
@@ -152,7 +140,7 @@ class State(LateMethods):
         """
         primitive = PRIMITIVES.get(step.primitive)
         if primitive is None:
-            raise PrimitiveError(f"unknown primitive {step.primitive!r}; known are {', '.join(PRIMITIVES)}")
+            raise PrimitiveError(f"unknown primitive {quoted(step.primitive)}; known are {', '.join(PRIMITIVES)}")
         if len(self.steps) >= MAX_STEPS:
             primitive.refuse(f"expected at most {MAX_STEPS} steps in one pGraph")
         if (primitive.parameter is None) != (step.parameter is None):

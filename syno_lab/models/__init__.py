@@ -1,6 +1,5 @@
 """Backbone networks, the slots for operators in them, and the way from a network's layers to slots."""
 
-from syno_lab.models.derive import derive_spec
 from syno_lab.models.extraction import WithBias, find_convolutions, replace_modules, with_placeholders
 from syno_lab.models.gpt import GPT, gpt2, gpt_tiny
 from syno_lab.models.layers import Survey, survey
@@ -31,7 +30,6 @@ __all__ = [
     "WithBias",
     "backbone",
     "costs",
-    "derive_spec",
     "find_convolutions",
     "gpt2",
     "gpt_tiny",

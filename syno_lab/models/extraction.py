@@ -1,4 +1,4 @@
-"""Finding the convolutions of a network and putting other modules in their places: the short way.
+"""Find the convolutions of a network and replace them by other modules: the short way.
 
 :mod:`.layers` sees every layer with what speaks against replacing it, and :mod:`.slot` takes operators out again.
 Shapes: N images, C_in and C_out channels, H rows, W columns.
@@ -13,6 +13,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
 from syno_lab.models.layers import survey
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site
@@ -78,7 +79,7 @@ def replace_modules(net: nn.Module, modules: Mapping[str, nn.Module], *, in_plac
     for outer in modules:
         for inner in modules:
             if inner != outer and (not outer or inner.startswith(outer + ".")):
-                raise SpecError(f"expected separate modules to replace, found {inner!r} inside {outer!r}")
+                raise SpecError(f"expected separate modules to replace, found {quoted(inner)} inside {quoted(outer)}")
     result = net if in_place else copy.deepcopy(net)
     targets = {result.get_submodule(name): module for name, module in modules.items()}
     return swap(

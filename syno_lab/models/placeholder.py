@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from syno_lab.errors import SpecError, SynoError
+from syno_lab.inputs import MOST_DIGITS, positive, quoted
 
 
 class KernelPack(Protocol):
@@ -37,13 +38,16 @@ class Placeholder(nn.Module):
     def __init__(self, mapping: Mapping[str, int]) -> None:
         super().__init__()
         if not isinstance(mapping, Mapping):
-            raise SpecError(f'a Placeholder needs a mapping such as {{"H": 32, "W": 32}}, found {mapping!r}')
+            raise SpecError(f'a Placeholder needs a mapping such as {{"H": 32, "W": 32}}, found {quoted(mapping)}')
+        self._mapping: dict[str, int] = {}
         for name, value in mapping.items():
-            if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            number = positive(value)
+            if not isinstance(name, str) or number is None:
                 raise SpecError(
-                    f"a Placeholder maps names of variables to whole numbers from 1 up, found {name!r}: {value!r}"
+                    "a Placeholder maps names of variables to whole numbers from 1 up, "
+                    f"found {quoted(name)}: {quoted(value)}; at most {MOST_DIGITS} digits are read"
                 )
-        self._mapping = dict(mapping)
+            self._mapping[name] = number
         self.register_module("kernel", None)
 
     @property
@@ -65,7 +69,7 @@ class Placeholder(nn.Module):
         """Apply the module in the slot."""
         if self.kernel is None:
             raise SynoError(
-                f"the {self!r} is empty; fill it by sampler.replace(net, kernel_packs) or by its fill(module)"
+                f"the {quoted(self)} is empty; fill it by sampler.replace(net, kernel_packs) or by its fill(module)"
             )
         return self.kernel(*inputs)
 
@@ -83,8 +87,13 @@ def placeholders(net: nn.Module) -> list[tuple[str, Placeholder]]:
     return [(name, module) for name, module in net.named_modules() if isinstance(module, Placeholder)]
 
 
-def replace(net: nn.Module, kernel_packs: Iterable[KernelPack]) -> None:
-    """Fill every Placeholder of ``net`` with a new module of the first pack whose binding contains its mapping.
+def mappings_of(net: nn.Module) -> list[Mapping[str, int]]:
+    """The mapping of every Placeholder of ``net``."""
+    return [placeholder.mapping for _, placeholder in placeholders(net)]
+
+
+def replace(net: nn.Module, kernel_packs: Iterable[KernelPack]) -> nn.Module:
+    """Return ``net`` with a new module in every Placeholder: of the first pack whose binding contains its mapping.
 
     A slot that is full gets the new module. Raises SpecError where ``net`` has no Placeholder or no pack has the values
     of one; nothing is changed then.
@@ -110,3 +119,4 @@ def replace(net: nn.Module, kernel_packs: Iterable[KernelPack]) -> None:
     kernels = [pack.module() for pack in chosen]
     for (_, slot), kernel in zip(slots, kernels, strict=True):
         slot.fill(kernel.train(slot.training))
+    return net

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
 from syno_lab.models import densenet, efficientnet, gpt, resnet, resnet_imagenet, resnext
 from syno_lab.models.checks import check_counts
 from syno_lab.models.layers import Survey, survey
@@ -208,7 +209,7 @@ def backbone(name: str) -> Backbone:
         return BACKBONES[plain[_plain(name)]]
     near = [plain[match] for match in difflib.get_close_matches(_plain(name), plain, 2)]
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(BACKBONES)}"
-    raise SpecError(f"expected the name of a backbone, found {name!r}; {hint}")
+    raise SpecError(f"expected the name of a backbone, found {quoted(name)}; {hint}")
 
 
 def _plain(name: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
 
 Kind = Literal["conv2d", "linear"]
 Strides = Literal["pool", "shape"]
@@ -67,6 +68,14 @@ class Site:
             return {"N": self.positions, "C_in": self.in_channels, "C_out": self.out_channels}
         return {"C_in": self.in_channels, "C_out": self.out_channels, "H": self.height, "W": self.width}
 
+    @property
+    def output_elements(self) -> int:
+        """Elements that the layer puts out for one example, all calls together: what a library's convolution stores."""
+        if self.kind == "linear":
+            return self.calls * self.positions * self.out_channels
+        rows, columns = (-(-size // step) for size, step in zip((self.height, self.width), self.stride, strict=True))
+        return self.calls * self.out_channels * rows * columns
+
     def form(self, strides: Strides = "pool") -> Form:
         """The shapes in symbols of an operator in this place.
 
@@ -103,4 +112,4 @@ class Site:
 def check_strides(strides: str) -> None:
     """Raise SpecError where ``strides`` is none of :data:`STRIDES`."""
     if strides not in STRIDES:
-        raise SpecError(f"strides: expected {' or '.join(map(repr, STRIDES))}, found {strides!r}")
+        raise SpecError(f"strides: expected {' or '.join(map(repr, STRIDES))}, found {quoted(strides)}")

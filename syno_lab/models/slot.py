@@ -11,15 +11,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from torch import Tensor, nn
 
 from syno_lab.errors import SpecError
 from syno_lab.models.placeholder import Placeholder
 from syno_lab.models.sites import Site, Strides, check_strides
-
-_SIDES = ("input", "output")
+from syno_lab.protocol import Operator
+from syno_lab.systems import is_operator, system_of
 
 
 class Replacement(Protocol):
@@ -200,6 +200,24 @@ def put_in(
     return result, places
 
 
+@dataclass(frozen=True)
+class InSlots:
+    """An operator in every slot that it fits (:class:`syno_lab.protocol.Placement`)."""
+
+    operator: Replacement
+    sites: Sequence[Site]
+    strides: Strides = "pool"
+
+    @property
+    def places(self) -> list[Place]:
+        """See :func:`costs`."""
+        return costs(self.operator, self.sites, strides=self.strides)
+
+    def apply(self, net: nn.Module) -> nn.Module:
+        """See :func:`put_in`; where the operator does not fit, the layer stays."""
+        return put_in(net, self.sites, self.operator, strides=self.strides, partial=True, in_place=True)[0]
+
+
 def take_out(net: nn.Module) -> nn.Module:
     """Put the original layers with their own weights back into all slots of ``net``, in place; return the network.
 
@@ -256,25 +274,9 @@ def _fitted(operator: Replacement, site: Site, strides: Strides) -> dict[str, in
     return bound
 
 
-def _named(operator: Any, site: Site, strides: Strides) -> dict[str, int]:
+def _named(operator: Replacement, site: Site, strides: Strides) -> dict[str, int]:
     """The values that a place has for ``operator``'s variables, whatever the operator calls them."""
-    bound = site.binding(strides)
-    spec = getattr(operator, "spec", None)
-    if spec is None:
-        return bound
-    named: dict[str, int] = {}
-    for axes, sizes, side in zip((spec.input_shape, spec.output_shape), _shapes(site, strides), _SIDES, strict=True):
-        if len(axes) != len(sizes):
-            raise SpecError(
-                f"expected an operator whose {side} is {list(sizes)}, found one whose {side} has {len(axes)} axes"
-            )
-        for axis, size in zip(axes, sizes, strict=True):
-            variables = [name for name, power in zip(spec.symbols.names, axis.exponents, strict=True) if power]
-            if len(variables) == 1 and axis == spec.symbols.size(variables[0]):
-                named.setdefault(variables[0], size)
-    if (0, 0) not in spec.fixed_io_pairs:
-        # It would be for one size of batch, and might mix images, or tokens with those after them.
-        raise SpecError(
-            "expected an operator whose first axis takes part in nothing, found no (0, 0) among its fixed_io_pairs"
-        )
-    return {name: size for name, size in bound.items() if name in spec.symbols.names} | named
+    if not is_operator(operator):  # of nobody's system: its variables have the usual names
+        return site.binding(strides)
+    known = cast("Operator", operator)
+    return system_of(known).binding_for(known, site.binding(strides), *_shapes(site, strides))

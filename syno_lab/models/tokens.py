@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syno_lab.errors import DataError, SpecError
+from syno_lab.inputs import quoted
 
 TokenKind = Literal["bytes", "characters"]
 
@@ -28,7 +29,7 @@ class Tokens:
 
     def __post_init__(self) -> None:
         if self.alphabet is not None and (not self.alphabet or len(set(self.alphabet)) != len(self.alphabet)):
-            raise SpecError(f"an alphabet has each of its characters once, found {self.alphabet[:40]!r}")
+            raise SpecError(f"an alphabet has each of its characters once, found {quoted(self.alphabet[:40])}")
 
     @property
     def size(self) -> int:
@@ -51,8 +52,8 @@ class Tokens:
         if wrong.size:
             place = int(wrong[0])
             raise DataError(
-                f"expected characters of an alphabet of {self.size}, found {text[place]!r} at {place}; take bytes, or "
-                "an alphabet of this text too"
+                f"expected characters of an alphabet of {self.size}, found {quoted(text[place])} at {place}; "
+                "take bytes, or an alphabet of this text too"
             )
         return found.astype(np.int64)
 
@@ -79,5 +80,5 @@ def tokens_for(text: str, kind: TokenKind = "bytes") -> Tokens:
     if kind == "bytes":
         return Tokens()
     if kind != "characters":
-        raise SpecError(f"tokens: expected 'bytes' or 'characters', found {kind!r}")
+        raise SpecError(f"tokens: expected 'bytes' or 'characters', found {quoted(kind)}")
     return Tokens("".join(sorted(set(text))))

@@ -1,4 +1,4 @@
-"""What an operator is close to among the known ones: a distance between pGraphs, counted in steps.
+"""The known operators that are similar to an operator, by a distance between pGraphs, counted in steps.
 
 Each pGraph is read as the multiset of its steps, with its input and its output as one further element each. An element
 is described by *facets* that name no variable (:func:`elements`): the kind of its parameter, and for each coordinate
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
@@ -158,7 +159,7 @@ def nearest(
         SpecError: when ``most`` is less than 1.
     """
     if most is not None and most < 1:
-        raise SpecError(f"most: expected a number from 1 up, or None for all, found {most!r}")
+        raise SpecError(f"most: expected a number from 1 up, or None for all, found {quoted(most)}")
     if known is None:
         from syno_lab.operators import KNOWN
 

@@ -1,4 +1,8 @@
-"""Search: Monte Carlo tree search over a space of operators, and its rivals under the same ask and tell."""
+"""Search: Monte Carlo tree search over a space of operators, and its rivals under the same ask and tell.
+
+A space is what a system makes of a network's layers (:class:`syno_lab.protocol.OperatorSpace`); search knows it by its
+first state (:mod:`syno_lab.search.protocol`) and imports no system.
+"""
 
 from syno_lab.search.asking import Search
 from syno_lab.search.evolution import RegularizedEvolution
@@ -8,7 +12,6 @@ from syno_lab.search.protocol import Candidate, Child, State, Step
 from syno_lab.search.random_search import RandomSearch
 from syno_lab.search.recorded import RecordedState, recorded_space
 from syno_lab.search.simulate import Event, simulate
-from syno_lab.search.space import SynthesisState, synthesis_space
 
 __all__ = [
     "Candidate",
@@ -21,10 +24,8 @@ __all__ = [
     "Search",
     "State",
     "Step",
-    "SynthesisState",
     "rave",
     "recorded_space",
     "simulate",
-    "synthesis_space",
     "uct",
 ]

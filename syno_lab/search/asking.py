@@ -1,4 +1,4 @@
-"""What the world knows of a search: it is asked for operators and told their rewards.
+"""The interface of a search: a caller asks it for operators and tells it their rewards.
 
 Between ``ask`` and ``tell`` anything may happen, and several operators may be outstanding at once.
 """
@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Any
 
 from syno_lab.errors import SearchError
+from syno_lab.inputs import quoted
 from syno_lab.search.descent import Facts, Stop, never
 from syno_lab.search.protocol import Candidate, State, Step, Trail
 
@@ -102,7 +103,7 @@ class Search(ABC):
         return candidate
 
     def _noted(self, trail: Trail, operator: Any) -> Candidate:
-        candidate = Candidate(self._asked, operator, trail.names)
+        candidate = Candidate(self._asked, operator, trail.records)
         self._asked += 1
         self.facts.ended.add(trail.end.key)
         self._known.add(operator)
@@ -210,5 +211,5 @@ def check_reward(reward: float) -> None:
     """
     if isinstance(reward, bool) or not isinstance(reward, int | float) or not isfinite(reward) or not 0 <= reward <= 1:
         raise SearchError(
-            f"reward: expected a number from 0 to 1 (an accuracy), found {reward!r}; tell 0 for a failure"
+            f"reward: expected a number from 0 to 1 (an accuracy), found {quoted(reward)}; tell 0 for a failure"
         )

@@ -1,4 +1,4 @@
-"""Ways down: random descents to operators not met before, shared by all searches."""
+"""Random descents from the root to operators that the search has not met; all searches use them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def never() -> bool:
 
 @dataclass
 class Facts:
-    """What is known for certain: it holds for every search of a space.
+    """Facts about a space that hold for every search of it.
 
     Attributes:
         dead: keys of partial states from which no operator can be completed.

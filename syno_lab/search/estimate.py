@@ -1,26 +1,24 @@
-"""What an operator may be worth, by its actions and traits, from the rewards told so far: a Gaussian process over bags.
+"""An estimate of an operator's reward from its actions and traits: a Gaussian process over bags of them.
 
 A descent costs milliseconds and a training seconds to hours, so a search may draw several completions and evaluate the
-one that promises most. AMAF adds up what single actions were worth; this also sees which of them go together. An action
-is taken apart into its primitive and what it is done to (:func:`words`): whole, it is one of hundreds, and little is
-learned of it from the same primitive at other sizes. The kernel of two bags is what they have in common,
-``sum(min(x, y)) / sum(max(x, y))`` (Tanimoto or min-max kernel: Ralaivola and others, Graph kernels for chemical
-informatics, 2005). In a large space most of what is alike is written differently: a second bag has the traits of an
-operator (:meth:`syno_lab.search.protocol.State.traits`), and the two kernels are averaged. The promise is an upper
-confidence bound (Srinivas and others, Gaussian process optimization in the bandit setting, 2010).
+one that promises most. AMAF adds up what single actions were worth; this also sees which of them go together. A space
+says which words are counted of a step (:attr:`syno_lab.protocol.SearchStep.words`): an action as a whole is one of
+hundreds, and little is learned of it from the same primitive at other sizes. The kernel of two bags is what they have
+in common, ``sum(min(x, y)) / sum(max(x, y))`` (Tanimoto or min-max kernel: Ralaivola and others, Graph kernels for
+chemical informatics, 2005). In a large space most of what is alike is written differently: a second bag has the traits
+of an operator (:meth:`syno_lab.search.protocol.State.traits`), and the two kernels are averaged. The promise is an
+upper confidence bound (Srinivas and others, Gaussian process optimization in the bandit setting, 2010).
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from syno_lab.search.protocol import Step
+from syno_lab.protocol import SearchStep
 
 #: Rewards that are kept, the last so many: solving takes time with the cube of their number.
 MOST_REWARDS = 600
@@ -29,34 +27,13 @@ NOISE = 0.05
 
 Bag = Counter[str]
 
-#: An action of :mod:`.space`: a primitive, sizes and perhaps a parameter, and how often.
-_ACTION = re.compile(r"([A-Z]+)\(([^()]*)\)(?:x(\d+))?")
 
-
-@cache
-def words(action: str) -> tuple[tuple[str, int], ...]:
-    """What is counted of an action: its primitive, and its primitive with each size; other actions are one word.
-
-    >>> words("UNFOLD(H, k_1)")
-    (('UNFOLD', 1), ('UNFOLD H', 1), ('UNFOLD k_1', 1))
-    >>> words("REDUCE(C_in)x2")
-    (('REDUCE', 2), ('REDUCE C_in', 2))
-    """
-    found = _ACTION.fullmatch(action)
-    if found is None:
-        return ((action, 1),)
-    primitive, inner, times = found[1], found[2], int(found[3] or 1)
-    sizes = Counter(f"{primitive} {size.strip()}" for size in re.split("[,;]", inner) if size.strip())
-    return ((primitive, times), *[(size, times * number) for size, number in sizes.items()])
-
-
-def bag(steps: Iterable[Step]) -> Bag:
-    """How often each word occurs in the actions taken."""
+def bag(steps: Iterable[SearchStep]) -> Bag:
+    """How often each word occurs in the steps taken."""
     found: Bag = Counter()
     for step in steps:
-        for action in step.actions:
-            for word, number in words(action):
-                found[word] += number
+        for word, number in step.counted:
+            found[word] += number
     return found
 
 

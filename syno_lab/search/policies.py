@@ -16,7 +16,7 @@ from syno_lab.errors import SearchError
 
 @dataclass(frozen=True)
 class Choice:
-    """What is known of a step.
+    """The counts and values of a step.
 
     Attributes:
         visits: n, the searches through it from here; those outstanding, and those that found nothing, are counted.

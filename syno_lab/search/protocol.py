@@ -1,4 +1,4 @@
-"""What search knows of a space and of an operator.
+"""The protocol of a search space and its operators: all that search algorithms know of them.
 
 A space is its first :class:`State`. Search asks a state for its children and never looks inside, so whatever has states
 can be searched.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from syno_lab.protocol import SearchStep
 
 
 class State(Protocol):
@@ -36,18 +38,19 @@ class State(Protocol):
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(SearchStep):
     """One step that has been looked at.
 
     Attributes:
-        name: for people, and to tell the steps from one state apart.
-        actions: what is done, as words that mean the same in other states; estimates are shared by them (AMAF).
         state: where it leads.
     """
 
-    name: str
-    actions: tuple[str, ...]
     state: State
+
+    @property
+    def record(self) -> SearchStep:
+        """The step without its state."""
+        return SearchStep(self.name, self.actions, steps=self.steps, words=self.words)
 
 
 class Child(Protocol):
@@ -68,12 +71,17 @@ class Candidate:
     Attributes:
         number: of the question, from 0 on.
         operator: what the space gave.
-        steps: the names of the steps that lead to it.
+        taken: the steps that lead to it.
     """
 
     number: int
     operator: Any
-    steps: tuple[str, ...]
+    taken: tuple[SearchStep, ...]
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The names of the steps."""
+        return tuple(step.name for step in self.taken)
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,6 @@ class Trail:
         return self.steps[-1].state
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The steps for people."""
-        return tuple(step.name for step in self.steps)
+    def records(self) -> tuple[SearchStep, ...]:
+        """The steps without their states."""
+        return tuple(step.record for step in self.steps)

@@ -1,4 +1,4 @@
-"""Random search: descents by weight alone, each operator once. The rival that has to be beaten."""
+"""Random search: descents by weight alone, each operator once. The baseline for other searches."""
 
 from __future__ import annotations
 

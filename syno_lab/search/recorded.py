@@ -5,34 +5,37 @@ Searches are compared on it, and simulated, with what real trainings gave.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from syno_lab.protocol import SearchStep
 from syno_lab.search.protocol import Child, Step
 
-#: An action in the name of a step of :mod:`.space`: a primitive with its sizes, and how often.
-_ACTION = re.compile(r"[A-Z]+\([^()]*\)(?:x\d+)?|END")
-
+#: The names of the steps that lead to an operator: they stand for it.
 Steps = tuple[str, ...]
 
 
-def recorded_space(trials: Iterable[Sequence[str]]) -> RecordedState:
-    """The first state of the space of the ``trials``, each the names of its steps; its operators are those tuples."""
-    return RecordedState((), tuple(sorted({tuple(steps) for steps in trials})))
+def recorded_space(trials: Iterable[Sequence[SearchStep]]) -> RecordedState:
+    """The first state of the space of the ``trials``, each the steps taken; its operators are the steps' names."""
+    known = {_names(taken): tuple(taken) for taken in trials}
+    return RecordedState((), tuple([known[names] for names in sorted(known)]))
 
 
-def actions_of(name: str) -> tuple[str, ...]:
-    """What a step does, from its name: as :mod:`.space` had it when the step was taken."""
-    return tuple(_ACTION.findall(name.partition(" @")[0]))
+def _names(taken: Iterable[SearchStep]) -> Steps:
+    return tuple([step.name for step in taken])
 
 
 @dataclass(frozen=True)
 class RecordedState:
-    """The first steps of some recorded operators (:class:`syno_lab.search.protocol.State`)."""
+    """The first steps of some recorded operators (:class:`syno_lab.search.protocol.State`).
+
+    Attributes:
+        before: the names of the steps taken.
+        below: all steps of each operator that began with them, in the order of their names.
+    """
 
     before: Steps
-    below: tuple[Steps, ...]
+    below: tuple[tuple[SearchStep, ...], ...]
 
     @property
     def key(self) -> Hashable:
@@ -42,15 +45,15 @@ class RecordedState:
     @property
     def is_complete(self) -> bool:
         """Whether a recorded operator ends here; none goes on from the end of another."""
-        return self.below == (self.before,)
+        return len(self.below) == 1 and len(self.below[0]) == len(self.before)
 
     def children(self) -> Sequence[Child]:
         """The steps that recorded operators took next."""
         if self.is_complete:
             return ()
         depth = len(self.before)
-        names = sorted({steps[depth] for steps in self.below if len(steps) > depth})
-        return [_Child(self._step(name)) for name in names]
+        found = {taken[depth].name: taken[depth] for taken in self.below if len(taken) > depth}
+        return [_Child(self._step(found[name])) for name in sorted(found)]
 
     def operator(self) -> Steps | None:
         """The steps themselves."""
@@ -62,15 +65,15 @@ class RecordedState:
 
     def towards(self, operator: Steps) -> Sequence[Step]:
         """The next step of ``operator``, where it is one of the recorded."""
-        depth = len(self.before)
-        if operator not in self.below or self.is_complete:
+        if self.is_complete:
             return ()
-        return [self._step(operator[depth])]
-
-    def _step(self, name: str) -> Step:
         depth = len(self.before)
-        below = tuple([steps for steps in self.below if len(steps) > depth and steps[depth] == name])
-        return Step(name, actions_of(name), RecordedState((*self.before, name), below))
+        return [self._step(taken[depth]) for taken in self.below if _names(taken) == operator]
+
+    def _step(self, step: SearchStep) -> Step:
+        depth, before = len(self.before), (*self.before, step.name)
+        below = tuple([taken for taken in self.below if len(taken) > depth and taken[depth].name == step.name])
+        return Step(step.name, step.actions, RecordedState(before, below), steps=step.steps, words=step.words)
 
 
 @dataclass(frozen=True)

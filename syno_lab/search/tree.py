@@ -39,7 +39,7 @@ class Tally:
 
 @dataclass
 class Record:
-    """What is known of a state, whatever way led to it.
+    """The record of a state, the same for all ways that lead to it.
 
     Attributes:
         rewards: of the operators below.
@@ -119,7 +119,7 @@ class Tree:
         return self.places[0]
 
     def record(self, state: State) -> Record:
-        """What is known of a state."""
+        """The record of a state."""
         if not self.is_sharing:
             return Record()
         found = self.records.get(state.key)
@@ -211,7 +211,8 @@ class Tree:
     def to_json(self) -> dict[str, Any]:
         """The tree as data for ``json.dumps``: a list of places, parents before children.
 
-        ``record`` tells which places share what is known; ``mean`` and ``best`` are rewards, None where there is none;
+        ``step`` is the name of the last step, and ``steps`` how many steps of an operator it is. ``record`` tells which
+        places share what is known; ``mean`` and ``best`` are rewards, None where there is none;
         ``distance`` is the fewest steps that may lead to the end, None where the space knows no such bound.
         """
         numbers: dict[int, int] = {}
@@ -233,6 +234,7 @@ class Tree:
                     "is_closed": place.is_closed,
                     "is_dead": self.is_dead(place),
                     "distance": getattr(place.state, "distance", None),
+                    "steps": 0 if place.step is None else place.step.steps,
                 }
             )
         return {"format": "syno-lab search tree", "version": 1, "places": places}

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import NormalDist
 
-from syno_lab.errors import SpecError, SynoError
+from syno_lab.effort import Effort, Stop
+from syno_lab.errors import SpecError, StoppedError, SynoError
 from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.keys import Key
 from syno_lab.ir.operator import Operator
@@ -27,7 +28,6 @@ from syno_lab.synthesis.random_walks import is_operator, random_walk
 from syno_lab.synthesis.rules import RULES, Rule
 
 Report = Callable[[str, float, str], None]
-Stop = Callable[[], bool]
 
 PAPER = "Zhuo, Su, Zhao and Gao, Syno, ASPLOS 2025, section 9.4"
 #: Table 2: the share of canonical pGraphs by size; from 8 on it is 0.
@@ -149,7 +149,7 @@ def canonical_rates(
             reach of the input by the shape distance. Else every partial pGraph counts.
         rules: the rules that decide; those of kind ``space`` bound the walk instead.
         report: told ``(stage, share done, message)``.
-        should_stop: asked between walks.
+        should_stop: asked often; the walk under way does not count then.
 
     Raises:
         SpecError: for sizes or trials below 1.
@@ -164,14 +164,23 @@ def canonical_rates(
     of_space = tuple(rule for rule in rules if rule.kind == "space")
     limits = {size: replace(spec, limits=replace(spec.limits, max_primitives=size)) for size in wanted}
     done, stopped = 0, False
+    effort = Effort(should_stop=should_stop)
     for done in range(1, trials + 1):
         for most in wanted if complete else wanted[-1:]:
             before = time.perf_counter()
-            for state in random_walk(limits[most], of_space, complete, rng):
-                size = len(state.steps)
-                if size not in tallies or (complete and (size < most or not is_operator(state))):
-                    continue
-                canonical, rule = judge(state, rules)
+            walk = random_walk(limits[most], of_space, complete, rng, effort)
+            while True:
+                try:
+                    state = next(walk, None)
+                    if state is None:
+                        break
+                    size = len(state.steps)
+                    if size not in tallies or (complete and (size < most or not is_operator(state))):
+                        continue
+                    canonical, rule = judge(state, rules, effort=effort)
+                except StoppedError:
+                    stopped = True
+                    break
                 tally = tallies[size]
                 tally.pgraphs += 1
                 tally.canonical += canonical
@@ -182,8 +191,8 @@ def canonical_rates(
                 if complete:
                     _name(tally, state)
                 before = time.perf_counter()
-            if should_stop is not None and should_stop():
-                stopped = True
+            stopped = stopped or (should_stop is not None and should_stop())
+            if stopped:
                 break
         if report is not None:
             found = ", ".join(f"{size}: {t.canonical}/{t.pgraphs}" for size, t in tallies.items())
@@ -267,8 +276,13 @@ def distance_trials(
     first: int | None = None
     valid = done = 0
     stage = "with" if guided else "without"
-    for done in range(1, trials + 1):
-        last = next(filter(is_operator, random_walk(spec, rules, guided, rng)), None)
+    effort = Effort(should_stop=should_stop)
+    for number in range(1, trials + 1):
+        try:
+            last = next(filter(is_operator, random_walk(spec, rules, guided, rng, effort)), None)
+        except StoppedError:
+            break
+        done = number
         if last is not None:
             valid += 1
             first = first or done

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from syno_lab.effort import Effort, Stop
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
@@ -14,7 +15,7 @@ from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import Excess, cost_of, excess, meter_of
 from syno_lab.synthesis.distance import distances_after
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule, rules_for
-from syno_lab.synthesis.space import proposals
+from syno_lab.synthesis.space import proposals, room_for_contractions
 
 if TYPE_CHECKING:
     from syno_lab.synthesis.rewrites_parts import Rewrite
@@ -130,13 +131,32 @@ class Candidate:
         return self.step.parameter
 
 
-def candidates(state: State, rules: tuple[Rule, ...] = RULES) -> list[Candidate]:
-    """Every legal next step that budgets of steps allow, with its verdict and distance."""
-    distance = distances_after(state)
+def candidates(
+    state: State, rules: tuple[Rule, ...] = RULES, *, effort: Effort | None = None, should_stop: Stop | None = None
+) -> list[Candidate]:
+    """Every legal next step that budgets of steps allow, with its verdict and distance.
+
+    Args:
+        state: where the steps begin.
+        rules: what is canonical.
+        effort: what it may take; by default half of the machine's free memory, and any time.
+        should_stop: asked often; once it says so there is no answer.
+
+    Raises:
+        EffortError: when it was stopped, or would take more than it may.
+    """
+    with (effort or Effort()).within(should_stop=should_stop) as watched:
+        return _candidates(state, rules, watched)
+
+
+def _candidates(state: State, rules: tuple[Rule, ...], effort: Effort) -> list[Candidate]:
+    effort.make_room(*room_for_contractions(state))
+    distance = distances_after(state, effort=effort)
     budget = _budget_after(state)
     asked = {primitive: rules_for(primitive, rules) for primitive in PRIMITIVES}
     found = []
     for step in proposals(state):
+        effort.tick("listing the next steps")
         rule = next((rule for rule in asked[step.primitive] if rule.match(state, step)), None)
         found.append(Candidate(step, Verdict(rule or budget(step), state, step), distance(step)))
     return found

@@ -16,21 +16,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
+from math import prod
 from typing import Any
 
+from syno_lab.effort import Effort, Stop, kept
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size, product
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import reduce_sizes
+from syno_lab.synthesis.reach import least_steps, partitions
 
 Exponents = tuple[int, ...]
+_Have = tuple[tuple[bool, Exponents], ...]  # each coordinate: whether it is STRIDEd, and its size
 # Axes that become one group; their packed product; the steps that the groups behind take at least, which have at least
 # one coordinate each.
 _Want = tuple[tuple[Size, ...], int, int]
 _Chosen = tuple[int, tuple[Size, ...], bool]  # which coordinates, for which axes, whether a piece is left over
 UNLIMITED = 99
+_MOST_GROUPINGS = 1 << 21  # that are looked through for one distance; above it the bound is a rougher one
 
 
 @dataclass(frozen=True)
@@ -91,28 +96,42 @@ class _Left:
     splits: int
 
 
-def distance(state: State) -> int | None:
-    """The shape distance of a state: at most the true number of steps; None where the input is out of reach."""
-    return explain_distance(state).steps
+def distance(state: State, *, effort: Effort | None = None, should_stop: Stop | None = None) -> int | None:
+    """The shape distance of a state: at most the true number of steps; None where the input is out of reach.
+
+    Raises:
+        EffortError: as :func:`explain_distance`.
+    """
+    return explain_distance(state, effort=effort, should_stop=should_stop).steps
 
 
-def explain_distance(state: State) -> Explanation:
+def explain_distance(state: State, *, effort: Effort | None = None, should_stop: Stop | None = None) -> Explanation:
     """The shape distance with its reshape groups.
 
     As long as only REDUCEs were taken, further REDUCEs are counted too where they bring the input nearer: they are the
     only way to a primary variable that the output lacks.
+
+    Args:
+        state: of which.
+        effort: what it may take; by default half of the machine's free memory, and any time.
+        should_stop: asked often; once it says so there is no answer.
+
+    Raises:
+        EffortError: when it was stopped, or would take more than it may.
     """
     have = tuple(sorted(_look(c) for c in state.data if c not in state.fixed))
     left = _left(state.spec, Counter(step.primitive for step in state.steps))
-    return _explained(state.spec, have, left, _reduces_left(state))
+    with (effort or Effort()).within(should_stop=should_stop) as watched:
+        return _explained(state.spec, have, left, _reduces_left(state), watched)
 
 
-def distances_after(state: State) -> Callable[[Step], int | None]:
+def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[Step], int | None]:
     """A function that gives the distance of ``state.apply(step)`` for any legal step, without applying it.
 
     It depends on which sizes come and go and on the budgets alone, so the many CONTRACTIONs that give the same away
-    are asked once.
+    are asked once. ``effort`` bounds all calls together; they raise as :func:`explain_distance` does.
     """
+    watched = effort or Effort()
     spec = state.spec
     have = sorted(_look(c) for c in state.data if c not in state.fixed)
     used = Counter(step.primitive for step in state.steps)
@@ -135,7 +154,7 @@ def distances_after(state: State) -> Callable[[Step], int | None]:
                 shape.remove(_look(coordinate))
             shape += [(step.primitive == "STRIDE", size.exponents) for size in added]
             more = None if reduces is None or step.primitive != "REDUCE" else reduces - 1
-            known[key] = _explained(spec, tuple(sorted(shape)), budgets[step.primitive], more).steps
+            known[key] = _explained(spec, tuple(sorted(shape)), budgets[step.primitive], more, watched).steps
         return known[key]
 
     return after
@@ -152,31 +171,31 @@ def _reduces_left(state: State) -> int | None:
     return state.spec.limits.max_reduces - len(state.steps)
 
 
-def _explained(spec: Spec, have: tuple[tuple[bool, Exponents], ...], left: _Left, reduces: int | None) -> Explanation:
-    plain = _explain(spec, have, left)
-    return plain if reduces is None else _with_reduces(spec, have, left, reduces, plain)
+def _explained(spec: Spec, have: _Have, left: _Left, reduces: int | None, effort: Effort) -> Explanation:
+    plain = _explain(spec, have, left, effort=effort)
+    return plain if reduces is None else _with_reduces(spec, have, left, reduces, plain, effort)
 
 
-def _with_reduces(
-    spec: Spec, have: tuple[tuple[bool, Exponents], ...], left: _Left, budget: int, plain: Explanation
-) -> Explanation:
+def _with_reduces(spec: Spec, have: _Have, left: _Left, budget: int, plain: Explanation, effort: Effort) -> Explanation:
     """The least bound over all sets of further REDUCEs, smallest first; at most two more than are lacking."""
     lacking = _lacking_primaries(spec, have)
     best = plain
+    sizes = reduce_sizes(spec, effort=effort)
     for count in range(max(1, sum(lacking)), min(budget, sum(lacking) + 2) + 1):
         if best.steps is not None and count >= best.steps:
             break
-        for chosen in combinations_with_replacement(reduce_sizes(spec), count):
+        for chosen in combinations_with_replacement(sizes, count):
+            effort.tick("choosing the REDUCEs that bring the input nearest")
             if any(sum(size.exponents[i] for size in chosen) < n for i, n in enumerate(lacking)):
                 continue
             more = tuple(sorted((*have, *((False, size.exponents) for size in chosen))))
-            found = _explain(spec, more, left)
+            found = _explain(spec, more, left, effort=effort)
             if found.steps is not None and (best.steps is None or found.steps + count < best.steps):
                 best = Explanation(found.steps + count, found.groups, found.eliminations, tuple(chosen))
     return best
 
 
-def _lacking_primaries(spec: Spec, have: tuple[tuple[bool, Exponents], ...]) -> tuple[int, ...]:
+def _lacking_primaries(spec: Spec, have: _Have) -> tuple[int, ...]:
     """How often each primary variable is missing from the data for the input."""
     fixed = {inp for inp, _ in spec.fixed_io_pairs}
     want = [size.exponents for axis, size in enumerate(spec.input_shape) if axis not in fixed]
@@ -191,24 +210,45 @@ def _left(spec: Spec, used: Counter[str]) -> _Left:
     return _Left(left("SHARE"), left("UNFOLD"), left("EXPAND"), left("MERGE"), left("SPLIT"))
 
 
-@lru_cache(maxsize=1 << 17)
-def _explain(spec: Spec, have: tuple[tuple[bool, Exponents], ...], left: _Left) -> Explanation:
+@kept(1 << 17)
+def _explain(spec: Spec, have: _Have, left: _Left, *, effort: Effort) -> Explanation:
     fixed_inputs = {inp for inp, _ in spec.fixed_io_pairs}
     want = tuple(size for axis, size in enumerate(spec.input_shape) if axis not in fixed_inputs)
-    search = _Search(spec, left, sum(flag for flag, _ in have))
-    search.run(tuple(Size(spec.symbols, exponents) for _, exponents in have), want)
+    sizes = tuple(Size(spec.symbols, exponents) for _, exponents in have)
+    if _groupings(sizes, want) > _MOST_GROUPINGS:
+        return _rough(spec, sizes, want)
+    search = _Search(spec, left, sum(flag for flag, _ in have), effort)
+    search.run(sizes, want)
     return Explanation(search.best, search.groups, search.eliminations)
+
+
+def _groupings(have: tuple[Size, ...], want: tuple[Size, ...]) -> int:
+    """How many ways there are to group these, about."""
+    return partitions(len(want)) * prod(number + 1 for number in Counter(have).values())
+
+
+def _rough(spec: Spec, have: tuple[Size, ...], want: tuple[Size, ...]) -> Explanation:
+    """A lower bound where there are too many groupings to try: what has the size of an axis is that axis."""
+    primaries = len(spec.symbols.primary)
+    spare = product(have, spec.symbols) / product(want, spec.symbols)
+    if any(power < 0 for power in spare.exponents[:primaries]):
+        return Explanation(None, (), 0)
+    rest, lacking = Counter(have) - Counter(want), Counter(want) - Counter(have)
+    steps = least_steps(rest.total(), lacking.total())
+    alike = (Counter(have) & Counter(want)).elements()
+    return Explanation(steps, tuple(Group((size,), (size,), None) for size in alike), 0)
 
 
 class _Search:
     """Branch and bound over groupings.
 
     Sizes are packed into one integer, eight bits an exponent, so that a product is one addition. Coordinates of one
-    size are alike: a choice among them is a count for each size, five bits each, the highest of them left free to show
+    size are alike: a choice among them is a count for each size, a few bits each, the highest of them left free to show
     that more was taken than is there.
     """
 
-    def __init__(self, spec: Spec, left: _Left, strided: int) -> None:
+    def __init__(self, spec: Spec, left: _Left, strided: int, effort: Effort) -> None:
+        self.effort = effort
         self.spec = spec
         self.left = left
         self.strided = strided
@@ -220,12 +260,13 @@ class _Search:
     def run(self, have: tuple[Size, ...], want: tuple[Size, ...]) -> None:
         counts = Counter(have)
         self.sizes = list(counts)
-        self.guard = sum(16 << 5 * place for place in range(len(counts)))
+        self.bits = max(counts.values(), default=0).bit_length() + 1
+        self.guard = sum(1 << self.bits * (place + 1) - 1 for place in range(len(counts)))
         choices = [(0, 0, 0)]  # how many, which, their product
         for place, (size, most) in enumerate(counts.items()):
             packed = _pack(size)
             choices = [
-                (number + more, code + (more << 5 * place), made + more * packed)
+                (number + more, code + (more << self.bits * place), made + more * packed)
                 for number, code, made in choices
                 for more in range(most + 1)
             ]
@@ -233,7 +274,7 @@ class _Search:
         for number, code, packed in choices:
             self.choices[number].append((code, packed))
         self.options: dict[tuple[int, int], list[tuple[int, bool]]] = {}
-        everything = sum(most << 5 * place for place, most in enumerate(counts.values()))
+        everything = sum(most << self.bits * place for place, most in enumerate(counts.values()))
         for partition in _partitions(want):
             self._assign(everything, partition, 0, (), 0)
 
@@ -257,6 +298,7 @@ class _Search:
             return
         axes, wanted, others = want[at]
         guard = self.guard
+        self.effort.tick("looking for the shape distance")
         for number in range(1, len(self.choices)):
             more = cost + len(axes) + number - 2
             if self.best is not None and more + others >= self.best:
@@ -269,7 +311,11 @@ class _Search:
 
     def _taken(self, code: int) -> tuple[Size, ...]:
         """The sizes of a choice."""
-        return tuple(size for place, size in enumerate(self.sizes) for _ in range(code >> 5 * place & 15))
+        return tuple(
+            size
+            for place, size in enumerate(self.sizes)
+            for _ in range(code >> self.bits * place & (1 << self.bits - 1) - 1)
+        )
 
     def _close(self, rest: int, chosen: tuple[_Chosen, ...], cost: int) -> None:
         """Everything left is eliminated whole, each coordinate a group of its own."""

@@ -1,4 +1,4 @@
-"""What canonicalization rules see of a coordinate on top of a state, and nothing more.
+"""Features: all that canonicalization rules see of a coordinate on top of a state.
 
 Two states whose coordinates have the same features have the same canonical futures, so search keeps one node for both.
 Features are tuples of small numbers, and the root of which a coordinate is a digit is told apart from them: what

@@ -14,26 +14,31 @@ both; an edge says which coordinates it uses by their places, so it can be repla
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import product
-from typing import Any
+from math import prod
+from random import Random
+from typing import Any, NamedTuple
 
-from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
+from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step, Weight
-from syno_lab.synthesis.nodes import LIMITED, STAYS, Edge, Gift, Move, Nodes, SearchNode
-from syno_lab.synthesis.parameters import reduce_sizes
+from syno_lab.synthesis.nodes import LIMITED, STAYS, Edge, Gift, Move, SearchNode
 from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, NEVER, STRIDED, WAITING
+from syno_lab.synthesis.roots import Roots
 from syno_lab.synthesis.space import step_cost
 
 __all__ = ["NEVER", "Edge", "Graph", "Move", "SearchNode"]
 
+#: Choices of a CONTRACTION that are listed at one node; where there are more they are met one by one, or drawn.
+MOST_CONTRACTIONS = 4_096
+_DRAWN = 128  # choices that stand for all of them, when a walk takes one
 _WHICH = {primitive: which for which, primitive in enumerate(LIMITED)}
 
 
-class Graph(Nodes):
+class Graph(Roots):
     """The search space of one spec under one table of rules."""
 
     #: Steps to spare from which on the distance of a move is guessed.
@@ -42,65 +47,57 @@ class Graph(Nodes):
     # -- edges -------------------------------------------------------------------------------------------------------
 
     def moves(self, node: SearchNode, left: int) -> list[Move]:
-        """The moves from ``node`` after which the input may still be reached in ``left`` steps, in a fixed order."""
+        """The moves from ``node`` after which the input may still be reached in ``left`` steps, in a fixed order.
+
+        Raises:
+            EffortError: for what exceeds the graph's effort.
+        """
         found = node.moves.get(left)
         if found is None:
-            if node is self.root:
-                found = list(self._from_root(node, left))
-            elif node.gift is not None:
-                found = list(self._sharings(node, node.gift, left))
-            else:
-                found = list(self._from(node, left))
-            node.moves[left] = found
+            found = node.moves[left] = list(self._moves(node, left))
+            self.listed += len(found)
         return found
+
+    def each_move(self, node: SearchNode, left: int) -> Iterable[Move]:
+        """As :meth:`moves`, one by one and kept nowhere where there are too many to list."""
+        return self._moves(node, left) if self.is_vast(node, left) else self.moves(node, left)
+
+    def some_moves(self, node: SearchNode, left: int, rng: Random) -> list[Move]:
+        """All moves from ``node``; where there are too many to list, some at random."""
+        if not self.is_vast(node, left):
+            return self.moves(node, left)
+        if node is self.root:
+            return self._drawn_roots(left, rng)
+        if node.gift is not None:
+            return list(self._sharings(node.gift, left, rng))
+        return list(self._from(node, left, rng))
 
     def edges(self, node: SearchNode, left: int) -> Iterator[Edge]:
         """The edges of all moves from ``node``."""
-        for move in self.moves(node, left):
+        for move in self.each_move(node, left):
             yield from move.edges()
 
-    def _from_root(self, node: SearchNode, left: int) -> Iterator[Move]:
-        """Every multiset of REDUCEs, as one move each."""
-        sizes = reduce_sizes(self.spec)
-        packs = [self._pack(size) for size in sizes]
-        costs = [step_cost(Step("REDUCE", (), size)) for size in sizes]
-        most = min(self.limits.max_reduces, left)
+    def is_vast(self, node: SearchNode, left: int) -> bool:
+        """Whether a node has too many moves to list."""
+        if left in node.moves:
+            return False
+        if node is self.root:
+            return self._are_roots_vast(left)
+        if node.gift is not None:
+            return prod(len(group) + 1 for group in node.gift.rest) > MOST_CONTRACTIONS
+        if not left or len(node.state.weights) >= self.most_weights:
+            return False
+        groups = self._gift_groups(node, range(len(node.places)))
+        return prod(most - least + 1 for _, least, most in self._gift_room(node, groups, left)) > MOST_CONTRACTIONS
 
-        def choose(start: int, chosen: tuple[int, ...], spent: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-            yield chosen, spent
-            if len(chosen) < most:
-                for i in range(start, len(sizes)):
-                    more = self._add(spent, costs[i])
-                    if more is not None:
-                        yield from choose(i, (*chosen, i), more)
+    def _moves(self, node: SearchNode, left: int) -> Iterator[Move]:
+        if node is self.root:
+            return self._from_root(left)
+        if node.gift is not None:
+            return self._sharings(node.gift, left)
+        return self._from(node, left)
 
-        for chosen, spent in choose(0, (), node.spent):
-            items = [p << FLAG_BITS | WAITING | MERGEABLE | EXPANDABLE | GIVABLE for p in node.packed]
-            items += [packs[i] << FLAG_BITS | WAITING | MERGEABLE for i in chosen]
-            need = self._steps(sorted(items), left - len(chosen), 0, node.used, spent)
-            if len(chosen) + need > left:
-                continue
-            parameter = tuple([sizes[i] for i in chosen])
-            if self.meter is not None and self.meter.start(parameter).excess is not None:
-                continue
-            yield Move(len(chosen), need, partial(self._reduce, node, parameter, spent, need), 1, parameter)
-
-    def _reduce(self, node: SearchNode, sizes: tuple[Size, ...], spent: tuple[int, ...], need: int) -> Iterator[Edge]:
-        added = tuple([reduce_coordinate(number, size) for number, size in enumerate(sizes)])
-        steps = tuple([Step("REDUCE", (), size) for size in sizes])
-        places = node.places + added
-        # Reductions wait behind the outputs, those of one size side by side.
-        order = tuple(sorted(range(len(places)), key=lambda i: (i < len(node.places), -i)))
-        state = State(self.spec, self.fixed + places, added, (), (), steps)
-        target = SearchNode(state, tuple([places[i] for i in order]), 0)
-        target.used, target.spent = node.used, spent
-        if self.meter is not None:
-            cost = self.meter.start(sizes)
-            target.cost = cost if cost.can_exceed() else None
-        self._look(target)
-        yield Edge(len(sizes), "REDUCE", (), (), sizes, order, self._interned(target), need)
-
-    def _from(self, node: SearchNode, left: int) -> Iterator[Move]:
+    def _from(self, node: SearchNode, left: int, rng: Random | None = None) -> Iterator[Move]:
         """What the waiting coordinates may do, each after those in front of it have passed; then what ends a stage."""
         number = len(node.places)
         items = list(node.items)
@@ -117,8 +114,11 @@ class Graph(Nodes):
                 is_reduction = self._is_reduction[mine]
                 if not (is_reduction and mine in passed_reductions):
                     alike = is_reduction and mine in node.features[node.passed : active]
-                    stage = _Stage(node, active, passed, items, alike, near if is_far else -1)
-                    yield from self._views(stage, left)
+                    stage = _Stage(node, active, passed, items, alike, near if is_far else -1, left)
+                    for view in self._views(stage):
+                        move = self._view_move(view)
+                        if move is not None:
+                            yield move
                 if is_reduction:
                     passed_reductions.add(mine)
             items[active] &= STAYS
@@ -130,7 +130,7 @@ class Graph(Nodes):
         if number == len(self._axes) and tuple(sorted(node.packed)) == self.reach.want:
             yield Move(0, 0, partial(self._ends, node, tuple(range(number)), (), "", (), None, 0))
         if left and weights < self.most_weights:
-            yield from self._gifts(node, passed, left, near if is_far else -1)
+            yield from self._gifts(node, passed, left, near if is_far else -1, rng)
 
     def _ends(
         self,
@@ -158,6 +158,7 @@ class Graph(Nodes):
         have = [(node.packed[i], i) for i in places] + [(p, number + i) for i, p in enumerate(added)]
 
         def fill(axis: int, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            self.effort.tick("matching axes of the input")
             if axis == count:
                 yield taken
                 return
@@ -181,8 +182,9 @@ class Graph(Nodes):
 
     # -- views -------------------------------------------------------------------------------------------------------
 
-    def _views(self, stage: _Stage, left: int) -> Iterator[Move]:
-        node, active = stage.node, stage.active
+    def _views(self, stage: _Stage) -> Iterator[_View]:
+        """Every view that may begin with the active coordinate: with itself alone, or with one that has passed."""
+        node, active, left = stage.node, stage.active, stage.left
         c = node.places[active]
         item = stage.items[active]
         packed = node.packed[active]
@@ -191,18 +193,16 @@ class Graph(Nodes):
         axes = len(node.packed) - len(self._axes)
         is_taking_apart, is_joining = left > 1 or (not more and axes == -1), left > 1 or (not more and axes == 1)
         if left > 1 or more == packed:
-            yield from self._view(stage, left, "EXPAND", (active,), None, ())
-        if not item & STRIDED and left == 1 and not more and not axes:
-            yield from self._view(stage, left, "SHIFT", (active,), None, (packed,))
-        if not item & STRIDED and left > 1:
-            yield from self._view(stage, left, "SHIFT", (active,), None, (packed,))
-            if self._most[5] != 0 and not c.is_output and not c.size.has_primary:
-                for size, size_packed in self._strides:
-                    yield from self._view(stage, left, "STRIDE", (active,), size, (packed + size_packed,))
+            yield _View(stage, "EXPAND", (active,), None, ())
+        if not item & STRIDED and (left > 1 or (not more and not axes)):
+            yield _View(stage, "SHIFT", (active,), None, (packed,))
+        if not item & STRIDED and left > 1 and self._most[5] != 0 and not c.is_output and not c.size.has_primary:
+            for size, size_packed in self._strides:
+                yield _View(stage, "STRIDE", (active,), size, (packed + size_packed,))
         if not item & STRIDED and is_taking_apart:
             for block, block_packed, cost in self._merge_blocks(c):
                 if self._add(node.spent, cost) is not None:
-                    yield from self._view(stage, left, "MERGE", (active,), block, (packed - block_packed, block_packed))
+                    yield _View(stage, "MERGE", (active,), block, (packed - block_packed, block_packed))
         is_window = not c.size.has_primary
         tried = set()
         for partner in stage.passed:
@@ -213,34 +213,30 @@ class Graph(Nodes):
                 tried.add(look)
             other = node.packed[partner]
             if is_joining and not (item | stage.items[partner]) & STRIDED:
-                yield from self._view(stage, left, "SPLIT", (active, partner), None, (packed + other,))
-                yield from self._view(stage, left, "SPLIT", (partner, active), None, (packed + other,))
+                yield _View(stage, "SPLIT", (active, partner), None, (packed + other,))
+                yield _View(stage, "SPLIT", (partner, active), None, (packed + other,))
             if left == 1 and more not in (packed, other):
                 continue
             if not node.places[partner].size.has_primary:
-                yield from self._view(stage, left, "UNFOLD", (active, partner), None, (packed,))
+                yield _View(stage, "UNFOLD", (active, partner), None, (packed,))
             if is_window:
-                yield from self._view(stage, left, "UNFOLD", (partner, active), None, (other,))
+                yield _View(stage, "UNFOLD", (partner, active), None, (other,))
 
-    def _view(
-        self,
-        stage: _Stage,
-        left: int,
-        primitive: str,
-        operands: tuple[int, ...],
-        parameter: Size | None,
-        added: tuple[int, ...],
-    ) -> Iterator[Move]:
-        """The move of one view, where the distance and the budgets have nothing against it."""
-        node = stage.node
+    def _view_move(self, view: _View) -> Move | None:
+        """The move of one view; None where the distance or a budget rules it out."""
+        stage, primitive, operands, _, added = view
+        node, left = stage.node, stage.left
+        self.effort.tick("listing views")
+        self.looked += 1
         which = _WHICH[primitive]
         most = self._most[which]
         used = node.used
         if most is not None and used[which] >= most:
-            return
+            return None
         used = (*used[:which], used[which] + 1, *used[which + 1 :])
         if stage.near >= 0:
-            # Far from the limit anything goes; the distance is a guess then, and asked when the move is taken.
+            # Far from the limit every view may lead to the input; the distance is a guess then, and computed when the
+            # move is taken.
             need = max(0, stage.near + self._further(node, operands, added))
         else:
             # The distance comes first: most moves lead too far away.
@@ -255,25 +251,18 @@ class Graph(Nodes):
             is_over = not added and stage.is_last
             need = self._steps(items, left - 1, len(node.state.weights), used, node.spent, is_over)
             if need >= left:
-                return
+                return None
         if not self._is_legal(primitive, added):
-            return
-        make = partial(self._viewed, stage, left, primitive, operands, parameter, added, used, need)
-        yield Move(1, need, make)
+            return None
+        return Move(1, need, partial(self._view_edges, view, used, need))
 
-    def _viewed(
-        self,
-        stage: _Stage,
-        left: int,
-        primitive: str,
-        operands: tuple[int, ...],
-        parameter: Size | None,
-        added: tuple[int, ...],
-        used: tuple[int, ...],
-        need: int,
-    ) -> Iterator[Edge]:
-        """The edges of one view, where Table 1 and the rules have nothing against it."""
-        node = stage.node
+    def _view_edges(self, view: _View, used: tuple[int, ...], need: int) -> Iterator[Edge]:
+        """The edges of one view; none where Table 1 or a rule rejects it.
+
+        ``used`` are the views of each primitive after it, ``need`` the steps that it leaves, or a guess of them.
+        """
+        stage, primitive, operands, parameter, added = view
+        node, left = stage.node, stage.left
         state = node.state
         step = Step(primitive, tuple([node.places[i] for i in operands]), parameter)
         spent = node.spent
@@ -282,13 +271,11 @@ class Graph(Nodes):
             if found is None:
                 return
             spent = found
-        bound: tuple[int, Any, tuple[int, ...]] | None = None
+        label: tuple[Any, ...] = ()
         if stage.alike or node.bound is not None:
             label = self._label(stage, primitive, operands, parameter)
             if not self._keeps_order(stage, label, operands):
                 return
-            if stage.alike:
-                bound = (node.features[stage.active], label, ())
         for match in self._matches[primitive]:
             if match(state, step):
                 return
@@ -307,13 +294,7 @@ class Graph(Nodes):
         if left == 1:
             yield from self._ends(node, (*passed, *waiting), added, primitive, operands, parameter, 1)
             return
-        number = len(node.places)
-        front = [*waiting, *(number + i for i in reversed(range(len(results))))]
-        if primitive == "STRIDE" and stage.alike:
-            # Behind the reductions that look alike: then those that are STRIDEd stand side by side.
-            mine = node.features[stage.active]
-            front.insert(next(at for at, i in enumerate(front) if node.features[i] == mine), front.pop())
-        order = (*passed, *front)
+        order = self._order_after(stage, primitive, passed, len(results))
         pool = node.places + results
         places = tuple([pool[i] for i in order])
         after = State(
@@ -324,10 +305,9 @@ class Graph(Nodes):
             state.expanded if results else state.expanded + step.operands,
             (*state.steps, step),
         )
-        target = SearchNode(after, places, len(passed))
-        target.used, target.spent, target.cost = used, spent, cost
-        if bound is not None:
-            target.bound = (bound[0], bound[1], tuple(range(len(passed))))
+        target = SearchNode(after, places, len(passed), used, spent, cost)
+        if stage.alike:
+            target.bound = (node.features[stage.active], label, tuple(range(len(passed))))
         elif node.bound is not None and any(node.features[i] == node.bound[0] for i in waiting):
             old = node.bound[2]
             target.bound = (*node.bound[:2], tuple([place for place, i in enumerate(order) if i in old]))
@@ -337,6 +317,17 @@ class Graph(Nodes):
             if need >= left:
                 return
         yield Edge(1, primitive, operands, (), parameter, order, self._interned(target), need)
+
+    def _order_after(self, stage: _Stage, primitive: str, passed: list[int], results: int) -> tuple[int, ...]:
+        """The coordinates after a view: those that have passed, those that wait, and its results at the front."""
+        node = stage.node
+        number = len(node.places)
+        front = [*range(node.passed, stage.active), *(number + i for i in reversed(range(results)))]
+        if primitive == "STRIDE" and stage.alike:
+            # Behind the reductions that look alike: then those that are STRIDEd stand side by side.
+            mine = node.features[stage.active]
+            front.insert(next(at for at, i in enumerate(front) if node.features[i] == mine), front.pop())
+        return (*passed, *front)
 
     def _further(self, node: SearchNode, operands: tuple[int, ...], added: tuple[int, ...]) -> int:
         """A guess of how much further a view leads away: it undoes or makes coordinates that the input has."""
@@ -365,11 +356,11 @@ class Graph(Nodes):
 
     # -- contractions ------------------------------------------------------------------------------------------------
 
-    def _gifts(self, node: SearchNode, passed: list[int], left: int, near: int) -> Iterator[Move]:
-        """Every contraction at the end of a stage, begun: what it gives away. Reductions alike go by their number."""
+    def _gift_groups(self, node: SearchNode, places: Iterable[int]) -> list[list[int]]:
+        """Which coordinates a contraction may take, those together of which any one will do: reductions alike."""
         groups: list[list[int]] = []
         alike: dict[int, list[int]] = {}
-        for place in passed:
+        for place in places:
             mine = node.features[place]
             if node.items[place] & STRIDED:
                 continue
@@ -379,18 +370,41 @@ class Graph(Nodes):
                 alike[mine].append(place)
             else:
                 groups.append(alike.setdefault(mine, [place]))
+        return groups
+
+    def _gift_room(self, node: SearchNode, groups: list[list[int]], left: int) -> list[tuple[list[int], int, int]]:
+        """Of each group how many are given at least and at most; none of any where no gift will do."""
+        if left != 1:
+            return [(group, 0, len(group)) for group in groups]
+        extra = list(node.packed)  # then just what the input lacks is given
+        for size in self.reach.want:
+            if size not in extra:
+                return []
+            extra.remove(size)
+        room = []
+        for group in groups:
+            size = node.packed[group[0]]
+            is_all = extra.count(size) == node.packed.count(size)
+            room.append((group, len(group) if is_all else 0, len(group) if size in extra else 0))
+        return room
+
+    def _gifts(self, node: SearchNode, passed: list[int], left: int, near: int, rng: Random | None) -> Iterator[Move]:
+        """Every contraction at the end of a stage, begun: what it gives away. Reductions alike go by their number.
+
+        With ``rng`` some of them at random, where there are too many to list.
+        """
+        room = self._gift_room(node, self._gift_groups(node, passed), left)
+        if not room:
+            return
+        groups = [group for group, _, _ in room]
         weights = len(node.state.weights) + 1
         total = sum(node.packed) - self._total
-        extra = list(node.packed)
-        if left == 1:  # then just what the input lacks is given
-            for size in self.reach.want:
-                if size not in extra:
-                    return
-                extra.remove(size)
-        most = [len(group) if node.packed[group[0]] in extra else 0 for group in groups]
-        for gifts in product(*(range(number + 1) for number in most)):
+        number_given = len(node.packed) - len(self.reach.want)
+        what = f"listing CONTRACTIONs of {len(passed)} coordinates"
+        for gifts in _counts([(least, most) for _, least, most in room], rng):
+            self.effort.tick(what)
             given = tuple([place for group, number in zip(groups, gifts, strict=True) for place in group[:number]])
-            if left == 1 and len(given) != len(extra):
+            if left == 1 and len(given) != number_given:
                 continue
             # Enough elements must stay for the input.
             rest_of_total = total - sum([node.packed[i] for i in given])
@@ -424,7 +438,7 @@ class Graph(Nodes):
     def _give(self, gift: Gift) -> Iterator[Edge]:
         """A contraction begun, as a node of its own."""
         node = gift.node
-        target = SearchNode(node.state, node.places, node.passed)
+        target = SearchNode(node.state, node.places, node.passed, node.used, node.spent, node.cost)
         target.features, target.packed, target.items, target.roots = (
             node.features,
             node.packed,
@@ -434,8 +448,8 @@ class Graph(Nodes):
         target.gift = gift
         yield Edge(0, "", (), gift.given, None, tuple(range(len(node.places))), target, 1)
 
-    def _sharings(self, begun: SearchNode, gift: Gift, left: int) -> Iterator[Move]:
-        """What the contraction that has been begun shares.
+    def _sharings(self, gift: Gift, left: int, rng: Random | None = None) -> Iterator[Move]:
+        """What the contraction that has been begun shares; with ``rng`` some of it at random.
 
         It takes something new since the last contraction; or it follows that at once, and is not less.
         """
@@ -447,7 +461,9 @@ class Graph(Nodes):
             last = state.weights[-1]
             before = (sorted(c.size.exponents for c in last.coordinates), last.shared)
         has_new = is_new_needed and any(node.fresh[i] for i in gift.given)
-        for counts in product(*(range(len(group) + 1) for group in gift.rest)):
+        what = f"listing CONTRACTIONs of {len(node.places)} coordinates"
+        for counts in _counts([(0, len(group)) for group in gift.rest], rng):
+            self.effort.tick(what)
             shared = tuple([i for group, number in zip(gift.rest, counts, strict=True) for i in group[:number]])
             if shared and (not is_new_needed or has_new or any(node.fresh[i] for i in shared)):
                 yield Move(1, 0, partial(self._share, gift, shared, left, before))
@@ -512,8 +528,7 @@ class Graph(Nodes):
             state.expanded,
             (*state.steps, step),
         )
-        target = SearchNode(after, places, len(untouched))
-        target.used, target.spent, target.cost = node.used, after_spent, cost
+        target = SearchNode(after, places, len(untouched), node.used, after_spent, cost)
         self._look(target)
         if weights < self.most_weights:
             target.is_contracted = True
@@ -524,14 +539,25 @@ class Graph(Nodes):
 
 
 class _Stage:
-    """A coordinate at the front, those that have passed before it, and all of them as the distance sees them."""
+    """One coordinate at the front of a sweep.
 
-    __slots__ = ("active", "alike", "is_last", "items", "near", "node", "passed", "sorted_items")
+    Attributes:
+        node: where the sweep is.
+        active: the place of the coordinate.
+        passed: the places of the coordinates that have passed before it, by their features.
+        items: all coordinates as the distance sees them.
+        sorted_items: the same, sorted.
+        alike: whether it is a reduction, and another that looks alike still waits.
+        is_last: whether no other coordinate waits.
+        near: the node's distance where it is far below the limit, else -1.
+        left: the steps that are left.
+    """
+
+    __slots__ = ("active", "alike", "is_last", "items", "left", "near", "node", "passed", "sorted_items")
 
     def __init__(
-        self, node: SearchNode, active: int, passed: list[int], items: list[int], alike: bool, near: int
+        self, node: SearchNode, active: int, passed: list[int], items: list[int], alike: bool, near: int, left: int
     ) -> None:
-        self.near = near  # the node's distance where it is far below the limit, else -1
         self.node = node
         self.active = active
         self.passed = tuple(passed)
@@ -539,6 +565,32 @@ class _Stage:
         self.sorted_items = sorted(items)
         self.alike = alike
         self.is_last = active == node.passed
+        self.near = near
+        self.left = left
+
+
+class _View(NamedTuple):
+    """A view at a stage: the places of its operands, its parameter, and the packed sizes of its results."""
+
+    stage: _Stage
+    primitive: str
+    operands: tuple[int, ...]
+    parameter: Size | None
+    added: tuple[int, ...]
+
+
+def _counts(room: list[tuple[int, int]], rng: Random | None) -> Iterator[tuple[int, ...]]:
+    """How many of each group: every choice, or some at random, each time with another share of them all."""
+    if rng is None or prod(most - least + 1 for least, most in room) <= MOST_CONTRACTIONS:
+        yield from product(*(range(least, most + 1) for least, most in room))
+        return
+    seen = set()
+    for _ in range(_DRAWN):
+        share = rng.random()
+        counts = tuple([least + sum([rng.random() < share for _ in range(most - least)]) for least, most in room])
+        if counts not in seen:
+            seen.add(counts)
+            yield counts
 
 
 def _after_share(item: int) -> int:

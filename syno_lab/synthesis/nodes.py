@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from operator import add
 from typing import Any, NamedTuple
 
+from syno_lab.effort import Effort
 from syno_lab.errors import SpecError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
@@ -88,9 +91,31 @@ class Move:
 
 
 class SearchNode:
-    """A node of the graph; ``state`` is one of the states that look like this.
+    """A node of the graph, where a sweep begins: some of its coordinates have passed, the others wait.
 
-    The first ``passed`` of its coordinates have passed, the others wait, the last of them foremost.
+    Tuples with an entry for each coordinate have it at the coordinate's place.
+
+    Attributes:
+        state: one of the states that look like this.
+        places: its coordinates that take part, those that have passed first; the last one is the foremost to wait.
+        passed: how many have passed.
+        used: how many views of each primitive of :data:`LIMITED` the state has.
+        spent: the occurrences of each variable so far.
+        cost: bounds of FLOPs, parameters and memory; None where no budget can be exceeded any more.
+        is_contracted: whether the last step was a CONTRACTION.
+        fresh: which coordinates are new since the last CONTRACTION; empty where none may follow.
+        bound: of reductions that look alike, what the one before did: its feature, the label of its step, and the
+            places of the coordinates that were there. The next one does nothing that comes earlier. None: no such.
+        gift: where a CONTRACTION has been begun, what it gives; else None.
+        features: the number of each coordinate's look (:mod:`syno_lab.synthesis.features`), filled in by
+            :class:`Nodes`, as ``packed``, ``items`` and ``roots`` are.
+        packed: each coordinate's packed size.
+        items: each coordinate as the distance sees it: packed size and flags.
+        roots: the MERGE of which each coordinate is a digit, or None.
+        moves: the moves that are known, by the steps left.
+        counts: the numbers of paths to operators that are known, by the steps left.
+        shortest: the fewest steps to an operator; None until they are known.
+        dead: so many steps lead to no operator.
     """
 
     __slots__ = (
@@ -114,25 +139,33 @@ class SearchNode:
         "used",
     )
 
-    def __init__(self, state: State, places: tuple[Coordinate, ...], passed: int) -> None:
+    def __init__(
+        self,
+        state: State,
+        places: tuple[Coordinate, ...],
+        passed: int,
+        used: tuple[int, ...],
+        spent: tuple[int, ...],
+        cost: Cost | None,
+    ) -> None:
         self.state = state
         self.places = places
         self.passed = passed
-        self.is_contracted = False  # whether a contraction was the last step
+        self.used = used
+        self.spent = spent
+        self.cost = cost
+        self.is_contracted = False
+        self.fresh: tuple[bool, ...] = ()
+        self.bound: tuple[int, Any, tuple[int, ...]] | None = None
+        self.gift: Gift | None = None
         self.features: tuple[int, ...] = ()
         self.packed: tuple[int, ...] = ()
         self.items: tuple[int, ...] = ()
         self.roots: tuple[Digit | None, ...] = ()
-        self.fresh: tuple[bool, ...] = ()  # which are new since the last contraction; empty where none may follow
-        self.used: tuple[int, ...] = (0,) * len(LIMITED)
-        self.spent: tuple[int, ...] = ()
-        self.bound: tuple[int, Any, tuple[int, ...]] | None = None
-        self.cost: Cost | None = None  # where FLOPs, parameters or memory may still exceed a budget
         self.moves: dict[int, list[Move]] = {}
-        self.gift: Gift | None = None  # where a contraction has been begun: what it gives away
         self.counts: dict[int, int] = {}
-        self.shortest: int | None = None  # the fewest steps to an operator, once they are known
-        self.dead = -1  # no operator is so few steps away
+        self.shortest: int | None = None
+        self.dead = -1
 
 
 class Gift(NamedTuple):
@@ -148,7 +181,7 @@ class Gift(NamedTuple):
 class Nodes:
     """The nodes met so far, for one spec under one table of rules."""
 
-    def __init__(self, spec: Spec, rules: tuple[Rule, ...] = RULES) -> None:
+    def __init__(self, spec: Spec, rules: tuple[Rule, ...] = RULES, effort: Effort | None = None) -> None:
         names = {rule.name for rule in rules}
         lacking = [rule.name for rule in RULES if rule.kind == "space" and rule.name not in names]
         if lacking:
@@ -159,7 +192,8 @@ class Nodes:
             )
         self.spec = spec
         self.rules = rules
-        self.reach = Reach(spec)
+        self.effort = effort or Effort()
+        self.reach = Reach(spec, self.effort)
         self.limits = spec.limits
         self.meter = meter_of(spec)
         self.most_weights = spec.limits.of("SHARE") or 0
@@ -176,18 +210,15 @@ class Nodes:
         self._packs: dict[Size, int] = {}
         self._sums: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
         self._nodes: dict[Any, SearchNode] = {}
+        self._vast: dict[int, bool] = {}  # of how many REDUCEs at most there are too many multisets to list
+        self.listed = self.looked = 0  # moves that nodes hold, and views that were looked at
         self._blocks: dict[Size, list[tuple[Size, int, tuple[int, ...]]]] = {}
-        self._strides = [
-            (size, self._pack(size))
-            for size in coefficient_products(spec)
-            if not size.is_one and min(size.exponents) >= 0
-        ]
         root = State.root(spec)
         self.fixed = tuple(c for c in root.data if c in root.fixed)
         free = tuple(c for c in root.data if c not in root.fixed)
-        self.root = SearchNode(root, free, 0)
+        unspent = (0,) * len(spec.symbols.names)
+        self.root = SearchNode(root, free, 0, (0,) * len(LIMITED), unspent, None)
         self.root.packed = tuple(self._pack(c.size) for c in free)
-        self.root.spent = (0,) * len(spec.symbols.names)
         taken = {inp for inp, _ in spec.fixed_io_pairs}
         self._total = sum(self.reach.want)
         self._axes = [pack(size) for axis, size in enumerate(spec.input_shape) if axis not in taken]
@@ -201,7 +232,15 @@ class Nodes:
         self._nodes.clear()
         self.root.moves.clear()
         self.root.counts.clear()
+        self.listed = 0
+        gc.collect()  # a node's moves hold the node
         self.reach.forget()
+
+    @cached_property
+    def _strides(self) -> list[tuple[Size, int]]:
+        """The sizes for STRIDE, each packed."""
+        products = coefficient_products(self.spec, effort=self.effort)
+        return [(size, self._pack(size)) for size in products if not size.is_one and min(size.exponents) >= 0]
 
     def _merge_blocks(self, c: Coordinate) -> list[tuple[Size, int, tuple[int, ...]]]:
         """The blocks that a coordinate of this size may be MERGEd into, with what they cost."""
@@ -209,7 +248,7 @@ class Nodes:
         if blocks is None:
             blocks = self._blocks[c.size] = [
                 (block, self._pack(block), step_cost(Step("MERGE", (c,), block)))
-                for block in merge_blocks(self.spec, c.size)
+                for block in merge_blocks(self.spec, c.size, effort=self.effort)
             ]
         return blocks
 
@@ -337,7 +376,7 @@ class Nodes:
         return packed
 
     def _add(self, spent: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...] | None:
-        """What is spent after ``more``; None where a limit of occurrences is exceeded."""
+        """The occurrences after ``more``; None where a limit of occurrences is exceeded."""
         if not more:
             return spent
         key = (spent, more)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from syno_lab.effort import Effort
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 
 
-def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES) -> bool:
-    """Whether the steps of ``state`` can be taken in an order in which no rule rejects any of them."""
+def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort: Effort | None = None) -> bool:
+    """Whether the steps of ``state`` can be taken in an order in which no rule rejects any of them.
+
+    Raises:
+        EffortError: for what exceeds ``effort``.
+    """
+    watched = effort or Effort()
     items = _numbered(state)
     whole = (1 << len(items)) - 1
     hopeless: set[tuple[int, int]] = set()  # steps taken, and the last of them: rules look at the top of a state
 
     def walk(current: State, known: dict[int, Coordinate], taken: int) -> bool:
+        watched.tick("looking for a canonical order of steps")
         if taken == whole:
             return True
         for place, (step, operands, given, results) in enumerate(items):
@@ -62,12 +69,12 @@ def _numbered(state: State) -> list[tuple[Step, tuple[int, ...], tuple[int, ...]
     return found
 
 
-def judge(state: State, rules: tuple[Rule, ...]) -> tuple[bool, str | None]:
+def judge(state: State, rules: tuple[Rule, ...], *, effort: Effort | None = None) -> tuple[bool, str | None]:
     """Whether canonical in some order, and the first rule that rejects a step in the order of ``state``."""
     current = State.root(state.spec)
     for step in state.steps:
         rule = rejecting_rule(current, step, rules)
         if rule is not None:
-            return has_canonical_order(state, rules), rule.name
+            return has_canonical_order(state, rules, effort=effort), rule.name
         current = current.apply(step)
     return True, None

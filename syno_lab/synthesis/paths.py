@@ -1,4 +1,4 @@
-"""Operators as paths through the search graph: counted, replayed, enumerated and drawn.
+"""Operators as paths through the search graph: counting, replaying, enumerating and drawing them.
 
 A path is the list of edges from the root to the end of an operator; there is one for each pGraph. Rules that look
 deeper than a node shows (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the FLOPs of the best plan, which bounds for
@@ -8,7 +8,7 @@ when a path is replayed, so a path may turn out to be none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
@@ -30,20 +30,36 @@ class TooManyError(Exception):
     """Counting has met more nodes than it may."""
 
 
-def count(graph: Graph, node: SearchNode, left: int, most_nodes: int | None = None) -> int:
+class VastError(TooManyError):
+    """Counting has met a node with too many moves to list."""
+
+
+def count(
+    graph: Graph, node: SearchNode, left: int, most_nodes: int | None = None, most_looked: int | None = None
+) -> int:
     """How many paths lead from ``node`` to the end of an operator in at most ``left`` steps.
 
     Raises:
-        TooManyError: when the graph has more than ``most_nodes`` nodes before they are counted.
+        TooManyError: when the graph has more than ``most_nodes`` nodes before they are counted, or more than
+            ``most_looked`` views were looked at for it.
+        VastError: where a node has too many moves to list.
+        EffortError: for what exceeds the graph's effort.
     """
     known = node.counts.get(left)
     if known is None:
         if most_nodes is not None and len(graph) > most_nodes:
             raise TooManyError
+        if most_looked is not None and graph.looked > most_looked:
+            raise TooManyError
+        if graph.is_vast(node, left):
+            raise VastError
+        graph.effort.tick("counting operators")
         known = 0
         for move in graph.moves(node, left):
             for edge in move.edges():
-                known += 1 if edge.target is None else count(graph, edge.target, left - edge.cost, most_nodes)
+                known += (
+                    1 if edge.target is None else count(graph, edge.target, left - edge.cost, most_nodes, most_looked)
+                )
         node.counts[left] = known
         # Where no path lies there is nothing to come back for; elsewhere only for moves that lead somewhere.
         node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if known else []
@@ -69,34 +85,48 @@ def take(graph: Graph, node: SearchNode, left: int, ranks: list[int], before: Pa
         first += number
 
 
-def is_alive(
-    graph: Graph, node: SearchNode, left: int, need: int = 0, should_stop: Callable[[], bool] | None = None
-) -> bool:
+def is_alive(graph: Graph, node: SearchNode, left: int, need: int = 0) -> bool:
     """Whether any path leads from ``node`` to the end of an operator in at most ``left`` steps.
 
-    Few steps are tried first, for where they are enough there is little to look at. Once ``should_stop`` says so the
-    answer is no, whatever it would have been.
+    Few steps are tried first, for where they are enough there is little to look at.
+
+    Raises:
+        EffortError: for what exceeds the graph's effort.
     """
     if node.shortest is not None and node.shortest <= left:
         return True
     for limit in range(max(need, node.dead + 1), left + 1):
-        if should_stop is not None and should_stop():
-            return False
-        if node.counts.get(limit, 1) and _ends_within(graph, node, limit, should_stop):
+        graph.effort.tick("looking for a first operator")
+        if node.counts.get(limit, 1) and _ends_within(graph, node, limit):
             node.shortest = limit
             return True
-        if should_stop is None or not should_stop():
-            node.dead = limit
+        node.dead = limit
     return False
 
 
-def _ends_within(graph: Graph, node: SearchNode, limit: int, should_stop: Callable[[], bool] | None) -> bool:
-    moves = sorted(graph.moves(node, limit), key=_distance)
+def _ends_within(graph: Graph, node: SearchNode, limit: int) -> bool:
     return any(
-        edge.target is None or is_alive(graph, edge.target, limit - edge.cost, edge.need, should_stop)
-        for move in moves
+        edge.target is None or is_alive(graph, edge.target, limit - edge.cost, edge.need)
+        for move in _nearest_first(graph, node, limit)
         for edge in move.edges()
     )
+
+
+def first_path(graph: Graph, node: SearchNode) -> Path:
+    """A shortest path from a node that :func:`is_alive` has said yes of."""
+    limit = node.shortest or 0
+    for move in _nearest_first(graph, node, limit):
+        for edge in move.edges():
+            if edge.target is None:
+                return (edge,)
+            if is_alive(graph, edge.target, limit - edge.cost, edge.need):
+                return (edge, *first_path(graph, edge.target))
+    return ()
+
+
+def _nearest_first(graph: Graph, node: SearchNode, limit: int) -> Iterable[Move]:
+    moves = graph.each_move(node, limit)
+    return sorted(moves, key=_distance) if isinstance(moves, list) else moves
 
 
 def _distance(move: Move) -> int:
@@ -167,7 +197,7 @@ class Builder:
             inputs.insert(axis, self._pinned[axis])
         operator = Operator(state, tuple(inputs))
         is_found = sums_no_weights(state) and fits(operator)
-        return operator if is_found and is_in_order(operator, self.graph.rules) else None
+        return operator if is_found and is_in_order(operator, self.graph.rules, effort=self.graph.effort) else None
 
 
 @lru_cache(maxsize=1 << 14)

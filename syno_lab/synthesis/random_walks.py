@@ -8,17 +8,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
+from syno_lab.effort import Effort
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import fits
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.rules import Rule, rejecting_rule
-from syno_lab.synthesis.space import proposals, sums_no_weights
+from syno_lab.synthesis.space import proposals, room_for_contractions, sums_no_weights
 from syno_lab.synthesis.unordered import is_in_order
 
 
-def random_walk(spec: Spec, rules: tuple[Rule, ...], guided: bool, rng: random.Random) -> Iterator[State]:
+def random_walk(
+    spec: Spec, rules: tuple[Rule, ...], guided: bool, rng: random.Random, effort: Effort | None = None
+) -> Iterator[State]:
     """The states after 1, 2, … ``max_primitives`` random steps; fewer where no step is left.
 
     Args:
@@ -26,7 +29,12 @@ def random_walk(spec: Spec, rules: tuple[Rule, ...], guided: bool, rng: random.R
         rules: only steps that none of them rejects are taken.
         guided: take only steps whose shape distance fits the steps that are left.
         rng: chance.
+        effort: what it may take; by default half of the machine's free memory, and any time.
+
+    Raises:
+        EffortError: for what exceeds ``effort``.
     """
+    watched = effort or Effort()
     state = State.root(spec)
     for left in reversed(range(spec.limits.max_primitives)):
 
@@ -34,9 +42,9 @@ def random_walk(spec: Spec, rules: tuple[Rule, ...], guided: bool, rng: random.R
             if rejecting_rule(here, step, rules) is not None:
                 return None
             after = here.apply(step)
-            return after if not guided or _is_within_reach(after, left) else None
+            return after if not guided or _is_within_reach(after, left, watched) else None
 
-        following = _random_step(state, accepts, rng)
+        following = _random_step(state, accepts, rng, watched)
         if following is None:
             return
         state = following
@@ -54,15 +62,20 @@ def is_operator(state: State) -> bool:
     )
 
 
-def _random_step(state: State, accepts: Callable[[State, Step], State | None], rng: random.Random) -> State | None:
+def _random_step(
+    state: State, accepts: Callable[[State, Step], State | None], rng: random.Random, effort: Effort
+) -> State | None:
     """The state after a random step that is accepted; None if none is."""
     by_primitive: dict[str, list[Step]] = {}
+    effort.make_room(*room_for_contractions(state))
     for step in proposals(state):
+        effort.tick("listing the next steps")
         by_primitive.setdefault(step.primitive, []).append(step)
     while by_primitive:
         primitive = rng.choice(list(by_primitive))
         steps = by_primitive[primitive]
         while steps:
+            effort.tick("looking for a next step")
             place = rng.randrange(len(steps))
             steps[place], steps[-1] = steps[-1], steps[place]
             following = accepts(state, steps.pop())
@@ -72,6 +85,6 @@ def _random_step(state: State, accepts: Callable[[State, Step], State | None], r
     return None
 
 
-def _is_within_reach(state: State, left: int) -> bool:
-    needed = distance(state)
+def _is_within_reach(state: State, left: int, effort: Effort) -> bool:
+    needed = distance(state, effort=effort)
     return needed is not None and max(needed, state.spec.limits.min_weights - len(state.weights)) <= left

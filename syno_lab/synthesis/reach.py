@@ -12,16 +12,31 @@ That these bounds are never too high is held by tests: the search with them find
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import accumulate
 
+from syno_lab.effort import Effort
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 
 NEVER = 1 << 20
 WAITING, MERGEABLE, EXPANDABLE, GIVABLE, STRIDED = 1, 2, 4, 8, 16  # flags of an item
 FLAG_BITS = 5
+_MOST_GROUPINGS = 1 << 16  # that are tried for one bound; above it the bound is a rougher one
 _MERGES = MERGEABLE | WAITING
+_PIECE = GIVABLE | EXPANDABLE | WAITING  # flags of a piece, what a group of items has over: nothing keeps it from going
+
+# How an item is eliminated that is not matched; it goes the first way that is open to it.
+_TAKEN = 0  # one CONTRACTION takes it, with any number of others
+_TWICE = 1  # it is shared by one weight and given to the next, or given as the main coordinate of a window
+_TWICE_OR_UNFOLDED = 2  # the same, or it is the window of an UNFOLD
+_UNFOLDED = 3  # it is the window of an UNFOLD
+_HELPED = 4  # it is given as the main coordinate of another's window
+_DROPPED = 5  # by an EXPAND
+_MERGED = 6  # by a MERGE first, and then each digit by itself
+_JOINED = 7  # as before, but it waits no more: another coordinate begins the view
+_WAYS = 8
 Shape = tuple[int, ...]
 
 
@@ -36,8 +51,9 @@ def pack(size: Size) -> int:
 class Reach:
     """Lower bounds for one spec, each kept once it is known."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, effort: Effort | None = None) -> None:
         self.spec = spec
+        self.effort = effort or Effort()
         fixed = {inp for inp, _ in spec.fixed_io_pairs}
         self.want = tuple(sorted(pack(size) for axis, size in enumerate(spec.input_shape) if axis not in fixed))
         self._partitions: dict[Shape, tuple[tuple[Shape, ...], ...]] = {}
@@ -46,6 +62,7 @@ class Reach:
         self._is_ratio: dict[int, bool] = {0: True}  # of what a group has over what it wants
         self._values: dict[int, int] = {}
         self._kinds: dict[tuple[int, Shape, int], tuple[bool, bool]] = {}
+        self._ways_at: dict[tuple[int, Shape], dict[int, tuple[int, bool, int]]] = {}
         limits = spec.limits
         self._no_unfolds = limits.max_unfolds == 0
 
@@ -93,8 +110,11 @@ class Reach:
             return limit + 1  # one step joins two coordinates, or takes one apart, or eliminates some
         if not contractions and not any(item & WAITING for item in items):
             return NEVER  # nothing can begin any more
+        if partitions(len(want)) << len(have) > _MOST_GROUPINGS:
+            return self._roughly(have, want, items, must)
         self._best = limit + 1
         self._flags = (contractions, expands, spent, must)
+        self._ways = self._ways_at.setdefault((min(contractions, 2), spent), {})
         sizes = [item >> FLAG_BITS for item in items if not item & STRIDED]
         self._largest = max([self._value(size) for size in (*sizes, *want)], default=0)
         self._is_stuck = False
@@ -102,8 +122,17 @@ class Reach:
         if self._is_stuck and self._best > 2 <= limit and len(want) < len(self.want):
             # What is left over cannot go by itself: perhaps it is matched, and what was matched goes. That takes a
             # reshape and an elimination at least.
+            if partitions(len(self.want)) << len(items) > _MOST_GROUPINGS:
+                return 2
             self._group(list(items), self.want)
         return self._best
+
+    def _roughly(self, have: list[int], want: list[int], items: Shape, must: int) -> int:
+        """A lower bound where there are too many groupings to try."""
+        lacking = self._unpack(sum(self.want) - sum([item >> FLAG_BITS for item in items]))
+        if any(power > 0 for power in lacking[: len(self.spec.symbols.primary)]):
+            return NEVER  # none but a REDUCE brings a primary variable
+        return max(least_steps(len(have), len(want)), must)
 
     def _group(self, items: list[int], want: Shape) -> None:
         """Try all ways to make the input axes in ``want`` of some items and to eliminate the others."""
@@ -139,6 +168,7 @@ class Reach:
 
         ``late`` is what more it takes where no window lets a view begin.
         """
+        self.effort.tick("looking for the distance to the input")
         wanted, number = groups[at]
         items, sums, is_legal = self._items, self._sums, self._is_ratio
         is_last = at + 1 == len(groups)
@@ -169,83 +199,98 @@ class Reach:
                 continue
             if self._twins and any(mask & pair == pair & ~(pair >> 1) and free & pair == pair for pair in self._twins):
                 continue
-            left = (*pieces, ratio) if ratio else pieces
+            left = (*pieces, ratio << FLAG_BITS | _PIECE) if ratio else pieces
             if is_last:
                 rest |= self._strided
                 self._close([item for i, item in enumerate(items) if rest >> i & 1], left, more, delay)
             else:
                 self._assign(rest, groups, at + 1, left, more, delay)
 
-    def _close(self, rest: list[int], pieces: Shape, cost: int, late: int = 0) -> None:
-        """Everything left is eliminated whole, by as few 1-to-many primitives as can be."""
-        contractions, expands, spent, must = self._flags
-        has_window = any(item & STRIDED or self._kind(item >> FLAG_BITS, (), 1)[1] for item in rest) or any(
-            self._kind(piece, (), 1)[1] for piece in pieces
-        )
+    def _close(self, rest: Iterable[int], pieces: Shape, cost: int, late: int = 0) -> None:
+        """Eliminate the items in ``rest``, and ``pieces`` of others, by as few 1-to-many primitives as can be.
+
+        ``cost`` counts the MERGEs and SPLITs so far, ``late`` those that come besides where no window is eliminated.
+        """
+        contractions, expands, _, must = self._flags
+        number, has_window, widest = self._count(rest)
+        taken, twice, twice_or_unfolded, unfolded, helped, dropped, merged, joined = number
+        pieces_unfolded = 0
+        contracted = 1 if taken else 0
+        is_piece_taken = False
+        if pieces:
+            others, is_window, _ = self._count(pieces)
+            has_window = has_window or is_window
+            is_piece_taken = others[_TAKEN] > 0
+            pieces_unfolded = others[_UNFOLDED]
+            dropped += others[_DROPPED]
         if not has_window:
             cost += late
-        dropped = single = contracted = 0
-        is_bare = is_helped = False
-        lone = 0
-        is_large = is_apart = is_joined = False
-        for item in rest:
-            size = item >> FLAG_BITS
-            if item & STRIDED:
-                single += 1
-                is_large = is_large or 0 < self._largest <= self._value(size)
-                continue
-            is_given, is_window = self._kind(size, spent, 1)
-            if is_given and contractions and item & GIVABLE:
-                contracted = max(contracted, 1)
-            elif is_given and contractions > 1 and self._kind(size, spent, 2)[0]:
-                lone += 1 if is_window else 2
-                is_bare = True  # shared first and given next, or given as the main coordinate of a window
-            elif is_window and not self._no_unfolds:
-                single += 1
-                has_other_way = item & EXPANDABLE or (is_given and contractions)
-                is_large = is_large or (0 < self._largest <= self._value(size) and not has_other_way)
-            elif is_given and contractions and not item & GIVABLE:
-                is_helped = True  # given as the main coordinate of a window
-            elif item & EXPANDABLE and item & WAITING:
-                dropped += 1
-            else:
-                self._is_stuck = True
-                # Not as it is: a view of it first, which nothing but another coordinate may begin if it has passed.
-                cost += 1
-                if contractions and is_given:
-                    contracted = max(contracted, 1)
-                else:
-                    dropped += 1  # a digit of it, and the other digit goes as well
-                    is_apart = True
-                    is_joined = is_joined or not item & WAITING
-        if is_large:
-            cost += 2  # SPLIT to something larger than the window, and apart again
-        if is_joined and not single and not is_bare and not has_window:
+        if merged or joined:
+            self._is_stuck = True
+            cost += merged + joined
+            dropped += merged + joined  # one digit of each, and the other digit is eliminated as well
+        is_bare = twice or twice_or_unfolded
+        if 0 < self._largest <= widest:
+            cost += 2  # a SPLIT to something larger than the window, and a MERGE
+        if joined and not is_bare and not has_window:
             cost += 1
-        if is_helped and not single:
+        if helped and not unfolded:
             cost += 1
-        if lone == 1 and not single and not contracted:
-            single = 1  # or the window of one UNFOLD
-        elif is_bare and not single and not is_joined:
+        if twice_or_unfolded == 1 and not (twice or unfolded or contracted):
+            unfolded = 1
+        elif is_bare and not (unfolded or joined):
             contracted = 2
-        elif is_bare or is_helped:
-            contracted = max(contracted, 1)
-        if is_apart and not contracted and not is_joined:
+        elif is_bare or helped:
+            contracted = 1
+        if merged and not (contracted or joined):
             if contractions:
                 contracted = 1
             else:
-                single += 1
-        for piece in pieces:
-            is_given, is_window = self._kind(piece, spent, 1)
-            if is_given and contractions:
-                contracted = max(contracted, 1)
-            elif is_window and not self._no_unfolds:
-                single += 1
-            else:
-                dropped += 1
+                unfolded += 1
+        if is_piece_taken and not contracted:
+            contracted = 1
         if dropped <= expands:
-            # What a weight may take can also go one by one.
-            self._best = min(self._best, cost + dropped + single + max(contracted, must))
+            # What a weight may take can also be eliminated by itself.
+            self._best = min(self._best, cost + dropped + unfolded + pieces_unfolded + max(contracted, must))
+
+    def _count(self, items: Iterable[int]) -> tuple[list[int], bool, int]:
+        """How many items go each way, whether one of them may be a window, and how large such a one is at most."""
+        ways = self._ways
+        number = [0] * _WAYS
+        has_window, widest = False, 0
+        for item in items:
+            way, is_window, width = ways.get(item) or self._way(item)
+            number[way] += 1
+            if is_window:
+                has_window = True
+                if width > widest:
+                    widest = width
+        return number, has_window, widest
+
+    def _way(self, item: int) -> tuple[int, bool, int]:
+        """How an item is eliminated, whether it may be a window, and its size where an UNFOLD alone eliminates it."""
+        contractions, _, spent, _ = self._flags
+        size = item >> FLAG_BITS
+        is_given, is_window = self._kind(size, spent, 1)
+        is_given = is_given and contractions > 0
+        width = 0
+        if item & STRIDED:
+            way, is_window, width = _UNFOLDED, True, self._value(size)
+        elif is_given and item & GIVABLE:
+            way = _TAKEN
+        elif is_given and contractions > 1 and self._kind(size, spent, 2)[0]:
+            way = _TWICE_OR_UNFOLDED if is_window else _TWICE
+        elif is_window and not self._no_unfolds:
+            way = _UNFOLDED
+            width = 0 if is_given or item & EXPANDABLE else self._value(size)
+        elif is_given:
+            way = _HELPED
+        elif item & EXPANDABLE and item & WAITING:
+            way = _DROPPED
+        else:
+            way = _MERGED if item & WAITING else _JOINED
+        found = self._ways[item] = (way, is_window, width)
+        return found
 
     def _kind(self, piece: int, spent: Shape, times: int) -> tuple[bool, bool]:
         """Whether ``times`` weights may have a piece of this size, and whether it may be a window."""
@@ -262,7 +307,7 @@ class Reach:
         return kind
 
     def forget(self) -> None:
-        """Drop what is known, to bound memory."""
+        """Drop all bounds that were computed, to limit memory."""
         self._known.clear()
 
     def __len__(self) -> int:
@@ -298,6 +343,23 @@ class Reach:
         if found is None:
             found = self._partitions[want] = tuple(sorted(_partitions(want), key=len, reverse=True))
         return found
+
+
+def least_steps(have: int, want: int) -> int:
+    """Steps from some data coordinates to so many input axes at least, where none of them has the size of an axis.
+
+    A step makes at most two coordinates of sizes that were not there, and at most one more than there were.
+    """
+    return max((want + 1) // 2, want - have, int(have > 0))
+
+
+@lru_cache(maxsize=256)
+def partitions(number: int) -> int:
+    """In how many ways ``number`` axes fall into groups (Bell's number)."""
+    row = [1]
+    for _ in range(number):
+        row = list(accumulate(row, initial=row[-1]))
+    return row[0]
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""Which known operator a pGraph is, whatever its variables are called and in whatever order its steps were taken."""
+"""Recognise known operators: names of variables and the order of steps make no difference."""
 
 from __future__ import annotations
 

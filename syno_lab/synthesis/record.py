@@ -1,4 +1,4 @@
-"""A stored search: what was drawn, in a small JSON file from which it can be drawn again and compared.
+"""A record of drawn operators: a small JSON file from which the same operators can be drawn again and compared.
 
 A record holds the Sampler's fields, the seed, the version, the names of the rules, and a digest of 128 bits for every
 operator in the order of drawing, with the first few in full. It is data alone: replaying draws with this program's own
@@ -15,14 +15,16 @@ from typing import Any
 
 import msgspec
 
-from syno_lab import __version__
+from syno_lab.effort import Effort, Stop
 from syno_lab.errors import FormatError, SpecError, SynoError
+from syno_lab.inputs import quoted, read_bytes
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.versioned import read_versioned
 from syno_lab.synthesis.fields import SpecFields
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.sampler import Sampler
+from syno_lab.version import __version__
+from syno_lab.versioned import read_versioned
 
 FORMAT = "syno-lab-search"
 VERSION = 1
@@ -137,7 +139,7 @@ def from_text(text: str | bytes) -> Record:
         if len(name) != 2 * _DIGEST_BYTES or not set(name) <= set("0123456789abcdef"):
             raise FormatError(
                 f"search record: digests: expected {2 * _DIGEST_BYTES} hexadecimal digits at {place}, "
-                f"found {name[:40]!r}"
+                f"found {quoted(name[:40])}"
             )
     return record
 
@@ -149,8 +151,7 @@ def read(path: Path) -> Record:
         FormatError: when it cannot be read or is not a record.
     """
     try:
-        with path.open("rb") as file:
-            return from_text(file.read(MAX_BYTES + 1))
+        return from_text(read_bytes(path, MAX_BYTES))
     except OSError as error:
         raise FormatError(f"{path}: expected a readable file, found: {error.strerror or error}") from None
     except FormatError as error:
@@ -162,14 +163,16 @@ def replay(
     *,
     rules: Sequence[Rule] = RULES,
     report: Report | None = None,
+    should_stop: Stop | None = None,
 ) -> Replay:
     """Draw again what ``record`` says was drawn, and compare one by one.
 
     ``rules`` are those at hand. When the record names others, those of its names that are here are asked and the notes
-    say what differs; it is tried all the same.
+    say what differs; it is tried all the same. ``should_stop`` is asked often.
 
     Raises:
         FormatError: when the record's spec is not one, or it lacks rows of the space.
+        EffortError: when it was stopped, or would take more memory than it may.
     """
     try:
         spec = record.spec.spec()
@@ -179,7 +182,7 @@ def replay(
     if record.syno_lab != __version__:
         notes.insert(0, f"the record is of Syno Lab {_shown(record.syno_lab)}, this is {__version__}")
     try:
-        sampler = Sampler.from_spec(spec, seed=record.seed, rules=chosen)
+        sampler = Sampler.from_spec(spec, seed=record.seed, rules=chosen, effort=Effort(should_stop=should_stop))
     except SpecError as error:
         raise FormatError(f"search record: {error}") from None
     compared, difference = _compare(record, _drawn(sampler), report)

@@ -10,13 +10,16 @@ from __future__ import annotations
 import gc
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.errors import SpecError, SynoError
+from syno_lab.effort import Effort, Stop
+from syno_lab.errors import EffortError, SpecError, StoppedError
+from syno_lab.inputs import QUOTED, printable
+from syno_lab.ir.late import SamplerMethods
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec, WeightLimits
 from syno_lab.ir.state import State
@@ -30,18 +33,17 @@ from syno_lab.synthesis.walks import Walker, counted
 if TYPE_CHECKING:
     from torch import nn
 
-    from syno_lab.models.placeholder import KernelPack
-
 #: Nodes up to which a space is counted before it is sampled: about a second.
 COUNTABLE_NODES = 2_000
 #: Paths in a row that deep rules or budgets reject before sampling gives up.
 MAX_REJECTED = 20_000
-_STOPPED = "sampling was stopped before an operator was found"
+#: Views that are looked at for that at most: a multiple of what such a space takes.
+_COUNTABLE_VIEWS = 400_000
 _POOL = 500  # paths of several walks that are mixed before they are given out
 _RECENT = 10_000  # draws whose share of repeats tells that a space is nearly exhausted
 
 
-class Sampler:
+class Sampler(SamplerMethods):
     """Synthesises operators for a specification, in the words of ``syno-readme.md``.
 
     Args:
@@ -89,27 +91,27 @@ class Sampler:
             weight_limits=weight_limits,
             **limits,
         )
-        bindings = list(mappings or ())
         if net is not None:
-            from syno_lab.models.placeholder import placeholders
-
-            bindings += [placeholder.mapping for _, placeholder in placeholders(net)]
-        self._start(spec.bound(bindings) if bindings else spec, seed, rules)
+            mappings = [*(mappings or ()), *self._mappings_of(net)]
+        self._start(spec.bound(mappings) if mappings else spec, seed, rules, Effort())
 
     @classmethod
-    def from_spec(cls, spec: Spec, *, seed: int | None = None, rules: tuple[Rule, ...] = RULES) -> Sampler:
-        """A sampler for a specification that is already parsed."""
+    def from_spec(
+        cls, spec: Spec, *, seed: int | None = None, rules: tuple[Rule, ...] = RULES, effort: Effort | None = None
+    ) -> Sampler:
+        """A sampler for a specification that is already parsed; ``effort`` bounds all that it does."""
         sampler = cls.__new__(cls)
-        sampler._start(spec, seed, rules)
+        sampler._start(spec, seed, rules, effort or Effort())
         return sampler
 
-    def _start(self, spec: Spec, seed: int | None, rules: tuple[Rule, ...]) -> None:
+    def _start(self, spec: Spec, seed: int | None, rules: tuple[Rule, ...], effort: Effort) -> None:
         self.spec = spec
         self.rules = rules
         self.seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
         self.trials = 0
         self._random = random.Random(self.seed)  # noqa: S311 - for sampling, not for secrets
-        self._graph = Graph(spec, rules)
+        self._effort = effort
+        self._graph = Graph(spec, rules, self._effort)
         self._builder = Builder(self._graph)
         self._walker = Walker(self._graph, spec.limits.max_primitives, self._random)
         self._total: int | None = None
@@ -125,7 +127,7 @@ class Sampler:
         if self._is_countable is None:
             try:
                 with _without_gc():
-                    self._total = count(self._graph, self._graph.root, self._most, COUNTABLE_NODES)
+                    self._total = count(self._graph, self._graph.root, self._most, COUNTABLE_NODES, _COUNTABLE_VIEWS)
             except TooManyError:
                 self._is_countable = False
             else:
@@ -144,92 +146,104 @@ class Sampler:
     def _most(self) -> int:
         return self.spec.limits.max_primitives
 
-    def sample(self, *, should_stop: Callable[[], bool] | None = None) -> Operator:
+    def sample(self, *, should_stop: Stop | None = None, seconds: float | None = None) -> Operator:
         """One random canonical operator within all budgets. Repeated calls can give the same operator again.
 
         Where :attr:`is_uniform`, each operator that :meth:`enumerate` gives is equally likely. Elsewhere operators in
         sparse parts of the space are likelier than others; ``benchmarks/README.md`` says by how much.
 
-        Raises:
-            SpecError: when no operator exists, at once and with the reason where the input is out of reach.
-        """
-        self._check_reachable()
-        for _ in range(MAX_REJECTED):
-            if should_stop is not None and should_stop():
-                raise SynoError(_STOPPED)
-            self.trials += 1
-            if self.is_uniform:
-                if not self._total:
-                    raise SpecError(self._nothing_found())
-                rank = self._random.randrange(self._total)
-                (path,) = take(self._graph, self._graph.root, self._most, [rank])
-            else:
-                with _without_gc():
-                    paths = self._walker.walk(1, should_stop)
-                if not paths:
-                    is_stopped = should_stop is not None and should_stop()
-                    raise SynoError(_STOPPED) if is_stopped else SpecError(self._nothing_found())
-                (path,) = paths
-            operator = self._builder.operator(path)
-            if operator is not None:
-                return operator
-        raise SpecError(self._nothing_found())
-
-    def samples(self, *, should_stop: Callable[[], bool] | None = None) -> Iterator[Operator]:
-        """Random canonical operators, each pGraph once, until there are no more.
+        Args:
+            should_stop: asked often; once it says so no operator is given.
+            seconds: of the thread's computing, how long to look; None for as long as it takes.
 
         Raises:
             SpecError: when no operator exists, at once and with the reason where the input is out of reach.
+            EffortError: when it was stopped, or would take more time or memory than it may.
         """
-        self._check_reachable()
-        rejected = given = 0
-        for path in self._paths(should_stop):
-            operator = self._builder.operator(path)
-            if operator is not None:
-                given += 1
-                yield operator
-            else:
-                rejected += 1
-                if not given and rejected >= MAX_REJECTED:
-                    break
-        if not given:
-            if should_stop is not None and should_stop():
-                raise SynoError(_STOPPED)
+        with self._effort.within(seconds, should_stop), _saying_what_for(self.spec):
+            self._check_reachable()
+            for _ in range(MAX_REJECTED):
+                self.trials += 1
+                if self.is_uniform:
+                    if not self._total:
+                        raise SpecError(self._nothing_found())
+                    rank = self._random.randrange(self._total)
+                    (path,) = take(self._graph, self._graph.root, self._most, [rank])
+                else:
+                    with _without_gc():
+                        paths = self._walker.walk(1)
+                    if not paths:
+                        raise SpecError(self._nothing_found())
+                    (path,) = paths
+                operator = self._builder.operator(path)
+                if operator is not None:
+                    return operator
+                self._effort.look("looking for an operator")
             raise SpecError(self._nothing_found())
 
-    def _paths(self, should_stop: Callable[[], bool] | None) -> Iterator[Path]:
+    def samples(self, *, should_stop: Stop | None = None) -> Iterator[Operator]:
+        """Random canonical operators, each pGraph once, until there are no more.
+
+        Args:
+            should_stop: asked often; once it says so there are no more.
+
+        Raises:
+            SpecError: when no operator exists, at once and with the reason where the input is out of reach.
+            EffortError: when it was stopped before the first, or would take more memory than it may.
+        """
+        rejected = given = 0
+        try:
+            with self._effort.within(should_stop=should_stop), _saying_what_for(self.spec):
+                self._check_reachable()
+            for path in self._paths(should_stop):
+                with self._effort.within(should_stop=should_stop):
+                    operator = self._builder.operator(path)
+                if operator is not None:
+                    given += 1
+                    yield operator
+                else:
+                    rejected += 1
+                    if not given and rejected >= MAX_REJECTED:
+                        break
+            if not given:
+                with self._effort.within(should_stop=should_stop):
+                    raise SpecError(self._nothing_found())
+        except StoppedError:
+            if not given or should_stop is None:
+                raise
+
+    def _paths(self, should_stop: Stop | None) -> Iterator[Path]:
         """Every path of the graph once, in random order."""
-        graph, most = self._graph, self._most
+        graph, most, effort = self._graph, self._most, self._effort
         seen: set[int] = set()
-        total = self._total if self.is_uniform else None
+        with effort.within(should_stop=should_stop), _saying_what_for(self.spec):
+            total = self._total if self.is_uniform else None
         while total is None:
             yield from self._walked(seen, should_stop)
             # Most of what walks find is known by now: there may be little left.
-            with _without_gc():
-                total = counted(graph, most, should_stop)
-            if should_stop is not None and should_stop():
-                return
+            with effort.within(should_stop=should_stop), _without_gc():
+                effort.look("looking for operators")
+                total = counted(graph, most)
         # The rest in order of a shuffled list of numbers, in handfuls.
         order = list(range(total))
         self._random.shuffle(order)
         for start in range(0, total, _POOL):
-            if should_stop is not None and should_stop():
-                return
-            paths = list(take(graph, graph.root, most, sorted(order[start : start + _POOL])))
+            with effort.within(should_stop=should_stop):
+                effort.look("looking for operators")
+                paths = list(take(graph, graph.root, most, sorted(order[start : start + _POOL])))
             self._random.shuffle(paths)
             self.trials += len(paths)
             yield from (path for path in paths if not seen or name(path) not in seen)
 
-    def _walked(self, seen: set[int], should_stop: Callable[[], bool] | None) -> Iterator[Path]:
+    def _walked(self, seen: set[int], should_stop: Stop | None) -> Iterator[Path]:
         """Paths that walks find, each that is not in ``seen``, until almost all are; they are mixed over some walks."""
         pool: list[Path] = []
         recent: deque[bool] = deque(maxlen=_RECENT)
         while len(recent) < _RECENT or sum(recent) < 0.95 * _RECENT:
-            if should_stop is not None and should_stop():
-                return
             self.trials += 1
-            with _without_gc():
-                paths = self._walker.walk(should_stop=should_stop)
+            with self._effort.within(should_stop=should_stop), _saying_what_for(self.spec), _without_gc():
+                self._effort.look("looking for operators")
+                paths = self._walker.walk()
             if not paths:
                 return
             known = len(seen)
@@ -245,23 +259,39 @@ class Sampler:
                 yield pool.pop()
         yield from pool
 
-    def enumerate(self, max_primitives: int | None = None) -> Iterator[Operator]:
+    def enumerate(self, max_primitives: int | None = None, *, should_stop: Stop | None = None) -> Iterator[Operator]:
         """Every canonical operator of at most ``max_primitives`` steps, each pGraph once, smaller first.
+
+        Args:
+            max_primitives: of the spec's budget unless told.
+            should_stop: asked often.
 
         Raises:
             SpecError: when the input cannot be reached.
+            EffortError: when it was stopped, or would take more memory than it may.
         """
-        self._check_reachable()
         most = self._most if max_primitives is None else max_primitives
         if most > self._most:
             sampler = Sampler.from_spec(
-                replace(self.spec, limits=replace(self.spec.limits, max_primitives=most)), rules=self.rules
+                replace(self.spec, limits=replace(self.spec.limits, max_primitives=most)),
+                rules=self.rules,
+                effort=self._effort,
             )
-            yield from sampler.enumerate()
+            yield from sampler.enumerate(should_stop=should_stop)
             return
+        effort = self._effort
+        with effort.within(should_stop=should_stop), _saying_what_for(self.spec):
+            self._check_reachable()
         for length in range(most + 1):
-            for path in exactly(self._graph, self._graph.root, length):
-                operator = self._builder.operator(path)
+            paths = exactly(self._graph, self._graph.root, length)
+            while True:
+                with effort.within(should_stop=should_stop), _saying_what_for(self.spec):
+                    path = next(paths, None)
+                    operator = None if path is None else self._builder.operator(path)
+                    if effort.is_tight:
+                        self._graph.forget()
+                if path is None:
+                    break
                 if operator is not None:
                     yield operator
 
@@ -269,17 +299,10 @@ class Sampler:
         """How many operators :meth:`enumerate` gives."""
         return sum(1 for _ in self.enumerate(max_primitives))
 
-    def replace(self, net: nn.Module, kernel_packs: Sequence[KernelPack]) -> nn.Module:
-        """Fill the placeholders of ``net`` with the kernels; see :func:`syno_lab.models.placeholder.replace`."""
-        from syno_lab.models.placeholder import replace as fill
-
-        fill(net, kernel_packs)
-        return net
-
     # -- refusals ----------------------------------------------------------------------------------------------------
 
     def _check_reachable(self) -> None:
-        if distance(self.root()) is None:
+        if distance(self.root(), effort=self._effort) is None:
             raise SpecError(self._unreachable())
         if excess(self.root()) is not None:
             raise SpecError(self._nothing_found())
@@ -289,7 +312,8 @@ class Sampler:
         for rule in self.rules:
             if over is None and rule not in RULES:
                 rest = tuple(other for other in self.rules if other != rule)
-                without = Sampler.from_spec(self.spec, seed=self.seed, rules=rest)
+                without = Sampler.__new__(Sampler)
+                without._start(self.spec, self.seed, rest, self._effort)
                 # Not paths alone: deep rules and budgets have their say at the end of one.
                 paths = islice(without._paths(None), MAX_REJECTED)
                 if any(without._builder.operator(path) is not None for path in paths):
@@ -312,7 +336,11 @@ class Sampler:
             and self.spec.occurrence_limits[variable] == 0
             and all(not s.primary_exponents[self.spec.symbols.position[variable]] for s in self.spec.output_shape)
         ]
-        why = f": no primitive may introduce {', '.join(lacking)}; give it a limit of 1 or more" if lacking else ""
+        why = (
+            f": no primitive may introduce {printable(', '.join(lacking), QUOTED)}; give it a limit of 1 or more"
+            if lacking
+            else ""
+        )
         return (
             f"the input {_shape(self.spec.input_shape)} cannot be reached from the output "
             f"{_shape(self.spec.output_shape)} within the budgets{why}"
@@ -320,7 +348,19 @@ class Sampler:
 
 
 def _shape(sizes: Iterable[Any]) -> str:
-    return "[" + ", ".join(map(str, sizes)) + "]"
+    return printable("[" + ", ".join(map(str, sizes)) + "]", QUOTED)
+
+
+@contextmanager
+def _saying_what_for(spec: Spec) -> Iterator[None]:
+    """Name the size of the spec in the error where a call did not finish."""
+    try:
+        yield
+    except EffortError as error:
+        axes, variables = max(len(spec.input_shape), len(spec.output_shape)), len(spec.symbols.names)
+        raise type(error)(
+            f"{error} (this spec: {axes} axes, {variables} variables, max_primitives {spec.limits.max_primitives})"
+        ) from None
 
 
 @contextmanager

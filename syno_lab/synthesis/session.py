@@ -1,4 +1,4 @@
-"""A synthesis by hand with its history: what the stepper shows, without any notebook in it.
+"""A session: a synthesis by hand with its history. The stepper shows it; nothing here needs a notebook.
 
 The history is a tree of places and never forgets one. A step from a place that has been stepped on from before begins a
 branch; taking the same step again goes to the place that is there. Undo goes to the place before, redo to the one that
@@ -10,10 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
+from syno_lab.effort import Effort, Stop
 from syno_lab.errors import PrimitiveError, SynoError
+from syno_lab.inputs import quoted
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
@@ -46,10 +47,21 @@ class Entry:
     number: int = 0
     parent: int | None = None
 
-    @cached_property
+    @property
     def distance(self) -> int | None:
         """The shape distance there; None where the input is out of reach."""
-        return distance(self.state)
+        return self.measured()
+
+    def measured(self, effort: Effort | None = None) -> int | None:
+        """As :attr:`distance`, and kept; within an effort.
+
+        Raises:
+            EffortError: when that does not suffice; another time it may.
+        """
+        if "distance" not in self.__dict__:
+            self.__dict__["distance"] = distance(self.state, effort=effort)
+        found: int | None = self.__dict__["distance"]
+        return found
 
 
 class Session:
@@ -69,7 +81,7 @@ class Session:
         self._place = self._grow(None, _line(start, "start"))
 
     @classmethod
-    def restored(cls, places: Iterable[Entry], turns: Iterable[int], place: int, known: Known | None = None) -> Session:
+    def restored(cls, places: Iterable[Entry], turns: Iterable[int], place: int, known: Known | None = None) -> Self:
         """A session of places that were kept, each behind one before it.
 
         Args:
@@ -216,7 +228,7 @@ class Session:
         """
         line = self.history
         if not _is_number(position) or not 0 <= position < len(line):
-            raise SynoError(f"no place {position!r} in the history: expected a number from 0 to {len(line) - 1}")
+            raise SynoError(f"no place {quoted(position)} in the history: expected a number from 0 to {len(line) - 1}")
         return self.go(line[position].number)
 
     def go(self, place: int) -> State:
@@ -226,7 +238,7 @@ class Session:
             SynoError: for a place that does not exist.
         """
         if not _is_number(place) or not 0 <= place < len(self._places):
-            raise SynoError(f"no place {place!r}: expected a number from 0 to {len(self._places) - 1}")
+            raise SynoError(f"no place {quoted(place)}: expected a number from 0 to {len(self._places) - 1}")
         self._place = place
         number, parent = place, self._places[place].parent
         while parent is not None:
@@ -252,7 +264,7 @@ class Session:
         if isinstance(operator, str):
             if operator not in self.known:
                 names = ", ".join(sorted(self.known)) or "none"
-                raise SynoError(f"unknown operator {operator!r}; known are {names}")
+                raise SynoError(f"unknown operator {quoted(operator)}; known are {names}")
             note = f"load {operator}"
             operator = self.known[operator]()
         line = _line(operator, note)
@@ -275,46 +287,73 @@ class Session:
 
     # -- being helped ------------------------------------------------------------------------------------------------
 
-    def suggest(self, seconds: float | None = PATIENCE_S) -> Way:
+    def suggest(self, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None) -> Way:
         """A shortest way from here to the input (:func:`syno_lab.synthesis.ways.shortest_way`); nothing moves.
 
+        ``should_stop`` is asked often, here and in what follows; once it says so nothing is found.
+
         Raises:
+            StoppedError: when ``should_stop`` said so.
             SynoError: where there is nothing to suggest.
         """
-        return shortest_way(self.state, seconds=seconds)
+        return shortest_way(self.state, seconds=seconds, should_stop=should_stop)
 
-    def take_suggestion(self, seconds: float | None = PATIENCE_S) -> State:
+    def look_ahead(self, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None) -> None:
+        """Find the way that :meth:`take_suggestion` and :meth:`finish` take from here, at once then; nothing moves.
+
+        Raises:
+            StoppedError: when ``should_stop`` said so.
+            SynoError: where there is nothing to suggest.
+        """
+        place = self._place
+        if place not in self._ways:
+            self._ways[place] = self.suggest(seconds, should_stop).steps
+
+    def take_suggestion(self, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None) -> State:
         """The next step of a shortest way to the input; asked again, the step after that, up to its end.
 
         Raises:
             SynoError: where there is nothing to suggest.
         """
-        if self._place not in self._ways:
-            self._ways[self._place] = self.suggest(seconds).steps
+        self.look_ahead(seconds, should_stop)
         step, *rest = self._ways[self._place]
         state = self.apply(step)
         if rest:
             self._ways.setdefault(self._place, tuple(rest))
         return state
 
-    def finish(self, seconds: float | None = PATIENCE_S, *, at_start: bool = False) -> State:
+    def finish(
+        self, seconds: float | None = PATIENCE_S, *, at_start: bool = False, should_stop: Stop | None = None
+    ) -> State:
         """Append a shortest way to the input, and go to its end; ``at_start`` stays, to play it by :meth:`redo`.
 
         Raises:
             SynoError: where there is nothing to suggest.
         """
         known = self._ways.get(self._place)
-        return self._lay(self.suggest(seconds).steps if known is None else known, at_start)
+        return self.lay(self.suggest(seconds, should_stop).steps if known is None else known, at_start)
 
-    def complete(self, rng: random.Random, seconds: float | None = PATIENCE_S, *, at_start: bool = False) -> State:
+    def complete(
+        self,
+        rng: random.Random,
+        seconds: float | None = PATIENCE_S,
+        *,
+        at_start: bool = False,
+        should_stop: Stop | None = None,
+    ) -> State:
         """Append random canonical steps to an operator, and go to its end; ``at_start`` stays, as in :meth:`finish`.
 
         Raises:
             SynoError: where no operator is found (:func:`syno_lab.synthesis.ways.random_way`).
         """
-        return self._lay(random_way(self.state, rng, seconds=seconds).steps, at_start)
+        return self.lay(random_way(self.state, rng, seconds=seconds, should_stop=should_stop).steps, at_start)
 
-    def _lay(self, steps: Iterable[Step], at_start: bool) -> State:
+    def lay(self, steps: Iterable[Step], at_start: bool = False) -> State:
+        """Append steps, and go to their end; ``at_start`` stays, to play them by :meth:`redo`.
+
+        Raises:
+            PrimitiveError: when Table 1 does not allow one.
+        """
         here = place = self._place
         for step in steps:
             place = self._behind(place, step)

@@ -9,25 +9,28 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from typing import TypeVar
 
 import msgspec
 
 from syno_lab.errors import FormatError, SynoError
+from syno_lab.inputs import quoted
 from syno_lab.ir import files
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.files import StepRecord, from_json
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.ir.versioned import read_versioned
 from syno_lab.synthesis.fields import SpecFields
 from syno_lab.synthesis.session import MAX_PLACES, Entry, Known, Session
+from syno_lab.versioned import read_versioned
 
 FORMAT = "syno-lab-session"
 VERSION = 1
 MAX_BYTES = 1 << 22
 PREFIX = "syno-session:"
 _MAX_NOTE = 80
+_Session = TypeVar("_Session", bound=Session)
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -79,12 +82,13 @@ def to_word(session: Session) -> str:
     return PREFIX + base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def read_session(text: str, known: Known | None = None) -> Session:
+def read_session(text: str, known: Known | None = None, kind: type[_Session] = Session) -> _Session:  # type: ignore[assignment]
     """The session of a text: of :func:`to_json`, of :func:`to_word`, or an operator file, which is one line of steps.
 
     Args:
         text: what was kept or pasted.
         known: as for :class:`~syno_lab.synthesis.session.Session`.
+        kind: the class of the session.
 
     Raises:
         FormatError: one line: what was expected, what was found and where.
@@ -96,10 +100,10 @@ def read_session(text: str, known: Known | None = None) -> Session:
         found = repr(text[:20]) if text else "nothing"
         raise FormatError(f"session: expected {PREFIX}…, or JSON of a session or an operator, found {found}")
     elif f'"{files.FORMAT}"' in text[:200]:
-        return Session(from_json(text), known)
+        return kind(from_json(text), known)
     record = read_versioned(text, SessionRecord, what="session", name=FORMAT, version=VERSION, most=MAX_BYTES)
     try:
-        return _replayed(record, known)
+        return _replayed(record, known, kind)
     except FormatError:
         raise
     except SynoError as error:
@@ -164,7 +168,7 @@ def _step_record(step: Step, numbered: tuple[Coordinate, ...]) -> StepRecord:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def _replayed(record: SessionRecord, known: Known | None) -> Session:
+def _replayed(record: SessionRecord, known: Known | None, kind: type[_Session]) -> _Session:
     if not 0 < len(record.places) <= MAX_PLACES:
         raise FormatError(f"session: places: expected from 1 to {MAX_PLACES}, found {len(record.places)}")
     specs = [fields.spec() for fields in record.specs]
@@ -173,7 +177,9 @@ def _replayed(record: SessionRecord, known: Known | None) -> Session:
     for number, place in enumerate(record.places):
         where = f"place {number}"
         if (place.parent is None) != (number == 0) or not 0 <= (place.parent or 0) < max(1, number):
-            raise FormatError(f"session: {where}: expected a place before it as its parent, found {place.parent}")
+            raise FormatError(
+                f"session: {where}: expected a place before it as its parent, found {quoted(place.parent)}"
+            )
         try:
             entry, numbered = _place(place, entries, coordinates, specs, where)
         except FormatError:
@@ -182,7 +188,7 @@ def _replayed(record: SessionRecord, known: Known | None) -> Session:
             raise FormatError(f"session: {where}: {error}") from None
         entries.append(entry)
         coordinates.append(numbered)
-    return Session.restored(entries, record.turns, record.place, known)
+    return kind.restored(entries, record.turns, record.place, known)
 
 
 def _place(
@@ -223,5 +229,5 @@ def _looked_up(numbers: list[int], numbered: tuple[Coordinate, ...], where: str)
     for number in numbers:
         if not 0 <= number < len(numbered):
             most = len(numbered) - 1
-            raise FormatError(f"session: {where}: expected a coordinate from 0 to {most}, found {number}")
+            raise FormatError(f"session: {where}: expected a coordinate from 0 to {most}, found {quoted(number)}")
     return tuple(numbered[number] for number in numbers)

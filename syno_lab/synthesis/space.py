@@ -16,6 +16,8 @@ from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import coefficient_products, merge_blocks, reduce_sizes
 
+_STEP_BYTES = 300.0  # of a CONTRACTION in a list, at least
+
 
 def proposals(state: State) -> Iterator[Step]:
     """Every legal step within the budgets, by primitive in a fixed order."""
@@ -28,6 +30,15 @@ def proposals(state: State) -> Iterator[Step]:
         budget = limits.of(primitive)
         if budget is None or used[primitive] < budget:
             yield from propose(state, room)
+
+
+def room_for_contractions(state: State) -> tuple[str, float]:
+    """What a list of all CONTRACTIONs from a state is, in words, and about how many bytes it takes at least."""
+    number = len(_unstrided(state))
+    if not (state.spec.limits.of("SHARE") or 0) > len(state.weights):
+        return "a list of all next steps", 0.0
+    found = 3**number - 2**number  # of each coordinate whether it is shared, given or neither; one at least is shared
+    return f"a list of the {found:,} CONTRACTIONs of {number} coordinates", found * _STEP_BYTES
 
 
 def sums_no_weights(state: State) -> bool:

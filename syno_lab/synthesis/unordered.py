@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
 
+from syno_lab.effort import Effort
 from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
@@ -28,12 +29,17 @@ def free_axes(spec: Spec) -> tuple[int, ...]:
     return tuple(a for a, size in enumerate(spec.input_shape) if str(size) in spec.unordered and a not in fixed)
 
 
-def is_in_order(operator: Operator, rules: tuple[Rule, ...] = RULES) -> bool:
-    """Whether a canonical operator is the one that stands for all inner orders of its unordered axes."""
-    return all(_stands_for_all(operator, axis, rules) for axis in free_axes(operator.spec))
+def is_in_order(operator: Operator, rules: tuple[Rule, ...] = RULES, *, effort: Effort | None = None) -> bool:
+    """Whether a canonical operator is the one that stands for all inner orders of its unordered axes.
+
+    Raises:
+        EffortError: for what exceeds ``effort``.
+    """
+    watched = effort or Effort()
+    return all(_stands_for_all(operator, axis, rules, watched) for axis in free_axes(operator.spec))
 
 
-def _stands_for_all(operator: Operator, axis: int, rules: tuple[Rule, ...]) -> bool:
+def _stands_for_all(operator: Operator, axis: int, rules: tuple[Rule, ...], effort: Effort) -> bool:
     tree = _Tree(operator, operator.inputs[axis])
     if any(part.node.primitive == "SHIFT" for part in tree.parts):
         return False
@@ -44,7 +50,11 @@ def _stands_for_all(operator: Operator, axis: int, rules: tuple[Rule, ...]) -> b
         # Only a weight tells the low digit apart, and the elements of a weight have no order either.
         if is_pair and (not digits[node, 1] or node.operands[0].node.primitive == "SHIFT"):
             return False
-    return not any(twin.key < operator.key and has_canonical_order(twin.state, rules) for twin in tree.twins())
+    for twin in tree.twins():
+        effort.tick("comparing inner orders of an unordered axis")
+        if twin.key < operator.key and has_canonical_order(twin.state, rules, effort=effort):
+            return False
+    return True
 
 
 class _Tree:

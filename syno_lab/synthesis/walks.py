@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
 from typing import Any
 
+from syno_lab.errors import EffortError, TooLargeError
 from syno_lab.synthesis.graph import Graph, Move, SearchNode
-from syno_lab.synthesis.paths import Path, TooManyError, count, is_alive, take
-
-Stop = Callable[[], bool]
+from syno_lab.synthesis.paths import Path, TooManyError, VastError, count, first_path, is_alive, take
 
 
 @dataclass
@@ -21,11 +20,12 @@ class _Region:
 
     Attributes:
         most_nodes: size of the graph at which the walk stops counting.
-        places: (number of paths, node, steps left, the path to it), none of them below another.
+        places: (number of paths, node, steps left, the path to it), none of them below another; no node for the end
+            of an operator.
     """
 
     most_nodes: int
-    places: list[tuple[int, SearchNode, int, Path]] = field(default_factory=list)
+    places: list[tuple[int, SearchNode | None, int, Path]] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -54,9 +54,10 @@ class Walker:
     IN_VAIN = 100
     #: How much likelier a move is that leads a step nearer to the input.
     PULL = 2.0
-    #: Nodes, and known distances, that are kept before all are forgotten: a bound of memory, some hundred megabytes.
+    #: Nodes, known distances and moves that are kept before all are forgotten, some hundred megabytes.
     MOST_NODES = 100_000
     MOST_BOUNDS = 1_500_000
+    MOST_MOVES = 1_000_000
     #: Walks in vain after which the graph is searched from its first path on.
     ATTEMPTS = 200
 
@@ -66,6 +67,7 @@ class Walker:
         self.rng = rng
         self.walks = 0
         self._least: int | None = None
+        self._spare: Path = ()  # a shortest one, for where the time is over before the first walk has found any
         self._history: dict[Any, tuple[int, float]] = {}  # new paths, and what they cost in nodes and in paths drawn
         self._last: tuple[Any, ...] = ()
         maps, limits = graph.spec.binding_maps, graph.spec.limits
@@ -74,28 +76,44 @@ class Walker:
         outputs = prod(size.at(maps[0]) for size in graph.spec.output_shape) if maps else 0
         self._spare_flops = (limits.max_flops or 0) / max(1, 2 * outputs)
 
-    def walk(self, wanted: int | None = None, should_stop: Stop | None = None) -> list[Path]:
-        """Paths of one walk, all different, at most ``wanted``; none where no operator exists or it was stopped."""
+    def walk(self, wanted: int | None = None) -> list[Path]:
+        """Paths of one walk, all different, at most ``wanted``; none where no operator exists.
+
+        Raises:
+            EffortError: for what exceeds the graph's effort, where nothing was found until then.
+        """
         graph = self.graph
         if self._least is None:
-            if not is_alive(graph, graph.root, self.most, should_stop=should_stop):
+            if not is_alive(graph, graph.root, self.most):
                 return []
             self._least = graph.root.shortest or 0
-        if len(graph) > self.MOST_NODES or len(graph.reach) > self.MOST_BOUNDS:
+            self._spare = first_path(graph, graph.root)
+        is_full = len(graph) > self.MOST_NODES or len(graph.reach) > self.MOST_BOUNDS or graph.listed > self.MOST_MOVES
+        if is_full or graph.effort.is_tight:
             graph.forget()
         nodes = min(self.NODES_A_WALK, self.FIRST_NODES << min(self.walks // 4, 20))
         self.walks += 1
-        for _ in range(self.ATTEMPTS):
-            if should_stop is not None and should_stop():
-                return []
-            region = self._from_root(self._least, nodes)
-            if region.total:
-                return self._drawn(region, self.PATHS_A_WALK if wanted is None else wanted)
-        # Nothing where it was likely, but somewhere: count on until it is met.
         region = _Region(0)
-        while not region.total and not (should_stop is not None and should_stop()):
-            region = _Region(len(graph) + self.NODES_A_WALK)
-            self._gather(region, graph.root, self.most, ())
+        try:
+            for _ in range(self.ATTEMPTS):
+                graph.effort.look("looking for an operator")
+                region = _Region(len(graph) + nodes)
+                self._from_root(region, self._least)
+                if region.total:
+                    break
+            # Nothing where it was likely, but somewhere: count on until it is met.
+            while not region.total:
+                graph.effort.look("looking for an operator")
+                region = _Region(len(graph) + self.NODES_A_WALK)
+                self._gather(region, graph.root, self.most, ())
+        except EffortError as error:
+            if isinstance(error, TooLargeError):
+                graph.forget()
+            if not region.total:
+                spare, self._spare = self._spare, ()
+                if not spare or self.walks > 1:
+                    raise
+                return [spare]
         return self._drawn(region, self.PATHS_A_WALK if wanted is None else wanted)
 
     def reward(self, new: int) -> None:
@@ -108,16 +126,15 @@ class Walker:
         gain, cost = self._history.get(key, (0, 0.0))
         return (gain + 50) / (cost + 100)
 
-    def _from_root(self, least: int, nodes: int) -> _Region:
+    def _from_root(self, region: _Region, least: int) -> None:
         """What one walk counts; it remembers which lengths and which REDUCEs were worth their while."""
         graph, rng = self.graph, self.rng
         lengths = range(least, self.most + 1)
         (most,) = rng.choices(lengths, [self._worth(length) for length in lengths])
-        moves = graph.moves(graph.root, most)
+        moves = graph.some_moves(graph.root, most, rng)
         before = len(graph)
-        region = _Region(before + nodes)
         if not moves:
-            return region
+            return
         (move,) = rng.choices(moves, [self._weight(move) * self._worth((most, move.sizes)) for move in moves])
         for edge in move.edges():
             assert edge.target is not None
@@ -126,14 +143,15 @@ class Walker:
         for key in self._last:
             gain, cost = self._history.get(key, (0, 0.0))
             self._history[key] = (gain, cost + len(graph) - before + min(region.total, self.PATHS_A_WALK) / 4)
-        return region
 
     def _gather(self, region: _Region, node: SearchNode, left: int, taken: Path) -> bool:
         """Count what lies ahead of ``node``, its moves in random order; whether all of it could be counted."""
         graph, rng = self.graph, self.rng
         number = node.counts.get(left)
-        if number is None and left <= self.SMALL:
-            number = count(graph, node, left)
+        is_vast = graph.is_vast(node, left)
+        if number is None and left <= self.SMALL and not is_vast:
+            with suppress(VastError):
+                number = count(graph, node, left)
         if number is not None:
             if number:
                 region.places.append((number, node, left, taken))
@@ -142,15 +160,19 @@ class Walker:
             return False
         first = len(region.places)
         ends = 0
-        moves = list(graph.moves(node, left))
+        moves = list(graph.some_moves(node, left, rng))
         # Weighted, without replacement: the order of exponential waiting times.
         waits = [rng.expovariate(1.0) / self._weight(move) for move in moves]
         for at in sorted(range(len(moves)), key=waits.__getitem__):
             for edge in moves[at].edges():
                 if edge.target is None:
                     ends += 1
+                    if is_vast:
+                        region.places.append((1, None, 0, (*taken, edge)))
                 elif not self._gather(region, edge.target, left - edge.cost, (*taken, edge)):
                     return False
+        if is_vast:
+            return False  # not all of it was looked at
         # All is known now: one place instead of many.
         number = node.counts[left] = ends + sum([n for n, *_ in region.places[first:]])
         node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if number else []
@@ -170,7 +192,9 @@ class Walker:
             start = at
             while at < len(ranks) and ranks[at] < end:
                 at += 1
-            if at > start:
+            if at > start and node is None:
+                found.append(taken)
+            elif at > start and node is not None:
                 mine = [rank - (end - number) for rank in ranks[start:at]]
                 found += take(self.graph, node, left, mine, taken)
         return found
@@ -184,12 +208,17 @@ class Walker:
         return weight
 
 
-def counted(graph: Graph, most: int, should_stop: Stop | None = None) -> int | None:
-    """How many paths the whole graph has; None where it is too large for that, or it was stopped."""
-    while not (should_stop is not None and should_stop()):
+def counted(graph: Graph, most: int) -> int | None:
+    """How many paths the whole graph has; None where it is too large for that.
+
+    Raises:
+        EffortError: for what exceeds the graph's effort.
+    """
+    while len(graph) <= Walker.MOST_NODES:
         try:
             return count(graph, graph.root, most, len(graph) + Walker.NODES_A_WALK)
+        except VastError:
+            return None
         except TooManyError:
-            if len(graph) > Walker.MOST_NODES:
-                return None
+            continue
     return None

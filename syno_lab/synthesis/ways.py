@@ -8,25 +8,27 @@ remembered. A state is what search sees of it: equal states have the same ways.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from syno_lab.errors import SynoError
+from syno_lab.effort import Effort, Stop
+from syno_lab.errors import OverTimeError, SynoError, TooLargeError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import excess
-from syno_lab.synthesis.distance import distances_after, explain_distance
+from syno_lab.synthesis.distance import distance, distances_after
 from syno_lab.synthesis.graph import Graph
 from syno_lab.synthesis.paths import Builder
 from syno_lab.synthesis.random_walks import is_operator
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
-from syno_lab.synthesis.space import proposals
+from syno_lab.synthesis.space import proposals, room_for_contractions
 from syno_lab.synthesis.walks import Walker
 
 #: Seconds of computing for a suggestion or a completion, unless told.
 PATIENCE_S = 4.0
+#: Seconds of computing for the reason why none was found.
+_REASON_S = 0.5
 #: States that are looked at on the way home from a random walk.
 HOMEWARD = 15
 #: Walks whose operators a rule or a budget may refuse at their end.
@@ -50,11 +52,13 @@ class Way:
     is_shortest: bool
 
 
-class _OverTimeError(Exception):
-    """Time is up."""
-
-
-def shortest_way(state: State, rules: tuple[Rule, ...] = RULES, *, seconds: float | None = PATIENCE_S) -> Way:
+def shortest_way(
+    state: State,
+    rules: tuple[Rule, ...] = RULES,
+    *,
+    seconds: float | None = PATIENCE_S,
+    should_stop: Stop | None = None,
+) -> Way:
     """A shortest canonical way from ``state`` to an operator of the space.
 
     Where there is none (after a pruned step, say), any way within the space that reaches the input. Where half of the
@@ -64,8 +68,10 @@ def shortest_way(state: State, rules: tuple[Rule, ...] = RULES, *, seconds: floa
         state: where to begin.
         rules: what is canonical.
         seconds: of computing, how long to look; None for as long as it takes.
+        should_stop: asked often; once it says so there is no answer.
 
     Raises:
+        StoppedError: when ``should_stop`` said so.
         SynoError: for a state that is an operator already, and where no way is found.
     """
     if state.is_complete:
@@ -78,20 +84,26 @@ def shortest_way(state: State, rules: tuple[Rule, ...] = RULES, *, seconds: floa
     ]
     for chosen, is_end, is_canonical in attempts:
         for is_proof, share in ((True, 0.35), (False, 0.15)):
-            search = _Search(chosen, is_end, None if seconds is None else share * seconds)
+            effort = Effort(None if seconds is None else share * seconds, should_stop)
+            search = _Search(chosen, is_end, effort)
             try:
                 for limit in range(1, left + 1) if is_proof else (left,):
                     steps = search.nearest(state, limit)
                     if steps is not None:
                         return Way(steps, is_canonical, is_proof)
-            except _OverTimeError:
+            except (OverTimeError, TooLargeError):
                 continue
             break  # everything was looked at
-    raise SynoError(_nothing(state))
+    raise SynoError(_nothing(state, should_stop))
 
 
 def random_way(
-    state: State, rng: random.Random, rules: tuple[Rule, ...] = RULES, *, seconds: float | None = PATIENCE_S
+    state: State,
+    rng: random.Random,
+    rules: tuple[Rule, ...] = RULES,
+    *,
+    seconds: float | None = PATIENCE_S,
+    should_stop: Stop | None = None,
 ) -> Way:
     """Random canonical steps from ``state`` to an operator of the space, at least one.
 
@@ -105,15 +117,18 @@ def random_way(
         rng: chance.
         rules: what is canonical.
         seconds: of computing, how long to look; None for as long as it takes.
+        should_stop: asked often; once it says so there is no answer.
 
     Raises:
+        StoppedError: when ``should_stop`` said so.
         SynoError: where no way is found.
     """
     left = _left(state)
-    search = _Search(rules, is_operator, seconds, rng)
+    effort = Effort(seconds, should_stop)
+    search = _Search(rules, is_operator, effort, rng)
     try:
         if not state.steps and left:
-            steps = _sampled(state, rng, rules, search.is_over)
+            steps = _sampled(state, rng, rules, effort)
             if steps is not None:
                 return Way(steps, is_canonical=True, is_shortest=False)
         for wandering in range(rng.randint(0, max(0, left - 1)), -1, -1):
@@ -132,19 +147,17 @@ def random_way(
                 rest = search.nearest(walked, limit)
                 if rest is not None:
                     return Way((*taken, *rest), is_canonical=True, is_shortest=False)
-    except _OverTimeError:
+    except (OverTimeError, TooLargeError):
         pass
-    raise SynoError(_nothing(state))
+    raise SynoError(_nothing(state, should_stop))
 
 
-def _sampled(
-    root: State, rng: random.Random, rules: tuple[Rule, ...], should_stop: Callable[[], bool]
-) -> tuple[Step, ...] | None:
+def _sampled(root: State, rng: random.Random, rules: tuple[Rule, ...], effort: Effort) -> tuple[Step, ...] | None:
     """The steps of an operator as the sampler walks to one; it counts nothing, for that may take a second or two."""
-    graph = Graph(root.spec, rules)
+    graph = Graph(root.spec, rules, effort)
     builder, walker = Builder(graph), Walker(graph, root.spec.limits.max_primitives, rng)
     for _ in range(MAX_WALKS):
-        paths = walker.walk(1, should_stop)
+        paths = walker.walk(1)
         if not paths:
             return None
         operator = builder.operator(paths[0])
@@ -160,22 +173,18 @@ class _Search:
         self,
         rules: tuple[Rule, ...],
         is_end: Callable[[State], bool],
-        seconds: float | None,
+        effort: Effort,
         rng: random.Random | None = None,
     ) -> None:
         self.rules = rules
         self.is_end = is_end
         self.must_have_weights = is_end is is_operator
-        self.end = None if seconds is None else time.thread_time() + seconds
+        self.effort = effort
         self.rng = rng
         self.allowance: int | None = None  # states that may still be looked at
         self.dead: dict[State, int] = {}  # so many steps are not enough
         # Equal states can have reductions of other names: a list is only for the very coordinates.
         self.near: dict[tuple[State, tuple[Coordinate, ...]], list[tuple[int, Step]]] = {}
-
-    def is_over(self) -> bool:
-        """Whether the time is up."""
-        return self.end is not None and time.thread_time() > self.end
 
     def is_over_budget(self, state: State) -> bool:
         """Whether no operator from here is within the budgets, where the end must be."""
@@ -225,14 +234,15 @@ class _Search:
 
     def _successors(self, state: State) -> list[tuple[int, Step]]:
         """The steps with the number needed afterwards at least, nearest first; those out of reach are left out."""
-        if self.is_over():
-            raise _OverTimeError
+        self.effort.tick("looking for a way to the input")
         found = self.near.get((state, state.data))
         if found is None:
-            after, left = distances_after(state), _left(state)
+            after, left = distances_after(state, effort=self.effort), _left(state)
             least = state.spec.limits.min_weights - len(state.weights) if self.must_have_weights else 0
             found = []
+            self.effort.make_room(*room_for_contractions(state))
             for step in proposals(state):
+                self.effort.tick("looking for a way to the input")
                 far = after(step)
                 if far is not None:
                     need = max(far, least - (step.primitive == "SHARE"))
@@ -256,12 +266,15 @@ def _is_complete(state: State) -> bool:
     return state.is_complete
 
 
-def _nothing(state: State) -> str:
+def _nothing(state: State, should_stop: Stop | None) -> str:
     left = _left(state)
     if not left:
         return (
             f"no step is left in the budget of {state.spec.limits.max_primitives}; undo some, or raise max_primitives"
         )
-    if explain_distance(state).steps is None:
-        return "the input is out of reach from here within the budgets; undo some steps"
+    try:
+        if distance(state, effort=Effort(_REASON_S, should_stop)) is None:
+            return "the input is out of reach from here within the budgets; undo some steps"
+    except (OverTimeError, TooLargeError):
+        pass  # it is not known then
     return f"no way to the input was found from here in {left} steps; undo some, or raise max_primitives"

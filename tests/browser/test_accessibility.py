@@ -16,7 +16,7 @@ from syno_widgets import Explorer, OperatorView, RunsView, Stepper
 from syno_widgets.course import Cards, Moved
 from syno_widgets.jobs_view import JobsView
 
-from syno_lab.evaluate.jobs import Lab as Jobs
+from syno_lab.jobs import Lab as Jobs
 from syno_lab.operators import conv2d, pixel_shuffle
 from tests.browser.conftest import Lab
 from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel

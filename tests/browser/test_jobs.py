@@ -12,7 +12,7 @@ import pytest
 import short_jobs
 from playwright.sync_api import Page, expect
 
-from syno_lab.evaluate import jobs
+from syno_lab import jobs
 from tests.browser.conftest import Lab
 from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
 

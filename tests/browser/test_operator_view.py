@@ -165,7 +165,7 @@ def test_the_page_that_stands_alone(open_alone: Callable[..., Page], tmp_path: P
     view.get_by_role("tab", name="Equation").click()
     expect(view.get_by_role("tabpanel").locator("svg path").first).to_be_visible()
     view.get_by_role("tab", name="TIR").click()
-    expect(view.get_by_role("tabpanel")).to_contain_text("Not worked out yet.")
+    expect(view.get_by_role("tabpanel")).to_contain_text("Not computed yet.")
     assert saved(page, view, "the pGraph", "SVG").decode() == drawing.svg(conv2d())
     assert view.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
     page.screenshot(path=tmp_path / f"operator-view-{scheme}.png")

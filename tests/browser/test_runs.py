@@ -13,15 +13,18 @@ from known_runs import fill_lab
 from playwright.sync_api import Locator, Page, expect
 from syno_widgets import RunsView
 
-from syno_lab.evaluate import jobs
-from syno_lab.evaluate.reading import LabReader
+from syno_lab import jobs
+from syno_lab.nas_pte.operator import nas_pte_1
+from syno_lab.operators import conv2d
+from syno_lab.reports import LabReader
+from syno_lab.systems import read_operator
 from tests.browser.conftest import GROUNDS, Lab, reopen_without_kernel
 from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
 
 pytestmark = pytest.mark.browser
 
 WATCH = """\
-from syno_lab.evaluate.jobs import Lab
+from syno_lab.jobs import Lab
 from syno_widgets import RunsView
 lab = Lab.open({folder!r}, slots=1)
 training = dict(backbone="resnet20", data="digits", options=dict(width=4, blocks=1), epochs=1, train_images=200)
@@ -144,12 +147,62 @@ def test_lasso_and_click_lead_to_the_operator(page: Page, lab: Lab, tmp_path: Pa
     run_cell(page, 2)
     expect(view.locator(".syno-paper rect")).to_have_count(3)
     expect(view.locator(".syno-paper title").first).to_have_text(re.compile("^The paper: Syno, ResNet-34"))
-    expect(view.get_by_label("Across")).to_have_value("flops")
+    expect(view.get_by_label("x axis")).to_have_value("flops")
 
     # Saved and opened again without a kernel, the picture and the tables are there.
     reopen_without_kernel(page, lab, "runs.ipynb")
     expect(page.locator('.jp-OutputArea img[alt^="All trials: "]')).to_be_visible()
     expect(page.locator(".jp-OutputArea table").last).to_contain_text("trial ")
+
+
+def test_a_trial_of_another_system_is_shown_opened_and_saved(page: Page, lab: Lab, tmp_path: Path) -> None:
+    operator = nas_pte_1()
+    fill_lab(tmp_path, 6, texts=[conv2d().to_json(), operator.to_json()])
+    lab.write_notebook("systems.ipynb", LOOK.format(folder=str(tmp_path)))
+    open_notebook(page, lab, "systems.ipynb")
+    wait_for_kernel(page)
+    run_cell(page, 0)
+    view = page.locator(".syno-runs")
+    rows = view.locator(".syno-table tbody tr")
+    expect(rows).to_have_count(7)
+
+    # Only its system's trials; the baseline is of none.
+    view.get_by_label("Filter", exact=True).fill("system=NAS-PTE")
+    expect(rows).to_have_count(3)
+    view.get_by_label("y axis").select_option("params")
+    view.get_by_label("x axis").select_option("flops")
+
+    # From point to point by keyboard: the first of them that is one, its picture, and the operator view.
+    keys = {row.get_attribute("data-key") for row in rows.all()}
+    plot = view.get_by_role("application")
+    plot.focus()
+    page.keyboard.press("Home")
+    order = view.locator(".syno-front circle[data-key]").evaluate_all(
+        "cs => cs.map(c => [Number(c.getAttribute('cx')), c.dataset.key]).sort((a, b) => a[0] - b[0]).map(c => c[1])"
+    )
+    for _ in range(next(place for place, key in enumerate(order) if key in keys)):
+        page.keyboard.press("ArrowRight")
+    expect(view.locator(".syno-card svg")).to_have_attribute("aria-label", str(operator))
+    page.keyboard.press("Enter")
+    opened = view.locator(".syno-opened .syno-operator")
+    expect(opened.locator(".syno-graph svg")).to_be_visible()
+    expect(opened.locator(".syno-status").first).to_contain_text(str(operator))
+    assert opened.get_by_role("tab").all_inner_texts() == ["Cost", "PyTorch", "TIR"]
+    expect(opened.get_by_role("tabpanel")).to_contain_text("3x3 convolution of channels 0 to 63 in 2 groups")
+    expect(opened.get_by_label("Search the", exact=False)).to_be_hidden()
+
+    # Its file is read again.
+    opened.get_by_label("Format of the picture").select_option(label="operator file (JSON)")
+    with page.expect_download() as download:
+        opened.get_by_role("button", name="Save the picture").click()
+    assert read_operator(Path(download.value.path()).read_bytes()) == operator
+
+    # A pGraph in the same view has all its panes again.
+    view.get_by_label("Filter", exact=True).fill("system=pGraphs")
+    rows.first.get_by_role("button").click()
+    expect(opened.get_by_role("tab", name="Similar operators")).to_be_visible()
+    expect(opened.get_by_label("Search the pGraph")).to_be_visible()
+    expect(view.get_by_role("alert").first).to_be_hidden()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -209,6 +262,10 @@ def test_the_page_by_keyboard(open_alone: Callable[..., Page], tmp_path: Path, s
         page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     expect(view.locator(".syno-opened > svg")).to_be_visible()
+    picture = view.locator(".syno-opened").inner_html()
+    page.reload()  # the address ends in the trial, and leads there again
+    expect(view.locator(".syno-opened > svg")).to_be_visible()
+    assert view.locator(".syno-opened").inner_html() == picture
     assert saved(page, view, "SVG").startswith(b"<?xml")
     assert saved(page, view, "CSV").startswith(b"source,number,label")
 

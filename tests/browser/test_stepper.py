@@ -218,6 +218,86 @@ def test_help_and_sessions(page: Page, lab: Lab) -> None:
     assert drawn(stepper) == expected_drawing()
 
 
+LARGE = """\
+import syno_lab as sl
+from syno_widgets import Stepper
+stepper = Stepper(sl.operators.operator_1().spec)
+spec = sl.Spec.parse(
+    "[N, C_in, H, W]", "[N, C_out, H, W]", ["N: 0", "C_in: 3", "C_out: 4", "H: 0", "W: 0"],
+    [f"k_{i}={i + 2}: 2" for i in range(12)], max_primitives=20, fixed_io_pairs=[(0, 0)])
+stepper
+"""
+ENDLESS = """\
+# However fast this machine is: the search begins again until it is stopped.
+import syno_lab.pgraphs.stepping as module
+once = module.random_way
+def again(state, rng, *, should_stop):
+    while not should_stop():
+        once(state, rng, should_stop=should_stop)
+    raise module.StoppedError("stopped while looking")
+module.random_way = again
+"""
+
+
+def test_complete_at_random_is_cancelled(page: Page, lab: Lab) -> None:
+    lab.write_notebook("long.ipynb", LARGE, ENDLESS, "print('FREE', 6 * 7)", "module.random_way = once")
+    open_notebook(page, lab, "long.ipynb")
+    wait_for_kernel(page)
+    run_cell(page, 0)
+    stepper = page.locator(".syno-stepper")
+    expect(stepper).to_be_visible()
+    run_cell(page, 1)
+    random, cancel = (stepper.get_by_role("button", name=name, exact=True) for name in ("Complete at random", "Cancel"))
+    said = stepper.locator(".syno-running [aria-live]")
+    places = stepper.locator(".syno-place")
+    before = drawn(stepper)
+
+    def begin() -> None:
+        settled(stepper)
+        expect(cancel).to_be_hidden()
+        random.click()
+        expect(cancel).to_be_visible()
+        expect(said).to_have_text("Under way: looking for random steps to the input.")
+
+    def ended() -> None:
+        expect(cancel).to_be_hidden()
+        expect(stepper.get_by_role("alert")).to_have_text("cancelled: looking for random steps to the input")
+        expect(said).to_have_text("")
+        settled(stepper)
+        expect(places).to_have_count(1)
+        assert drawn(stepper) == before
+
+    begin()
+    # Other cells are answered meanwhile.
+    run_cell(page, 2)
+    expect(page.locator(".jp-CodeCell").nth(2)).to_contain_text("FREE 42")
+    expect(cancel).to_be_visible()
+    cancel.click()
+    ended()
+    # By keyboard: Escape anywhere in the view, and the button by Tab; the focus is not lost.
+    begin()
+    page.keyboard.press("Escape")
+    ended()
+    begin()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if cancel.evaluate("element => element === document.activeElement"):
+            break
+    page.keyboard.press("Enter")
+    ended()
+    expect(random).to_be_focused()
+    # Another request takes its place.
+    begin()
+    stepper.get_by_role("button", name="Suggest", exact=True).click()
+    expect(stepper.get_by_role("status").first).to_contain_text("After 1 step:")
+    settled(stepper)
+    expect(cancel).to_be_hidden()
+    # The stepper goes on, and the same button works.
+    run_cell(page, 3)
+    press(stepper, "Complete at random")
+    expect(stepper.get_by_role("status").first).to_contain_text(re.compile("^Complete after"))
+
+
 def test_the_keyboard_is_enough(page: Page, lab: Lab) -> None:
     stepper = open_stepper(page, lab, "keys.ipynb")
     status = stepper.get_by_role("status").first

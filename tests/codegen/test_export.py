@@ -433,7 +433,7 @@ def test_reading_an_archive_runs_nothing(tmp_path: Path) -> None:
         ("a.py", b"OPERATOR_JSON = 1\nBINDING = {}", "expected a Python file exported by Syno Lab"),
         ("a.py", b"OPERATOR_JSON = open('x')\nBINDING = {}", "expected a Python file exported by Syno Lab"),
         ("a.py", b"import os", "expected a file exported by Syno Lab, found one without the record"),
-        ("a.py", b"#" * (5 << 20), "expected a Python file of at most"),
+        ("a.py", b"#" * (5 << 20), "expected a readable file, found: expected at most 4194304 bytes"),
         ("a.txt", b"", r"expected a file named \*.onnx, \*.pt2, .*, found '.txt'"),
     ],
 )

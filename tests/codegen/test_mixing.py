@@ -92,8 +92,11 @@ def test_a_transposition_is_told_by_the_pairing_alone() -> None:
 
 
 def test_every_entry_is_by_definition(rng: random.Random) -> None:
+    # The rarest mark is in 12 % of operators: none of it in so many is one run in 10^21.
     marks: set[str] = set()
-    for _ in range(60):
+    for number in range(400):
+        if number >= 60 and marks == set("xoma"):
+            break
         operator, binding = random_operator(random.Random(rng.getrandbits(60)), max_terms=1500, max_elements=80)
         found = rows(operator, binding)
         assert found == by_definition(operator, binding), repro(operator, binding)

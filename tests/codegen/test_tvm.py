@@ -1,6 +1,5 @@
 """Compiled TVM code against the loop nest; TVM itself runs in a child process, see ``tvm_child.py``."""
 
-import os
 import random
 from typing import Any
 
@@ -14,7 +13,6 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import plan
 from syno_lab.operators import KNOWN, conv2d, half_step_shift, operator_1
 
-SEED = int(os.environ.get("SYNO_LAB_SEED", random.SystemRandom().randrange(1 << 30)))
 RANDOM_OPERATORS = 20
 #: Differences relative to the largest output; float16 sums up to a few hundred products.
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5, "float16": 3e-2}
@@ -167,12 +165,13 @@ def test_known_operators_and_corners_agree_with_the_loop_nest() -> None:
 
 
 @pytest.mark.tvm
-def test_random_operators_agree_with_the_loop_nest() -> None:
-    print(f"SYNO_LAB_SEED={SEED}")
-    pairs = [random_operator(random.Random(SEED + i)) for i in range(RANDOM_OPERATORS)]
-    tasks = [task(*pair, order=order, seed=SEED + i) for i, pair in enumerate(pairs) for order in ("best", "naive")]
+def test_random_operators_agree_with_the_loop_nest(fresh_seed: int) -> None:
+    pairs = [random_operator(random.Random(fresh_seed + i)) for i in range(RANDOM_OPERATORS)]
+    tasks = [
+        task(*pair, order=order, seed=fresh_seed + i) for i, pair in enumerate(pairs) for order in ("best", "naive")
+    ]
     for place, answer in enumerate(ask(tasks)):
-        told = f"SYNO_LAB_SEED={SEED}, {tasks[place]['order']}{repro(*pairs[place // 2])}{answer}"
+        told = f"seed {fresh_seed}, {tasks[place]['order']}{repro(*pairs[place // 2])}{answer}"
         assert "failure" not in answer, f"{told}\n{answer['failure']}"
         assert float(answer["error"]) <= TOLERANCE["float64"], told
 

@@ -17,9 +17,9 @@ from syno_lab.codegen.library import check_library, library_record
 from syno_lab.codegen.tvm_export import OPERATOR_CALL, export_network
 from syno_lab.codegen.tvm_job import measure_network, run_job
 from syno_lab.errors import SpecError, SynoError, TuningError
-from syno_lab.evaluate.tuning import TuningTask, local_board, tune
-from syno_lab.evaluate.tuning.network import tune_network
 from syno_lab.models import find_convolutions, placeholders, resnet_tiny, with_placeholders
+from syno_lab.tuning import TuningTask, local_board, tune
+from syno_lab.tuning.network import tune_network
 
 CHILD = Path(__file__).with_name("tvm_network_child.py")
 TOLERANCE = 1e-5

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from syno_lab.api import Operator
-from syno_lab.evaluate.tuning.light import import_tvm, tame_intrinsics
+from syno_lab.processes.light import import_tvm, tame_intrinsics
 
 tvm = import_tvm()
 # Only now, without torch.

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from command_line import answered, refused
 
+from syno_lab.commands.options import check_board
 from syno_lab.errors import TrackerError
-from syno_lab.evaluate.tuning import local_board
-from syno_lab.evaluate.tuning.checkup import is_loopback, public_address, warning
-from syno_lab.evaluate.tuning.setup import Plan, checked, server_file, steps
-from syno_lab.evaluate.tuning.tracker import parse_address, tracker_summary
+from syno_lab.processes import board_server
+from syno_lab.tuning import checkup, local_board
+from syno_lab.tuning.checkup import is_loopback, public_address, warning
+from syno_lab.tuning.setup import Plan, checked, server_file, steps
+from syno_lab.tuning.tracker import parse_address, tracker_summary
 
 
 def free_port():
@@ -51,16 +53,27 @@ def test_every_step_is_printed_with_its_commands(capsys, tmp_path):
     assert told["warnings"] == []
 
 
-def test_a_board_on_the_network(capsys):
-    told = json.loads(
-        answered(
-            capsys, "board", "--no-tunnel", "--device", "mine", "--tracker", f"127.0.0.1:{free_port()}", "--json", "-"
-        )
-    )
+def test_nothing_that_is_printed_listens_on_the_network(capsys):
+    words = ["board", "--no-tunnel", "--device", "mine", "--tracker", f"192.0.2.1:{free_port()}", "--json", "-"]
+    told = json.loads(answered(capsys, *words))
     assert told["key"] == "mine"
-    assert not {"the tunnel", "power mode", "clocks"} & {step["title"] for step in told["steps"]}
-    assert any("--host 0.0.0.0" in line for step in told["steps"] for line in step["commands"])
-    assert "without --ssh the board must reach the tracker" in told["warnings"][0]
+    titles = {step["title"] for step in told["steps"]}
+    assert "the tunnel" in titles
+    assert not {"power mode", "clocks"} & titles
+    commands = [line for step in told["steps"] for line in step["commands"]]
+    hosts = {line.partition("--host ")[2].partition(" ")[0] for line in commands if "--host" in line}
+    assert hosts == {"127.0.0.1"}
+    assert not [line for line in commands if "0.0.0.0" in line]
+    assert any("user@jetson" in line for line in commands)
+    assert told["warnings"][0].startswith("the tracker listens on 192.0.2.1: TVM's RPC has no password")
+    assert "--no-tunnel has no effect any more" in told["warnings"][1]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "board.example", ""])
+def test_a_board_s_server_listens_on_loopback_alone(host, capsys):
+    with pytest.raises(SystemExit):
+        board_server.main(["--tracker", "127.0.0.1:9190", "--key", "mine", "--host", host, "--facts"])
+    assert f"expected --host 127.0.0.1 or ::1, found {host!r}: TVM's RPC has no password" in capsys.readouterr().err
 
 
 def test_the_server_s_file_stands_alone(capsys, tmp_path):
@@ -107,9 +120,14 @@ def test_who_can_reach_a_tracker():
 
 
 @pytest.mark.tvm
-def test_what_a_running_board_has_done():
+def test_what_a_running_board_has_done(capsys, monkeypatch):
     with local_board("jetson-orin-nano-cpu") as board:
         found, warnings = checked(Plan(tracker=f"{board.host}:{board.port}"))
+        check_board(f"{board.host}:{board.port}", board.key, None)
+        assert capsys.readouterr().out == ""
+        monkeypatch.setattr(checkup, "_listeners", lambda: [("0.0.0.0", board.port)])
+        check_board(f"{board.host}:{board.port}", board.key, None)
+        assert capsys.readouterr().out == f"warning: the tracker {warning('0.0.0.0')}\n"
     states = {step.title: step.state for step in found}
     for title in ("the tracker", "TVM on the board", "the server's file", "the tunnel", "the server"):
         assert states[title] == "done", title

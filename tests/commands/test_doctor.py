@@ -8,10 +8,10 @@ import pytest
 from command_line import refused
 
 from syno_lab.cli import main
-from syno_lab.evaluate.doctor import Finding
-from syno_lab.evaluate.tuning import local_board
-from syno_lab.evaluate.tuning.checkup import _target_of, check_up
-from syno_lab.evaluate.tuning.tracker import DeviceInfo, host_version, request_device
+from syno_lab.doctor import Finding
+from syno_lab.tuning import local_board
+from syno_lab.tuning.checkup import _target_of, check_up
+from syno_lab.tuning.tracker import DeviceInfo, host_version, request_device
 
 
 def free_port():

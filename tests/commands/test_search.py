@@ -16,9 +16,8 @@ SMALL = (
 
 def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = ("--folder", str(tmp_path), "--name", "first")
-    found = json.loads(
-        answered(capsys, "search", *SMALL, *place, "--trials", "2", "--seeds", "0", "--to-the-end", "--json", "-")
-    )
+    new = ("--trials", "2", "--seeds", "0", "--to-the-end", "--system", "pGraphs")
+    found = json.loads(answered(capsys, "search", *SMALL, *place, *new, "--json", "-"))
     assert found["trials"] == 2
     assert found["comparisons"] == {}
     # The same name is not searched twice unawares.
@@ -29,6 +28,11 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
     assert more["trials"] == 4
     assert more["recorded"][:2] == found["recorded"]
     assert more["settings"]["training"] == found["settings"]["training"]
+    assert more["settings"]["system"] == "syno-lab-operator"
+    # Each trial's steps are there whole, with their names.
+    for trial in more["recorded"]:
+        assert [step["name"] for step in trial["taken"]] == trial["steps"]
+        assert sum(step["steps"] for step in trial["taken"]) <= 4
     text = answered(capsys, "search", "--continue", "--in-process", *place)
     assert "4 trials" in text
 
@@ -44,11 +48,12 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
         (("--flops", "-1"), "max_flops_ratio: expected a number above 0"),
         (("--minutes", "0"), "minutes: expected a number above 0"),
         (("--option", "nonsense"), "--option: expected NAME=VALUE"),
+        (("--system", "halide"), "--system: expected a system among pgraphs, nas-pte, found 'halide'"),
+        (("--system", "NAS-PTE"), "no space"),
         (("--continue", "--name", "none"), "--continue: expected a search 'none'"),
         (("--name", "a/b"), "name: expected a name that can be one of a folder"),
         (("--in-process", "--address", "tcp://127.0.0.1:1"), "--address: expected trainings as jobs"),
         (("--in-process", "--detach"), "--detach: expected a search as a job"),
-        (("--in-process", "--tune-within", "1"), "--tune-within: expected tunings as jobs; leave --in-process out"),
         (("--tune-within", "-1"), "tune within: expected percentage points from 0 to 100"),
         (("--tune-within", "1", "--target", "no such thing"), "expected a target among local"),
         (("--tune-within", "1", "--tracker", "127.0.0.1:1"), "no RPC tracker listens at 127.0.0.1:1"),
@@ -72,7 +77,7 @@ def test_a_store_of_another_version(tmp_path: Path, capsys: pytest.CaptureFixtur
     import sqlite3
     from contextlib import closing
 
-    from syno_lab.evaluate.store import Store
+    from syno_lab.store import Store
 
     Store.open(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "results.sqlite")) as file:

@@ -8,8 +8,8 @@ import pytest
 from command_line import answered, refused
 
 from syno_lab.commands.detach import working_in
-from syno_lab.evaluate.jobs import Lab
-from syno_lab.evaluate.tuning import PRESETS
+from syno_lab.jobs import Lab
+from syno_lab.tuning import PRESETS
 
 SIZES = [text for size in ("N=1", "C_in=4", "C_out=4", "H=6", "W=6") for text in ("--bind", size)]
 

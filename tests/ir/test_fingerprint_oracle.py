@@ -19,8 +19,8 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.fingerprint import distinct_key, fingerprint, fingerprint_binding, whole_fingerprint
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.size import Size
-from syno_lab.ir.spec import Spec
-from syno_lab.ir.state import MAX_STEPS, State, Step
+from syno_lab.ir.spec import MAX_STEPS, Spec
+from syno_lab.ir.state import State, Step
 
 TINY_CONV = [
     {"N": 1, "C_in": 4, "C_out": 8, "H": 4, "W": 8, "k_1": 3, "k_2": 5, "s": 2, "g": 2},

@@ -10,7 +10,8 @@ from syno_lab.ir.build import Build
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
-from syno_lab.ir.state import MAX_STEPS, State, Step
+from syno_lab.ir.spec import MAX_STEPS
+from syno_lab.ir.state import State, Step
 
 BINDING = {"N": 2, "C": 8, "H": 6, "W": 10, "k": 3, "s": 2}
 

@@ -1,13 +1,15 @@
 """Specs: every form of the strings of syno-readme.md, and one clear line for everything else."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import syno_lab as sl
 from syno_lab.errors import SpecError
-from syno_lab.ir.spec import Limits, Spec, Variable
+from syno_lab.ir.spec import NEEDED_LIMITS, Limits, Spec, Variable
 
 CONV: dict[str, Any] = {
     "input_shape": "[N, C_in, H, W]",
@@ -98,6 +100,15 @@ def test_a_legal_size_is_integral_under_every_binding() -> None:
         ({"coefficient_specs": ["k_1=3", "k_1=5"]}, "variable 'k_1' is declared twice"),
         ({"coefficient_specs": ["H=3"]}, "variable 'H' is declared twice"),
         ({"coefficient_specs": ["k 1=3"]}, "expected name=default: limit"),
+        ({"primary_specs": 3}, r"primary_specs: expected a list such as \['H: 2', 'W: 2'\], found 3"),
+        ({"primary_specs": [None]}, "variable None: expected name=default: limit"),
+        ({"unordered": 3}, r"unordered: expected a list such as \['C_in'\], found 3"),
+        ({"unordered": [["N"]]}, r"unordered: expected the size of an input axis as text, found \['N'\]"),
+        ({"fixed_io_pairs": 3}, r"fixed_io_pairs: expected a list such as \[\(0, 0\)\], found 3"),
+        ({"fixed_io_pairs": [3]}, "fixed_io_pairs: expected pairs of an input and an output axis, found 3"),
+        ({"mappings": 3}, "mappings: expected a list such as .*, found 3"),
+        ({"mappings": ["N=1"]}, "binding: expected a mapping such as .*, found 'N=1'"),
+        ({"mappings": [{3: 1}]}, "binding: unknown variable 3; declared are N, C_in"),
         ({"mappings": [{"Q": 1}]}, "binding: unknown variable 'Q'; declared are N, C_in"),
         ({"mappings": [{"N": 1}]}, "no value for C_in, C_out: give a default"),
         ({"mappings": [{"N": 0, "C_in": 1, "C_out": 1}]}, "binding N=0: expected a positive integer"),
@@ -120,6 +131,10 @@ def test_a_legal_size_is_integral_under_every_binding() -> None:
         ({"max_reduces": 2.0}, "max_reduces: expected an integer of 0 or more, found 2.0"),
         ({"max_flops": True}, "max_flops: expected an integer of 0 or more, found True"),
         ({"min_flops": 2, "max_flops": 1}, "min_flops 2 is more than max_flops 1: no operator fits"),
+        *[
+            ({name: None}, f"{name}: expected an integer of 0 or more, found None; a synthesis needs this limit")
+            for name in ("max_primitives", "max_tensors", "max_reduces", "min_weights")
+        ],
         ({"max_tensors": 0}, "max_tensors counts the input and must be at least 1, found 0"),
         ({"max_tensors": 1}, r"min_weights 1 needs max_tensors of at least 2, found 1 \(the input counts as one\)"),
     ],
@@ -149,3 +164,16 @@ def test_specs_are_values() -> None:
     assert Spec.parse(**CONV) == Spec.parse(**CONV)
     assert hash(Spec.parse(**CONV)) == hash(Spec.parse(**CONV))
     assert Spec.parse(**CONV) != Spec.parse(**CONV, max_primitives=3)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Limits)])
+def test_a_limit_that_is_none_is_no_limit_or_refused_in_one_line(name: str) -> None:
+    axes = "[N, C_in, H, W]", "[N, C_out, H, W]", ["N=1: 0", "C_in=4: 2", "C_out=4: 2", "H=4: 0", "W=4: 0"], ["k=3: 2"]
+    limits = {"max_primitives": 4, name: None}
+    if name in NEEDED_LIMITS:
+        with pytest.raises(SpecError, match=f"{name}: expected an integer"):
+            sl.Sampler(*axes, seed=0, **limits)
+    else:
+        sampler = sl.Sampler(*axes, seed=0, **limits)
+        assert sampler.root().candidates()
+        assert sampler.sample().output_sizes() == (1, 4, 4, 4)

@@ -15,7 +15,6 @@ from syno_lab.models import (
     Slot,
     backbone,
     costs,
-    derive_spec,
     placeholders,
     put_in,
     resnet20,
@@ -25,7 +24,8 @@ from syno_lab.models import (
     take_out,
     with_slots,
 )
-from syno_lab.operators.nas_pte import nas_pte_1
+from syno_lab.nas_pte.operator import nas_pte_1
+from syno_lab.pgraphs.derive import derive_spec
 
 
 class Strided(nn.Module):

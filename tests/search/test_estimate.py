@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from search_spaces import Words
 
+from syno_lab.protocol import SearchStep
 from syno_lab.search import MonteCarloTreeSearch, uct
-from syno_lab.search.estimate import MOST_REWARDS, NOISE, Bag, Estimate, Portrait, bag, words
+from syno_lab.search.estimate import MOST_REWARDS, NOISE, Bag, Estimate, Portrait, bag
 from syno_lab.search.mcts import Settings
 
 
@@ -119,29 +120,9 @@ def test_actions_of_steps_are_counted() -> None:
     assert bag([first, first]) == Counter({"a0": 2})
 
 
-@pytest.mark.parametrize(
-    ("action", "expected"),
-    [
-        ("UNFOLD(H, k_1)", {"UNFOLD": 1, "UNFOLD H": 1, "UNFOLD k_1": 1}),
-        ("UNFOLD(g^-1*H, k_1)", {"UNFOLD": 1, "UNFOLD g^-1*H": 1, "UNFOLD k_1": 1}),
-        ("REDUCE(C_in)x2", {"REDUCE": 2, "REDUCE C_in": 2}),
-        ("SPLIT(g, g)", {"SPLIT": 1, "SPLIT g": 2}),
-        ("MERGE(W; s)", {"MERGE": 1, "MERGE W": 1, "MERGE s": 1}),
-        ("END", {"END": 1}),
-        ("a0", {"a0": 1}),
-    ],
-)
-def test_actions_are_taken_apart(action: str, expected: dict[str, int]) -> None:
-    assert dict(words(action)) == expected
-
-
-def test_the_same_primitive_at_another_size_is_more_alike_than_another_one() -> None:
-    estimate = Estimate()
-    for action, reward in (("UNFOLD(H, k_1)", 0.9), ("MERGE(C; g)", 0.1)):
-        estimate.add(done(words(action)), reward)
-    alike, other = (done(words(action)) for action in ("UNFOLD(W, k_2)", "SHIFT(W)"))
-    expected, _ = estimate.beliefs([alike, other])
-    assert expected[0] > expected[1] + 0.1
+def test_the_words_of_a_step_are_counted_where_it_has_some() -> None:
+    steps = [SearchStep("a", ("UNFOLD(H)",), words=(("UNFOLD", 1), ("UNFOLD H", 2))), SearchStep("b", ("UNFOLD", "c"))]
+    assert bag(steps) == Counter({"UNFOLD": 2, "UNFOLD H": 2, "c": 1})
 
 
 def test_what_was_drawn_and_not_taken_is_compared_again() -> None:

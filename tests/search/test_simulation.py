@@ -9,8 +9,8 @@ import pytest
 from search_spaces import SPECS, Words
 
 from syno_lab.errors import SearchError
-from syno_lab.search import MonteCarloTreeSearch, RandomSearch, recorded_space, simulate, synthesis_space
-from syno_lab.search.recorded import actions_of
+from syno_lab.pgraphs.space import synthesis_space
+from syno_lab.search import MonteCarloTreeSearch, RandomSearch, recorded_space, simulate
 
 
 def lasting(seconds: list[float]) -> Any:
@@ -76,27 +76,18 @@ def test_what_cannot_be_simulated(options: dict[str, Any], message: str, rng: ra
 
 def test_recorded_trials_are_a_space(rng: random.Random) -> None:
     recorded = RandomSearch(synthesis_space(SPECS["two weights"]), rng)
-    trials = {}
+    trials, taken = {}, []
     for _ in range(25):
         candidate = recorded.ask()
         assert candidate is not None
         trials[candidate.steps] = rng.random()
-    for search in (RandomSearch(recorded_space(trials), rng), MonteCarloTreeSearch(recorded_space(trials), rng)):
+        taken.append(candidate.taken)
+    for search in (RandomSearch(recorded_space(taken), rng), MonteCarloTreeSearch(recorded_space(taken), rng)):
         while (candidate := search.ask()) is not None:
             assert candidate.steps == candidate.operator
+            assert candidate.taken in taken
             search.tell(candidate, trials[candidate.operator])
         assert dict(search.told) == trials
-    again = MonteCarloTreeSearch(recorded_space(trials), rng)
+    again = MonteCarloTreeSearch(recorded_space(taken), rng)
     assert again.resume(trials.items()) == 25
     assert again.ask() is None
-
-
-def test_actions_are_read_from_the_names_of_steps(rng: random.Random) -> None:
-    search = MonteCarloTreeSearch(synthesis_space(SPECS["views"]), rng)
-    for _ in range(20):
-        candidate = search.ask()
-        assert candidate is not None
-        search.tell(candidate, 0.5)
-    for place in search.tree.places[1:]:
-        assert place.step is not None
-        assert actions_of(place.step.name) == place.step.actions

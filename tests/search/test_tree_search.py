@@ -15,7 +15,8 @@ import pytest
 from search_spaces import SPECS, Sets, Words
 
 from syno_lab.errors import SearchError
-from syno_lab.search import MonteCarloTreeSearch, rave, synthesis_space, uct
+from syno_lab.pgraphs.space import synthesis_space
+from syno_lab.search import MonteCarloTreeSearch, rave, uct
 from syno_lab.search.estimate import Portrait, bag
 from syno_lab.search.mcts import Settings, backup, expand, select, simulate
 from syno_lab.search.policies import Choice
@@ -290,7 +291,8 @@ def test_a_stored_tree_replays(golden: Any) -> None:
 SEQUENCE = """
 import random
 from search_spaces import SPECS
-from syno_lab.search import MonteCarloTreeSearch, synthesis_space
+from syno_lab.pgraphs.space import synthesis_space
+from syno_lab.search import MonteCarloTreeSearch
 search = MonteCarloTreeSearch(synthesis_space(SPECS["two weights"]), random.Random(3))
 for number in range(25):
     candidate = search.ask()

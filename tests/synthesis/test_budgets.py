@@ -15,9 +15,9 @@ import pytest
 from hypothesis import assume, given, settings
 
 import syno_lab as sl
+from syno_lab import Operator
 from syno_lab.errors import SpecError
 from syno_lab.ir.keys import Key
-from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.operators import conv2d

@@ -100,7 +100,7 @@ def refusal() -> None:
 
 
 def _change_tvm(change: Callable[[Operator], Operator]) -> None:
-    from syno_lab.evaluate.tuning.light import import_tvm
+    from syno_lab.processes.light import import_tvm
 
     import_tvm()
     from syno_lab.codegen import tvm_target

@@ -9,7 +9,7 @@ from trust import checks
 from trust.sources import Case
 
 _BEFORE_TVM = """
-from syno_lab.evaluate.tuning.light import import_tvm
+from syno_lab.processes.light import import_tvm
 
 import_tvm()  # without torch, beside which it may take the process down
 """

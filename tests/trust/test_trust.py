@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -27,48 +26,46 @@ from trust.shrink import Edit, edited
 from trust.sources import BUILT, SPECS, Case, cases
 from trust.tvm_parent import Child
 
-SEED = int(os.environ.get("SYNO_LAB_SEED", random.SystemRandom().randrange(1 << 30)))
 VALUES, TENTH = 400, 60
 PLANTED = str(Path(planted.__file__))
 
 
 @cache
-def fresh() -> list[Case]:
+def fresh(seed: int) -> list[Case]:
     """The operators of this run: other ones each time."""
-    return list(islice(cases(SEED), VALUES))
+    return list(islice(cases(seed), VALUES))
 
 
-def check(counts: dict[str, int]) -> None:
+def check(counts: dict[str, int], seed: int) -> None:
     """Fail with the program of every failure."""
-    print(f"SYNO_LAB_SEED={SEED}")
-    report, failures = run(counts, SEED, stream=fresh())
-    assert not failures, f"SYNO_LAB_SEED={SEED}\n" + "\n".join(map(str, failures))
+    report, failures = run(counts, seed, stream=fresh(seed))
+    assert not failures, f"seed {seed}\n" + "\n".join(map(str, failures))
     assert report["checked"] == counts
     for name, sources in report["sources"].items():
         assert sources[BUILT] == counts[name] // 2, "half are built at random"
         assert {source for source in sources if source != BUILT} == set(SPECS), "every spec has its share"
 
 
-def test_torch_agrees_with_the_loop_nest_on_a_fresh_slice() -> None:
-    check({"values": VALUES, "gradients": TENTH})
+def test_torch_agrees_with_the_loop_nest_on_a_fresh_slice(fresh_seed: int) -> None:
+    check({"values": VALUES, "gradients": TENTH}, fresh_seed)
 
 
 @pytest.mark.tvm
-def test_compiled_tvm_code_agrees_with_the_loop_nest_on_a_fresh_slice() -> None:
-    check({"tvm": TENTH})
+def test_compiled_tvm_code_agrees_with_the_loop_nest_on_a_fresh_slice(fresh_seed: int) -> None:
+    check({"tvm": TENTH}, fresh_seed)
 
 
 # -- corners ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_corner_is_met() -> None:
-    """The rarest corner is in one of a hundred operators, so less than three in so many are one run in ten thousand."""
-    print(f"SYNO_LAB_SEED={SEED}")
+def test_every_corner_is_met(fresh_seed: int) -> None:
+    """The rarest corner is in 1.1 % of operators: less than three in so many are one run in 10^15."""
     met: Counter[str] = Counter()
-    for offset in range(1500):
-        met.update(corners(*random_operator(random.Random(SEED + offset))))
-    rare = {name: met[name] for name in CORNERS if met[name] < 3}
-    assert not rare, f"SYNO_LAB_SEED={SEED}: {rare}"
+    for offset in range(4000):
+        met.update(corners(*random_operator(random.Random(fresh_seed + offset))))
+        if not (rare := {name: met[name] for name in CORNERS if met[name] < 3}):
+            break
+    assert not rare, f"SYNO_LAB_SEED={fresh_seed}: {rare}"
 
 
 @pytest.mark.parametrize(
@@ -113,16 +110,16 @@ def shows(failure: Failure, fault: str, path: Path) -> str:
     return wrong.stdout + wrong.stderr + str(wrong.returncode)
 
 
-def some(has_fault: Callable[[Operator, dict[str, int]], bool]) -> list[Case]:
+def some(has_fault: Callable[[Operator, dict[str, int]], bool], seed: int) -> list[Case]:
     """One small operator built at random that meets a fault, between two that do not."""
     found: dict[bool, list[Case]] = {True: [], False: []}
     for offset in range(20_000):
-        operator, binding = random_operator(random.Random(f"{SEED}, {offset}"))
+        operator, binding = random_operator(random.Random(f"{seed}, {offset}"))
         if operator.weights and len(operator.steps) <= 4:
             found[has_fault(operator, binding)].append(Case(operator.to_json(), binding, offset, BUILT))
         if found[True] and len(found[False]) > 1:
             return [found[False][0], found[True][0], found[False][1]]
-    raise AssertionError(f"SYNO_LAB_SEED={SEED}: no small operator meets the fault")
+    raise AssertionError(f"seed {seed}: no small operator meets the fault")
 
 
 def strides_a_window(operator: Operator, binding: dict[str, int]) -> bool:
@@ -142,22 +139,25 @@ def splits(operator: Operator, _: dict[str, int]) -> bool:
     return any(step.primitive == "SPLIT" for step in operator.steps)
 
 
-def test_a_wrong_padding_is_caught_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_wrong_padding_is_caught_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fresh_seed: int) -> None:
     monkeypatch.setattr(Operator, "to_torch", Operator.to_torch)  # put back what the fault changes
     planted.padding()
-    report, failures = run({"values": 100}, SEED, stream=fresh())
-    assert report["failed"]["values"] >= 1, f"SYNO_LAB_SEED={SEED}"
+    # The fault shows in one of five: in none of 150 is one run in 10^9. What is small already is left out.
+    large = [case for case in fresh(fresh_seed) if len(case.operator.steps) > 3][:150]
+    report, failures = run({"values": len(large)}, fresh_seed, stream=large)
+    assert report["failed"]["values"] >= 1, f"SYNO_LAB_SEED={fresh_seed}"
     first = failures[0]
     assert first.steps <= 3, first.program  # a REDUCE and the UNFOLD, and a STRIDE where that brought the window in
-    assert first.steps_before >= 2, first.program
     assert len(first.program) < 5000, first.program  # no variable that nothing uses
     assert "torch differs from the loop nest by" in shows(first, "padding", tmp_path / "program.py")
 
 
-def test_a_wrong_gradient_is_caught_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_wrong_gradient_is_caught_and_shrunk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fresh_seed: int
+) -> None:
     monkeypatch.setattr(Operator, "to_torch", Operator.to_torch)
     planted.gradient()
-    report, failures = run({"values": 3, "gradients": 3}, SEED, stream=some(strides_a_window))
+    report, failures = run({"values": 3, "gradients": 3}, fresh_seed, stream=some(strides_a_window, fresh_seed))
     assert report["failed"] == {"values": 0, "gradients": 1}
     assert failures[0].steps <= 4, failures[0].program  # two REDUCEs or outputs, a STRIDE, an UNFOLD and a weight
     assert "torch's gradient by weight 1 differs" in shows(failures[0], "gradient", tmp_path / "program.py")
@@ -173,11 +173,11 @@ def test_a_wrong_gradient_is_caught_and_shrunk(monkeypatch: pytest.MonkeyPatch, 
     ],
 )
 def test_faults_of_compiled_code_are_caught_and_shrunk(
-    fault: str, meets: Callable[[Operator, dict[str, int]], bool], said: str, tmp_path: Path
+    fault: str, meets: Callable[[Operator, dict[str, int]], bool], said: str, tmp_path: Path, fresh_seed: int
 ) -> None:
     command = (sys.executable, PLANTED, fault, Child().command[1])
-    report, failures = run({"tvm": 3}, SEED, stream=some(meets), command=command)
-    assert report["failed"]["tvm"] == 1, f"SYNO_LAB_SEED={SEED}"
+    report, failures = run({"tvm": 3}, fresh_seed, stream=some(meets, fresh_seed), command=command)
+    assert report["failed"]["tvm"] == 1, f"SYNO_LAB_SEED={fresh_seed}"
     assert report["checked"]["tvm"] == 3, "the others are checked all the same"
     assert said in failures[0].complaint
     assert failures[0].steps <= 2, failures[0].program
@@ -211,14 +211,13 @@ def test_every_edit_of_every_known_operator_is_legal_or_refused() -> None:
     assert len(edited(conv2d(), Edit("axis", 2)).output) == 3
 
 
-def test_what_a_reduce_sums_can_be_an_output_axis() -> None:
+def test_what_a_reduce_sums_can_be_an_output_axis(np_rng: np.random.Generator) -> None:
     """Summed over that axis, what is left computes what the operator did."""
-    rng = np.random.default_rng(SEED)
     for make in KNOWN.values():
         operator = make()
         sizes = {name: operator.spec.defaults.get(name, 8) for name in operator.spec.symbols.names}
-        x = rng.standard_normal(operator.input_sizes(sizes))
-        weights = [rng.standard_normal(shape) for shape in operator.weight_sizes(sizes)]
+        x = np_rng.standard_normal(operator.input_sizes(sizes))
+        weights = [np_rng.standard_normal(shape) for shape in operator.weight_sizes(sizes)]
         for place, step in enumerate(operator.steps):
             if step.primitive == "REDUCE":
                 opened = edited(operator, Edit("open", place))

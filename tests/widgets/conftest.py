@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import short_jobs
 
-from syno_lab.evaluate.jobs import Lab
+from syno_lab.jobs import Lab
 
 
 @contextmanager
@@ -39,3 +39,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A lab that runs jobs, for all tests of a file."""
     with _folder(tmp_path_factory.mktemp("jobs") / "lab") as place, Lab.open(place) as opened:
         yield opened
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests read what a message has changed right after it: on a machine however busy, its work is waited for."""
+    monkeypatch.setattr("syno_widgets.view.GRACE_S", 120.0)
+    for name in ("stepper._FIRST_S", "explorer._FIRST_S", "explorer.GRACE_S"):
+        monkeypatch.setattr(f"syno_widgets.{name}", 120.0)

@@ -10,6 +10,7 @@ import pytest
 from syno_widgets.course import Cards, Moved, check, letters, stored, terms
 
 import syno_lab as sl
+from syno_lab.nas_pte.operator import nas_pte_1, nas_pte_2
 
 SIZES = {"N": 1, "C_in": 2, "C_out": 3, "H": 4, "W": 5}
 
@@ -55,6 +56,7 @@ def test_a_right_operator_is_right_however_it_was_built(answer: Any, capsys: pyt
         (sl.operators.conv1x1(), sl.operators.conv2d(), "Not yet: Y[0, 1, 2, 2] reads X[0, 0, 1, 1] in 0 terms"),
         (_conv(shared="cp").state, sl.operators.conv2d(), "Not yet: it reads the right elements, but the weights"),
         (sl.operators.depthwise(), sl.operators.conv2d(), "Not yet: no value for C"),
+        (nas_pte_1(), sl.operators.conv2d(), "Not yet: expected an operator of pGraphs, found one of NAS-PTE."),
         (sl.operators.conv1d(), sl.operators.conv2d(), "Not yet: expected input [1, 2, 4, 5] and output [1, 3, 4, 5],"),
         (3, 4, "Not yet: 3 is not it."),
         (0.1 + 0.2, 0.3, "Right."),
@@ -67,6 +69,16 @@ def test_a_right_operator_is_right_however_it_was_built(answer: Any, capsys: pyt
 def test_what_a_check_says(answer: Any, right: Any, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     check(answer, right, SIZES)
     assert capsys.readouterr().out.startswith(said)
+
+
+def test_operators_that_are_no_pgraphs_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"N": 1, "C_in": 20, "C_out": 24, "H": 4, "W": 5}
+    check(nas_pte_1(), nas_pte_1(), sizes)
+    check(nas_pte_2(), nas_pte_1(), sizes)
+    check(nas_pte_1(), nas_pte_1())
+    right, wrong, small = capsys.readouterr().out.splitlines()
+    assert right == small == "Right."
+    assert wrong.startswith("Not yet: the weights are used in another way (shapes [16, 16, 3, 3], [8, 2, 3, 3]; ")
 
 
 def test_a_function_of_numpy_is_an_oracle(capsys: pytest.CaptureFixture[str]) -> None:

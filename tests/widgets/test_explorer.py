@@ -17,9 +17,9 @@ from syno_widgets.view import View
 from traitlets import TraitError
 
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.evaluate.reading.icicle import SIGNS
 from syno_lab.ir.state import State
 from syno_lab.operators import conv2d
+from syno_lab.reports.icicle import SIGNS
 from syno_lab.synthesis.candidates import candidates
 
 WIDGETS = Path(syno_widgets.__file__).parent
@@ -169,8 +169,8 @@ def test_bad_arguments_are_refused() -> None:
     [
         ({"kind": "open", "request": 1, "key": "99999"}, "no place '99999' here"),
         ({"kind": "around", "request": 1, "key": "<script>"}, "no place '<script>' here"),
-        ({"kind": "burn", "request": 1, "key": "0"}, "the browser sent a message that is none of the explorer's"),
-        ("nonsense", "the browser sent a message that is none of the explorer's"),
+        ({"kind": "burn", "request": 1, "key": "0"}, "the browser sent a message that the explorer does not know"),
+        ("nonsense", "the browser sent a message that the explorer does not know"),
     ],
 )
 def test_bad_messages_are_one_line(space: Explorer, message: Any, said: str) -> None:

@@ -16,9 +16,9 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 from syno_widgets import kernelspec
 
-from syno_lab.evaluate.jobs import JobRecord, Lab
+from syno_lab.jobs import JobRecord, Lab
 
-WITHIN_S = 60
+WITHIN_S = 200
 
 
 class Kernel:

@@ -21,9 +21,10 @@ from syno_widgets.view import View
 from traitlets.config import Config
 
 from syno_lab.codegen import drawing, drawing_menu
-from syno_lab.errors import FormatError, PrimitiveError, SynoError
+from syno_lab.errors import FormatError, PrimitiveError, SpecError, SynoError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
+from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.operators import KNOWN, conv2d
 from syno_lab.synthesis.candidates import Candidate, candidates
 from syno_lab.synthesis.distance import distance
@@ -243,12 +244,12 @@ def test_the_picture_is_sent_before_the_next_steps_are_worked_out(
         def flush(self) -> None:
             order.append("sent")
 
-    def work_out(state: State) -> list[Candidate]:
+    def work_out(state: State, **limits: Any) -> list[Candidate]:
         order.append("next steps")
-        return candidates(state)
+        return candidates(state, **limits)
 
     monkeypatch.setattr(sys, "stdout", Out())
-    monkeypatch.setattr("syno_widgets.stepper.candidates", work_out)
+    monkeypatch.setattr("syno_lab.pgraphs.stepping.candidates", work_out)
     stepper.observe(lambda _change: order.append("picture"), "svg")
     stepper.observe(lambda _change: order.append("list"), "revision")
     ask(stepper, "step", index=0)
@@ -394,9 +395,9 @@ def test_preview_of_a_contraction(stepper: Stepper) -> None:
         ({"kind": "why", "index": 99999}, "no step 99999: expected a number from 0 to"),
         ({"kind": "open", "name": "x" * (1 << 22) + "x"}, "expected a text of at most"),
         ({"kind": "load", "name": "<script>"}, "unknown operator '<script>'"),
-        ({"kind": "explode"}, "a message that is none of the stepper's"),
-        ({"kind": "step", "index": "0"}, "a message that is none of the stepper's"),
-        ({"kind": "undo", "extra": 1}, "a message that is none of the stepper's"),
+        ({"kind": "explode"}, "a message that the stepper does not know"),
+        ({"kind": "step", "index": "0"}, "a message that the stepper does not know"),
+        ({"kind": "undo", "extra": 1}, "a message that the stepper does not know"),
     ],
 )
 def test_bad_messages_are_one_line_and_change_nothing(stepper: Stepper, message: dict[str, Any], said: str) -> None:
@@ -413,7 +414,7 @@ def test_bad_messages_are_one_line_and_change_nothing(stepper: Stepper, message:
 @pytest.mark.parametrize("junk", [None, 3, "undo", [], {}])
 def test_junk_from_the_browser(stepper: Stepper, junk: Any) -> None:
     stepper.handle(junk)
-    assert "none of the stepper's" in stepper.error
+    assert "a message that the stepper does not know" in stepper.error
 
 
 def test_an_unforeseen_failure_leaves_the_widget_alive(
@@ -434,8 +435,12 @@ def test_an_unforeseen_failure_leaves_the_widget_alive(
 def test_unknown_keywords_and_starts_are_refused() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'width'"):
         Stepper(conv2d(), width=3)
-    with pytest.raises(PrimitiveError, match="expected a Spec, a State or an Operator to start from, found int"):
-        Stepper(3)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="expected a spec, a state or an operator of a system that is known, found int"):
+        Stepper(3)
+    with pytest.raises(SpecError, match="NAS-PTE: its operators are not built by steps"):
+        Stepper(nas_pte_1())
+    with pytest.raises(SpecError, match="NAS-PTE: its operators are not built by steps"):
+        Stepper.of(nas_pte_1().to_json())
 
 
 def own_script() -> str:
@@ -455,7 +460,7 @@ def test_traits_are_what_the_script_reads() -> None:
 
 def test_the_script_speaks_the_language_of_requests() -> None:
     script = own_script()
-    source = (WIDGETS / "stepper.py").read_text()
+    source = (WIDGETS / "stepper_request.py").read_text()
     kinds = set(re.findall(r'"(\w+)"', re.search(r"kind: Literal\[(.*?)\]", source, re.DOTALL)[1]))
     for kind in kinds:
         assert f'"{kind}"' in script

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from syno_lab.commands.detach import lab_folder
 from syno_lab.errors import SynoError
-from syno_lab.evaluate.store.database import FILE_NAME
+from syno_lab.store.database import FILE_NAME
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.jobs import Lab
+    from syno_lab.jobs import Lab
     from syno_widgets.jobs_view import JobsView
 
 
 class AttachedLab:
-    """Stands for the :class:`~syno_lab.evaluate.jobs.Lab` and passes everything on to it.
+    """A proxy of the :class:`~syno_lab.jobs.Lab` that forwards all attributes to it.
 
     The folder is settled when it is made: a notebook that changes its working directory keeps its jobs.
     """
@@ -40,14 +40,14 @@ class AttachedLab:
         """The lab itself. Raises SynoError when the folder cannot be opened."""
         with self._lock:
             if self._lab is None:
-                from syno_lab.evaluate.jobs import Lab
+                from syno_lab.jobs import Lab
 
                 self._lab = Lab.open(self._folder)
                 atexit.register(self.close)
             return self._lab
 
     def open_soon(self) -> None:
-        """Open it in the background where there is one, so that what waits for a notebook to come back is run."""
+        """Open an existing lab in the background, so that jobs that wait for a keeper run."""
         if (self._folder / FILE_NAME).is_file():
             threading.Thread(target=self._try_to_open, name="syno-lab opens", daemon=True).start()
 
@@ -66,14 +66,14 @@ class AttachedLab:
             return self._table
 
     def let_go(self) -> None:
-        """Close the lab; whatever is asked next opens it again."""
+        """Close the lab; the next use opens it again."""
         with self._lock:
             lab, self._lab = self._lab, None
         if lab is not None:
             lab.close()
 
     def close(self) -> None:
-        """Close the lab and its table; the jobs go on."""
+        """Close the lab and its table; the jobs continue."""
         atexit.unregister(self.close)
         with self._lock:
             table, self._table = self._table, None
@@ -88,7 +88,7 @@ class AttachedLab:
         return getattr(self.opened(), name)
 
     def __dir__(self) -> list[str]:
-        from syno_lab.evaluate.jobs import Lab
+        from syno_lab.jobs import Lab
 
         return sorted({*dir(Lab), *object.__dir__(self)})
 

@@ -1,4 +1,4 @@
-"""What the course's notebooks need: operators run on letters, pictures of what moved, and answers checked.
+"""Helpers of the course's notebooks: operators run on letters, pictures of moved elements, checks of answers.
 
 An answer is checked by what the operator means, never by how it was built: another pGraph for the same function is as
 right as the one in the solution.
@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from syno_lab.errors import SynoError
-from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.spec import Binding
-from syno_lab.ir.state import State
+from syno_lab.protocol import Binding, Operator
+from syno_lab.systems import is_operator, system_of
 
 Array = np.ndarray[Any, Any]
 RIGHT, WRONG, OPEN = "Right", "Not yet", "Not answered yet"
@@ -150,7 +149,7 @@ def check(answer: Any, right: Any, binding: Binding | None = None) -> None:
     """Say whether an answer is right, and if not, one thing that is wrong.
 
     Args:
-        answer: an operator, a complete state, a number or an array; ``...`` and None are no answer.
+        answer: an operator of any system, a complete state, a number or an array; ``...`` and None are no answer.
         right: an operator, whose function an answer must have (by fingerprint, and so whatever way it was built); a
             NumPy function of the input and the weights, with which its loop nest must agree; or a value.
         binding: sizes at which operators are compared; without it small ones that tell operators apart.
@@ -164,11 +163,13 @@ def check(answer: Any, right: Any, binding: Binding | None = None) -> None:
 
 def _wrong(answer: Any, right: Any, binding: Binding | None) -> str | None:
     try:
-        if isinstance(right, Operator) or callable(right):
-            operator = answer.operator() if isinstance(answer, State) else answer
-            if not isinstance(operator, Operator):
+        if is_operator(right) or callable(right):
+            # A state has a method that gives its operator.
+            is_state = not is_operator(answer) and callable(getattr(answer, "operator", None))
+            operator = answer.operator() if is_state else answer
+            if not is_operator(operator):
                 return f"expected an operator (what build.finish(…) gives), found {type(answer).__name__}"
-            if isinstance(right, Operator):
+            if is_operator(right):
                 return _other_function(operator, right, binding)
             return _other_values(operator, right, binding)
     except SynoError as refused:
@@ -198,8 +199,10 @@ def _of_shape(value: Any) -> str:
 
 
 def _other_function(answer: Operator, right: Operator, binding: Binding | None) -> str | None:
-    bound = right.complete_binding(binding if binding is not None else right.spec.small_binding)
-    named = {name: bound[name] for name in answer.spec.symbols.names if name in bound}
+    if answer.format != right.format:  # whose fingerprints are never compared
+        return f"expected an operator of {system_of(right).title}, found one of {system_of(answer).title}"
+    bound = right.complete_binding(binding) if binding is not None else system_of(right).small_binding(right)
+    named = {name: bound[name] for name in answer.variables if name in bound}
     shapes = [(op.input_sizes(at), op.output_sizes(at)) for op, at in ((answer, named), (right, bound))]
     if shapes[0] != shapes[1]:
         (found_x, found_y), (x, y) = shapes
@@ -209,11 +212,12 @@ def _other_function(answer: Operator, right: Operator, binding: Binding | None) 
     return _difference(answer, named, right, bound)
 
 
-def _difference(answer: Operator, named: Binding, right: Operator, bound: Binding) -> str:
-    """Where the two read other elements of the input; else the difference is in the weights."""
+def _difference(answer: Any, named: Binding, right: Any, bound: Binding) -> str:
+    """An output element for which the two read different inputs, if their system can tell; else their weights."""
     shape = right.output_sizes(bound)
     middle = tuple(n // 2 for n in shape)
-    for index in dict.fromkeys([middle, (0,) * len(shape), tuple(n - 1 for n in shape)]):
+    can_say = hasattr(right, "receptive_field")
+    for index in dict.fromkeys([middle, (0,) * len(shape), tuple(n - 1 for n in shape)] if can_say else []):
         found, wanted = (op.receptive_field(index, at).counts for op, at in ((answer, named), (right, bound)))
         for place in np.argwhere(found != wanted)[:1]:
             reads, should = int(found[tuple(place)]), int(wanted[tuple(place)])
@@ -221,7 +225,8 @@ def _difference(answer: Operator, named: Binding, right: Operator, bound: Bindin
             return f"Y[{y}] reads X[{x}] in {reads} terms, expected {should}"
     sizes = [op.weight_sizes(at) for op, at in ((answer, named), (right, bound))]
     have, want = (", ".join(map(str, map(list, some))) or "none" for some in sizes)
-    return f"it reads the right elements, but the weights are used in another way (shapes {have}; expected {want})"
+    reads_right = "it reads the right elements, but " if can_say else ""
+    return f"{reads_right}the weights are used in another way (shapes {have}; expected {want})"
 
 
 def _other_values(answer: Operator, right: Callable[..., Any], binding: Binding | None) -> str | None:
@@ -243,7 +248,7 @@ def _other_values(answer: Operator, right: Callable[..., Any], binding: Binding 
 
 
 def stored(name: str) -> Any:
-    """What a benchmark wrote into ``benchmarks/results``, as data.
+    """The data that a benchmark wrote into ``benchmarks/results``.
 
     Raises:
         SynoError: when the repository is not there, or that benchmark has not been run.

@@ -4,7 +4,7 @@
 const BOX_HIGH = 24;
 const FILTER_MS = 250;
 const BOXES_HELP =
-  "What follows, as boxes: what can be done next stands below. Arrow keys go down, up and sideways, Enter chooses, " +
+  "The next places as boxes, each below the place that it follows. Arrow keys go down, up and sideways, Enter chooses, " +
   "plus begins the picture here, minus one place earlier.";
 const FACTS = [
   ["kind", "kind"],
@@ -27,7 +27,7 @@ class ExplorerPage extends LiveView {
     this.model = model;
     this.parts = new Map();
     this.buildParts();
-    this.attach(el, "What is shown stays; run the cell again to go on.");
+    this.attach(el, "The picture stays; run the cell again to continue.");
     this.child = new ChildView(model, this.opened, (text) => this.complain(`The stepper cannot be shown: ${text}`));
     this.listen(["headline"], () => write(this.headline, model.get("headline")));
     this.listen(["sources", "source"], this.drawSources);
@@ -69,7 +69,7 @@ class ExplorerPage extends LiveView {
     this.choices.pruned = make("input", { type: "checkbox", disabled: !live, onchange: (event) => this.put("pruned", event.target.checked) });
     const depths = Array.from({ length: 16 }, (_, place) => place + 1);
     const bar = make("div", { class: "syno-bar" });
-    bar.append(choose("source", "Of", []), choose("depth", "Levels", depths, Number));
+    bar.append(choose("source", "Source", []), choose("depth", "Levels", depths, Number));
     bar.append(choose("colour", "Colour", ["reward", "searches", "distance"]));
     bar.append(make("label", {}, this.choices.pruned, " pruned steps"), make("label", {}, "Filter ", input));
     const press = (text, onclick) => make("button", { type: "button", disabled: !live, onclick }, text);
@@ -96,7 +96,7 @@ class ExplorerPage extends LiveView {
     this.heads = make("tr");
     this.caption = make("caption");
     this.table = make("table", { class: "syno-table" }, this.caption, make("thead", {}, this.heads), this.body);
-    const behind = make("div", { class: "syno-behind", tabindex: "0", role: "group", "aria-label": "Table of what follows" }, this.table);
+    const behind = make("div", { class: "syno-behind", tabindex: "0", role: "group", "aria-label": "Table of the next places" }, this.table);
     this.opened = make("div", { class: "syno-opened" });
     this.root = make("div", {
       class: "syno-shared syno-explorer",
@@ -115,7 +115,7 @@ class ExplorerPage extends LiveView {
     return this.model.get("chosen") || this.model.get("boxes")[0]?.key || "";
   }
 
-  // -- what is drawn
+  // -- drawing
 
   drawSources() {
     const sources = this.model.get("sources").map((one) => [one.key, one.title]);
@@ -242,7 +242,7 @@ class ExplorerPage extends LiveView {
         return make("li", {}, make("button", { type: "button", disabled: !live, "aria-current": current, onclick: () => this.put("chosen", key) }, text));
       }),
     );
-    write(this.caption, way.length ? `What follows ${way[way.length - 1].text}` : "What follows");
+    write(this.caption, way.length ? `Next places after ${way[way.length - 1].text}` : "Next places");
     this.buttons.all.disabled = !live || !this.model.get("root");
     for (const name of ["zoom", "open", "around"]) this.buttons[name].disabled = !live || !way.length;
   }

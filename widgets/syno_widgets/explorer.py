@@ -1,6 +1,6 @@
 """The search space around a state, and the tree of a search while it grows: ``Explorer(spec)``, ``Explorer(lab)``.
 
-All facts are :mod:`syno_lab.evaluate.reading`'s; a place that is chosen opens in the stepper.
+All facts are :mod:`syno_lab.reports`'s; a place that is chosen opens in the stepper.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ import msgspec
 import traitlets as t
 from ipywidgets import widget_serialization
 
-from syno_lab.codegen.drawing import describe, svg
-from syno_lab.errors import SpecError, StoreError, SynoError
-from syno_lab.evaluate.jobs import Lab
-from syno_lab.evaluate.reading import LabReader, Reading
-from syno_lab.evaluate.reading.around import Around
-from syno_lab.evaluate.reading.icicle import COLOURS, Branching, Icicle, icicle, icicle_sketch, listed, way_to
-from syno_lab.evaluate.reading.trees import SearchTree, read_tree, steps_taken, tree_file, trial_below
-from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Spec
-from syno_lab.ir.state import State
+from syno_lab.effort import Effort
+from syno_lab.errors import SpecError, StoppedError, StoreError, SynoError
+from syno_lab.jobs import Lab
+from syno_lab.protocol import Session
+from syno_lab.reports import LabReader, Reading
+from syno_lab.reports.icicle import COLOURS, Icicle, icicle, icicle_sketch, listed, way_to
+from syno_lab.reports.trees import SearchTree, read_tree, tree_file, trial_below
+from syno_lab.search.branches import Branching, Surroundings
+from syno_lab.systems import read_operator, system_for, system_of
 from syno_widgets.looking import LookingView
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.stepper import Stepper
+from syno_widgets.working import GRACE_S, Work
 
 _FILES = ("shared.js", "explorer.js")
 _STYLES = ("shared.css", "explorer.css")
 _MOVES_S = 15.0  # so long after its last change a tree is looked at often
+_FIRST_S = 1.0  # so long the cell that makes an explorer waits for the first steps of a space
 _SLICE_S = 0.5  # between two pictures of a space that is being looked at
 SPACE = "space"
 
@@ -51,11 +52,11 @@ class ExplorerRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Explorer(LookingView):
-    """What lies around a state, or the tree of a search of a lab.
+    """The space around a state, or the tree of a search of a lab.
 
     Args:
-        start: a spec, a partial pGraph or an operator: the space around it; or an open lab, or the folder (or store
-            file) of one: the trees of its searches, which need not have begun.
+        start: a spec, a state (a partial pGraph) or an operator: the space around it; or an open lab, or the folder (or
+            store file) of one: the trees of its searches, which need not have begun.
         options: first values of the traits ``source``, ``root``, ``chosen``, ``depth``, ``colour``, ``filter``,
             ``pruned``.
 
@@ -71,20 +72,20 @@ class Explorer(LookingView):
     _request = ExplorerRequest
     _words = "The explorer, to be used in a running notebook; the picture beside it is its last."
 
-    source = t.Unicode(help="What is shown.").tag(sync=True)
-    """What is shown: ``space``, or the key of a search such as ``search:mine``; empty: the newest search."""
+    source = t.Unicode(help="The source.").tag(sync=True)
+    """The source: ``space``, or the key of a search such as ``search:mine``; empty: the newest search."""
 
     root = t.Unicode(help="The place on top of the picture.").tag(sync=True)
     """The key of the place on top of the picture; empty: the first."""
 
     chosen = t.Unicode(help="The chosen place.").tag(sync=True)
-    """The key of the chosen place; empty: none. :attr:`facts` says what is known of it, :attr:`table` what follows."""
+    """The key of the chosen place; empty: none. :attr:`facts` describes it, :attr:`table` has its next places."""
 
     depth = t.Int(4, help="How many levels are shown.").tag(sync=True)
     """How many levels below :attr:`root` are shown, 1 to 16; around a state so many are looked at."""
 
-    colour = t.Enum(COLOURS, "reward", help="What a darker box has more of.").tag(sync=True)
-    """What a darker box has more of: ``reward``, ``searches``; or less of: ``distance``."""
+    colour = t.Enum(COLOURS, "reward", help="The measure of a box's colour.").tag(sync=True)
+    """The measure of a box's colour: darker for more ``reward`` or ``searches``, or for less ``distance``."""
 
     filter = t.Unicode(help="Which places are shown.").tag(sync=True)
     """Words that a place must hold, and comparisons such as ``reward>0.5``, ``distance<=2`` or ``kind=pruned``."""
@@ -93,13 +94,13 @@ class Explorer(LookingView):
     """Whether the space around a state is shown with the steps that a rule prunes."""
 
     sources = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """What can be shown: ``key`` and ``title``."""
+    """The sources to choose among: ``key`` and ``title``."""
 
     boxes = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The picture (:class:`syno_lab.evaluate.reading.icicle.Icicle`)."""
+    """The picture (:class:`syno_lab.reports.icicle.Icicle`)."""
 
     table = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """What follows the chosen place, or the one on top (:func:`syno_lab.evaluate.reading.icicle.listed`)."""
+    """The next places after the chosen one, or the one on top (:func:`syno_lab.reports.icicle.listed`)."""
 
     way = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The places from the first to the chosen one, or the one on top: ``key`` and ``text``."""
@@ -108,38 +109,37 @@ class Explorer(LookingView):
     """The chosen place: ``key``, ``words``, its pGraph as ``svg`` and in ``description``, a ``note``; empty: none."""
 
     headline = t.Unicode(read_only=True).tag(sync=True)
-    """What there is, in one line; read out by screen readers whenever it changes."""
+    """A summary in one line; screen readers read it out whenever it changes."""
 
     opened = t.Instance(Stepper, allow_none=True, read_only=True).tag(sync=True, **widget_serialization)
     """The stepper at the place that was opened."""
 
-    def __init__(self, start: Spec | State | Operator | Lab | str | Path, **options: Any) -> None:
+    def __init__(self, start: Any, **options: Any) -> None:
         self._check_options(options)
         self._is_ready = False
         self._reader: LabReader | None = None
         self._reading: Reading | None = None
-        self._around: Around | None = None
+        self._around: Surroundings | None = None
         self._tree: SearchTree | None = None
         self._seen: tuple[str, int, int] | None = None
         self._changed_at = -float("inf")
         self._drawn: Icicle | None = None
-        self._grower: threading.Thread | None = None
-        state = _state(start)
-        if state is not None:
-            self._around = Around(state, pruned=options.get("pruned", True) is not False)
-        elif isinstance(start, (str, Path)):
+        self._first = threading.Event()  # set when the next steps of the space's first state are there
+        self._is_stopped = False  # the space is looked at no further until more of it is asked for
+        if isinstance(start, str | Path):
             self._reader = LabReader(start)
+        elif isinstance(start, Lab):
+            self._reader = LabReader(start.folder)
         else:
-            self._reader = LabReader(start.folder)  # type: ignore[union-attr]
+            self._around = _around(start, options.get("pruned", True) is not False)
         super().__init__()
-        if state is not None:
+        if self._around is not None:
             self.source, self.colour, self.depth = SPACE, "distance", 2
         self._set_options(options)
         self._is_ready = True
-        if self._around is not None:
-            self._around.grow(1)  # its own next steps at once, theirs by and by
         self._try_to_refresh()
-        self._grow()
+        if self._around is not None:
+            self._grow_anew(_FIRST_S)  # its own next steps at once, theirs by and by
         self.on_msg(self._on_message)
         if self._reader is not None:
             self._start_looking("explorer")
@@ -147,17 +147,17 @@ class Explorer(LookingView):
     # -- from Python -------------------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> State:
-        """The pGraph at the chosen place, or at the one on top.
+    def state(self) -> Any:
+        """The state (a pGraph, say) at the chosen place, or at the one on top.
 
         Raises:
             SynoError: for a place of a search below which no operator was asked for.
         """
         with self._lock:
-            return self._stepper_at(self.chosen or self._top())[0]
+            return self._session_at(self.chosen or self._top())[0].state
 
     def refresh(self) -> None:
-        """Read the lab now, and show what there is.
+        """Read the lab now, and show its newest state.
 
         Raises:
             SynoError: when it cannot be read, or has no such search.
@@ -174,7 +174,7 @@ class Explorer(LookingView):
             self._show()
 
     def step_from(self, key: str | None = None) -> Stepper:
-        """A place in the stepper: in a search with the rest of the best operator below it laid ahead.
+        """Open a place in the stepper; in a search, redo then plays the steps to the best operator below it.
 
         Args:
             key: the place; None: the chosen one, or the one on top.
@@ -183,8 +183,7 @@ class Explorer(LookingView):
             SynoError: for a place that is not there, or below which no operator was asked for.
         """
         with self._lock:
-            _, stepper, _ = self._stepper_at(key or self.chosen or self._top())
-            made: Stepper = stepper()
+            made = Stepper.showing(self._session_at(key or self.chosen or self._top())[0])
             old = self.opened
             self.set_trait("opened", made)
         if old is not None:
@@ -194,9 +193,8 @@ class Explorer(LookingView):
     def look_around(self, key: str | None = None) -> None:
         """Show the space around a place instead; the arguments and errors are those of :meth:`step_from`."""
         with self._lock:
-            state, _, _ = self._stepper_at(key or self.chosen or self._top())
-            self._around = Around(state, pruned=self.pruned)
-            self._around.grow(1)
+            session, _ = self._session_at(key or self.chosen or self._top())
+            self._around = system_for(session.state).around(session.state, pruned=self.pruned)
             self._is_ready = False
             try:
                 with self.hold_sync():
@@ -206,17 +204,15 @@ class Explorer(LookingView):
                 self._is_ready = True
             self._show_sources()
             self._show()
-        self._grow()
+        self._grow_anew(GRACE_S)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Until the space around a state is looked at as far as it will be; whether it is."""
-        grower = self._grower
-        if grower is not None:
-            grower.join(timeout_s)
-        return grower is None or not grower.is_alive()
+        work = self._works.of()
+        return work is None or work.wait(timeout_s)
 
     def close(self) -> None:
-        """Stop looking, and take the explorer off the page. Searches go on."""
+        """Stop reading, and take the explorer off the page. Searches continue."""
         super().close()
         with self._lock:
             if self.opened is not None:
@@ -225,10 +221,10 @@ class Explorer(LookingView):
                 assert self._reader is not None
                 self._reader.close()
 
-    # -- what is shown -----------------------------------------------------------------------------------------------
+    # -- traits -------------------------------------------------------------------------------------------------------
 
     def _read_tree(self) -> None:
-        """The tree of the search, where its file is another than the one seen last."""
+        """The tree of the search, if its file has changed since the last reading."""
         reading, source = self._reading, None
         if reading is not None:
             source = next((one for one in reading.sources if self.source in (one.key, one.name)), None)
@@ -269,7 +265,7 @@ class Explorer(LookingView):
                 if one.kind == "search"
             ]
         if self._around is not None:
-            steps = len(self._around.state.steps)
+            steps = self._around.steps
             found.append({"key": SPACE, "title": f"the space after {steps} {'step' if steps == 1 else 'steps'}"})
         self.set_trait("sources", found)
 
@@ -308,8 +304,9 @@ class Explorer(LookingView):
             return
         found = {"key": key, "words": words, "svg": "", "description": "", "note": "", "source": self.source}
         try:
-            state, _, note = self._stepper_at(key)
-            found |= {"svg": svg(state), "description": describe(state), "note": note}
+            session, note = self._session_at(key)
+            picture = session.picture()
+            found |= {"svg": picture.svg, "description": picture.description, "note": note}
         except SynoError as error:
             found["note"] = str(error)
         self.set_trait("facts", found)
@@ -321,31 +318,23 @@ class Explorer(LookingView):
         except KeyError:
             return ""
 
-    def _stepper_at(self, key: str) -> tuple[State, Any, str]:
-        """The pGraph at a place, what makes a stepper there, and where it comes from."""
+    def _session_at(self, key: str) -> tuple[Session, str]:
+        """A session that begins with the state at a place, with what was built from there ahead; and its source."""
         what = self._branching()
         if what is None or not self._known(what, key):
             raise StoreError(f"no place {key!r} here")
-        if isinstance(what, Around):
-            state = what.state_at(key)
-            return state, lambda: Stepper(state), ""
+        if what is self._around:
+            return self._around.session(key), ""
         assert isinstance(what, SearchTree)
         names = what.names(key)
         trial = trial_below(self._reading.of(self.source) if self._reading is not None else (), names)
         if trial is None:
             raise StoreError("no operator was asked for below this place, so there is no pGraph to show")
-        operator, taken = Operator.from_json(trial.operator), steps_taken(names)
-        state = State.root(operator.spec)
-        for step in operator.steps[:taken]:
-            state = state.apply(step)
-
-        def make() -> Stepper:
-            stepper = Stepper.of(operator)
-            stepper.jump(min(taken, len(operator.steps)))
-            return stepper
-
+        operator = read_operator(trial.operator)
+        session = system_of(operator).session(operator)
+        session.jump(min(what.steps_taken(key, trial.operator), len(session.history) - 1))
         accuracy = "" if trial.accuracy is None else f", accuracy {trial.accuracy:.4g}"
-        return state, make, f"as in {trial.label}{accuracy}, the best below it"
+        return session, f"as in {trial.label}{accuracy}, the best below it"
 
     # -- traits that can be set --------------------------------------------------------------------------------------
 
@@ -368,49 +357,66 @@ class Explorer(LookingView):
                 self._try_to_refresh()
             else:
                 self._show()
+        if change["name"] in ("source", "root", "depth"):
+            self._is_stopped = False
         self._grow()
 
     @t.observe("pruned")
     def _pruned_set(self, _change: dict[str, Any]) -> None:
         if self._is_ready and self._around is not None:
             with self._lock:
-                self._around = Around(self._around.state, pruned=self.pruned)
-                self._around.grow(1)
+                state = self._around.session().state
+                self._around = system_for(state).around(state, pruned=self.pruned)
                 self._show()
-            self._grow()
+            self._grow_anew(GRACE_S)
 
     # -- the threads -------------------------------------------------------------------------------------------------
 
     def _grow(self) -> None:
         """Look at the space in a thread, one state at a time, so that the kernel stays free."""
         with self._lock:
-            is_at_it = self._grower is not None and self._grower.is_alive()
-            if self.source == SPACE and self._around is not None and not is_at_it:
-                self._grower = threading.Thread(target=self._look_on, name="syno-lab explorer space", daemon=True)
-                self._grower.start()
+            if self.source == SPACE and self._works.of() is None and not self._is_stopped:
+                self._works.begin("looking at the space", self._look_on).tell()
 
-    def _look_on(self) -> None:
-        shown_at, has_news = time.monotonic(), False
-        while not self._closed.is_set():
-            with self._lock:
-                around = self._around
-                if around is None or self.source != SPACE:
-                    self._grower = None
-                    return
-                try:
-                    is_more = around.grow(self.depth, self._known(around, self.root) or around.root)
-                    has_news |= is_more
-                    if has_news and (not is_more or time.monotonic() - shown_at > _SLICE_S):
+    def _grow_anew(self, patience_s: float) -> None:
+        """Look at another space, and wait a while for the next steps of its first state."""
+        with self._lock:
+            self._works.drop()
+            self._first.clear()
+            self._is_stopped = False
+            self._grow()
+        self._first.wait(patience_s)
+
+    def _cancelled(self, work: Work) -> None:
+        self._is_stopped = True
+
+    def _look_on(self, work: Work) -> None:
+        shown_at = -float("inf")
+        has_news = False
+        try:
+            while True:
+                with work.delivering():
+                    around = self._around
+                    if around is None or self.source != SPACE:
+                        return
+                    key = around.waiting(self.depth, self._known(around, self.root) or around.root)
+                    if has_news and (key is None or time.monotonic() - shown_at > _SLICE_S):
                         self._show()
                         shown_at, has_news = time.monotonic(), False
-                except Exception as error:  # noqa: BLE001 the explorer must live on; the log has the whole story
-                    self._grower = None
-                    self.set_trait("error", self._unforeseen(error, "looking at the space"))
-                    return
-                if not is_more:
-                    self._grower = None
+                        self._first.set()
+                if key is None:
                     break
-            time.sleep(0.001)  # whoever waits for the lock has it now
+                found = around.look(key, Effort(should_stop=work.should_stop))
+                with work.delivering():
+                    around.put(key, found)
+                    has_news = True
+        except StoppedError:
+            pass  # cancelled, or another space is looked at
+        except Exception as error:  # noqa: BLE001 the explorer must live on; the log has the whole story
+            with work.delivering():
+                self._is_stopped = True
+                said = str(error) if isinstance(error, SynoError) else self._unforeseen(error, "looking at the space")
+                self.set_trait("error", said)
         self._renew_static()
 
     def _is_busy(self) -> bool:
@@ -443,16 +449,12 @@ class Explorer(LookingView):
         return f"<Explorer: {self.headline}>"
 
 
-def _state(start: object) -> State | None:
-    """The state to begin at; None for a lab. Raises SpecError for what is neither."""
-    if isinstance(start, Spec):
-        return State.root(start)
-    if isinstance(start, Operator):
-        return start.state
-    if isinstance(start, State):
-        return start
-    if isinstance(start, (str, Path)) or hasattr(start, "folder"):
-        return None
-    raise SpecError(
-        f"Explorer: expected a spec, a state, an operator, a lab or the folder of one, found {type(start).__name__}"
-    )
+def _around(start: object, pruned: bool) -> Surroundings:
+    """The space around a value. Raises SpecError for a value that no system knows."""
+    try:
+        system = system_for(start)
+    except SpecError:
+        raise SpecError(
+            f"Explorer: expected a spec, a state, an operator, a lab or the folder of one, found {type(start).__name__}"
+        ) from None
+    return system.around(start, pruned=pruned)

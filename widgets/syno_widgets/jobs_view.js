@@ -20,7 +20,7 @@ class JobsTable extends LiveView {
     frame.append(this.table);
     this.root = make("div", { class: "syno-shared syno-jobs", role: "group", "aria-label": "Jobs" });
     this.root.append(this.status, this.error, frame, this.log);
-    this.attach(el, "The jobs go on; run the cell again to see them.");
+    this.attach(el, "The jobs continue; run the cell again to see them.");
     this.listen(["rows"], this.drawRows);
     this.listen(["status"], () => write(this.status, model.get("status")));
     this.listen(["log"], this.drawLog);

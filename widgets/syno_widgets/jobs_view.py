@@ -1,4 +1,4 @@
-"""The jobs of a lab as a table that keeps itself up to date, with buttons for what can be done about each.
+"""The jobs of a lab as a table that updates itself, with buttons for the actions on each job.
 
 All facts come from the lab; what can be done about a job is said by
 :func:`syno_lab.commands.jobs.possible_actions`.
@@ -16,7 +16,7 @@ import traitlets as t
 
 from syno_lab.commands.jobs import job_row, possible_actions
 from syno_lab.errors import SynoError
-from syno_lab.evaluate.jobs import JobRecord, Lab
+from syno_lab.jobs import JobRecord, Lab
 from syno_widgets.looking import LookingView
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle
@@ -64,7 +64,7 @@ class JobsView(LookingView):
     """The jobs: the fields of :func:`syno_lab.commands.jobs.job_row` with ``job`` as a number, and ``actions``."""
 
     status = t.Unicode(read_only=True).tag(sync=True)
-    """How many jobs are in which state, in words; read out by screen readers whenever it changes."""
+    """The number of jobs in each state, as a sentence; screen readers read it out whenever it changes."""
 
     log = t.Dict(read_only=True).tag(sync=True)
     """The log asked for last: ``job`` and ``text``, its last lines; empty while none was."""
@@ -129,7 +129,7 @@ def job_line(record: JobRecord) -> dict[str, Any]:
 
 
 def without_buttons(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same where there is nobody to ask."""
+    """The same row without buttons, for a page without a kernel."""
     return [{**row, "actions": []} for row in rows]
 
 
@@ -155,7 +155,7 @@ def steer(lab: Lab, kind: str, number: int) -> dict[str, Any]:
 
 
 def jobs_status(records: Sequence[JobRecord], newest: int) -> str:
-    """How many jobs are in which state, in words; ``newest`` of them are shown."""
+    """The number of jobs in each state, as a sentence; ``newest`` of them are shown."""
     if not records:
         return "No jobs yet."
     counts = Counter(record.state for record in records)

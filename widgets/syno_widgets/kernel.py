@@ -1,6 +1,6 @@
 """The kernel "Syno Lab": IPython's own, with ``%load_ext syno_lab`` done and its lab attached.
 
-Jobs live outside this process. When the kernel is interrupted, restarted or killed they go on, and the next kernel in
+Jobs live outside this process. If the kernel is interrupted, restarted or killed they continue, and the next kernel in
 the same folder finds them. ``syno-lab kernel install`` tells Jupyter of it.
 """
 

@@ -1,4 +1,4 @@
-"""The kernelspec "Syno Lab": what Jupyter reads to offer the kernel of :mod:`syno_widgets.kernel`.
+"""The kernelspec "Syno Lab", which Jupyter reads to offer the kernel of :mod:`syno_widgets.kernel`.
 
 ``syno-lab kernel`` runs this module as a program, because the engine knows no Jupyter; it answers in JSON.
 """
@@ -45,7 +45,7 @@ def specification(name: str = NAME, env: dict[str, str] | None = None) -> dict[s
 def install(
     name: str = NAME, *, prefix: str | None = None, user: bool = False, env: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """Write the kernelspec where Jupyter looks for it and say where that is.
+    """Write the kernelspec into a folder that Jupyter searches, and return the folder.
 
     Args:
         name: the kernel's name for Jupyter.
@@ -81,7 +81,7 @@ def install(
 
 
 def _refuse_another_s(name: str, user: bool, prefix: str | None) -> None:
-    """Installing replaces what is there, so what is there must be ours."""
+    """An installation replaces the old kernelspec, so refuse to replace one that is not ours."""
     manager = KernelSpecManager()
     folder = Path(manager.user_kernel_dir) if user else Path(str(prefix)) / "share" / "jupyter" / "kernels"
     file = folder / name.lower() / "kernel.json"
@@ -110,7 +110,7 @@ def installed() -> list[dict[str, Any]]:
 
 
 def remove(name: str = NAME) -> dict[str, Any]:
-    """Take the kernelspec away, from the first place where Jupyter finds it.
+    """Remove the kernelspec from the first folder where Jupyter finds it.
 
     Raises:
         SynoError: when there is no kernel of Syno Lab with this name, or its folder cannot be written to.
@@ -126,7 +126,7 @@ def remove(name: str = NAME) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """``install``, ``remove`` or ``list``: one line of JSON, or one line of what is wrong and the status 2."""
+    """``install``, ``remove`` or ``list``: print one line of JSON, or one line with the error and return 2."""
     parser = argparse.ArgumentParser(prog=f"python -m {__spec__.name if __spec__ else __name__}", description=__doc__)
     actions = parser.add_subparsers(dest="action", required=True)
     add = actions.add_parser("install")

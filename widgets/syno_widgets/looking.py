@@ -1,4 +1,4 @@
-"""A view that keeps itself up to date: what it shows is read again and again, in a thread of its own."""
+"""A view that updates itself: it reads its data again and again, in its own thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LookingView(View):
     _static_of: object
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
-        """What :meth:`close` needs comes before ``__init__``: what that refuses is closed as well."""
+        """Make all that :meth:`close` needs before ``__init__``: a view that ``__init__`` refuses is closed as well."""
         made: Self = super().__new__(cls, *arguments, **options)
         made._closed = threading.Event()
         made._unread = ""
@@ -39,21 +39,21 @@ class LookingView(View):
         raise NotImplementedError
 
     def _is_busy(self) -> bool:
-        """Whether something is under way, so that the next look should be soon."""
+        """Whether work is running, so that the next reading should be soon."""
         raise NotImplementedError
 
     def _pictured(self) -> object:
-        """What the static picture is of; it is made again when that is another object."""
+        """The object that the static picture shows; a new picture is made for another object."""
         return None
 
     def close(self) -> None:
-        """Stop looking, and take the view off the page. What it looks at goes on."""
+        """Stop reading, and take the view off the page. The jobs and searches continue."""
         self._closed.set()
         with self._lock:  # a look under way comes to its end
             super().close()
 
     def handle(self, content: Any) -> None:
-        """Carry out one message, as :meth:`View.handle` does; that nothing can be read stays said."""
+        """Carry out one message, as :meth:`View.handle` does; the error of a reading stays."""
         super().handle(content)
         with self._lock:
             if not self.error and self._unread:
@@ -71,7 +71,7 @@ class LookingView(View):
             self._renew_static()
 
     def _renew_static(self) -> None:
-        """A new static picture where it is of something else, seldom enough."""
+        """Make a new static picture if its object has changed, but not too often."""
         now = time.monotonic()
         if self._static_of is self._pictured() or now - self._static_at < _STATIC_S:
             return
@@ -94,7 +94,7 @@ class LookingView(View):
             self._say_unread(self._unforeseen(unforeseen, "looking again"))
 
     def _say_unread(self, text: str) -> None:
-        """That nothing could be read, and that it can again; other errors stay until the next request."""
+        """Set or clear the error of a reading; other errors stay until the next request."""
         with self._lock:
             if text or self._unread:
                 self.set_trait("error", text)

@@ -9,39 +9,77 @@
 ``%%syno tune``          a tuning
 ``%syno jobs``           the table of jobs
 ``lab = %syno lab``      the lab, where its name is taken
-``%syno cancel 3``       what ``syno-lab jobs cancel 3`` does; so with pause, resume, retry, show, log, stop
+``%syno cancel 3``       what ``syno-lab jobs cancel 3`` does; so with allow, pause, resume, retry, show, log, stop
 =======================  ================================================================================
 
-A job runs outside the kernel: its cell ends at once, and the job goes on when the kernel does not.
+``{name}`` inserts the value of an expression, ``$name`` of a variable: always as one word or a part of one.
+``%syno --traceback …`` shows where an error was raised.
+
+A job runs outside the kernel: its cell ends at once, and the job continues when the kernel ends.
 """
 
 from __future__ import annotations
 
+import functools
 import io
+import re
+import secrets
 import shlex
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+from IPython.core.magic import (
+    Magics,
+    line_cell_magic,
+    line_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+)
 from IPython.display import SVG, display
+from IPython.utils.text import DollarFormatter
 
 from syno_lab.commands.detach import working_in
 from syno_lab.errors import SynoError
+from syno_lab.inputs import quoted
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.operators import KNOWN
 from syno_widgets.attached import AttachedLab
 from syno_widgets.stepper import Stepper
 
 if TYPE_CHECKING:
-    from syno_lab.evaluate.jobs import JobHandle
+    from syno_lab.jobs import JobHandle
     from syno_widgets.jobs_view import JobsView
 
 SUBMITTED = ("search", "train", "tune")
-STEERING = ("list", "show", "log", "cancel", "pause", "resume", "retry", "stop")
+STEERING = ("list", "show", "log", "allow", "cancel", "pause", "resume", "retry", "stop")
 _LAB = "lab"
+_TRACEBACK = "--traceback"
+#: Characters of a line or a cell, values not counted: to put them in and to split takes the square of the length.
+_LONGEST = 1 << 15
+
+
+def _one_line(magic: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn an unexpected exception into one line, as the command does; errors of the family are raised unchanged."""
+
+    @functools.wraps(magic)
+    def told(self: Any, line: str, *rest: Any, **scope: Any) -> Any:
+        try:
+            return magic(self, line, *rest, **scope)
+        except (UsageError, SynoError):
+            raise
+        except Exception as error:
+            from syno_lab.cli import fault_line
+
+            if line.split(maxsplit=1)[:1] == [_TRACEBACK]:
+                raise
+            raise UsageError(fault_line(error, f"`%{magic.__name__} {_TRACEBACK} …`")) from None
+
+    return told
 
 
 @magics_class
@@ -50,20 +88,27 @@ class SynoMagics(Magics):
 
     def __init__(self, shell: Any, lab: AttachedLab) -> None:
         super().__init__(shell)
-        self._expand = shell.var_expand
+        self._notebook = shell
         self.lab = lab
+        self._options: tuple[str, ...] = ()
 
+    @no_var_expand
+    @needs_local_scope
     @line_cell_magic
+    @_one_line
     def syno(
-        self, line: str, cell: str | None = None
+        self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None
     ) -> Stepper | JobHandle | list[JobHandle] | JobsView | AttachedLab | None:
         """``%syno [operator]``, ``%%syno search|train|tune``, ``%syno jobs``, ``%syno cancel 3`` and the like."""
-        words = _words(line)
+        names = {**self._notebook.user_ns, **(local_ns or {})}
+        words = _words(line, names)
+        self._options = (_TRACEBACK,) if words[:1] == [_TRACEBACK] else ()
+        words = words[len(self._options) :]
         if cell is not None:
             if not words or words[0] not in SUBMITTED:
-                found = f", found {words[0]!r}" if words else ""
+                found = f", found {quoted(words[0])}" if words else ""
                 raise UsageError(f"%%syno: expected {', '.join(SUBMITTED)} behind it{found}; `%syno jobs` lists jobs")
-            words += _words(self._expand(cell))
+            words += _words(cell, names)
         if not words:
             print("known operators: " + ", ".join(KNOWN))  # noqa: T201 a magic talks to the reader of a cell
             return None
@@ -81,17 +126,21 @@ class SynoMagics(Magics):
             return None
         if first not in KNOWN or rest:
             raise UsageError(
-                f"unknown operator {line.strip()!r}; known are {', '.join(KNOWN)}; "
+                f"unknown operator {quoted(line.strip())}; known are {', '.join(KNOWN)}; "
                 f"about jobs there are {', '.join((*SUBMITTED, 'jobs', 'lab', *STEERING))}"
             )
         return Stepper(KNOWN[first]())
 
+    @no_var_expand
+    @needs_local_scope
     @line_magic
-    def syno_card(self, line: str) -> None:
+    @_one_line
+    def syno_card(self, line: str, local_ns: Mapping[str, Any] | None = None) -> None:
         """``%syno_card PRIMITIVE``: its card and its picture."""
         from syno_lab.codegen.drawing import card_svg
 
-        name = line.strip().upper()
+        words = _words(line, {**self._notebook.user_ns, **(local_ns or {})})
+        name = " ".join(words[1:] if words[:1] == [_TRACEBACK] else words).upper()
         try:
             picture = card_svg(name)
         except SynoError as error:
@@ -117,7 +166,7 @@ class SynoMagics(Magics):
             raise UsageError(str(error)) from None
 
     def _command(self, *words: str) -> str:
-        """What ``syno-lab`` prints for these words; it runs here, on the notebook's lab, as it only submits or asks."""
+        """The output of ``syno-lab`` for these words. It runs here, on the notebook's lab: it only submits or asks."""
         from syno_lab.cli import main
 
         for option in (word.partition("=")[0] for word in words):
@@ -126,11 +175,12 @@ class SynoMagics(Magics):
         with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
             try:
                 with working_in(self.lab.opened()):
-                    status = main(words)
+                    status = main((*self._options, *words))
             except SynoError as error:  # of opening the lab
                 raise UsageError(str(error)) from None
         *warnings, last = err.getvalue().strip().splitlines() or [""]
         if status > 1:
+            print(*(warnings if self._options else ()), sep="\n", end="", file=sys.stderr)  # noqa: T201 the traceback
             raise UsageError(last.removeprefix("syno-lab: "))
         for line in (*warnings, last):
             if line:
@@ -138,12 +188,41 @@ class SynoMagics(Magics):
         return out.getvalue()
 
 
-def _words(text: str) -> list[str]:
-    """The words of a line or a cell as a shell reads them: quotes, comments, a backslash before the end of a line."""
+class _Places(DollarFormatter):
+    """Replaces each value by a mark that no splitting into words can take apart, and keeps the values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._key = secrets.token_hex(8)  # no text of a cell has it
+        self._values: list[str] = []
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Called for each ``{…}`` and ``$…`` with its value."""
+        self._values.append(super().format_field(value, format_spec))
+        return f"{self._key}:{len(self._values) - 1};"
+
+    def put_in(self, word: str) -> str:
+        """The word with the values in it."""
+        return re.sub(f"{self._key}:([0-9]+);", lambda mark: self._values[int(mark[1])], word)
+
+
+def _words(text: str, names: Mapping[str, Any]) -> list[str]:
+    """The words of a line or a cell as a shell reads them: quotes, comments, a backslash before the end of a line.
+
+    What ``{…}`` and ``$…`` are among these names is put in afterwards, so that it cannot become further words; where
+    one of them cannot be worked out, all of them stay as they are, as in IPython's own magics.
+    """
+    if len(text) > _LONGEST:
+        raise UsageError(f"%%syno: expected at most {_LONGEST} characters, found {len(text)}")
+    places = _Places()
     try:
-        return shlex.split(text.replace("\\\n", " "), comments=True)
+        marked = places.vformat(text, args=[], kwargs=names)
+    except Exception:  # noqa: BLE001 - an expression of the notebook's may raise anything
+        places, marked = _Places(), text
+    try:
+        return [places.put_in(word) for word in shlex.split(marked.replace("\\\n", " "), comments=True)]
     except ValueError as error:
-        raise UsageError(f"%%syno: {error} in {text.strip()!r}") from None
+        raise UsageError(f"%%syno: {error} in {quoted(text.strip())}") from None
 
 
 def load_ipython_extension(ipython: Any) -> None:
@@ -156,7 +235,7 @@ def load_ipython_extension(ipython: Any) -> None:
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """Detach the lab; the jobs go on."""
+    """Detach the lab; the jobs continue."""
     magics = ipython.magics_manager.registry.get(SynoMagics.__name__)
     if magics is not None:
         magics.lab.close()

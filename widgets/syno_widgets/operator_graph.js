@@ -1,11 +1,10 @@
-// The pGraph of `OperatorView`: moved by dragging, Shift and arrows; enlarged by + and -, buttons, Ctrl and the wheel;
+// The picture of `OperatorView`, and of the stepper: moved by dragging, Shift and arrows; enlarged by + and -, buttons, Ctrl and the wheel;
 // searched by words; its parts reached by the arrow keys.
 
 const ZOOM = 1.25;
 const MOST_ZOOM = 12;
-const HELP =
-  "The pGraph. Arrow keys go from part to part, Enter chooses one, Escape lets go; plus and minus enlarge, 0 shows all, " +
-  "Shift with arrow keys moves the picture.";
+const PARTS = "Arrow keys go from part to part, Enter chooses one, Escape clears the choice; ";
+const HELP = "plus and minus enlarge, 0 shows all, Shift with arrow keys moves the picture.";
 
 class GraphView {
   /**
@@ -20,7 +19,6 @@ class GraphView {
       class: "syno-graph",
       role: "group",
       tabindex: "0",
-      "aria-label": HELP,
       onkeydown: (event) => this.onKey(event),
       onpointerdown: (event) => this.onDown(event),
       onpointermove: (event) => this.onMove(event),
@@ -35,13 +33,27 @@ class GraphView {
     this.element.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
     this.searchBox = make("input", {
       type: "search",
-      placeholder: "Search the pGraph",
-      "aria-label": "Search the pGraph",
       maxlength: "100",
       oninput: () => told.search(this.searchBox.value),
       onkeydown: (event) => event.key === "Enter" && told.next?.(),
     });
     this.count = make("span", { class: "syno-found-count", role: "status", "aria-live": "polite" });
+    this.call("pGraph");
+  }
+
+  /** What the picture is called. */
+  call(noun) {
+    this.noun = noun;
+    this.searchBox.setAttribute("placeholder", `Search the ${noun}`);
+    this.searchBox.setAttribute("aria-label", `Search the ${noun}`);
+    this.sayHelp();
+  }
+
+  /** A picture without parts cannot be searched, and has none to choose. */
+  sayHelp() {
+    const hasParts = Object.keys(this.links).length > 0;
+    this.element.setAttribute("aria-label", `The ${this.noun}. ${hasParts ? PARTS : ""}${HELP}`);
+    this.searchBox.hidden = this.count.hidden = this.svg !== undefined && !hasParts;
   }
 
   /** Another drawing; ids go into `data-id`, because several views of one operator can be on a page. */
@@ -75,6 +87,7 @@ class GraphView {
     }
     this.nodes()[0]?.setAttribute("tabindex", "0");
     this.svg = picture;
+    this.sayHelp();
     this.element.replaceChildren(picture);
     this.element.style.aspectRatio = `${this.full[2]} / ${this.full[3]}`;
     this.fit();

@@ -112,11 +112,12 @@ function costTable(data, told) {
     );
   });
   const { flops, naive_flops, params, memory_bytes } = data.totals;
+  const naive = naive_flops === undefined ? "" : ` (${grouped(naive_flops)} as one loop nest)`;
   const words =
-    `${grouped(flops)} FLOPs (${grouped(naive_flops)} as one loop nest), ${grouped(params)} parameters, ` +
-    `${grouped(memory_bytes)} bytes of memory in float32.`;
+    `${grouped(flops)} FLOPs${naive}, ${grouped(params)} parameters, ${grouped(memory_bytes)} bytes of memory in float32.`;
+  if (!rows.length) return [make("p", {}, words)];
   const heads = ["stage", "what it does", "gives", "iterations", "FLOPs", "share", "weights, bytes", "result, bytes"];
-  return [make("p", {}, words), table("Stages of the lowering plan, from input to output", heads, rows)];
+  return [make("p", {}, words), table("Stages, from input to output", heads, rows)];
 }
 
 function mixingTable(data) {
@@ -165,7 +166,7 @@ function nearTable(data) {
     ),
   );
   return [
-    table("The nearest known operators", ["operator", "distance", "what differs (cost)"], rows),
+    table("Similar operators", ["operator", "distance", "what differs (cost)"], rows),
     make(
       "p",
       { class: "syno-quiet" },

@@ -1,16 +1,5 @@
 // The view of `OperatorView`. Everything it shows is a trait; what it asks for is a trait or one small message.
 
-const PANES = {
-  loops: "Loop nest",
-  source: "PyTorch",
-  tir: "TIR",
-  equation: "Equation",
-  cost: "Cost",
-  reach: "Receptive field",
-  mixing: "Mixing",
-  image: "On an image",
-  near: "Close to",
-};
 let views = 0;
 
 class View extends LiveView {
@@ -22,15 +11,17 @@ class View extends LiveView {
     this.told = { hover: (ids) => this.hover(ids), choose: (id) => this.choose(id) };
     this.shown = {}; // what the boxes were given
     this.graph = new GraphView({ ...this.told, search: (text) => this.put("search", text), next: () => this.nextFound() });
+    this.titles = this.readTitles(); // where there are none, nothing of the view is put into the page
     this.build();
-    this.attach(el, "What is shown stays; run the cell again for the rest.");
+    this.attach(el, "The open panes stay; run the cell again for the others.");
+    this.listen(["choices"], () => this.drawOffer());
     this.listen(["pane_graph"], () => this.drawGraph());
     this.listen(["name"], () => write(this.title, model.get("name")));
     this.listen(["status"], () => write(this.status, model.get("status")));
     this.listen(["sizes"], () => this.drawSizes());
     this.listen(["search"], () => this.drawSearch());
     this.listen(["pane"], () => this.drawTabs());
-    for (const name of Object.keys(PANES)) this.listen([`pane_${name}`], () => this.drawPane(name));
+    for (const name of Object.keys(DRAW)) this.listen([`pane_${name}`], () => this.drawPane(name));
     this.listen(["staged"], () => this.drawPane("loops"));
     this.listen(["element", "photo", "weights"], () => this.drawChoices());
     this.listen(["selected"], () => this.drawSelected());
@@ -44,10 +35,10 @@ class View extends LiveView {
     this.live = make("p", { class: "syno-live", role: "status", "aria-live": "polite" });
     this.error = make("p", { class: "syno-error", role: "alert" });
     this.sizes = make("details", { class: "syno-sizes" });
-    this.tabs = make("div", { class: "syno-tabs", role: "tablist", "aria-label": "Forms of the operator" });
+    this.tabs = make("div", { class: "syno-tabs", role: "tablist", "aria-label": "Panes of the operator" });
     this.panels = {};
     const panels = make("div", { class: "syno-panels" });
-    for (const [name, title] of Object.entries(PANES)) {
+    for (const name of Object.keys(DRAW)) {
       const tab = make("button", {
         type: "button",
         role: "tab",
@@ -56,9 +47,10 @@ class View extends LiveView {
         "data-pane": name,
         onclick: () => this.put("pane", name),
         onkeydown: (event) => {
-          if (moveAmong(event, [...this.tabs.children])) this.put("pane", document.activeElement.dataset.pane);
+          const there = [...this.tabs.children].filter((one) => !one.hidden);
+          if (moveAmong(event, there)) this.put("pane", document.activeElement.dataset.pane);
         },
-      }, title);
+      });
       this.tabs.append(tab);
       const bar = make("div", { class: "syno-bar" });
       const body = make("div", { class: "syno-body" });
@@ -72,6 +64,7 @@ class View extends LiveView {
       panels.append(panel);
     }
     this.graphBar = make("div", { class: "syno-bar" });
+    this.left = make("section", { class: "syno-left" }, this.graph.bar(), this.graph.element, this.graphBar, this.live);
     this.choices = this.buildChoices();
     this.root = make(
       "div",
@@ -83,15 +76,8 @@ class View extends LiveView {
       make(
         "div",
         { class: "syno-columns" },
-        make(
-          "section",
-          { class: "syno-left", "aria-label": "pGraph" },
-          this.graph.bar(),
-          this.graph.element,
-          this.graphBar,
-          this.live,
-        ),
-        make("section", { class: "syno-right", "aria-label": "Forms" }, this.tabs, panels),
+        this.left,
+        make("section", { class: "syno-right", "aria-label": "Panes" }, this.tabs, panels),
       ),
     );
   }
@@ -177,14 +163,30 @@ class View extends LiveView {
 
   // -- drawing --------------------------------------------------------------------------------------------------------
 
+  readTitles() {
+    return Object.fromEntries(this.model.get("choices").panes);
+  }
+
+  /** The tabs that the operator's system has, in its order, and what it calls the picture. */
+  drawOffer() {
+    this.titles = this.readTitles();
+    for (const [name, { tab }] of Object.entries(this.panels)) {
+      tab.hidden = !(name in this.titles);
+      write(tab, this.titles[name] ?? "");
+    }
+    this.tabs.append(...Object.keys(this.titles).flatMap((name) => this.panels[name]?.tab ?? []));
+    this.left.setAttribute("aria-label", this.titles.graph);
+    this.graph.call(this.titles.graph);
+  }
+
   drawGraph() {
     const { state, error, data, exports } = this.model.get("pane_graph");
     if (state !== "ready") {
-      this.graph.element.replaceChildren(make("p", { class: "syno-quiet" }, error || "The pGraph is being drawn."));
+      this.graph.element.replaceChildren(make("p", { class: "syno-quiet" }, error || `The ${this.titles.graph} is being drawn.`));
       return;
     }
     this.graph.draw(data.svg, data.links, data.description);
-    this.graphBar.replaceChildren(...this.exportBar("the pGraph", data, exports));
+    this.graphBar.replaceChildren(...this.exportBar(`the ${this.titles.graph}`, data, exports));
     this.drawSearch();
     this.drawSelected();
   }
@@ -230,11 +232,13 @@ class View extends LiveView {
     body.setAttribute("aria-busy", String(state === "working"));
     if (state === "ready") {
       body.replaceChildren(...DRAW[name](data, this.told, this));
-      this.fillBar(name, this.exportBar(PANES[name], data, exports));
+      this.fillBar(name, this.exportBar(this.titles[name], data, exports));
       if (name === "loops") this.drawLight();
     } else {
-      const words = { working: "Being worked out …", failed: `Not to be had: ${error}`, closed: "Not worked out yet." }[state];
-      body.replaceChildren(make("p", { class: state === "failed" ? "syno-error" : "syno-quiet" }, words));
+      const words = { working: "Computing …", failed: `Not available: ${error}`, closed: "Not computed yet." }[state];
+      const again = make("button", { type: "button", onclick: () => this.asker.ask("work", { pane: name }) }, "Compute it");
+      const isClosed = state === "closed" && this.model.get("live");
+      body.replaceChildren(make("p", { class: state === "failed" ? "syno-error" : "syno-quiet" }, words), isClosed ? again : "");
       this.fillBar(name, []);
     }
     this.drawChoices();
@@ -253,7 +257,7 @@ class View extends LiveView {
     for (const trait of ["element", "photo", "weights"]) {
       const box = this.root.querySelector(`[data-trait="${trait}"]`);
       const value = this.model.get(trait);
-      // What is typed there and not yet sent stays, whatever else arrives meanwhile.
+      // A typed text that is not yet sent stays when other data arrive.
       if (box && this.shown[trait] !== value) box.value = this.shown[trait] = value;
     }
     const staged = this.root.querySelector('[data-trait="staged"]');
@@ -271,7 +275,7 @@ class View extends LiveView {
         await act(chosen());
         this.say(`${verb}: ${what}, ${chosen().format}`);
       } catch (error) {
-        this.complain(`${what} could not be taken away: ${error.message}`);
+        this.complain(`${what} could not be copied or saved: ${error.message}`);
       }
     };
     const copy = run("Copied", async (form) => {

@@ -1,13 +1,15 @@
 """An operator in all its forms: ``OperatorView(operator)``.
 
-The pGraph and the loop nest are there at once; every other pane is worked out when it is opened, outside the cell, in a
-thread (TIR in a process of its own). All of it is plain data from :mod:`syno_lab.evaluate.panes`.
+The picture and the first pane beside it (of a pGraph the loop nest) are there at once; every other pane is worked out
+when it is opened, outside the cell, in a thread (TIR in a process of its own). Which panes there are is the operator's
+system's to say (:meth:`syno_lab.protocol.System.panes`); all of it is plain data.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -15,23 +17,33 @@ from typing import Any, Literal
 import msgspec
 import traitlets as t
 
-from syno_lab.codegen.equation import equation
-from syno_lab.codegen.receptive_field import CENTER
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.evaluate.panes import DEPENDS, PANES, PHOTOS, WEIGHTS, Asked, read_pane
-from syno_lab.evaluate.panes.asked import MOST_NAME, read_element
-from syno_lab.evaluate.panes.exports import export, exports
-from syno_lab.evaluate.panes.image import read_image
-from syno_lab.ir.operator import Operator
+from syno_lab.inputs import quoted
+from syno_lab.panes import (
+    CENTER,
+    MOST_NAME,
+    NAMES,
+    PHOTOS,
+    WEIGHTS,
+    Asked,
+    export,
+    exports,
+    panes_of,
+    read_element,
+    read_image,
+    read_pane,
+)
+from syno_lab.protocol import Operator, Pane
+from syno_lab.systems import all_systems, is_operator, system_of
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.view import View
+from syno_widgets.working import Work
 
 _FILES = ("shared.js", "operator_graph.js", "operator_panes.js", "operator_view.js")
 _STYLES = ("shared.css", "operator_graph.css", "operator_view.css")
 _GRAPH = "graph"
-_FORMS = tuple(name for name in PANES if name != _GRAPH)
-_AT_ONCE = (_GRAPH, "loops")
+_FORMS = tuple(name for name in NAMES if name != _GRAPH)
 _CLOSED: dict[str, Any] = {"state": "closed", "error": "", "data": {}, "exports": []}
 
 
@@ -39,16 +51,18 @@ class ViewRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A message from the browser.
 
     Attributes:
-        kind: what to set.
+        kind: what to set; ``work`` has a pane worked out that was cancelled.
         request: the browser's number for it, given back in the trait ``answered``.
         binding: for ``bind`` a size for each variable.
         element: for ``element`` the output element.
+        pane: for ``work`` its name.
     """
 
-    kind: Literal["bind", "element"]
+    kind: Literal["bind", "element", "work"]
     request: int
     binding: dict[str, int] = {}
     element: str = ""
+    pane: str = ""
 
 
 def _pane(what: str) -> t.Dict[str, Any]:
@@ -57,18 +71,20 @@ def _pane(what: str) -> t.Dict[str, Any]:
 
 
 class OperatorView(View):
-    """One operator: its pGraph beside its loop nest, PyTorch source, TIR, equation, cost, and what it does.
+    """One operator of any system: its picture beside the panes that its system has.
+
+    Of a pGraph these are the loop nest, PyTorch source, TIR, equation, cost, and what it does.
 
     Args:
         operator: the operator; :meth:`show` shows another one.
         name: what to call it; any text.
-        binding: sizes; None takes the spec's first binding, else small generic sizes.
+        binding: sizes; None takes sizes that the operator's system has for such a view.
         image: an image of yours, [rows, columns] or [rows, columns, 3] from 0 to 255: the operator is applied to it.
         options: first values of the traits ``pane``, ``selected``, ``search``, ``element``, ``photo``, ``weights``,
             ``staged``.
 
     Raises:
-        SynoError: when ``operator`` is no pGraph, a size or an option does not fit, or the layout program is missing.
+        SynoError: when ``operator`` is none, a size or an option does not fit, or the layout program is missing.
     """
 
     _esm = module(*_FILES)
@@ -77,15 +93,15 @@ class OperatorView(View):
     _options = ("pane", "selected", "search", "element", "photo", "weights", "staged")
     _noun = "view"
     _request = ViewRequest
-    _words = "The operator view, to be used in a running notebook; beside it the pGraph and the loop nest."
+    _words = "The operator view, to be used in a running notebook; beside it the picture."
 
-    pane = t.Enum(_FORMS, "loops", help="The form that is open beside the pGraph.").tag(sync=True)
-    """The form that is open beside the pGraph; opening one has it worked out."""
+    pane = t.Enum(_FORMS, "loops", help="The pane that is open beside the picture.").tag(sync=True)
+    """The pane that is open beside the picture, one of its system's; an opened pane is computed."""
 
     selected = t.Unicode(help="The chosen node of the drawing.").tag(sync=True)
     """The node of the drawing that is chosen, such as ``c7``, ``s2`` or ``w0`` (:mod:`syno_lab.codegen.drawing`)."""
 
-    search = t.Unicode(help="What is searched in the pGraph.").tag(sync=True)
+    search = t.Unicode(help="The text searched in the picture.").tag(sync=True)
     """Parts of the pGraph whose words contain this text are marked."""
 
     staged = t.Bool(False, help="Whether the loop nest is shown by stages.").tag(sync=True)
@@ -104,7 +120,7 @@ class OperatorView(View):
     """The sizes that were asked for, a number for each variable; empty: by default. :attr:`sizes` has all."""
 
     name = t.Unicode("operator", read_only=True).tag(sync=True)
-    """What it is called."""
+    """The operator's name."""
 
     sizes = t.Dict(read_only=True).tag(sync=True)
     """The sizes that are used, of all variables."""
@@ -113,13 +129,13 @@ class OperatorView(View):
     """Its shape and cost in one line."""
 
     choices = t.Dict(read_only=True).tag(sync=True)
-    """What ``photo`` and ``weights`` may be."""
+    """The values of ``photo`` and ``weights``, and ``panes``: name and title of each pane of its system."""
 
-    pane_graph = _pane("The pGraph")
-    """The drawing and its links (:func:`syno_lab.evaluate.panes.graph.graph_pane`)."""
+    pane_graph = _pane("The picture")
+    """The drawing and its links (of a pGraph :func:`syno_lab.pgraphs.panes.graph.graph_pane`)."""
 
     pane_loops = _pane("The loop nest")
-    """The loop nests in pieces (:func:`syno_lab.evaluate.panes.program.loop_pane`)."""
+    """The loop nests in pieces (:func:`syno_lab.pgraphs.panes.program.loop_pane`)."""
 
     pane_source = _pane("The PyTorch source")
     """The module as a file that needs torch alone."""
@@ -131,19 +147,19 @@ class OperatorView(View):
     """The equation, whole and by stages, as text, LaTeX and SVG."""
 
     pane_cost = _pane("FLOPs and memory by stage")
-    """What each stage does and costs (:func:`syno_lab.evaluate.panes.costs.cost_pane`)."""
+    """The sum and the cost of each stage (:func:`syno_lab.pgraphs.panes.costs.cost_pane`)."""
 
     pane_reach = _pane("The receptive field")
-    """What the output element reads, as text, records and SVG."""
+    """The input elements that the output element reads, as text, records and SVG."""
 
     pane_mixing = _pane("The mixing matrix")
     """The pairing and locality of axes, after alphaNAS."""
 
     pane_image = _pane("The operator applied to an image")
-    """Pictures before and after, with the credit (:mod:`syno_lab.evaluate.panes.image`)."""
+    """Pictures before and after, with the credit (:mod:`syno_lab.pgraphs.panes.image`)."""
 
-    pane_near = _pane("The nearest known operators")
-    """The nearest known operators (:mod:`syno_lab.operators.neighbours`)."""
+    pane_near = _pane("Similar operators")
+    """Similar known operators (:mod:`syno_lab.operators.neighbours`)."""
 
     def __init__(
         self,
@@ -156,31 +172,29 @@ class OperatorView(View):
     ) -> None:
         self._closed = False
         self._is_ready = False
+        self._cancels = 0
         self._check_options(options)
         self._image = None
         if image is not None:
             read_image(image)
             self._image = image
             options.setdefault("photo", "own")
-        self._operator = _checked(operator)
+        self._panes = _panes(operator)
+        self._operator = operator
         self._check(Asked(operator, binding=_items(binding), element=options.get("element", CENTER)))
         super().__init__()
         self._settled = threading.Condition(self._lock)
-        self.set_trait(
-            "choices", {"photo": list(PHOTOS if image is not None else PHOTOS[:-1]), "weights": list(WEIGHTS)}
-        )
         self.set_trait("name", _name(name, operator))
         self._first(dict(binding or {}), options)
         self.on_msg(self._on_message)
 
     def _first(self, binding: dict[str, int], options: dict[str, Any]) -> None:
+        self._offer()
         self.binding = binding
         self._set_options(options)
         self._is_ready = True
         self._describe()
-        for pane in _AT_ONCE:
-            self._work(pane, self._asked())
-        self._open(self.pane)
+        self._work_at_once()
 
     # -- from Python -------------------------------------------------------------------------------------------------
 
@@ -190,13 +204,15 @@ class OperatorView(View):
         return self._operator
 
     def show(self, operator: Operator, *, name: str | None = None, binding: Mapping[str, int] | None = None) -> None:
-        """Another operator in the same view; the arguments and errors are those of the class."""
-        self._check(Asked(_checked(operator), binding=_items(binding)))
+        """Show another operator in this view, with the arguments and errors of the class."""
+        panes = _panes(operator)
+        self._check(Asked(operator, binding=_items(binding)))
         with self._lock:
-            self._operator = operator
+            self._operator, self._panes = operator, panes
             self._is_ready = False
             try:
                 with self.hold_sync():
+                    self._offer()
                     self.set_trait("name", _name(name, operator))
                     self.selected = ""
                     self.element = CENTER
@@ -204,31 +220,33 @@ class OperatorView(View):
             finally:
                 self._is_ready = True
             self._renew(_FORMS)
-            for pane in _AT_ONCE:
-                self._work(pane, self._asked())
+            self._work_at_once()
             self._describe()
-            self._open(self.pane)
         self._static.update_bundle(self._bundle())
 
     def read(self, pane: str, timeout_s: float | None = None) -> dict[str, Any]:
-        """The data of a pane, worked out now if it is not yet; see :data:`syno_lab.evaluate.panes.PANES`.
+        """The data of a pane, computed now if necessary, as its system's pane defines them.
 
         Raises:
-            SynoError: for an unknown pane, when it cannot be worked out, or after ``timeout_s`` seconds.
+            SynoError: for an unknown pane, one that cannot be worked out or is cancelled, or after ``timeout_s`` s.
         """
-        if pane not in PANES:
-            raise SpecError(f"pane: expected one of {', '.join(PANES)}, found {pane!r}")
+        self._check_pane(pane)
+        before = self._cancels
 
         def is_settled() -> bool:
+            if self._cancels != before:
+                return True
             self._open(pane)  # again, where something else was asked meanwhile
             return self._state(pane) in ("ready", "failed")
 
         with self._lock:
             if not self._settled.wait_for(is_settled, timeout_s):
                 raise SynoError(f"{pane}: not worked out after {timeout_s} s")
-            found: dict[str, Any] = getattr(self, f"pane_{pane}")
+            found = self._shown(pane)
         if found["state"] == "failed":
             raise SynoError(found["error"])
+        if found["state"] != "ready":
+            raise SynoError(f"{pane}: cancelled")
         data: dict[str, Any] = found["data"]
         return data
 
@@ -236,7 +254,7 @@ class OperatorView(View):
         """A pane as the content of a file.
 
         Args:
-            pane: its name, ``graph`` for the pGraph.
+            pane: its name, ``graph`` for the picture.
             form: the ``format`` of one of its ``exports``: ``SVG``, ``PNG``, ``DOT``, ``JSON``, ``CSV``, ….
 
         Raises:
@@ -244,21 +262,21 @@ class OperatorView(View):
         """
         return export(self._asked(), pane, self.read(pane), form)
 
-    def to_html(self, path: str | Path | None = None, *, panes: Iterable[str] = tuple(PANES)) -> str:
-        """A page that stands alone: everything is worked out and in it, nothing is fetched, no kernel is needed.
+    def to_html(self, path: str | Path | None = None, *, panes: Iterable[str] | None = None) -> str:
+        """Write a page that holds all panes: it fetches nothing and needs no kernel.
 
         Args:
             path: where to write it; None only returns it.
-            panes: which panes to work out; the others say that they were not.
+            panes: which panes to work out, None for all; the others say that they were not.
 
         Raises:
             SynoError: for an unknown pane, or a file that cannot be written.
         """
-        for pane in (*_AT_ONCE, *panes):
+        for pane in (*self._at_once, *(self._panes if panes is None else panes)):
             try:
                 self.read(pane)
             except SynoError:
-                if pane not in PANES:
+                if pane not in self._panes:
                     raise
         return super().to_html(path)
 
@@ -266,12 +284,29 @@ class OperatorView(View):
         return self.name
 
     def close(self) -> None:
-        """Take the view off the page; what is still being worked out is dropped."""
+        """Take the view off the page and cancel its work."""
         with self._lock:
             self._closed = True
             super().close()
 
     # -- what is asked -----------------------------------------------------------------------------------------------
+
+    @property
+    def _at_once(self) -> tuple[str, ...]:
+        """The panes that are shown at once: the picture, and the first beside it."""
+        return tuple(self._panes)[:2]
+
+    def _offer(self) -> None:
+        """Set the panes of the operator's system; if the open one is not among them, open another."""
+        photos = PHOTOS if self._image is not None else PHOTOS[:-1]
+        titles = [[name, pane.title or name] for name, pane in self._panes.items()]
+        self.set_trait("choices", {"photo": list(photos), "weights": list(WEIGHTS), "panes": titles})
+        if self.pane not in self._panes:
+            self.pane = self._at_once[-1]
+
+    def _check_pane(self, pane: str) -> None:
+        if pane not in self._panes:
+            raise SpecError(f"pane: expected one of {', '.join(self._panes)}, found {quoted(pane)}")
 
     def _asked(self) -> Asked:
         return Asked(
@@ -280,7 +315,7 @@ class OperatorView(View):
 
     @staticmethod
     def _check(asked: Asked) -> dict[str, int]:
-        """The complete sizes; raises SynoError where they do not fit, or the element is none."""
+        """The complete sizes; raises SynoError if they do not fit, or if the output has no such element."""
         bound = asked.bound()
         asked.operator.input_sizes(bound)
         asked.operator.params(bound)
@@ -299,6 +334,12 @@ class OperatorView(View):
         read_element(value)
         return value
 
+    @t.validate("pane")
+    def _valid_pane(self, proposal: dict[str, Any]) -> str:
+        value: str = proposal["value"]
+        self._check_pane(value)
+        return value
+
     @t.validate("photo")
     def _valid_photo(self, proposal: dict[str, Any]) -> str:
         value: str = proposal["value"]
@@ -312,11 +353,11 @@ class OperatorView(View):
             return
         with self._lock:
             name = change["name"]
-            self._renew(pane for pane, fields in DEPENDS.items() if name in fields)
+            self._renew(pane for pane, how in self._panes.items() if name in how.depends)
             if name == "binding":
                 self._describe()
-            self._open("loops")
-            self._open(self.pane)
+            for pane in (*self._at_once, self.pane):
+                self._open(pane)
 
     @t.observe("pane")
     def _opened(self, change: dict[str, Any]) -> None:
@@ -331,11 +372,21 @@ class OperatorView(View):
 
     # -- working out -------------------------------------------------------------------------------------------------
 
+    def _work_at_once(self) -> None:
+        for pane in self._at_once:
+            self._work(pane, self._asked())
+        self._open(self.pane)
+
+    def _shown(self, pane: str) -> dict[str, Any]:
+        found: dict[str, Any] = getattr(self, f"pane_{pane}")
+        return found
+
     def _state(self, pane: str) -> str:
-        return str(getattr(self, f"pane_{pane}")["state"])
+        return str(self._shown(pane)["state"])
 
     def _renew(self, panes: Iterable[str]) -> None:
         for pane in panes:
+            self._works.drop(pane)
             self.set_trait(f"pane_{pane}", dict(_CLOSED))
         self._settled.notify_all()
 
@@ -344,11 +395,19 @@ class OperatorView(View):
             if self._state(pane) != "closed":
                 return
             self.set_trait(f"pane_{pane}", {**_CLOSED, "state": "working"})
-            name = f"syno-lab {pane}"
-            threading.Thread(target=self._work, args=(pane, self._asked()), name=name, daemon=True).start()
+            asked = self._asked()
+            work = self._works.begin(f"working out {pane}", lambda work: self._work(pane, asked, work), pane)
+            work.tell()
 
-    def _work(self, pane: str, asked: Asked) -> None:
-        """Work out one pane, and show it unless something else has been asked meanwhile."""
+    def _cancelled(self, work: Work) -> None:
+        self._cancels += 1
+        self.set_trait(f"pane_{work.slot}", dict(_CLOSED))
+        self._settled.notify_all()
+
+    def _work(self, pane: str, asked: Asked, work: Work | None = None) -> None:
+        """Compute one pane, and show it unless the user has asked for another view meanwhile."""
+        if work is not None:
+            asked = replace(asked, should_stop=work.should_stop)
         try:
             data = read_pane(asked, pane)
             found = {"state": "ready", "error": "", "data": data, "exports": exports(asked, pane, data)}
@@ -357,35 +416,42 @@ class OperatorView(View):
         except Exception as unforeseen:  # noqa: BLE001 the view must live on; the log has the whole story
             found = {**_CLOSED, "state": "failed", "error": self._unforeseen(unforeseen, pane)}
         with self._lock:
-            if not self._closed and self._is_current(asked, pane):
+            is_wanted = work is None or not work.should_stop()
+            if is_wanted and not self._closed and self._is_current(asked, pane):
                 self.set_trait(f"pane_{pane}", found)
                 self._settled.notify_all()
 
     def _is_current(self, asked: Asked, pane: str) -> bool:
         now = self._asked()
         # Equal operators can have their steps in another order, and so another drawing.
-        same = now.operator is asked.operator and now.image is asked.image
-        return same and all(getattr(now, field) == getattr(asked, field) for field in DEPENDS[pane] if field != "image")
+        if now.operator is not asked.operator or now.image is not asked.image:
+            return False
+        depends = self._panes[pane].depends
+        return all(getattr(now, field) == getattr(asked, field) for field in depends if field != "image")
 
     # -- from the browser --------------------------------------------------------------------------------------------
 
     def _carry_out(self, request: ViewRequest) -> None:
         if request.kind == "bind":
             self.binding = request.binding
-        else:
+        elif request.kind == "element":
             self.element = request.element
+        else:
+            self._check_pane(request.pane)
+            self._open(request.pane)
 
     # -- outputs -----------------------------------------------------------------------------------------------------
 
     def _bundle(self) -> Bundle:
-        """What stays on the page without a kernel: the picture, the equation and the loop nest."""
-        graph, loops = self.pane_graph["data"], self.pane_loops["data"]
-        if not graph or not loops:
+        """The static output, for a page without a kernel: the picture, and the texts of the panes beside it."""
+        asked, found = self._asked(), [(name, self._shown(name)["data"]) for name in self._at_once]
+        if not all(data for _, data in found):
             return {"text/plain": self.status, "text/html": f"<p>{escape(self.status)}</p>"}
+        graph = found[0][1]
         bundle = static_bundle(self.static_id, graph["svg"], graph["description"])
         head = f"<p><b>{escape(self.name)}</b>: {escape(self.status)}</p>"
-        text = str(equation(self._operator))
-        tail = f"<pre>{escape(text)}</pre><pre>{escape(loops['nests'][0]['text'])}</pre>"
+        texts = (text for name, data in found for text in self._panes[name].texts(asked, data))
+        tail = "".join(f"<pre>{escape(text)}</pre>" for text in texts)
         opened, picture = bundle["text/html"].split(">", 1)
         inner = picture.removesuffix("</div>")
         return {**bundle, "text/html": f"{opened}>{head}{inner}{tail}</div>"}
@@ -394,10 +460,14 @@ class OperatorView(View):
         return f"<OperatorView: {self.name}, {self.status}>"
 
 
-def _checked(operator: Any) -> Operator:
-    if not isinstance(operator, Operator):
-        raise SpecError(f"OperatorView: expected an Operator (a complete pGraph), found {type(operator).__name__}")
-    return operator
+def _panes(operator: Any) -> dict[str, Pane]:
+    """The panes of an operator that the browser can draw. Raises SpecError for a value that is no operator."""
+    if not is_operator(operator):
+        known = ", ".join(system.title for system in all_systems())
+        raise SpecError(
+            f"OperatorView: expected an operator of a system that is known ({known}), found {type(operator).__name__}"
+        )
+    return {name: pane for name, pane in panes_of(operator).items() if name in NAMES}
 
 
 def _items(binding: Mapping[str, int] | None) -> tuple[tuple[str, int], ...] | None:
@@ -405,10 +475,5 @@ def _items(binding: Mapping[str, int] | None) -> tuple[tuple[str, int], ...] | N
 
 
 def _name(name: str | None, operator: Operator) -> str:
-    """The given name, else that of the known operator that it is."""
-    if name is None:
-        from syno_lab.operators import KNOWN
-        from syno_lab.synthesis.recognise import recognise
-
-        return recognise(operator, KNOWN) or "operator"
-    return str(name)[:MOST_NAME]
+    """The given name, else the name of the known operator that equals it."""
+    return (system_of(operator).recognise(operator) or "operator") if name is None else str(name)[:MOST_NAME]

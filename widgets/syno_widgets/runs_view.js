@@ -1,4 +1,4 @@
-// The view of `RunsView`: what a lab does and has found. Everything it shows is a trait; it asks by small messages and by
+// The view of `RunsView`: the jobs and results of a lab. Everything it shows is a trait; it asks by small messages and by
 // setting traits. It stands behind its parts (scripts.py) and loads nothing: no address stands in this file.
 
 const FIRST_REQUEST = 1000000; // the table of jobs counts from 1
@@ -10,7 +10,7 @@ class RunsPage extends LiveView {
     this.model = model;
     this.pictures = new Map();
     this.buildParts();
-    this.attach(el, "Run the cell again to go on.", FIRST_REQUEST);
+    this.attach(el, "Run the cell again to continue.", FIRST_REQUEST);
     this.child = new ChildView(model, this.opened, (text) => this.complain(`The operator cannot be shown: ${text}`));
     this.jobs = new JobsTable(model, this.jobsPlace);
     this.jobs.error.remove(); // the page says it for both
@@ -25,6 +25,7 @@ class RunsPage extends LiveView {
     this.listen(["selected"], this.drawSelected);
     this.listen(["courses"], this.drawCourses);
     this.listen(["opened"], () => this.child.draw(model.get("opened")));
+    if (!model.get("live")) this.goToAddress();
   }
 
   buildParts() {
@@ -54,7 +55,7 @@ class RunsPage extends LiveView {
       ),
     );
     const tabs = make("div", { role: "tablist", "aria-label": "Runs" }, ...this.tabs);
-    const source = choose("source", "Of");
+    const source = choose("source", "Source");
     source.classList.add("syno-source");
     this.front = new FrontChart({
       hover: (place, x, y) => this.hover(place === null ? null : this.front.keys[place], x, y),
@@ -81,11 +82,11 @@ class RunsPage extends LiveView {
     const forms = live ? ["CSV", "Parquet", "SVG", "PNG"] : Object.keys(this.model.get("files"));
     this.form.append(...forms.map((form) => make("option", {}, form)));
     const save = make("button", { type: "button", onclick: () => this.save() }, "Save");
-    const tools = choose("tool", "A drag is a");
+    const tools = choose("tool", "Drag:");
     for (const name of ["lasso", "box"]) this.choices.tool.append(make("option", { value: name }, name));
     this.choices.tool.disabled = false;
     const bar = make("div", { class: "syno-bar" });
-    bar.append(choose("x", "Across"), choose("y", "Up"), choose("z", "Colour"), tick("relative", "against the baseline"));
+    bar.append(choose("x", "x axis"), choose("y", "y axis"), choose("z", "Colour"), tick("relative", "against the baseline"));
     bar.append(tick("published", "the paper's"), tools, make("span", { class: "syno-gap" }), this.form, save);
     const plot = make("div", { class: "syno-plot-frame" }, this.front.root, this.card, this.said);
     this.opened = make("div", { class: "syno-opened" });
@@ -132,7 +133,7 @@ class RunsPage extends LiveView {
     else saveFile(new Blob([this.model.get("files")[form]]), `trials.${form.toLowerCase()}`);
   }
 
-  // -- what is drawn
+  // -- drawing
 
   drawPane() {
     const open = this.model.get("pane");
@@ -173,7 +174,7 @@ class RunsPage extends LiveView {
     this.front.draw(front);
     const history = front.history ?? [];
     this.volume.draw(history.length ? [{ name: "", points: history }] : []);
-    const paper = front.paper?.length ? ` Purple: what the paper states, on its own device (${front.paper.length}).` : "";
+    const paper = front.paper?.length ? ` Purple: the paper's numbers, on its own device (${front.paper.length}).` : "";
     const unplaced = front.unplaced ? ` ${front.unplaced} without a value on each axis.` : "";
     const none = front.keys ? (front.keys.length ? "" : "No trial has a value on each axis yet.") : front.text ?? "";
     write(this.note, `${none}${unplaced}${paper}`.trim());
@@ -202,7 +203,7 @@ class RunsPage extends LiveView {
     }
   }
 
-  // -- the pGraph under the pointer
+  // -- the operator's picture under the pointer
 
   hover(key, x, y) {
     if (key === this.hovered) return;
@@ -248,11 +249,31 @@ class RunsPage extends LiveView {
       this.model.set("chosen", key);
       const found = this.picture(key);
       const drawn = found ? parsePicture(found.svg) : null;
-      this.opened.replaceChildren(drawn ?? make("p", {}, "This page holds the pGraphs of the front alone."));
+      this.opened.replaceChildren(drawn ?? make("p", {}, "This page does not hold the picture of this trial."));
+      this.keepAddress(key);
       return;
     }
     if (this.model.get("chosen") === key) this.put("chosen", ""); // so that it opens again
     this.put("chosen", key);
+  }
+
+  // -- the address of a page that stands alone ends in the trial that was chosen, and leads there again
+
+  keepAddress(key) {
+    try {
+      history.replaceState(null, "", `#${encodeURIComponent(key)}`);
+    } catch {
+      // The page is shown within another, where it has no address.
+    }
+  }
+
+  goToAddress() {
+    try {
+      const key = decodeURIComponent(location.hash.slice(1));
+      if ((this.model.get("trials").keys ?? []).includes(key)) this.choose(key);
+    } catch {
+      // An address that is not ours.
+    }
   }
 }
 

@@ -1,15 +1,15 @@
-"""What a lab is doing and has found: jobs, curves, trials and Pareto fronts, kept up to date: ``RunsView(lab)``.
+"""The jobs, curves, trials and Pareto fronts of a lab, in a view that updates itself: ``RunsView(lab)``.
 
 The store is read in a thread of its own through a connection that cannot write, so a cell returns at once, the view
-moves while another cell runs, and whoever writes the store is not disturbed. All facts are
-:mod:`syno_lab.evaluate.reading`'s.
+moves while another cell runs, and a process that writes the store is not disturbed. All facts are
+:mod:`syno_lab.reports`'s.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,10 +18,10 @@ import msgspec
 import traitlets as t
 from ipywidgets import widget_serialization
 
-from syno_lab.codegen.drawing import describe, svg
-from syno_lab.errors import SpecError, StoreError, SynoError
-from syno_lab.evaluate.jobs import Lab
-from syno_lab.evaluate.reading import (
+from syno_lab.errors import FormatError, SpecError, StoreError, SynoError
+from syno_lab.jobs import Lab
+from syno_lab.panes.generic import described
+from syno_lab.reports import (
     Front,
     LabReader,
     Reading,
@@ -36,9 +36,9 @@ from syno_lab.evaluate.reading import (
     trials_frame,
     trials_parquet,
 )
-from syno_lab.evaluate.reading.axes import LATENCY
-from syno_lab.evaluate.reading.pictures import describe_front
-from syno_lab.evaluate.reading.shown import (
+from syno_lab.reports.axes import LATENCY
+from syno_lab.reports.pictures import describe_front
+from syno_lab.reports.shown import (
     shown_axes,
     shown_courses,
     shown_front,
@@ -46,12 +46,13 @@ from syno_lab.evaluate.reading.shown import (
     shown_trials,
     summary,
 )
-from syno_lab.ir.operator import Operator
+from syno_lab.systems import read_operator
 from syno_widgets.jobs_view import has_work, html_table, job_line, jobs_status, steer, text_table, without_buttons
 from syno_widgets.looking import LookingView
 from syno_widgets.operator_view import OperatorView
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
+from syno_widgets.working import Work
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +68,7 @@ class RunsRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A message from the browser.
 
     Attributes:
-        kind: what to do with a job, or ``picture`` for the pGraph of a trial, or ``export``.
+        kind: what to do with a job, or ``picture`` for that of a trial's operator, or ``export``.
         request: the browser's number for it, given back in the trait ``answered``.
         job: the job's number.
         key: of the trial.
@@ -102,8 +103,8 @@ class RunsView(LookingView):
     _request = RunsRequest
     _words = "The runs view, to be used in a running notebook; beside it the front and the jobs as they were last."
 
-    pane = t.Enum(("results", "jobs"), "results", help="What is open.").tag(sync=True)
-    """What is open: ``results`` (front and table) or ``jobs`` (jobs and their curves)."""
+    pane = t.Enum(("results", "jobs"), "results", help="The open tab.").tag(sync=True)
+    """The open tab: ``results`` (front and table) or ``jobs`` (jobs and their curves)."""
 
     source = t.Unicode(help="The search or run that is shown.").tag(sync=True)
     """The key of the search or run that is shown, such as ``search:mine``; empty: all."""
@@ -121,7 +122,7 @@ class RunsView(LookingView):
     """Whether values are against the baseline: percentage points of accuracy, ratios of all else."""
 
     published = t.Bool(False, help="Whether the paper's statements are drawn.").tag(sync=True)
-    """Whether what the paper states is drawn too, as the paper's; only against the baseline."""
+    """Whether the paper's numbers are drawn too, marked as the paper's; only against the baseline."""
 
     sort = t.Unicode("number", help="The column that the table is sorted by.").tag(sync=True)
     """The column that the table is sorted by."""
@@ -129,7 +130,7 @@ class RunsView(LookingView):
     descending = t.Bool(False, help="Whether the largest comes first.").tag(sync=True)
     """Whether the largest comes first."""
 
-    filter = t.Unicode(help="What the table is filtered by.").tag(sync=True)
+    filter = t.Unicode(help="The filter of the table.").tag(sync=True)
     """Words that a row must hold, and comparisons such as ``accuracy>0.9`` or ``flops<1e6``."""
 
     tool = t.Enum(("lasso", "box"), "lasso", help="How a drag selects.").tag(sync=True)
@@ -145,25 +146,25 @@ class RunsView(LookingView):
     """The newest jobs, as in :class:`~syno_widgets.jobs_view.JobsView`."""
 
     status = t.Unicode(read_only=True).tag(sync=True)
-    """How many jobs are in which state, in words."""
+    """The number of jobs in each state, as a sentence."""
 
     log = t.Dict(read_only=True).tag(sync=True)
     """The log asked for last: ``job`` and ``text``; empty while none was."""
 
     headline = t.Unicode(read_only=True).tag(sync=True)
-    """Where the trials stand, in one line; read out by screen readers whenever it changes."""
+    """A summary of the trials in one line; screen readers read it out whenever it changes."""
 
     sources = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The searches and runs to choose among (:func:`syno_lab.evaluate.reading.shown.shown_sources`)."""
+    """The searches and runs to choose among (:func:`syno_lab.reports.shown.shown_sources`)."""
 
     axes = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The axes to choose among: ``name`` and ``title``."""
 
     trials = t.Dict(read_only=True).tag(sync=True)
-    """The trials by columns (:func:`syno_lab.evaluate.reading.shown.shown_trials`)."""
+    """The trials by columns (:func:`syno_lab.reports.shown.shown_trials`)."""
 
     front = t.Dict(read_only=True).tag(sync=True)
-    """The front with all points (:func:`syno_lab.evaluate.reading.shown.shown_front`)."""
+    """The front with all points (:func:`syno_lab.reports.shown.shown_front`)."""
 
     courses = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The curves of trainings and tunings, those under way first."""
@@ -172,7 +173,7 @@ class RunsView(LookingView):
     """The operator view of the chosen trial."""
 
     pictures = t.Dict(read_only=True).tag(sync=True)
-    """On a page that stands alone, the pGraphs of the front by key; a kernel sends each when it is asked for."""
+    """On a page that stands alone, the pictures of the front's operators by key; a kernel sends each when asked for."""
 
     files = t.Dict(read_only=True).tag(sync=True)
     """On a page that stands alone, the texts to be saved, by form."""
@@ -222,7 +223,7 @@ class RunsView(LookingView):
                     self._show_trials()
 
     def frame(self, *, selected: bool = False) -> pd.DataFrame:
-        """The trials as a table (:func:`syno_lab.evaluate.reading.trials_frame`), all or the ``selected`` ones.
+        """The trials as a table (:func:`syno_lab.reports.trials_frame`), all or the ``selected`` ones.
 
         Raises:
             SynoError: when the lab cannot be read.
@@ -233,7 +234,7 @@ class RunsView(LookingView):
             return trials_frame(self._chosen_rows(selected), self._reading.targets, self._on_front())
 
     def export(self, form: str) -> bytes:
-        """What is shown, as a file: ``CSV`` or ``Parquet`` (selected trials, else all), ``SVG`` or ``PNG`` (the front).
+        """The results as a file: ``CSV`` or ``Parquet`` (selected trials, else all), ``SVG`` or ``PNG`` (the front).
 
         Raises:
             SynoError: for another form, or while the lab cannot be read.
@@ -244,19 +245,21 @@ class RunsView(LookingView):
             if self._reading is None:
                 self.refresh()
             assert self._reading is not None
-            if form in ("CSV", "Parquet"):
-                write = trials_csv if form == "CSV" else trials_parquet
-                return write(self._chosen_rows(bool(self.selected)), self._reading.targets, self._on_front())
-            if self._front is None:
-                raise StoreError("there is no front to draw: choose two or three different axes")
-            return front_picture(self._front, FORMS[form], title=self._title(), published=self._paper())
+            rows, targets, best = self._chosen_rows(bool(self.selected)), self._reading.targets, self._on_front()
+            front, title, paper = self._front, self._title(), self._paper()
+        # Nobody waits for the lock meanwhile: to draw takes a second or two.
+        if form in ("CSV", "Parquet"):
+            return (trials_csv if form == "CSV" else trials_parquet)(rows, targets, best)
+        if front is None:
+            raise StoreError("there is no front to draw: choose two or three different axes")
+        return front_picture(front, FORMS[form], title=title, published=paper)
 
     def to_html(self, path: str | Path | None = None, *, most_pictures: int = 100) -> str:
-        """A page that stands alone: everything is in it, nothing is fetched, no kernel is needed.
+        """Write a page that holds all results: it fetches nothing and needs no kernel.
 
         Args:
             path: where to write it; None only returns it.
-            most_pictures: how many pGraphs of the front it holds at most.
+            most_pictures: how many operators' pictures it holds at most, those of the front first.
 
         Raises:
             SynoError: when the lab cannot be read, or the file not written.
@@ -271,7 +274,12 @@ class RunsView(LookingView):
     def _page_state(self) -> dict[str, Any]:
         front = self._front
         keys = [] if front is None else [front.points[place].key for place in front.front]
-        drawn = {key: picture for key in keys[: self._most_pictures] if (picture := self._picture(key)) is not None}
+        keys = list(dict.fromkeys((*keys, *(row.key for row in self._rows() if row.operator))))
+        drawn: dict[str, dict[str, str]] = {}
+        for key in keys[: self._most_pictures]:
+            with suppress(FormatError):  # of a system that nobody knows here; all else is in the page
+                picture = self._picture(key)
+                drawn |= {} if picture is None else {key: picture}
         files = {"CSV": self.export("CSV").decode()}
         if front is not None:
             files["SVG"] = self.export("SVG").decode()
@@ -279,7 +287,7 @@ class RunsView(LookingView):
         return {**state, "opened": None, "rows": without_buttons(self.rows), "pictures": drawn, "files": files}
 
     def close(self) -> None:
-        """Stop looking, and take the view off the page. The jobs go on."""
+        """Stop reading, and take the view off the page. The jobs continue."""
         super().close()
         with self._lock:
             if self.opened is not None:
@@ -369,7 +377,7 @@ class RunsView(LookingView):
                 row = self._reading.row(key)
                 if not row.operator:
                     raise StoreError(f"{row.label} is the network as it is: there is no operator to show")
-                operator, name = Operator.from_json(row.operator), f"{row.label} of {row.source}"
+                operator, name = read_operator(row.operator), f"{row.label} of {row.source}"
                 if self.opened is None:
                     self.set_trait("opened", OperatorView(operator, name=name))
                 else:
@@ -388,17 +396,22 @@ class RunsView(LookingView):
 
     # -- from the browser --------------------------------------------------------------------------------------------
 
-    def _carry_out(self, request: RunsRequest) -> None:
+    def _carry_out(self, request: RunsRequest) -> Work | None:
         if request.kind == "picture":
             with self._lock:
                 picture = self._picture(request.key)
             if picture is not None:
                 self.send({"kind": "picture", "key": request.key, **picture})
         elif request.kind == "export":
-            content = self.export(request.form)
-            self.send({"kind": "file", "name": f"trials.{FORMS[request.form]}"}, [content])
+            return self._works.begin("making the file", lambda work: self._send_file(work, request.form))
         else:
             self._steer(request.kind, request.job)
+        return None
+
+    def _send_file(self, work: Work, form: str) -> None:
+        content = self.export(form)
+        with work.delivering():
+            self.send({"kind": "file", "name": f"trials.{FORMS[form]}"}, [content])
 
     def _steer(self, kind: str, number: int) -> None:
         lab = nullcontext(self._lab) if self._lab is not None else closing(_opened(self._reader.folder))
@@ -410,15 +423,16 @@ class RunsView(LookingView):
             self.refresh()
 
     def _picture(self, key: str) -> dict[str, str] | None:
-        """The pGraph of a trial as ``svg`` and in words as ``text``; None for the network as it is."""
+        """The picture of a trial's operator as ``svg``, and described in ``text``; None for the baseline."""
         if key in self._drawn:
             self._drawn.move_to_end(key)
             return self._drawn[key]
         row = None if self._reading is None else self._reading.row(key)
         if row is None or not row.operator:
             return None
-        operator = Operator.from_json(row.operator)
-        self._drawn[key] = {"svg": svg(operator), "text": describe(operator)}
+        operator = read_operator(row.operator)
+        svg = operator.svg()
+        self._drawn[key] = {"svg": svg, "text": described(operator, svg)}
         if len(self._drawn) > _MOST_PICTURES:
             self._drawn.popitem(last=False)
         return self._drawn[key]
@@ -426,7 +440,7 @@ class RunsView(LookingView):
     # -- outputs -----------------------------------------------------------------------------------------------------
 
     def _bundle(self) -> Bundle:
-        """What stays on the page without a kernel: the figure, the trials of the front, the jobs."""
+        """The static output, for a page without a kernel: the figure, the trials of the front, the jobs."""
         words = f"{self.headline}\n{self.status}\n{text_table(self.rows)}".strip()
         about = "".join(f"<p>{escape(text)}</p>" for text in (self.headline, self.status, self.error) if text)
         tables = f"{html_table(self.rows)}{_front_table(self._front)}"

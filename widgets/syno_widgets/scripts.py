@@ -1,4 +1,4 @@
-"""Scripts and styles of the widgets, put together of files: what several widgets need stands in ``shared.js``.
+"""Scripts and styles of the widgets, joined from files; ``shared.js`` has the parts that several widgets need.
 
 anywidget wants one ES module for each widget, and nothing may be fetched; so the files, none of which imports or
 exports anything, are joined, and the end exports ``render``.

@@ -3,6 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const ANSWER_WITHIN_MS = 20000;
+const SHOWN_AFTER_MS = 300;
 
 /** An element with attributes and children; texts become text nodes and are never parsed as HTML. */
 function make(tag, attributes = {}, ...children) {
@@ -47,7 +48,7 @@ function hideStatic(id) {
   return style;
 }
 
-/** `render` of a widget with this view; whatever goes wrong while it is made is said in its place. */
+/** `render` of a widget with this view; an error while it is made is shown in its place. */
 function renderer(View, what) {
   return ({ model, el }) => {
     try {
@@ -114,6 +115,76 @@ class Asker {
   }
 }
 
+/** What the kernel does beside a view, said as long as it lasts, with a button that cancels it; Escape does the same. */
+class Running {
+  /** `cancel()` asks for the end; the element is put where a reader looks for it. */
+  constructor(model, cancel) {
+    Object.assign(this, { model, cancel, since: 0, begun: 0, ticking: null, before: null });
+    this.words = make("span", { "aria-live": "polite" });
+    this.time = make("span", { class: "syno-quiet", "aria-hidden": "true" });
+    this.button = make("button", { type: "button", class: "syno-cancel", onclick: () => this.end() }, "Cancel");
+    this.rest = make("span", { hidden: true }, this.time, " ", this.button);
+    this.element = make("div", { class: "syno-running" }, this.words, " ", this.rest);
+  }
+
+  /** Escape anywhere in the view is for what runs, before it is for anything else. */
+  listen(root) {
+    const onEscape = (event) => {
+      if (event.key !== "Escape" || this.rest.hidden) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      this.end();
+    };
+    root.addEventListener("keydown", onEscape, true);
+  }
+
+  end() {
+    this.cancel();
+  }
+
+  draw() {
+    const { what, since } = this.model.get("live") ? this.model.get("running") : {};
+    if (!what) return this.hide();
+    if (since !== this.since) {
+      this.stop();
+      this.since = since;
+      this.begun = performance.now(); // by the page's clock: the kernel's may be another
+      this.ticking = setTimeout(() => this.show(), SHOWN_AFTER_MS);
+    } else if (!this.rest.hidden) write(this.words, `Under way: ${what}.`);
+  }
+
+  /** Work that ends in a moment is not announced. */
+  show() {
+    const { what } = this.model.get("running");
+    if (!what) return;
+    write(this.words, `Under way: ${what}.`);
+    if (this.rest.hidden) this.before = document.activeElement;
+    this.rest.hidden = false;
+    this.tick();
+  }
+
+  tick() {
+    write(this.time, `${Math.round((performance.now() - this.begun) / 1000)} s`);
+    this.ticking = setTimeout(() => this.tick(), 1000);
+  }
+
+  hide() {
+    const had = document.activeElement === this.button;
+    this.stop();
+    this.since = 0;
+    write(this.words, "");
+    this.rest.hidden = true;
+    if (!had) return;
+    // The focus was on the button: return it to the place where the work was begun.
+    const back = [this.before, this.element.parentElement?.querySelector("button:enabled")];
+    back.find((one) => one?.isConnected && one !== document.body && !one.disabled)?.focus();
+  }
+
+  stop() {
+    clearTimeout(this.ticking);
+  }
+}
+
 /**
  * What a view has that asks and is drawn anew. A class of its own makes `model`, `root` and `error`, then attaches itself.
  */
@@ -123,7 +194,11 @@ class LiveView {
     el.append(this.root);
     this.asker = new Asker(this.model, this.root, { gone, complain: (text) => this.complain(text) }, first);
     this.listener = listener(this.model);
+    this.running = new Running(this.model, () => this.asker.ask("cancel_work"));
+    this.error.before(this.running.element);
+    this.running.listen(this.root);
     this.listen(["error"], () => this.complain(this.model.get("error")));
+    this.listen(["running"], () => this.drawRunning());
     this.listen(["answered"], () => this.asker.drawAnswer());
     this.style = hideStatic(this.model.get("static_id"));
   }
@@ -132,8 +207,14 @@ class LiveView {
   destroy() {
     this.listener.off();
     this.asker.stop();
+    this.running.stop();
     this.style.remove();
     this.root.remove();
+  }
+
+  drawRunning() {
+    if (this.model.get("running").what) this.asker.stop(); // the kernel is there
+    this.running.draw();
   }
 
   /** Draw now, and whenever one of these traits changes. */

@@ -1,4 +1,4 @@
-"""A widget as a page that stands alone: its traits as data, its own script, and nothing to fetch.
+"""A widget as a page of its own: its traits as data and its script; the page fetches nothing.
 
 The page has no kernel. The widget's script gets a model that keeps what is set and sends nothing; it knows by the trait
 ``live`` that there is nobody to answer. Without scripts the page shows what is given as its static part.

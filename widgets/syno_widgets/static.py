@@ -1,4 +1,4 @@
-"""The picture that stays when no kernel and no widget is there: a second output, hidden by the live widget.
+"""The static picture, for pages without a kernel or a widget: a second output, hidden by the live widget.
 
 JupyterLab and Notebook 7 prefer the widget's MIME type to every other in the same bundle and show an error where its
 model is gone. So the picture is an output of its own: HTML with the SVG in an ``<img>``, which needs no trust, beside
@@ -46,7 +46,7 @@ class StaticOutput:
         self.update_bundle(static_bundle(self.static_id, svg, description))
 
     def show_bundle(self, bundle: Bundle) -> None:
-        """Add what is no picture, with the mark of ``static_id`` in its HTML."""
+        """Add HTML instead of a picture, with the mark of ``static_id`` in it."""
         from IPython.display import display
 
         handle = display(bundle, raw=True, display_id=True)

@@ -3,7 +3,6 @@
 // stands in here.
 
 const PLAY_EVERY_MS = 700;
-const SEARCHES = new Set(["suggest", "finish", "random"]); // these may take their time
 const NO_FRAME_MS = 250; // a page that is not looked at has no frames
 
 /** Runs once the next frame is on its way to the screen. */
@@ -24,6 +23,7 @@ class View {
     this.model = model;
     this.el = el;
     this.number = 0;
+    this.isAnswered = true;
     this.waiting = null;
     this.playing = null;
     this.hovered = [];
@@ -41,7 +41,8 @@ class View {
     const listenLate = (names, draw) => this.listener.on(names, () => this.later(draw));
     listen(["svg"], this.drawPicture);
     listen(["place", "line"], this.drawMoves);
-    listenLate(["revision", "menu"], this.drawLists);
+    listen(["running"], this.drawRunning);
+    listenLate(["revision", "menu", "unlisted"], this.drawLists);
     listenLate(["preview"], this.drawPreview);
     listenLate(["why"], this.drawWhy);
     listenLate(["tree", "revision"], this.drawHistory);
@@ -80,6 +81,7 @@ class View {
     this.waits.clear();
     clearTimeout(this.waiting);
     clearTimeout(this.playing);
+    this.running.stop();
     this.style.remove();
     this.root.remove();
   }
@@ -96,11 +98,11 @@ class View {
     if (!this.model.get("live")) return;
     this.number += 1;
     const { revision } = this.steps; // of the lists that the reader sees
-    this.root.setAttribute("aria-busy", "true");
+    this.isAnswered = false;
+    this.drawBusy();
     if (kind !== "preview") this.laidAhead = kind === "finish" || kind === "random";
     clearTimeout(this.waiting);
-    const patience = SEARCHES.has(kind) ? 3 : 1;
-    this.waiting = setTimeout(() => this.miss(), patience * ANSWER_WITHIN_MS);
+    this.waiting = setTimeout(() => this.miss(), ANSWER_WITHIN_MS);
     try {
       this.model.send({ kind, request: this.number, revision, ...more });
     } catch {
@@ -111,8 +113,9 @@ class View {
   /** Nobody answers; what was built is in the page all the same. */
   miss() {
     clearTimeout(this.waiting);
-    this.missed = true;
+    this.missed = this.isAnswered = true;
     this.root.removeAttribute("aria-busy");
+    this.running.hide();
     this.pause();
     this.say(
       "The kernel does not answer: this is the last picture. What was built is kept: copy the session below, run the " +
@@ -124,7 +127,8 @@ class View {
   drawAnswer() {
     if (this.number && this.model.get("answered") !== this.number) return;
     clearTimeout(this.waiting);
-    this.root.removeAttribute("aria-busy");
+    this.isAnswered = true;
+    this.drawBusy();
     if (this.missed) this.drawStatus(); // it was only late
     this.missed = false;
     const failed = this.model.get("error") !== "";
@@ -132,6 +136,20 @@ class View {
     else if (this.laidAhead) this.play();
     else if (this.playing) this.play();
     this.laidAhead = false;
+  }
+
+  /** Work that goes on beside the page: the kernel is there, however long it takes. */
+  drawRunning() {
+    if (this.model.get("running").what) clearTimeout(this.waiting);
+    this.drawBusy();
+    this.running.draw();
+    this.steps.drawUnlisted();
+  }
+
+  drawBusy() {
+    const isBusy = !this.isAnswered || Boolean(this.model.get("running").what);
+    if (isBusy) this.root.setAttribute("aria-busy", "true");
+    else this.root.removeAttribute("aria-busy");
   }
 
   put(trait, value) {
@@ -181,6 +199,7 @@ class View {
       press(text, title, () => this.act(kind, { name: this.select.value }), { "data-kind": kind });
     this.status = make("p", { class: "syno-status", role: "status", "aria-live": "polite" });
     this.error = make("p", { class: "syno-error", role: "alert" });
+    this.running = new Running(this.model, () => this.act("cancel_work"));
     this.live = make("p", { class: "syno-live", role: "status", "aria-live": "polite" });
     this.farNumber = make("b", { class: "syno-far-number" });
     this.course = make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": "Shape distance over the steps" });
@@ -216,6 +235,7 @@ class View {
         load("Load", "load", "Show this operator, all steps taken"),
         load("Replay", "replay", "Show this operator from its start; Redo or Play takes its steps"),
       ),
+      this.running.element,
       this.status,
       this.error,
       make(
@@ -243,6 +263,7 @@ class View {
         ),
       ),
     );
+    this.running.listen(this.root);
     // Whether the keyboard or the pointer was used last decides where the focus goes.
     this.root.addEventListener("keydown", () => (this.byKey = true), true);
     this.root.addEventListener("pointerdown", () => (this.byKey = false), true);

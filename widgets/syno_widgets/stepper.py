@@ -1,95 +1,62 @@
-"""The stepper: build a pGraph in a notebook, one step at a time.
+"""The stepper: build an operator in a notebook, one step at a time.
 
-The browser sees nothing but the traits below and answers with small messages (:class:`Request`); what they mean is
-decided here and in :mod:`syno_lab.synthesis.session`.
+The browser sees nothing but the traits below and answers with small messages (:mod:`syno_widgets.stepper_request`);
+what they mean is decided here and by the session (:class:`syno_lab.protocol.Session`) of the operator's system. A step
+is taken and drawn at once. Ways to the input, texts that are opened and the next steps, of which there can be
+thousands, come from a thread (:mod:`syno_widgets.working`).
 """
 
 from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-import msgspec
 import traitlets as t
 
-from syno_lab.codegen import drawing, drawing_menu
-from syno_lab.codegen.drawing_distance import course_svg, explanation_words, groups_svg
-from syno_lab.codegen.drawing_links import links
-from syno_lab.codegen.drawing_session import Tree, session_status
-from syno_lab.errors import SpecError, SynoError
-from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Spec
-from syno_lab.ir.state import State
-from syno_lab.operators import KNOWN
-from syno_lab.synthesis.candidates import Candidate, Verdict, candidates
-from syno_lab.synthesis.distance import distance, explain_distance
-from syno_lab.synthesis.session import Session
-from syno_lab.synthesis.session_text import MAX_BYTES, read_session, to_json, to_word
+from syno_lab.effort import Stop
+from syno_lab.errors import SpecError, StoppedError, SynoError
+from syno_lab.inputs import quoted, read_text
+from syno_lab.protocol import Operator, Session
+from syno_lab.systems import all_systems, is_operator, session_of
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
+from syno_widgets.stepper_request import Request
 from syno_widgets.view import View
+from syno_widgets.working import Work
 
 _FILES = ("shared.js", "operator_graph.js", "stepper_steps.js", "stepper_history.js", "stepper.js")
 _STYLES = ("shared.css", "operator_graph.css", "stepper.css")
 _MAX_COORDINATES = 256
+_MAX_BYTES = 1 << 22  # of a text that is opened
+_FIRST_S = 1.0  # so long the cell that makes a stepper waits for its first list of next steps
+_PICTURE_S = 0.3  # of computing for the shape distance said with a picture; where that is too little it comes later
+_LISTING = "listing the next steps"
+_UNLISTED = "They are being listed."
 _COURSE = 48  # places of the line of distances that are drawn, those around the one shown
 
 
-class Request(msgspec.Struct, forbid_unknown_fields=True):
-    """A message from the browser.
-
-    Attributes:
-        kind: what to do.
-        request: the browser's number for it, given back in the trait ``answered``.
-        revision: the ``revision`` of the lists that the user saw; a choice from older lists is not carried out.
-        index: for ``step`` and ``why`` the item's index, for ``go`` the place.
-        name: for ``load`` and ``replay`` the operator, for ``open`` the text.
-        share: for ``contract`` and ``preview`` the names of the shared coordinates.
-        give: the same for the given ones.
-    """
-
-    kind: Literal[
-        "step",
-        "contract",
-        "preview",
-        "why",
-        "undo",
-        "redo",
-        "reset",
-        "go",
-        "load",
-        "replay",
-        "open",
-        "suggest",
-        "finish",
-        "random",
-    ]
-    request: int
-    revision: int
-    index: int = -1
-    name: str = ""
-    share: list[str] = []
-    give: list[str] = []
-
-
 class Stepper(View):
-    """A pGraph under construction: ``Stepper(spec)``, ``Stepper(state)``, ``Stepper(operator)`` or :meth:`of`.
+    """A pGraph, or an operator of another system, under construction.
+
+    Made by ``Stepper(spec)``, ``Stepper(state)``, ``Stepper(operator)``, :meth:`of` or :meth:`showing`.
 
     From Python: :attr:`state`, :attr:`operator`, :meth:`apply`, :meth:`undo`, :meth:`redo`, :meth:`reset`, :meth:`go`,
     :meth:`jump`, :meth:`load`, :meth:`open_text`, :meth:`suggest`, :meth:`finish`, :meth:`complete_at_random`, and the
-    traits ``place``, ``selected``, ``search`` and ``word``, which can be set; the page follows.
+    traits ``place``, ``selected``, ``search`` and ``word``, which can be set; the page follows. A method returns when
+    all that it shows is there. The page, or an interrupt of the cell, cancels what takes long: what was built stays.
 
     Args:
-        start: a spec, a partial pGraph or an operator.
+        start: a spec, a state (a partial pGraph) or an operator, of a system that builds by steps.
         seed: of :meth:`complete_at_random`; None draws one.
         options: first values of the traits ``selected`` and ``search``.
 
     Raises:
-        SynoError: when ``start`` is none of the three, or the layout program is missing.
+        SynoError: when ``start`` is none of these, or the layout program is missing.
     """
 
     _esm = module(*_FILES)
@@ -113,13 +80,13 @@ class Stepper(View):
     """The whole session as one word to keep or send; set it to another one, and that session is opened."""
 
     svg = t.Unicode(read_only=True).tag(sync=True)
-    """The drawing, an ``<svg>`` element with the ids of :mod:`syno_lab.codegen.drawing`."""
+    """The drawing, an ``<svg>`` element with an id for each node (:mod:`syno_lab.codegen.drawing`)."""
 
     description = t.Unicode(read_only=True).tag(sync=True)
-    """The drawing in words."""
+    """A text that describes the drawing."""
 
     links = t.Dict(read_only=True).tag(sync=True)
-    """The nodes of the drawing by id: ``words``, ``light`` (what is lit with it), ``top`` (whether it can be used)."""
+    """The nodes of the drawing by id: ``words``, ``light`` (ids lit with it), ``top`` (whether a step uses it)."""
 
     menu = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The next steps: one record of :class:`syno_lab.codegen.drawing_menu.Group` for each primitive."""
@@ -128,10 +95,13 @@ class Stepper(View):
     """The coordinates that a CONTRACTION may share or give: ``id``, ``text``, ``size``."""
 
     preview = t.Dict(read_only=True).tag(sync=True)
-    """What is known of the ticked CONTRACTION: ``legal``, ``canonical``, ``distance``, ``text``; empty for none."""
+    """The facts of the ticked CONTRACTION: ``legal``, ``canonical``, ``distance``, ``text``; empty for none."""
 
     why = t.Dict(read_only=True).tag(sync=True)
     """The reason asked for last: ``index`` and :class:`syno_lab.codegen.drawing_menu.Why`; empty for none."""
+
+    unlisted = t.Unicode(read_only=True).tag(sync=True)
+    """Why the next steps are missing: they are being listed, or the listing was cancelled; empty if they are listed."""
 
     tree = t.List(t.Dict(), read_only=True).tag(sync=True)
     """All places, those undone and all branches included (:class:`syno_lab.codegen.drawing_session.Tree`)."""
@@ -146,7 +116,7 @@ class Stepper(View):
     """Whether the pGraph is an operator."""
 
     status = t.Unicode(read_only=True).tag(sync=True)
-    """Where we are, in one or two sentences; read out by screen readers whenever it changes."""
+    """The shown place, in one or two sentences; screen readers read it out whenever it changes."""
 
     known = t.List(t.Unicode(), read_only=True).tag(sync=True)
     """The operators that can be loaded by name."""
@@ -154,17 +124,17 @@ class Stepper(View):
     revision = t.Int(0, read_only=True).tag(sync=True)
     """Counts the states shown; a choice made from older lists is refused."""
 
-    def __init__(self, start: Spec | State | Operator, *, seed: int | None = None, **options: Any) -> None:
+    def __init__(self, start: Any, *, seed: int | None = None, **options: Any) -> None:
         self._check_options(options)
-        self._start(Session(start, KNOWN), seed, options)
+        self._start(session_of(start), seed, options)
 
     @classmethod
     def of(cls, operator: Operator | str | Path, *, at_start: bool = True, seed: int | None = None) -> Self:
         """Step through an operator: at its output, with its steps ahead.
 
         Args:
-            operator: an operator; the name of a known one; the text of an operator file or of a session; or a path to
-                a file with either.
+            operator: an operator; the name of a known one; the text of an operator's file or of a session; or a path
+                to a file with either.
             at_start: False for its end.
             seed: as for the class.
 
@@ -172,30 +142,40 @@ class Stepper(View):
             SynoError: for an unknown name, a file that cannot be read, or one that holds neither.
         """
         session = _session(operator)
-        stepper = cls.__new__(cls)
         is_given = session.entry.operator is not None and len(session.places) == session.place + 1
         if at_start and is_given:  # a session stays where it was
             session.jump(0)
+        return cls.showing(session, seed=seed)
+
+    @classmethod
+    def showing(cls, session: Session, *, seed: int | None = None) -> Self:
+        """Continue a session at its place; ``seed`` and errors as for the class."""
+        stepper = cls.__new__(cls)
         stepper._start(session, seed, {})
         return stepper
 
     def _start(self, session: Session, seed: int | None, options: dict[str, Any]) -> None:
         self.session = session
         self._random = random.Random(seed)  # noqa: S311 - for operators, not for secrets
-        self._found: list[Candidate] = []
-        self._tree = Tree()
-        self._is_showing = True
+        self._found: Sequence[Any] = []
+        self._listed = -1  # the place whose next steps are shown
+        self._shower: int | None = None  # the thread that shows the session
         View.__init__(self)
-        self.set_trait("known", list(KNOWN))
-        self._show()
+        self.set_trait("known", list(session.known))
+        self._show_picture()
+        work = self._list_steps()
+        if not work.wait(_FIRST_S):
+            work.tell()
+        elif work.error is not None:
+            raise work.error
         self._set_options(options)
         self.on_msg(self._on_message)
 
     # -- from Python -------------------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> State:
-        """The pGraph shown."""
+    def state(self) -> Any:
+        """The state shown, a pGraph say."""
         return self.session.state
 
     @property
@@ -203,66 +183,152 @@ class Stepper(View):
         """The operator shown.
 
         Raises:
-            PrimitiveError: when the pGraph is not complete.
+            SynoError: when the state is not complete.
         """
-        return self.session.operator
+        found: Operator = self.session.operator
+        return found
 
     @property
-    def candidates(self) -> list[Candidate]:
-        """The next steps, all of them, in the order of the ``index`` in :attr:`menu`."""
+    def candidates(self) -> list[Any]:
+        """The next steps, all of them, in the order of the ``index`` in :attr:`menu`; waits until they are listed.
+
+        Raises:
+            EffortError: when they would take more memory than there is, or somebody cancels.
+        """
+        if self._listed != self.session.place:
+            self._works.through(lambda: self._works.of() or self._list_steps())
         return list(self._found)
 
-    def apply(self, step: Any) -> State:
-        """Take a step or a candidate; see :meth:`Session.apply`."""
-        return self._moved(self.session.apply(step))
+    def apply(self, step: Any) -> Any:
+        """Take a step or a candidate, canonical or not."""
+        return self._moved(lambda: self.session.apply(step))
 
-    def undo(self) -> State:
+    def undo(self) -> Any:
         """Back by one place."""
-        return self._moved(self.session.undo())
+        return self._moved(self.session.undo)
 
-    def redo(self) -> State:
+    def redo(self) -> Any:
         """Forth by one place."""
-        return self._moved(self.session.redo())
+        return self._moved(self.session.redo)
 
-    def reset(self) -> State:
-        """Begin again with the output; undo brings back what was."""
-        return self._moved(self.session.reset())
+    def reset(self) -> Any:
+        """Begin again with the output; undo brings the old state back."""
+        return self._moved(self.session.reset)
 
-    def jump(self, position: int) -> State:
+    def jump(self, position: int) -> Any:
         """To any place of the line that undo and redo run along, by its position."""
-        return self._moved(self.session.jump(position))
+        return self._moved(lambda: self.session.jump(position))
 
-    def go(self, place: int) -> State:
+    def go(self, place: int) -> Any:
         """To any place of the tree, by its number."""
-        return self._moved(self.session.go(place))
+        return self._moved(lambda: self.session.go(place))
 
-    def load(self, operator: str | Operator, *, at_start: bool = False) -> State:
+    def load(self, operator: str | Operator, *, at_start: bool = False) -> Any:
         """Append an operator step by step; ``at_start`` stays at its first place, to be replayed by :meth:`redo`."""
-        return self._moved(self.session.load(operator, at_start=at_start))
+        return self._moved(lambda: self.session.load(operator, at_start=at_start))
 
-    def open_text(self, text: str) -> State:
-        """Append the session or the operator of a text (:func:`read_session`); what was built stays.
+    def open_text(self, text: str) -> Any:
+        """Append the session or the operator of a text; the places so far stay.
 
         Raises:
             FormatError: for a text that holds neither; nothing has changed then.
         """
-        return self._moved(self.session.graft(read_session(text, KNOWN)))
+        return self._ended(lambda: self._open(text))
 
     def to_json(self) -> str:
         """The whole session as JSON, for :meth:`open_text` and :meth:`of`; :attr:`word` is the same in one word."""
-        return to_json(self.session)
+        return self.session.to_json()
 
-    def suggest(self) -> State:
-        """The next step of a shortest way to the input; see :meth:`Session.take_suggestion`."""
-        return self._moved(self.session.take_suggestion())
+    def suggest(self) -> Any:
+        """The next step of a shortest way to the input, looked for during 4 seconds of computing at most.
 
-    def finish(self, *, at_start: bool = False) -> State:
-        """A shortest way to the input, to its end; ``at_start`` lays it ahead, to be played by :meth:`redo`."""
-        return self._moved(self.session.finish(at_start=at_start))
+        An interrupt of the cell ends it at once; nothing has changed then. Asked again, the step after that.
+        """
+        return self._ended(lambda: self._suggest(self.session.take_suggestion))
 
-    def complete_at_random(self, *, at_start: bool = False) -> State:
-        """Random canonical steps to an operator; ``at_start`` lays them ahead, to be played by :meth:`redo`."""
-        return self._moved(self.session.complete(self._random, at_start=at_start))
+    def finish(self, *, at_start: bool = False) -> Any:
+        """A shortest way to the input, to its end; ``at_start`` lays it ahead, to be played by :meth:`redo`.
+
+        As :meth:`suggest`, for 4 seconds of computing at most.
+        """
+        return self._ended(lambda: self._suggest(lambda: self.session.finish(at_start=at_start)))
+
+    def complete_at_random(self, *, at_start: bool = False) -> Any:
+        """Random canonical steps to an operator; ``at_start`` lays them ahead, to be played by :meth:`redo`.
+
+        As :meth:`suggest`, for 4 seconds of computing at most.
+        """
+        return self._ended(lambda: self._complete(at_start))
+
+    # -- what takes long ---------------------------------------------------------------------------------------------
+
+    def _ended(self, begin: Callable[[], Work]) -> Any:
+        self._works.through(begin)
+        return self.state
+
+    def _moved(self, move: Callable[[], Any]) -> Any:
+        return self._ended(lambda: self._move(move))
+
+    def _move(self, move: Callable[[], Any]) -> Work:
+        """Move and draw that now, and begin to list the next steps."""
+        with self._lock:
+            move()
+            self._works.drop()
+            self._show_picture()
+        return self._list_steps()
+
+    def _look(self, what: str, find: Callable[[Stop], Any], take: Callable[[Any], Any]) -> Work:
+        """Begin to ``find`` a result, which changes nothing; then ``take`` it, draw, and list the next steps."""
+
+        def do(work: Work) -> None:
+            try:
+                found = find(work.should_stop)
+            except SynoError:
+                if not work.should_stop() and self._listed != self.session.place:
+                    self._show_steps(work)  # which this work has put off
+                raise
+            with work.delivering():
+                take(found)
+                self._show_picture()
+                if work.is_told:
+                    self._unlist(_UNLISTED)
+            self._show_steps(work)
+
+        return self._works.begin(what, do)
+
+    def _open(self, text: str) -> Work:
+        return self._look("opening the text", lambda _: self.session.read(text), self.session.graft)
+
+    def _suggest(self, take: Callable[[], Any]) -> Work:
+        session = self.session
+        return self._look(
+            "looking for a shortest way to the input",
+            lambda should_stop: session.look_ahead(should_stop=should_stop),
+            lambda _: take(),
+        )
+
+    def _complete(self, at_start: bool) -> Work:
+        rng = random.Random()  # noqa: S311 - for operators, not for secrets
+        rng.setstate(self._random.getstate())
+        session, state = self.session, self.state
+
+        def find(should_stop: Stop) -> Sequence[Any]:
+            try:
+                return session.random_steps(state, rng, should_stop=should_stop)
+            finally:
+                if not should_stop():  # what was cancelled changes nothing that a seed gives
+                    self._random = rng
+
+        return self._look("looking for random steps to the input", find, lambda steps: session.lay(steps, at_start))
+
+    def _list_steps(self) -> Work:
+        work = self._works.begin(_LISTING, self._show_steps, late=lambda: self._unlist(_UNLISTED))
+        work.is_rest = True
+        return work
+
+    def _cancelled(self, work: Work) -> None:
+        if self._listed != self.session.place:
+            self._unlist("They were not listed, as that was cancelled.")
 
     # -- traits that can be set --------------------------------------------------------------------------------------
 
@@ -282,154 +348,168 @@ class Stepper(View):
 
     @t.observe("place")
     def _place_set(self, change: dict[str, Any]) -> None:
-        if not self._is_showing:
+        if not self._is_showing():
             self.go(change["new"])
 
     @t.observe("selected")
     def _selected_set(self, _change: dict[str, Any]) -> None:
-        if not self._is_showing:
+        if not self._is_showing():
             self._list()
 
     @t.observe("word")
     def _word_set(self, change: dict[str, Any]) -> None:
-        if not self._is_showing:
+        if not self._is_showing():
             try:
                 self.open_text(change["new"])
             except SynoError:
                 with self._showing():
-                    self.word = to_word(self.session)
+                    self.word = self.session.to_word()
                 raise
 
     # -- from the browser --------------------------------------------------------------------------------------------
 
-    def _carry_out(self, request: Any) -> None:
+    def _carry_out(self, request: Any) -> Work:
         if len(request.share) + len(request.give) > _MAX_COORDINATES:
             raise SynoError(f"a contraction of more than {_MAX_COORDINATES} coordinates")
-        if len(request.name) > MAX_BYTES:
-            raise SynoError(f"expected a text of at most {MAX_BYTES} characters, found {len(request.name)}")
-        if request.kind in ("step", "contract", "preview", "why") and request.revision != self.revision:
+        if len(request.name) > _MAX_BYTES:
+            raise SynoError(f"expected a text of at most {_MAX_BYTES} characters, found {len(request.name)}")
+        is_old = request.revision != self.revision or self._listed != self.session.place
+        if is_old and request.kind in ("step", "contract", "preview", "why"):
             raise SynoError("the list has changed since that choice; choose again")
         if request.kind in ("step", "why") and not 0 <= request.index < len(self._found):
             raise SynoError(f"no step {request.index}: expected a number from 0 to {len(self._found) - 1}")
-        if request.kind == "step":
-            self.apply(self._found[request.index])
-        elif request.kind == "why":
-            found = drawing_menu.why(self.state, self._found[request.index])
-            self.set_trait("why", {"index": request.index, **msgspec.to_builtins(found)})
-        elif request.kind == "contract":
-            self.apply(self._ticked(request))
-        elif request.kind == "preview":
-            self.set_trait("preview", self._preview(request))
-        elif request.kind == "go":
-            self.go(request.index)
-        elif request.kind in ("load", "replay"):
-            self.load(request.name, at_start=request.kind == "replay")
-        elif request.kind == "open":
-            self.open_text(request.name)
-        elif request.kind == "finish":
-            self.finish(at_start=True)
-        elif request.kind == "random":
-            self.complete_at_random(at_start=True)
-        else:
-            {"undo": self.undo, "redo": self.redo, "reset": self.reset, "suggest": self.suggest}[request.kind]()
+        return self._begun(request)
 
-    def _ticked(self, request: Request) -> Any:
-        try:
-            return drawing_menu.contraction(self.state, request.share, request.give)
-        except KeyError as missing:
-            raise SynoError(f"no coordinate {missing} in this pGraph") from None
+    def _begun(self, request: Request) -> Work:
+        session = self.session
+        match request.kind:
+            case "step":
+                found = self._found[request.index]
+                return self._move(lambda: session.apply(found))
+            case "contract":
+                ticked = session.ticked(self.state, request.share, request.give)
+                return self._move(lambda: session.apply(ticked))
+            case "go":
+                return self._move(lambda: session.go(request.index))
+            case "load" | "replay":
+                return self._move(lambda: session.load(request.name, at_start=request.kind == "replay"))
+            case "undo" | "redo" | "reset":
+                return self._move({"undo": session.undo, "redo": session.redo, "reset": session.reset}[request.kind])
+            case "why":
+                return self._works.begin("drawing the reason", lambda work: self._show_why(work, request), "reason")
+            case "preview":
+                what = "looking at the contraction"
+                return self._works.begin(what, lambda work: self._show_preview(work, request), "preview")
+            case "open":
+                return self._open(request.name)
+            case "suggest":
+                return self._suggest(session.take_suggestion)
+            case "finish":
+                return self._suggest(lambda: session.finish(at_start=True))
+            case "random":
+                return self._complete(at_start=True)
+            case "list":
+                return self._list_steps()
 
-    def _preview(self, request: Request) -> dict[str, Any]:
-        if not request.share and not request.give:
-            return {}
-        step = self._ticked(request)
-        try:
-            after = self.state.apply(step)
-        except SynoError as refused:
-            return {"legal": False, "canonical": False, "distance": None, "text": str(refused)}
-        ticked = (frozenset(step.operands), frozenset(step.given))
-        listed = [c for c in self._found if c.primitive == "SHARE" and _sides(c) == ticked]
-        far = listed[0].distance if listed else distance(after)
-        verdict = listed[0].verdict if listed else Verdict()
-        text = verdict.reason or ("canonical" if listed else "legal, but outside the space of this spec's budgets")
-        return {"legal": True, "canonical": bool(listed) and verdict.canonical, "distance": far, "text": text}
+    def _show_why(self, work: Work, request: Request) -> None:
+        found = self.session.why(self.state, self._found[request.index])
+        with work.delivering():
+            if request.revision == self.revision:
+                self.set_trait("why", {"index": request.index, **found})
+
+    def _show_preview(self, work: Work, request: Request) -> None:
+        share, give, stop = request.share, request.give, work.should_stop
+        found = self.session.preview(self.state, self._found, share, give, should_stop=stop)
+        with work.delivering():
+            if request.revision == self.revision:
+                self.set_trait("preview", found)
 
     # -- to the browser ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def _showing(self) -> Iterator[None]:
-        """Traits that can be set follow the session, instead of leading it."""
-        before, self._is_showing = self._is_showing, True
-        try:
-            yield
-        finally:
-            self._is_showing = before
+        """Set the traits from the session; these changes are no commands to it."""
+        with self._lock:
+            before, self._shower = self._shower, threading.get_ident()
+            try:
+                yield
+            finally:
+                self._shower = before
 
-    def _moved(self, state: State) -> State:
-        self._show()
-        self._static.update(self.svg, self.description)
-        return state
-
-    def _show(self) -> None:
-        self._show_picture()
-        self._show_steps()
-        self._is_showing = False
+    def _is_showing(self) -> bool:
+        return self._shower == threading.get_ident()
 
     def _show_picture(self) -> None:
-        """What a click is answered with: the picture and where we are."""
-        session, state = self.session, self.session.state
-        shown: State | Operator = session.operator if session.is_complete else state
-        latest = [len(state.steps) - 1] if state.steps else []
-        svg = drawing.svg(shown, highlight=latest)
-        free = {name for name, c in drawing.coordinate_ids(shown).items() if c in state.data and c not in state.fixed}
-        nodes = {
-            name: {"words": link.words, "light": list(link.light), "top": name in free}
-            for name, link in links(shown, svg).items()
-        }
+        """Show the first answer to a click: the picture and the status."""
+        session = self.session
+        picture = session.picture()
         with self._showing(), self.hold_sync():
-            self.set_trait("svg", svg)
-            self.set_trait("description", drawing.describe(shown))
-            self.set_trait("links", nodes)
+            self.set_trait("svg", picture.svg)
+            self.set_trait("description", picture.description)
+            self.set_trait("links", {name: dict(node) for name, node in picture.nodes.items()})
             self.set_trait("line", [entry.number for entry in session.history])
             self.place = session.place
             self.selected = ""
             self.set_trait("complete", session.is_complete)
-            self.set_trait("status", session_status(session))
+            self.set_trait("status", session.status(_PICTURE_S))
             self.set_trait("error", "")
         _send()
 
-    def _show_steps(self) -> None:
-        """The rest, while the picture is on its way: the next steps, of which there can be hundreds."""
-        session, state = self.session, self.session.state
-        self._found = candidates(state)
-        explanation = explain_distance(state)
-        line, here = session.history, session.position
-        first = max(0, min(here - _COURSE // 2, len(line) - _COURSE))
-        course = course_svg([entry.distance for entry in line[first : first + _COURSE]], here - first, first)
-        with self._showing(), self.hold_sync():
-            self.set_trait("tree", self._tree.rows(session))
-            self.set_trait("menu", [msgspec.to_builtins(one) for one in drawing_menu.menu(state, self._found)])
-            self.set_trait("ticks", drawing_menu.ticks(state))
+    def _show_steps(self, work: Work) -> None:
+        """Show the rest after the picture was sent: the next steps, of which there can be thousands."""
+        work.say(_LISTING)
+        try:
+            self._show_listed(work)
+        except StoppedError:
+            raise
+        except Exception as error:
+            with work.delivering():
+                self._unlist(str(error) if isinstance(error, SynoError) else "They could not be listed.")
+            raise
+        finally:
+            if not work.should_stop() or self._works.of() is None:
+                self._static.update(self.svg, self.description)
+
+    def _show_listed(self, work: Work) -> None:
+        with work.delivering():
+            session, place, state, chosen = self.session, self.session.place, self.session.state, self.selected
+        stop = work.should_stop
+        found = self._found if self._listed == place else session.candidates(state, should_stop=stop)
+        explanation = session.explain(state, should_stop=stop)
+        rows = session.rows(should_stop=stop)
+        course = session.course(_COURSE)
+        menu = session.menu(state, found, chosen)
+        ticks, word = session.ticks(state), session.to_word()
+        with work.delivering(), self._showing(), self.hold_sync():
+            self._found, self._listed = found, place
+            self.set_trait("unlisted", "")
+            self.set_trait("tree", rows)
+            self.set_trait("menu", menu if chosen == self.selected else session.menu(state, found, self.selected))
+            self.set_trait("ticks", ticks)
+            self.set_trait("status", session.status())
             self.set_trait("preview", {})
             self.set_trait("why", {})
-            self.set_trait(
-                "distance",
-                {
-                    "number": explanation.steps,
-                    "words": explanation_words(explanation),
-                    "groups": groups_svg(explanation) if explanation.groups else "",
-                    "course": course,
-                },
-            )
-            self.word = to_word(session)
+            self.set_trait("distance", {**explanation, "course": course})
+            self.word = word
+            self.set_trait("revision", self.revision + 1)
+
+    def _unlist(self, why: str) -> None:
+        """Remove the lists of another place than the shown one, so that no choice from them is carried out."""
+        if self._listed == self.session.place:
+            return
+        with self._showing(), self.hold_sync():
+            self._found = []
+            for name in ("menu", "ticks"):
+                self.set_trait(name, [])
+            for name in ("preview", "why"):
+                self.set_trait(name, {})
+            self.set_trait("unlisted", why)
             self.set_trait("revision", self.revision + 1)
 
     def _list(self) -> None:
-        """The next steps of the chosen coordinate, or all."""
-        chosen = drawing.coordinate_ids(self.state).get(self.selected)
-        only = None if chosen is None else drawing_menu.touching(self._found, chosen)
-        groups = drawing_menu.menu(self.state, self._found, only=only)
-        self.set_trait("menu", [msgspec.to_builtins(group) for group in groups])
+        """Show the next steps of the chosen coordinate, or all, if they are listed."""
+        if self._listed == self.session.place:
+            self.set_trait("menu", self.session.menu(self.state, self._found, self.selected))
 
     def __repr__(self) -> str:
         return f"<Stepper: {self.status}>"
@@ -442,28 +522,25 @@ class Stepper(View):
 
 
 def _session(operator: Operator | str | Path) -> Session:
-    if isinstance(operator, Operator):
-        return Session(operator, KNOWN)
-    if isinstance(operator, str) and operator in KNOWN:
-        return Session(KNOWN[operator](), KNOWN)
+    if is_operator(operator):
+        return session_of(operator)
+    known = {name: make for system in all_systems() for name, make in system.known().items()}
+    if isinstance(operator, str) and operator in known:
+        return session_of(known[operator]())
     text = str(operator)
     if isinstance(operator, Path) or not text.lstrip().startswith(("{", "syno-session:")):
         try:
-            text = Path(operator).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            names = ", ".join(KNOWN)
+            text = read_text(text, _MAX_BYTES)
+        except (OSError, ValueError) as error:
             raise SpecError(
-                f"expected an operator, a file of one, or one of {names}; found {text!r}, which cannot be read: {error}"
+                f"expected an operator, a file of one, or one of {', '.join(known)}; found {quoted(text)}, which "
+                f"cannot be read: {getattr(error, 'strerror', None) or error}"
             ) from None
-    return read_session(text, KNOWN)
+    return session_of(text)
 
 
 def _send() -> None:
-    """Wait until what was said is on its way: a kernel sends from a thread, which what comes next would hold up."""
+    """Wait until the messages are sent: a kernel sends from a thread, which the next work would delay."""
     if sys.stdout is not None:
         with suppress(OSError, ValueError):  # nobody listens any more
             sys.stdout.flush()
-
-
-def _sides(candidate: Candidate) -> tuple[frozenset[Any], frozenset[Any]]:
-    return frozenset(candidate.operands), frozenset(candidate.given)

@@ -1,7 +1,7 @@
 // The lists of next steps of `Stepper`: by primitive, canonical ones and pruned ones with their rule, and the
-// CONTRACTION that is put together by hand. Everything shown is a trait; `told` carries what the reader does.
+// CONTRACTION that the reader combines from coordinates. Everything shown is a trait; `told` carries what the reader does.
 
-/** How far a step leads, in words: never by colour alone. */
+/** The distance after a step, as text: never by colour alone. */
 function distanceText(item) {
   if (item.distance === null) return "out of reach";
   const text = item.distance === 0 ? "complete" : `distance ${item.distance}`;
@@ -44,11 +44,25 @@ class StepList {
     const blocks = groups.map((entry) => this.group(entry, chosen));
     // A contraction can be put together by hand even where the budget lists none.
     if (!groups.some((entry) => entry.primitive === "SHARE") && !chosen) blocks.push(this.group(BY_HAND, chosen));
+    if (this.model.get("unlisted")) blocks.splice(0, blocks.length, this.unlisted());
     if (!blocks.length) blocks.push(make("p", { class: "syno-quiet" }, "No next step within the budgets."));
     this.element.replaceChildren(...blocks);
     this.drawPreview();
     if (this.share.size || this.give.size) this.askPreview();
     return had;
+  }
+
+  /** Why there is no list, and a button that has it made where nothing is under way. */
+  unlisted() {
+    const ask = make("button", { type: "button", "data-kind": "list", onclick: () => this.told.ask("list") }, "List the next steps");
+    this.again = make("div", {}, make("p", { class: "syno-quiet" }, this.model.get("unlisted")), ask);
+    this.drawUnlisted();
+    return this.again;
+  }
+
+  drawUnlisted() {
+    const button = this.again?.querySelector("button");
+    if (button) button.hidden = !this.model.get("live") || Boolean(this.model.get("running").what);
   }
 
   summary(group) {

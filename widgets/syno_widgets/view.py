@@ -1,4 +1,4 @@
-"""What the widgets have in common: they answer the browser's messages, and leave their picture beside them."""
+"""The base of all widgets: it answers the browser's messages, and keeps a static picture beside the widget."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ import msgspec
 import traitlets as t
 
 from syno_lab.errors import SpecError, SynoError
+from syno_lab.inputs import printable
 from syno_widgets.scripts import joined
 from syno_widgets.standalone import page
 from syno_widgets.static import Bundle, StaticOutput
+from syno_widgets.working import GRACE_S, Work, Works
 
 _LOG = logging.getLogger(__name__)
+_MOST_WORDS = 300  # characters of a trait's own message
 
 
 class View(anywidget.AnyWidget):
@@ -26,6 +29,10 @@ class View(anywidget.AnyWidget):
     A class of its own says in ``_noun`` what it is in messages, in ``_request`` what messages are, in ``_words`` what
     stands in place of it where no widget can be shown, in ``_files`` and ``_styles`` what its script and style are made
     of, in ``_options`` which traits may be given when it is made, and writes :meth:`_carry_out` and :meth:`_bundle`.
+
+    What may take over a second goes through ``_works`` (:mod:`syno_widgets.working`): the kernel answers other cells
+    meanwhile, the page shows it with a button that cancels it, and the latest request wins. A message
+    ``cancel_work`` is answered here, for all views.
     """
 
     _noun: ClassVar[str]
@@ -35,23 +42,30 @@ class View(anywidget.AnyWidget):
     _styles: ClassVar[tuple[str, ...]]
     _options: ClassVar[tuple[str, ...]] = ()
     _lock: threading.RLock
+    _works: Works
+    _handled: int
 
     live = t.Bool(True, read_only=True).tag(sync=True)
     """Whether there is a kernel to ask; false on a page that stands alone."""
 
     error = t.Unicode(read_only=True).tag(sync=True)
-    """Why the last request was not carried out, or what is shown could not be read: one line; else empty."""
+    """One line: why the last request was refused, or why the data could not be read; else empty."""
 
     answered = t.Int(0, read_only=True).tag(sync=True)
     """The number of the last request carried out or refused, so that the browser notices a kernel that is gone."""
+
+    running = t.Dict(read_only=True).tag(sync=True)
+    """The work beside the kernel's main thread: ``what``, and ``since`` in seconds of the epoch; else empty."""
 
     static_id = t.Unicode(read_only=True).tag(sync=True)
     """Marks the output with the static picture, which the live widget hides."""
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
-        """The lock comes before ``__init__``: what that refuses is closed as well."""
+        """Make the lock before ``__init__``: a view that ``__init__`` refuses is closed as well."""
         made: Self = super().__new__(cls, *arguments, **options)
         made._lock = threading.RLock()  # threads and the browser's messages write the same traits
+        made._works = Works(made._lock, made._show_running, made._cancelled)
+        made._handled = 0
         return made
 
     def __init__(self) -> None:
@@ -61,7 +75,7 @@ class View(anywidget.AnyWidget):
 
     @classmethod
     def _check_options(cls, options: dict[str, Any]) -> None:
-        """Raises TypeError for an option that is none, as Python does."""
+        """Raises TypeError for an unknown option, as Python does."""
         for option in options:
             if option not in cls._options:
                 raise TypeError(
@@ -69,41 +83,96 @@ class View(anywidget.AnyWidget):
                 )
 
     def _set_options(self, options: dict[str, Any]) -> None:
-        """First values of traits. Raises SynoError for one that does not fit."""
+        """Set the first values of traits. Raises SynoError for a value that does not fit."""
         try:
             for option, value in options.items():
                 setattr(self, option, value)
         except t.TraitError as error:
-            raise SpecError(f"{type(self).__name__}: {error}") from None
+            raise SpecError(f"{type(self).__name__}: {printable(str(error), _MOST_WORDS)}") from None
 
     # -- from the browser --------------------------------------------------------------------------------------------
 
     def handle(self, content: Any) -> None:
-        """Carry out one message; whatever goes wrong becomes one line in :attr:`error`."""
+        """Carry out one message; every error becomes one line in :attr:`error`.
+
+        Work that the message begins is waited for a moment; then it goes on beside us, and is answered at its end.
+        """
         number = content.get("request", 0) if isinstance(content, dict) else 0
-        error = ""
+        self._handled += 1
+        this, error = self._handled, ""
+        work: Work | None = None
         try:
-            self._carry_out(msgspec.convert(content, self._request))
+            if isinstance(content, dict) and content.get("kind") == "cancel_work":
+                error = _cancelled_line(self._works.cancel())
+            else:
+                work = self._carry_out(msgspec.convert(content, self._request))
         except SynoError as refused:
             error = str(refused)
         except msgspec.ValidationError as wrong:
-            error = f"the browser sent a message that is none of the {self._noun}'s: {wrong}"
+            error = f"the browser sent a message that the {self._noun} does not know: {wrong}"
         except Exception as unforeseen:  # noqa: BLE001 the widget must live on; the log has the whole story
             error = self._unforeseen(unforeseen, content)
+        if work is None:
+            self._answer(number, error)
+            return
+        begun = work
+        try:
+            if not begun.wait(GRACE_S):
+                begun.tell()
+                if begun.is_rest:
+                    self._answer(number, "")
+        except KeyboardInterrupt:
+            self._answer(number, _cancelled_line(self._works.cancel(begun)))
+        begun.then(lambda: self._answer_late(this, number, begun))
+
+    def _answer(self, number: object, error: str) -> None:
         with self._lock, self.hold_sync():
             self.set_trait("error", error)
             self.set_trait("answered", number if isinstance(number, int) else 0)
 
+    def _answer_late(self, this: int, number: object, work: Work) -> None:
+        """Say how work has ended, unless it was cancelled or something else took its place."""
+        if work.should_stop():
+            return
+        error = ""
+        if isinstance(work.error, SynoError):
+            error = str(work.error)
+        elif work.error is not None:
+            error = self._unforeseen(work.error, work.what)
+        if this == self._handled:
+            self._answer(number, error)
+        elif error:
+            self.set_trait("error", error)
+
+    def cancel(self) -> None:
+        """Cancel the work beside the main thread; the view still shows the old data."""
+        self._works.cancel()
+
+    def close(self) -> None:
+        """Take the view off the page and cancel its work."""
+        self._works.close()
+        super().close()
+
+    def _show_running(self, what: dict[str, Any]) -> None:
+        self.set_trait("running", what)
+
+    def _cancelled(self, work: Work) -> None:
+        """Show that work was cancelled; called under the lock."""
+
     def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
         self.handle(content)
 
-    def _carry_out(self, request: Any) -> None:
-        """Do what a message of the kind ``_request`` asks for. Raises SynoError for what cannot be done."""
+    def _carry_out(self, request: Any) -> Work | None:
+        """Do what a message of the kind ``_request`` asks for, or begin to and return that work.
+
+        Raises:
+            SynoError: for what cannot be done.
+        """
         raise NotImplementedError
 
     def _unforeseen(self, error: Exception, what: object) -> str:
-        """An error that is nobody's fault but ours: whole in the log, in one line for the page."""
-        _LOG.exception("%s: %r", self._noun, what)
+        """An error that is the lab's fault: with its traceback in the log, as one line on the page."""
+        _LOG.error("%s: %r", self._noun, what, exc_info=error)
         return f"{type(error).__name__}: {error}".splitlines()[0]
 
     # -- outputs -----------------------------------------------------------------------------------------------------
@@ -118,7 +187,7 @@ class View(anywidget.AnyWidget):
             SynoError: when what is shown cannot be read, or the file not written.
         """
         with self._lock:
-            state = {**self._page_state(), "live": False, "error": ""}
+            state = {**self._page_state(), "live": False, "error": "", "running": {}}
             static = self._bundle()["text/html"]
             text = page(self._page_title(), state, joined(*self._files), joined(*self._styles), static)
         if path is not None:
@@ -133,7 +202,7 @@ class View(anywidget.AnyWidget):
         raise NotImplementedError
 
     def _page_state(self) -> dict[str, Any]:
-        """What :meth:`to_html`'s page holds: the traits that the views declare, not those of every widget."""
+        """The data of :meth:`to_html`'s page: the traits that the views declare, not the traits of every widget."""
         kinds = [kind for kind in type(self).__mro__ if issubclass(kind, View)]
         names = {name for kind in kinds for name in kind.class_own_traits(sync=True) if not name.startswith("_")}
         return {name: getattr(self, name) for name in sorted(names)}
@@ -158,3 +227,7 @@ class View(anywidget.AnyWidget):
         data, metadata = self._repr_mimebundle_()
         display({**data, "text/plain": self._words}, metadata=metadata, raw=True)
         self._static.show_bundle(self._bundle())
+
+
+def _cancelled_line(works: list[Work]) -> str:
+    return "; ".join(f"cancelled: {work.what}" for work in works)

@@ -1,0 +1,350 @@
+"""The parts of ``benchmarks/README.md`` on code generation, tuning, networks, jobs and files from others."""
+
+from __future__ import annotations
+
+import statistics
+from itertools import pairwise
+
+from page import NONE, Measure, Part, Result, listing, number, single, table, within
+
+#: The ways of tuning that are compared; the first two are TVM's ``tune_tir``.
+WAYS = {
+    "defaults": "MetaSchedule's defaults, imports made cheap",
+    "as-it-comes": "MetaSchedule's defaults as they come",
+    "same-space": "ours, TVM's rules",
+    "ours": "ours",
+}
+#: Seconds a trial, from the design notes of the project, section 7.
+WANTED_S = 0.5
+#: What the paper reports for its CPU (Figure 9), and what we want against the hand-written convolution.
+PAPER = {"operator_1": "2.25", "operator_2": "5.35"}
+WANTED_BY_HAND = 1.1
+KINDS = ("latency_ms", "best_ms")
+#: The tables of ``codegen.json`` that compare two modules.
+CODEGEN = {
+    "conv2d": "conv2d's pGraph over `nn.Conv2d`, wanted at most 1.1",
+    "operator_1": "Operator 1 (K=3, g=8) over `nn.Conv2d`, wanted below 1 at stride 1 from 128 channels on",
+    "calls": "Over PyTorch's own call, wanted at most 1.1",
+    "compile": "`compile=True` over the same module without",
+}
+TROUBLES = ("lost", "duplicated", "wrong", "overlapping", "stuck")
+#: What a reader may not do, by the verdicts of `hostile_work`.
+HARMS = {
+    ("traceback", "died"): "tracebacks",
+    ("unclear",): "several lines, or unprintable",
+    ("hang",): "hangs",
+    ("memory",): "over 1 GiB",
+    ("code",): "code run",
+    ("changed",): "files changed",
+}
+
+
+def flops(result: Result) -> str:
+    """ResNet-34 with other operators in it, beside the paper's ranges."""
+    ratios = ("flops_down", "params_down", "layer_flops_down", "layer_params_down")
+    found = result["sampled"]
+    kinds = ("cheapest", "median")
+    sampled = [{**one, "name": f"{kind} sampled: {one['name']}"} for kind in kinds for one in found[kind]]
+    paper = [f"{low} to {high}" for low, high in result["paper"].values()]
+    rows = [["the paper's best", NONE, NONE, *paper, NONE, NONE]]
+    for row in (*result["rows"], *sampled):
+        figures = [row["flops"] / 1e9, row["params"] / 1e6, *(row[name] for name in ratios)]
+        rows.append([row["name"], *map(number, figures)])
+    heading = "operator | GFLOPs | million parameters | FLOPs down | parameters down"
+    heading += " | FLOPs down, replaced layers alone | parameters down, replaced layers alone"
+    return (
+        f"{table(heading, rows)}\n\n"
+        f"Of {found['drawn']:,} operators drawn, {found['fit']:,} slide along H and W and join C_in and C_out in a "
+        "weight: of these the cheapest and the median by FLOPs."
+    )
+
+
+def tvm(result: Result) -> str:
+    """Tuned latencies: conv2d's pGraph over the TE written by hand, then conv2d over operators, layer by layer."""
+
+    def by_hand(row: Result, kind: str) -> str:
+        pairs = [pair for pair in row["pairs"] if all("latency_ms" in one for one in pair.values())]
+        ratios = sorted(pair["pgraph"][kind] / pair["te"][kind] for pair in pairs)
+        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        return f"**{statistics.median(ratios):.2f}** ({each})" if ratios else NONE
+
+    size = "{channels} channels, {height} x {height}"
+    hand = table(
+        "conv2d's pGraph over TE by hand | ratio of medians | ratio of the least | wanted, at most",
+        (
+            [size.format_map(row), *(by_hand(row, kind) for kind in KINDS), str(WANTED_BY_HAND)]
+            for row in result["by_hand"]
+        ),
+    )
+    widths = list(dict.fromkeys(row["channels"] for row in result["layers"]))
+    found = {(row["operator"], row["channels"]): row for row in result["layers"]}
+    rows = []
+    for name in dict.fromkeys(name for name, _ in found):
+        cells, ratios = [], {kind: list[float]() for kind in KINDS}
+        for width in widths:
+            base, row = found["conv2d", width], found[name, width]
+            pair = []
+            for kind in KINDS:
+                ours, theirs = _median_latency(row, kind), _median_latency(base, kind)
+                ratio = None if ours is None or theirs is None else theirs / ours
+                ratios[kind] += [] if ratio is None else [ratio]
+                pair.append(NONE if ratio is None else f"{ratio:.2f}")
+            cells.append(f"{' / '.join(pair)} ({base['flops'] / row['flops']:.2f})")
+        means = [f"{statistics.geometric_mean(one):.2f}" if one else NONE for one in ratios.values()]
+        there = len(ratios["best_ms"])
+        note = "" if there == len(widths) else f", of {there} layers"
+        rows.append([name, *cells, f"**{' / '.join(means)}**{note}", PAPER.get(name.partition(",")[0], NONE)])
+    header = ["operator", *(f"{width} channels" for width in widths), "geometric mean", "paper"]
+    return f"{hand}\n\n{table(header, rows)}"
+
+
+def _median_latency(row: Result, kind: str) -> float | None:
+    """The median over a row's tunings of their latencies (each a median or the least of 12 measurements)."""
+    found = [run[kind] for run in row["runs"] if kind in run]
+    return statistics.median(found) if found else None
+
+
+def tuning_rules(result: Result) -> str:
+    """What each schedule rule buys: the winners beside each other."""
+    form = "{space} | **{beside_ms[least]:.3f}** | {beside_ms[median]:.3f}"
+    times = [row["beside_ms"]["least"] for row in result["rows"]]
+    steps = ["", *(f"{before / after:.2f}" for before, after in pairwise(times))]
+    rows = []
+    for row, step, least in zip(result["rows"], steps, times, strict=True):
+        found = ", ".join(f"{one:.2f}" for one in row["best_ms"])
+        rows.append([form.format_map(row), step, f"{times[0] / least:.0f}", found])
+    heading = "rules | winner, ms, least | median | times faster than the row above | than no rule"
+    return table(f"{heading} | found by each seed's search, ms", rows)
+
+
+def tuning_cost(result: Result) -> str:
+    """A row for each operator, layer and way: medians over the seeds, with the range."""
+    layers: dict[tuple[str, str], dict[str, list[Result]]] = {}
+    for cell in result["cells"]:
+        operator, shape, _, way = cell["cell"]
+        layers.setdefault((operator, shape), {}).setdefault(way, []).append(cell)
+    beside = {tuple(one["of"]): one["least_ms"] for one in result["beside"]}
+    rows = []
+    for (operator, shape), ways in layers.items():
+        least = beside.get((operator, shape), {})
+        winners = {way: [ms for name, ms in least.items() if name.rpartition(" ")[0] == way] for way in ways}
+        base = winners.get("defaults")
+        for way in (name for name in WAYS if name in ways):
+            errors = sum("error" in one for one in ways[way])
+            tried = [one for one in ways[way] if one.get("trials")]
+            trials = sorted({one["trials"] for one in tried})
+            times = statistics.median(base) / statistics.median(winners[way]) if base and winners[way] else None
+            rows.append(
+                [
+                    f"{operator}, {_layer(shape)}",
+                    WAYS[way],
+                    f"{len(ways[way]) - errors}" + (f" ({errors} failed)" if errors else ""),
+                    " to ".join(str(one) for one in dict.fromkeys(trials[:1] + trials[-1:])) or NONE,
+                    *(_spread([one[cost] / one["trials"] for one in tried], ".2f") for cost in ("seconds", "cpu_s")),
+                    str(sum(one["failed"] for one in tried)),
+                    _spread(winners[way], ".3f"),
+                    NONE if times is None else f"{times:.2f}",
+                ]
+            )
+    heading = f"operator, layer | tuning | seeds | trials | seconds a trial (wanted: under {WANTED_S})"
+    heading += " | CPU-seconds a trial | candidates that failed | winner, ms | times as fast as the defaults'"
+    return table(heading, rows)
+
+
+def _layer(shape: str) -> str:
+    return shape.replace("x", " channels, height ")
+
+
+def _spread(values: list[float], form: str) -> str:
+    """The median, and in brackets the least and the greatest."""
+    if not values:
+        return NONE
+    return f"**{statistics.median(values):{form}}** ({min(values):{form}} to {max(values):{form}})"
+
+
+def against_pytorch(result: Result) -> str:
+    """A row for each way of running the operator."""
+    timings = result["comparison"]["timings"]
+    base = next(one["median_ms"] for one in timings if one["way"] == "eager")
+    alone = {way: one["least_ms"] for way, one in result["single"].items() if way in ("eager", "tvm")}
+    tuned = "TVM, {preset}, {tuning[trials]} trials in {tuning[seconds]:.0f} s".format_map(result)
+    words = {"eager": "PyTorch eager", "compile": "torch.compile"}
+    rows = []
+    for one in timings:
+        way, samples = one["way"], "{median_ms:.3f} ({low_ms:.3f} to {high_ms:.3f})".format_map(one)
+        calls = f"{alone[way]:.3f} | **{alone['eager'] / alone[way]:.2f}**" if way in alone else f"{NONE} | {NONE}"
+        rows.append([words.get(way, tuned), samples, f"**{base / one['median_ms']:.2f}**", calls])
+    heading = "way | samples, ms, median (quartiles) | times as fast as eager (wanted: 1 or more)"
+    return table(f"{heading} | single calls, ms, least | times as fast", rows)
+
+
+def network(result: Result) -> str:
+    """A row for each of the two networks, and PyTorch's call of the backbone."""
+    backbone, times = result["settings"]["backbone"], "{latency_ms:.2f} | {best_ms:.2f}"
+    operator = "{settings[operator]} in {places[0]} of {places[1]} places".format_map(result)
+    rows = [[f"{backbone}, PyTorch eager", NONE, times.format_map(result["eager"]), NONE, NONE]]
+    for what, label, speedup in (
+        ("convolutions", "convolutions", "1.00"),
+        ("operator", operator, f"**{result['speedup']:.2f}**"),
+    ):
+        last = result[what]["measurements"][-1]
+        tuned = "{tuned} of {functions}".format_map(last)
+        rows.append([f"{backbone}, {label}", tuned, times.format_map(result[what]), speedup, f"{last['error']:.1e}"])
+    return table("network | functions tuned | ms, median | ms, least | times as fast | error against torch", rows)
+
+
+def int8(result: Result) -> str:
+    """INT8 beside float32: milliseconds of each layer, then test accuracies, the mean and those of each seed."""
+    layers = []
+    for one in result["layers"]:
+        label, times = f"{one['of'][0]}, {_layer(one['of'][1])}", "{float_ms:.3f} | {int8_ms:.3f}".format_map(one)
+        layers.append([label, times, f"**{one['float_ms'] / one['int8_ms']:.2f}**", f"{100 * one['error']:.1f} %"])
+    rows = []
+    for name in dict.fromkeys(one["of"][0] for one in result["accuracy"]):
+        found = [one for one in result["accuracy"] if one["of"][0] == name]
+        kinds = [[one[kind] for one in found] for kind in ("float32", "int8")]
+        cells = [f"**{statistics.mean(one):.3f}** ({', '.join(f'{x:.3f}' for x in one)})" for one in kinds]
+        change = statistics.mean(kinds[1]) - statistics.mean(kinds[0])
+        rows.append([name, *cells, f"{100 * change:+.1f} points"])
+    speed = table("operator, layer | float32, ms | INT8, ms | times as fast | error of INT8's output", layers)
+    return f"{speed}\n\n{table('operator | accuracy in float32 | accuracy in INT8 | change', rows)}"
+
+
+def codegen(result: Result) -> str:
+    """Generated torch modules over PyTorch's own layers and calls, and the best plans over the naive ones."""
+
+    def cell(row: Result | None) -> str:
+        if row is None:
+            return NONE
+        ours, peer = (row[f"{who}_peak_bytes"] / 2**20 for who in ("ours", "peer"))
+        return f"**{row['ratio']:.2f}** ({ours:.1f} / {peer:.1f})"
+
+    plans = [row for row in result["rows"] if row["table"] == "plans"]
+    found = {(row["table"], row["name"], row["threads"], row.get("batch")): row for row in result["rows"]}
+    settings = sorted({(row["threads"], row["batch"]) for row in result["rows"] if row["table"] != "plans"})
+    header = ["ratio of times (peak memory: ours / peer's, MiB)"]
+    header += [f"{threads} thread{'s' * (threads > 1)}, batch {batch}" for threads, batch in settings]
+    made = []
+    for kind, title in CODEGEN.items():
+        names = dict.fromkeys(name for of, name, _, _ in found if of == kind)
+        rows = [[name, *(cell(found.get((kind, name, *one))) for one in settings)] for name in names]
+        made.append((title, " | ".join(header), rows))
+    heading = "threads | operators | time: geometric mean | worst | FLOPs: mean | peak memory: mean | worst"
+    lines = []
+    for threads in sorted({row["threads"] for row in plans}):
+        some = [row for row in plans if row["threads"] == threads]
+        times = [row["ratio"] for row in some]
+        work = [row["best_flops"] / row["naive_flops"] for row in some]
+        memory = [row["ours_peak_bytes"] / row["peer_peak_bytes"] for row in some]
+        mean = statistics.geometric_mean
+        figures = (mean(times), max(times), mean(work), mean(memory), max(memory))
+        lines.append([str(threads), str(len(some)), *(f"{figure:.2f}" for figure in figures)])
+    made.append(("The plan with the fewest FLOPs over the naive one, where they differ", heading, lines))
+    return "\n\n".join(f"### {title}\n\n{table(heading, rows)}" for title, heading, rows in made if rows)
+
+
+def chaos(result: Result) -> str:
+    """What was lost when processes were killed."""
+    result = {**result, "whom": ", ".join(f"{count} of the {role}" for role, count in sorted(result["killed"].items()))}
+    form = "{processes left} | {recovery_s[p50]:.1f} / {recovery_s[p95]:.1f}"
+    row = [
+        "{kills} | {whom}".format_map(result),
+        *(str(len(result[name])) for name in TROUBLES),
+        form.format_map(result),
+    ]
+    end = "processes left | whole again after, s: median / 95th percentile"
+    return table(["kills | whom", *TROUBLES, end], [row])
+
+
+def store(result: Result) -> str:
+    """The store with many trials, and Optuna's with what it can be filled with in the time."""
+    form = "{trials:,} | {write_in_memory_ms:.3g} | {open_s:.3f} ({open_cpu_s:.3f}) | {list_s:.3f} ({list_cpu_s:.3f})"
+    form += " | {front_s:.3f} ({front_cpu_s:.3f}) | {mib:.1f}"
+    rows = (
+        [label, form.format_map(result[name])] for name, label in (("ours", "ours"), ("optuna", "Optuna's, SQLite"))
+    )
+    heading = "store | trials | one trial written, ms | opened, s | all listed, s | front of them, s | MiB"
+    return table(heading, rows)
+
+
+def hostile(result: Result) -> str:
+    """What came of malformed inputs, by the door through which they came."""
+    header = ["what was opened", "tried", "refused in one line", "well-formed all the same", *HARMS.values()]
+    counts = {
+        name: [
+            sum(verdicts.values()),
+            *(verdicts.get(one, 0) for one in ("refused", "accepted")),
+            *(sum(verdicts.get(one, 0) for one in harm) for harm in HARMS),
+        ]
+        for name, verdicts in result["surfaces"].items()
+    }
+    rows = [[name, *(f"{count:,}" for count in found)] for name, found in counts.items()]
+    rows.append(["**all**", *(f"**{sum(found):,}**" for found in zip(*counts.values(), strict=True))])
+    line = "Seed {seed}; the most that one input took is {most_cpu_s:.1f} CPU-seconds and {most_mib:.0f} MiB"
+    return f"{table(header, rows)}\n\n{line.format_map(result)} beside the imports."
+
+
+def search(result: Result) -> str:
+    """One search for a network, in words."""
+    states = ", ".join(f"{count} {state}" for state, count in sorted(result["states"].items()))
+    seeds = ", ".join(f"{value:.3f}" for value in result["baseline"]["accuracies"])
+    lines = [
+        f"- {result['trials']} operators evaluated ({states}: a training may take twice the baseline's time)",
+        f"- {result['trials_per_hour']:.0f} an hour; overhead {result['overhead_share']:.1%} of the trainings' time",
+        f"- baseline: accuracy {result['baseline']['accuracy']:.3f} (seeds: {seeds})",
+    ]
+    wanted = {"half": "best within a half of its FLOPs", "quarter": "best within a quarter of its FLOPs"}
+    if known := result.get("known"):
+        best = max(known, key=lambda one: one["accuracy"])
+        wanted["known"] = f"best of {len(known)} known operators, {best['known']}"
+    told = (
+        "accuracy {operator:.3f} at {flops_ratio:.3f} of the FLOPs, {params_ratio:.3f} of the parameters; difference "
+        "{interval[difference]:+.3f}, 95 % interval {interval[low]:+.3f} to {interval[high]:+.3f}"
+    )
+    for name, which in wanted.items():
+        found = result["comparisons"].get(name)
+        lines.append(f"- {which}: {told.format_map(found) if found else 'none'}")
+    return "\n".join(lines)
+
+
+def traffic(result: Result) -> str:
+    """How well memory traffic orders the trainings' times, and what a limit on it would have cut of the trials."""
+    by = {what: within(found["rho"], found["low"], found["high"]) for what, found in result["time_by"].items()}
+    form = "{limit:g} | {slow_cut} of {slow} | {fine_cut} of {fine} | {best}"
+    slow, words = result["slow"], {True: "yes", False: "no"}
+    rows = (form.format_map({**found, "slow": slow, "best": words[found["best_is_cut"]]}) for found in result["limits"])
+    limits = table("limit of traffic | slow trials cut | other trials cut | the most accurate is cut", rows)
+    return (
+        f"{result['trials']} trials that a filter at {result['filter']:g} had let through, {result['slow']} of them "
+        f"slow (above {result['allowed_s']:.0f} s). Rank correlation with the time of a whole training: memory traffic "
+        f"{by['traffic']}, FLOPs {by['flops_ratio']}.\n\n{limits}"
+    )
+
+
+STARTS = listing(
+    "the job's process | CPU-seconds beside the training | of a trial from this long on at most 2 %, s",
+    "started by itself | {ways[alone][beside_training_s]:.2f} | {ways[alone][least_trial_s]:.0f}",
+)
+PARTS = (
+    single("flops", flops),
+    single("tvm", tvm, script="tvm_tuning.py"),
+    single("tuning-rules", tuning_rules),
+    single("tuning-cost", tuning_cost),
+    single("against-pytorch", against_pytorch),
+    single("network", network),
+    single("int8", int8),
+    single("codegen", codegen),
+    single("hostile", hostile),
+    Part(
+        "jobs",
+        Measure("chaos", "python benchmarks/chaos.py", chaos, "### Killed at random"),
+        Measure("starts", "python benchmarks/starts.py", STARTS, "### Beside a training"),
+        Measure("store", "python benchmarks/store.py", store, "### The store (in brackets: CPU-seconds)"),
+    ),
+    Part(
+        "search-resnet20",
+        Measure("search_resnet20", "syno-lab search --minutes 30", search),
+        Measure("search_resnet20_ten_minutes", "syno-lab search --minutes 10", search),
+        Measure("traffic", "python benchmarks/traffic.py LAB", traffic, "### Memory traffic and time"),
+    ),
+)

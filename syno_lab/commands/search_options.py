@@ -1,0 +1,155 @@
+"""The options of ``syno-lab search``, in the order in which ``--help`` lists them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from syno_lab.commands.detach import DetachOption, FolderOption
+from syno_lab.commands.options import TrackerOption, flag
+from syno_lab.commands.train import Precision, Rule
+
+
+class Method(StrEnum):
+    """The methods that choose the next operator."""
+
+    mcts = "mcts"
+    random = "random"
+    evolution = "evolution"
+
+
+@dataclass(frozen=True)
+class Network:
+    """The network to search operators for, and its data."""
+
+    backbone: Annotated[str, typer.Option(help="A network of `syno-lab backbone`.")] = "resnet20"
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder with CIFAR or with images in class folders, a text file, or 'digits'. "
+            "[default: $SYNO_LAB_DATA, else digits]"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which operators are searched, and for how long."""
+
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Minutes of search in all, without baseline and comparison. [default: 30]"),
+    ] = None
+    trials: Annotated[int | None, typer.Option(min=1, help="The most operators to evaluate, in all.")] = None
+    method: Annotated[Method, typer.Option()] = Method.mcts
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the search; trainings have seed 0.")] = 0
+    flops: Annotated[
+        float, typer.Option(help="Train no operator with which the network has more than this share of its FLOPs.")
+    ] = 0.5
+    traffic: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Train no operator that stores more than so many times the elements that the replaced layers output "
+            "(memory traffic: such operators are slow even with few FLOPs); 0: no limit.",
+        ),
+    ] = 4.0
+    system: Annotated[
+        str, typer.Option(help="The system whose operators are searched, by its title or its format.")
+    ] = "pgraphs"
+    from_nothing: Annotated[
+        bool,
+        flag("--from-nothing", "Do not begin with the known operators (separable, grouped, …) of the space."),
+    ] = False
+    max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of an operator.")] = 8
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a network is trained."""
+
+    epochs: Annotated[int, typer.Option(min=1)] = 3
+    images: Annotated[int | None, typer.Option(min=1, help="Train on the first so many images.")] = None
+    test_images: Annotated[
+        int | None, typer.Option(min=1, help="Test on the first so many images, or windows of a text.")
+    ] = None
+    resolution: Annotated[int | None, typer.Option(min=1, help="Scale images to this height and width.")] = None
+    batch_size: Annotated[int, typer.Option(min=1)] = 64
+    learning_rate: Annotated[
+        float | None, typer.Option(help="The highest learning rate of the cycle. [default: 0.1; for a text, 0.001]")
+    ] = None
+    stop_early: Annotated[Rule, typer.Option(help="Prune a training that falls behind earlier ones, by this rule.")] = (
+        Rule.canvas
+    )
+    to_the_end: Annotated[bool, flag("--to-the-end", "End no training early.")] = False
+    time_limit: Annotated[
+        float | None, typer.Option(help="The most seconds of a training. [default: twice the baseline's]")
+    ] = None
+    width: Annotated[int | None, typer.Option(min=1, help="Channels of the network. [default: its own]")] = None
+    blocks: Annotated[int | None, typer.Option(min=1, help="Residual blocks in each stage. [default: its own]")] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Another option of the network, as in layers=2, context=128, strides=shape."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How much is trained, and on what."""
+
+    seeds: Annotated[
+        int,
+        typer.Option(min=0, max=10_000, help="Train the baseline and the best operators on so many seeds; 0 for none."),
+    ] = 3
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Trainings at a time. [default: one for each core; on a GPU, 1]")
+    ] = None
+    device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu"
+    precision: Annotated[Precision, typer.Option()] = Precision.float32
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What is tuned while the search goes on, and for what."""
+
+    tune_within: Annotated[
+        float | None,
+        typer.Option(
+            metavar="POINTS",
+            help="Tune trials that are at most so many percentage points less accurate than the baseline, during the "
+            "search; a latency is the sum over the replaced layers.",
+        ),
+    ] = None
+    target: Annotated[
+        str, typer.Option(help="The target of tunings, as for `syno-lab tune`; use --workers 1 with local.")
+    ] = "local"
+    tracker: TrackerOption = None
+    key: Annotated[str | None, typer.Option(help="The device's key at the tracker. [default: the target]")] = None
+    tune_preset: Annotated[
+        str, typer.Option(help="How many candidates a tuning measures for each size: quick, normal or thorough.")
+    ] = "quick"
+    tune_trials: Annotated[
+        int | None, typer.Option(min=1, help="Candidates to measure for each size. [default: the preset's]")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where the search is kept, and who does the work."""
+
+    name: Annotated[str, typer.Option(help="The name of the search in its folder.")] = "search"
+    folder: FolderOption = None
+    address: Annotated[
+        str | None,
+        typer.Option(help="The Dask scheduler to use, tls://HOST:PORT. [default: a new one on this machine]"),
+    ] = None
+    go_on: Annotated[
+        bool, flag("--continue", "Continue the search of this name; of its settings, only its end may change.")
+    ] = False
+    in_process: Annotated[
+        bool, flag("--in-process", "Train and tune in this process, one after another, without jobs.")
+    ] = False
+    detach: DetachOption = False

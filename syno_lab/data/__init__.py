@@ -1,0 +1,1 @@
+"""Data sets: find, download and read images and texts."""

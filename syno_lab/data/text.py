@@ -1,0 +1,103 @@
+"""Read a text file as data for a language model, with a training part and a test part.
+
+Shapes: T tokens. Nothing is downloaded; tokens are the text's bytes or its characters (:mod:`syno_lab.models.tokens`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from syno_lab.errors import DataError
+from syno_lab.inputs import is_file, quoted, read_bytes
+from syno_lab.models.tokens import TokenKind, Tokens, tokens_for
+
+TEST_SHARE = 0.1
+"""The share of the text, at its end, that is the test part."""
+
+MOST_BYTES = 1 << 30
+"""The most bytes of a text; less where the free memory is less than sixteen times as large."""
+
+
+@dataclass(frozen=True, eq=False)
+class TextData:
+    """A text as tokens int64 [T], ``train`` first and ``test`` after it; the arrays are read-only.
+
+    ``name``: the file's name; ``source``: its path. Raises DataError if a part is too short to predict a token, or has
+    numbers that are not tokens.
+    """
+
+    name: str
+    source: str
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
+    tokens: Tokens
+
+    def __post_init__(self) -> None:
+        for part in ("train", "test"):
+            values = getattr(self, part)
+            if values.dtype != np.int64 or values.ndim != 1 or len(values) < 2:
+                raise DataError(
+                    f"{self.source}: expected a text of at least two tokens to {part} on, found "
+                    f"{values.dtype} {list(values.shape)}; take a longer text"
+                )
+            if values.min() < 0 or values.max() >= self.tokens.size:
+                raise DataError(
+                    f"{self.source}: expected tokens from 0 to {self.tokens.size - 1}, "
+                    f"found {values.min()} to {values.max()}"
+                )
+            values.setflags(write=False)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the tokens and of their meaning, 128 bits in hexadecimal."""
+        digest = hashlib.blake2b((self.tokens.alphabet or "").encode("utf-8", "surrogatepass"), digest_size=16)
+        for values in (self.train, self.test):
+            digest.update(repr(values.shape).encode())
+            digest.update(np.ascontiguousarray(values).data)
+        return digest.hexdigest()
+
+
+def is_text_file(path: str | Path) -> bool:
+    """Whether ``path`` is a file; a data set of images is always a folder."""
+    try:
+        return is_file(Path(path).expanduser())
+    except RuntimeError:  # no home folder of that name
+        return False
+
+
+def load_text(path: str | Path, kind: TokenKind = "bytes", *, test_share: float = TEST_SHARE) -> TextData:
+    """Read a text in UTF-8 as tokens; the last ``test_share`` of it is the test part.
+
+    Raises:
+        DataError: for a file that is missing, cannot be read, is not text, or is too short.
+        SpecError: for a ``kind`` other than bytes and characters.
+    """
+    place = Path(path).expanduser()
+    if not 0 < test_share < 1:
+        raise DataError(f"expected test_share as a number between 0 and 1, found {quoted(test_share)}")
+    try:
+        # A token takes eight bytes, and characters and tokens are in memory together.
+        most = min(MOST_BYTES, psutil.virtual_memory().available // 16)
+        text = read_bytes(place, most).decode()
+    except OSError as error:
+        raise DataError(f"expected a text file at {place}, found: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"expected a text in UTF-8 at {place}, found the byte {error.object[error.start]:#04x} at {error.start}; "
+            "convert it first"
+        ) from None
+    if not text:
+        raise DataError(f"expected a text at {place}, found an empty file")
+    tokens = tokens_for(text, kind)
+    numbers = tokens.encode(text)
+    first_of_test = len(numbers) - max(2, round(len(numbers) * test_share))
+    return TextData(
+        place.name, str(place), numbers[: max(first_of_test, 0)].copy(), numbers[max(first_of_test, 0) :].copy(), tokens
+    )

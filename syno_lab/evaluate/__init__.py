@@ -1,1 +1,0 @@
-"""Data, training, tuning, results and figures."""

@@ -1,0 +1,47 @@
+"""Searches for operators of real networks (Syno, Algorithm 1): settings, the search loop, trainings and tunings."""
+
+from syno_lab.experiments.driver import Driver, Stopped
+from syno_lab.experiments.evaluators import Evaluators, JobEvaluators, LocalEvaluators, Running
+from syno_lab.experiments.job import busy, run_here, run_search
+from syno_lab.experiments.settings import SearchSettings, TuningChoice
+from syno_lab.experiments.space import Space
+from syno_lab.experiments.standing import SHARES, Standing, Times
+from syno_lab.experiments.tunings import JobTuners, LocalTuners, Tuners, Tunings
+from syno_lab.experiments.watching import (
+    LOCK_FILE,
+    RESULT_FILE,
+    SETTINGS_FILE,
+    STATUS_FILE,
+    TREE_FILE,
+    read_json,
+    search_folder,
+)
+
+__all__ = [
+    "LOCK_FILE",
+    "RESULT_FILE",
+    "SETTINGS_FILE",
+    "SHARES",
+    "STATUS_FILE",
+    "TREE_FILE",
+    "Driver",
+    "Evaluators",
+    "JobEvaluators",
+    "JobTuners",
+    "LocalEvaluators",
+    "LocalTuners",
+    "Running",
+    "SearchSettings",
+    "Space",
+    "Standing",
+    "Stopped",
+    "Times",
+    "Tuners",
+    "TuningChoice",
+    "Tunings",
+    "busy",
+    "read_json",
+    "run_here",
+    "run_search",
+    "search_folder",
+]

@@ -1,0 +1,264 @@
+"""The demo: a small search with its tunings in this process, then a figure, a table and the operators' pictures.
+
+:func:`.run_search` does the search, keeps it in the store and continues it after an interruption; this module has its
+settings and draws the results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from syno_lab import private
+from syno_lab.errors import SynoError
+from syno_lab.experiments.job import run_here
+from syno_lab.experiments.layers import Layer, baseline_layers, layers_of
+from syno_lab.experiments.settings import SearchSettings, TuningChoice
+from syno_lab.experiments.space import Space
+from syno_lab.reports import LabReader, TrialRow, front_of, front_picture
+from syno_lab.reports.axes import LATENCY
+from syno_lab.systems import read_operator
+from syno_lab.training.files import write_whole
+from syno_lab.trial import TrialRequest, sites_of
+
+Report = Callable[[str, float, str], None]
+TARGET = "local"
+BACKBONE = "resnet20"
+WIDTH = 8  # channels of the backbone's first stage
+_SMALLEST_IMAGE = 4  # windows of 3 must be smaller than the axis on which they slide
+_PAGE = "syno_widgets.runs_page"  # the engine knows no Jupyter, so a child process writes the page
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the demo is."""
+
+    operators: int
+    max_primitives: int
+    min_share: float  # FLOPs at least this share of the dense convolution's; 1x1 convolution is 1/9
+    train_images: int
+    test_images: int
+    epochs: int
+    seconds: float  # of one training, after which it is tested: a guard against operators that PyTorch runs slowly
+    within: float  # percentage points that a tuned operator may be less accurate than the baseline
+    trials: int  # of a tuning
+
+
+QUICK = Scale(4, 8, min_share=1 / 40, train_images=1000, test_images=500, epochs=4, seconds=15, within=100, trials=4)
+FULL = Scale(8, 8, min_share=1 / 8, train_images=5000, test_images=1000, epochs=3, seconds=25, within=100, trials=16)
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """The options of the demo.
+
+    Attributes:
+        data: a folder with CIFAR, or None for ``SYNO_LAB_DATA`` and then scikit-learn's digits.
+        out: the folder for the store and all files; a second call with the same folder continues the demo.
+        quick: fewer operators, images and trials, for three minutes instead of ten on two cores.
+        seed: of the search; trainings have seed 0.
+        scale: the size of every part of the demo, in place of the size that ``quick`` selects.
+    """
+
+    data: Path | None = None
+    out: Path = Path("demo-output")
+    quick: bool = False
+    seed: int = 0
+    scale: Scale | None = None
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """``summary`` is the JSON of the command line; ``files`` are the written files, the page with the figure first."""
+
+    summary: dict[str, Any]
+    table: list[dict[str, Any]]
+    files: list[Path] = field(default_factory=list)
+
+
+def run_demo(options: DemoOptions, report: Report = lambda stage, fraction, message: None) -> DemoResult:
+    """Run the demo, or continue one that was interrupted.
+
+    ``report(stage, fraction, message)`` is called often: ``stage`` is ``data``, ``search`` or ``draw``, ``fraction``
+    the part of it that is done, from 0 to 1.
+
+    Raises:
+        SynoError: one line, for missing or corrupt data, a damaged store, and a demo that another process runs in this
+        folder.
+    """
+    from syno_lab.data.datasets import load_dataset
+
+    report("data", 0.0, "reading images")
+    settings = demo_settings(options)
+    training = settings.training
+    data = load_dataset(training.data).part(training.train_images, training.test_images)
+    report("data", 1.0, f"{data.name}: {len(data.train_images)} training, {len(data.test_images)} test images")
+    if not options.out.is_dir():
+        private.folder(options.out)
+    run_here(settings, options.out, report=lambda fraction, message: report("search", fraction, message))
+    return _draw(settings, data.name, options.out, report)
+
+
+def demo_settings(options: DemoOptions) -> SearchSettings:
+    """The settings of the search that the demo runs.
+
+    Raises:
+        DataError: the data are not there, or damaged.
+    """
+    from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
+
+    scale = options.scale or (QUICK if options.quick else FULL)
+    named = str(options.data or os.environ.get(DATA_VARIABLE) or DIGITS)
+    training = TrialRequest(
+        backbone=BACKBONE,
+        options={"width": WIDTH, "blocks": 1},
+        data=named if named == DIGITS else str(Path(named).expanduser().absolute()),
+        train_images=scale.train_images,
+        test_images=scale.test_images,
+        epochs=scale.epochs,
+        budget_s=scale.seconds,
+    )
+    sites = [
+        site
+        for site in sites_of(training)
+        if site.in_channels == site.out_channels and min(site.height, site.width) >= _SMALLEST_IMAGE
+    ]
+    largest = max(sites, key=lambda site: site.flops)
+    dense = largest.flops // largest.calls
+    settings = SearchSettings(
+        training=msgspec.structs.replace(
+            training, options={**training.options, "match": [site.name for site in sites]}
+        ),
+        seed=options.seed,
+        trials=scale.operators,
+        max_flops_ratio=1.0,
+        max_traffic_ratio=4.0,
+        seeds=(0,),
+        limits={
+            "max_primitives": scale.max_primitives,
+            # At most the dense convolution's FLOPs, and enough to mix channels at all.
+            "max_flops": dense,
+            "min_flops": round(scale.min_share * dense),
+            # Intermediates of at most the size of input and output together, so that PyTorch trains it in time.
+            "max_memory": 4 * 4 * largest.in_channels * largest.height * largest.width,
+        },
+        coefficients=("k_1=3: 4", "g=4: 3"),
+        tuning=TuningChoice(within=scale.within, target=TARGET, trials=scale.trials),
+    )
+    # A demo with other options is another search in the same folder.
+    digest = hashlib.sha256(json.dumps(settings.identity, sort_keys=True).encode()).hexdigest()
+    return msgspec.structs.replace(settings, name=f"demo-{digest[:8]}")
+
+
+# -- the results ---------------------------------------------------------------------------------------------
+
+
+def _draw(settings: SearchSettings, data: str, out: Path, report: Report) -> DemoResult:
+    """Write the figure, the table and the files of every operator; gather the summary."""
+    import pandas as pd
+
+    report("draw", 0.0, "drawing the operators and the Pareto curve")
+    source = f"search:{settings.name}"
+    with LabReader(out) as reader:
+        rows = reader.read().of(source)
+    front = front_of(rows, (LATENCY + TARGET, "accuracy"))
+    pages = [_page(out, source, out / "pareto.html")]
+    for form in ("svg", "png"):
+        pages.append(out / f"pareto.{form}")
+        write_whole(pages[-1], front_picture(front, form, title=f"Accuracy on {data} against latency"))
+    table = _table(rows, {front.points[place].key for place in front.front})
+    pages.append(out / "results.csv")
+    write_whole(pages[-1], pd.DataFrame(table).to_csv(index=False).encode())
+    space = Space(settings)
+    entries, files = [], []
+    for row in rows:
+        if row.is_baseline:
+            layer = baseline_layers(space.sites)[0]
+        else:
+            layer = layers_of(read_operator(row.operator), space.sites, space.strides)[0]
+        entries.append(_entry(row, layer))
+        files += _operator_files(out / "pgraphs", row, layer)
+    report("draw", 1.0, f"figure in {pages[0]}")
+    summary = {
+        "baseline": entries[0],
+        "operators": entries[1:],
+        "data": data,
+        "seed": settings.seed,
+        "target": TARGET,
+    }
+    return DemoResult(summary, table, [*pages, *files])
+
+
+def _page(lab: Path, source: str, path: Path) -> Path:
+    """The runs view of the search as a page that stands alone.
+
+    Raises:
+        SynoError: the page cannot be made; the message is the last line of the child process.
+    """
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", _PAGE, str(lab), source, str(path)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SynoError((done.stderr.strip().splitlines() or [f"{_PAGE} ended with {done.returncode}"])[-1])
+    return path
+
+
+def _table(rows: Sequence[TrialRow], on_front: Collection[str]) -> list[dict[str, Any]]:
+    """One line a trial: ``speedup`` above 1 is faster than the baseline, ``flops_ratio`` below 1 cheaper."""
+    baseline = next(row for row in rows if row.is_baseline)
+    base_ms = baseline.latencies.get(TARGET)
+    table = []
+    for row in rows:
+        latency = row.latencies.get(TARGET)
+        table.append(
+            {
+                "label": row.label,
+                "fingerprint": row.fingerprint.partition(" ")[0],
+                "accuracy": row.accuracy,
+                "latency_ms": latency,
+                "flops": row.flops,
+                "params": row.params,
+                "speedup": base_ms / latency if base_ms and latency else None,
+                "flops_ratio": row.flops / baseline.flops,
+                "on_front": row.key in on_front,
+            }
+        )
+    return table
+
+
+def _entry(row: TrialRow, layer: Layer) -> dict[str, Any]:
+    return {
+        "fingerprint": row.fingerprint,
+        "label": row.label,
+        "state": row.state,
+        "accuracy": row.accuracy,
+        "latency_ms": row.latencies.get(TARGET),
+        "flops": row.flops,
+        "params": row.params,
+        "operator": json.loads(layer.operator),
+    }
+
+
+def _operator_files(folder: Path, row: TrialRow, layer: Layer) -> list[Path]:
+    """The operator's picture, its DOT and JSON, and PyTorch code for the largest layer."""
+    operator = read_operator(layer.operator)
+    stem = folder / "-".join([*row.label.split(), *([row.fingerprint[:8]] if row.fingerprint else [])])
+    texts = {
+        "svg": operator.svg(title=row.label),
+        "dot": operator.dot(title=row.label),
+        "json": layer.operator,
+        "py": operator.to_torch_source(layer.binding),
+    }
+    paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        write_whole(path, text.encode())
+    return paths

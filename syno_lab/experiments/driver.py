@@ -1,0 +1,303 @@
+"""The search loop (Syno, Algorithm 1): ask, train, record, tell. After a kill it continues from the store.
+
+The loop writes every outcome to the store before it tells the search, so a search that continues in another process
+knows all earlier outcomes. It asks for an operator whenever a worker is idle, and tells outcomes in the order in which
+trainings end. With several workers it chooses the next operator while all of them train, so that no worker waits; that
+choice uses the outcomes known by then, as if one more training were under way. With one worker every choice uses all
+earlier outcomes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from syno_lab.errors import DiskFullError, SynoError
+from syno_lab.experiments.evaluators import Evaluators, Running
+from syno_lab.experiments.settings import SearchSettings
+from syno_lab.experiments.space import Space
+from syno_lab.experiments.standing import Standing, Times
+from syno_lab.experiments.tunings import Tunings
+from syno_lab.experiments.watching import PERIOD_S, Board
+from syno_lab.protocol import Operator
+from syno_lab.search import Candidate
+from syno_lab.systems import read_operator
+
+if TYPE_CHECKING:
+    from syno_lab.store import SearchLog, SearchTrial
+
+LOOK_S = 0.5
+#: CPU seconds without a new operator after which the search ends and reports that it found none. CPU time counts,
+#: because the search does not look for operators while its process is stopped or other processes use the CPU.
+PATIENCE_S = 120.0
+#: The search is for faster operators: a training that takes so many times the baseline's is ended.
+TIMES_THE_BASELINE = 2.0
+#: The most earlier curves that a rule of early termination gets.
+MOST_RIVALS = 50
+
+Report = Callable[[float, str], None]
+
+
+class Stopped(SynoError):  # noqa: N818 - not an error, but a way to end the loop
+    """The caller stopped the search; it can be continued from the store."""
+
+
+@dataclass
+class _Pending:
+    candidate: Candidate | None  # None: the space no longer has this operator
+    number: int
+    running: Running
+
+
+@dataclass
+class Driver:
+    """One search: a new one, or the continuation of an earlier one.
+
+    Attributes:
+        settings, space, log: the search's settings, its operators, and its records in the store.
+        evaluators: run the trainings.
+        board: writes the search's state to files, for the runs view.
+        report, should_stop: functions of the job.
+        clock: seconds of wall time; ``cpu_clock``: CPU seconds of this thread.
+        baseline_s: the seconds of the baseline's training; a trial is ended when it takes more than
+            :data:`TIMES_THE_BASELINE` as long and more than a minute.
+        tunings: tunes the trials that are accurate enough; tunings may still run when the search has ended.
+        known: names of the known operators with which the search begins, by the operators' JSON.
+    """
+
+    settings: SearchSettings
+    space: Space
+    log: SearchLog
+    evaluators: Evaluators
+    board: Board
+    report: Report = lambda fraction, message: None
+    should_stop: Callable[[], bool] = lambda: False
+    clock: Callable[[], float] = time.monotonic
+    cpu_clock: Callable[[], float] = time.thread_time
+    times: Times = field(default_factory=Times)
+    baseline_s: float | None = None
+    tunings: Tunings | None = None
+    end_reason: str = ""
+    known: dict[str, str] = field(default_factory=dict)
+    _pending: list[_Pending] = field(default_factory=list)
+    _given: list[Operator] = field(default_factory=list)
+    _ahead: Candidate | None = None
+    _looks_ahead: bool = False
+    _curves: list[list[float]] = field(default_factory=list)
+    _next_report: float = -float("inf")
+
+    def __post_init__(self) -> None:
+        with self._spending("asking_s"):
+            self.search = self.space.search(self.settings)
+            if self.settings.starts_with_known:
+                found = self.space.operators.known(self.search.root)
+                self._given = list(found.values())
+                self.known = {operator.to_json(): name for name, operator in found.items()}
+        self._looks_ahead = self.settings.workers > 1
+        self.standing = Standing(self.space.baseline.flops, self.settings.workers)
+
+    def run(self) -> None:
+        """Search until the time, the trials or the space are used up; then wait for the trainings under way.
+
+        Raises:
+            Stopped: ``should_stop`` returned True; trainings and tunings that are jobs continue.
+            DiskFullError: there is no room for a training in this process.
+        """
+        begun, before = self.clock(), self.times.search_s
+        pending = self._pending
+        pending += self._resumed()
+        while True:
+            self.times.search_s = before + self.clock() - begun
+            if self.should_stop():
+                self._show(now=True)
+                raise Stopped(f"stopped after {self.standing.total} trials; they are in the store")
+            while len(pending) < self.settings.workers and not self._is_over():
+                asked = self._asked()
+                if asked is None:
+                    break
+                pending.append(asked)
+            if pending and self._looks_ahead and self._ahead is None and not self._is_over():
+                self._ahead = self._chosen(self._has_news)
+                # Ask a used-up space once more when a worker is idle, instead of repeating the question all the time.
+                self._looks_ahead = self._ahead is not None or self._has_news()
+            if not pending and not self.should_stop():
+                break
+            wait([one.running.future for one in pending], timeout=LOOK_S, return_when=FIRST_COMPLETED)
+            for one in [one for one in pending if one.running.future.done()]:
+                pending.remove(one)
+                self._told(one)
+            if self.tunings is not None:
+                with self._spending("store_s"):
+                    self.tunings.look()
+            self._show()
+        self.times.search_s = before + self.clock() - begun
+        self._show(now=True)
+
+    def _has_news(self) -> bool:
+        return any(one.running.future.done() for one in self._pending)
+
+    @contextmanager
+    def _spending(self, on: str) -> Iterator[None]:
+        """Count the time inside the block as overhead of a kind, a field of :class:`.Times`."""
+        free = max(0, self.settings.workers - len(self._pending))
+        start, start_cpu = self.clock(), self.cpu_clock()
+        try:
+            yield
+        finally:
+            spent = self.clock() - start
+            setattr(self.times, on, getattr(self.times, on) + spent)
+            # Idle workers wait meanwhile; where all workers are busy, they lose at most this thread's CPU time.
+            self.times.held_s += free * spent if free else self.cpu_clock() - start_cpu
+
+    # -- from the store ----------------------------------------------------------------------------------------------
+
+    def _resumed(self) -> list[_Pending]:
+        """Tell the search the stored outcomes, and find the trainings that were under way."""
+        trials = self.log.trials()
+        self.search.resume([(read_operator(text), reward) for text, reward in self.log.told()], self._given)
+        begun = {trial.operator for trial in trials}
+        self._given = [operator for operator in self._given if operator.to_json() not in begun]
+        for trial in sorted((t for t in trials if t.position is not None), key=lambda t: t.position or 0):
+            self._count(trial, trial.outcome or {})
+        pending = []
+        for trial in trials:
+            if trial.position is None:
+                candidate = self.search.adopt(read_operator(trial.operator))
+                running = self.evaluators.find(self._name(trial.number)) or self._submit(trial.number, trial.operator)
+                pending.append(_Pending(candidate, trial.number, running))
+        return pending
+
+    # -- ask and tell ------------------------------------------------------------------------------------------------
+
+    def _is_over(self) -> bool:
+        if self.end_reason:
+            return True
+        minutes, trials = self.settings.minutes, self.settings.trials
+        if minutes is not None and self.times.search_s >= 60 * minutes:
+            self.end_reason = f"{minutes:g} minutes are over"
+        elif trials is not None and self.standing.total + len(self._pending) >= trials:
+            return True  # a trial may still turn out to be interrupted, and then not count
+        return bool(self.end_reason)
+
+    def _asked(self) -> _Pending | None:
+        """Record the next operator and begin its training; None where there is none, or the time is over."""
+        candidate, self._ahead = self._ahead, None
+        deadline = self.cpu_clock() + PATIENCE_S
+        if candidate is None:
+            candidate = self._chosen(lambda: self.cpu_clock() > deadline)
+        if candidate is None:
+            if self.should_stop():
+                return None
+            self.end_reason = (
+                f"no new operator {self.space.limits} in {PATIENCE_S:g} s"
+                if self.cpu_clock() > deadline
+                else "every operator of the space is evaluated"
+            )
+            return None
+        with self._spending("store_s"):
+            operator: Operator = candidate.operator
+            costs = self.space.costs(operator)
+            assert costs is not None  # the space has computed them before
+            text = operator.to_json()
+            number = self.log.add(
+                self.space.operators.name_of(operator), text, candidate.taken, costs.flops, costs.params
+            )
+            return _Pending(candidate, number, self._submit(number, text))
+
+    def _chosen(self, is_enough: Callable[[], bool]) -> Candidate | None:
+        """The search's next candidate, known operators first; None if there is none or ``is_enough`` returned True."""
+        with self._spending("asking_s"):
+            while self._given:
+                candidate = self.search.adopt(self._given.pop(0))
+                if candidate is not None:
+                    return candidate
+            return self.search.ask(lambda: self.should_stop() or is_enough())
+
+    def _submit(self, number: int, operator: str) -> Running:
+        training = self.settings.training
+        limit = training.time_limit_s
+        if limit is None and self.baseline_s is not None:
+            limit = max(60.0, TIMES_THE_BASELINE * self.baseline_s)
+        request = msgspec.structs.replace(
+            training,
+            operator=operator,
+            rivals=[] if training.stopping is None else list(self._curves),
+            keep_predictions=False,
+            time_limit_s=limit,
+            gives_up=True,
+        )
+        return self.evaluators.submit(self._name(number), request)
+
+    def _told(self, one: _Pending) -> None:
+        """Record the outcome of a training, then tell the search."""
+        outcome = outcome_of(one.running)
+        with self._spending("store_s"):
+            is_new = self.log.record(one.number, outcome, one.running.job)
+            trial = self.log.trial(one.number)
+            if is_new:
+                self._count(trial, outcome)
+        if one.candidate is None:
+            return
+        with self._spending("asking_s"):
+            if trial.reward is None:  # interrupted
+                self.search.drop(one.candidate)
+            else:
+                self.search.tell(one.candidate, trial.reward)
+
+    def _count(self, trial: SearchTrial, outcome: dict[str, Any]) -> None:
+        self.standing.add(trial.number, trial.flops, trial.params, outcome, self.known.get(trial.operator))
+        if self.tunings is not None:
+            self.tunings.consider(trial.number, outcome)
+        curve = [row["accuracy"] for row in outcome.get("curve") or () if row.get("accuracy") is not None]
+        if curve and outcome.get("state") in ("finished", "pruned"):
+            self._curves.append(curve)
+            if len(self._curves) > MOST_RIVALS:  # keep the best curve, which the rule of Canvas needs
+                self._curves.remove(min(self._curves[:-1], key=max))
+
+    def _name(self, number: int) -> str:
+        return f"{self.settings.name}: trial {number}"
+
+    # -- shown -------------------------------------------------------------------------------------------------------
+
+    def _show(self, *, now: bool = False) -> None:
+        if now or self.clock() >= self._next_report:
+            self._next_report = self.clock() + PERIOD_S
+            with self._spending("store_s"):
+                self._shown(now)
+
+    def _shown(self, now: bool) -> None:
+        minutes, trials = self.settings.minutes, self.settings.trials
+        shares = [] if trials is None else [self.standing.total / trials]
+        shares += [] if minutes is None else [self.times.search_s / (60 * minutes)]
+        line = self.standing.line(self.times)
+        status: dict[str, Any] = {
+            "phase": "search",
+            "under_way": [one.number for one in self._pending],
+            "end": self.end_reason,
+        }
+        if self.tunings is not None:
+            line += f"; {self.tunings.line()}"
+            status["tuning"] = self.tunings.to_dict()
+        self.report(min(1.0, max(shares)), line)
+        self.board.show({**status, **self.standing.to_dict(self.times)}, self.search, now=now)
+
+
+def outcome_of(running: Running) -> dict[str, Any]:
+    """The outcome of a training that has ended; for a training without one, an outcome with the reason.
+
+    Raises DiskFullError where the disk is full: that is no outcome, and the search can continue once there is room.
+    """
+    try:
+        return running.future.result()
+    except DiskFullError:
+        raise
+    except CancelledError:
+        return {"state": "interrupted", "reason": "its job was cancelled", "accuracy": None}
+    except SynoError as error:  # a job that failed or was given up
+        return {"state": "failed", "reason": str(error), "accuracy": None}

@@ -1,0 +1,170 @@
+"""The settings of a search for operators of a backbone: plain data, the same in JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from syno_lab.errors import FormatError, SearchError
+from syno_lab.inputs import quoted
+from syno_lab.trial import TrialRequest, parse_rule
+from syno_lab.tuning.presets import find_preset
+from syno_lab.tuning.targets import check_target
+from syno_lab.tuning.tracker import parse_address
+
+Method = Literal["mcts", "random", "evolution"]
+
+#: Settings that may differ when a search is continued: its length, its workers and its tuning. None changes its
+#: choices.
+CHANGEABLE = ("minutes", "trials", "workers", "threads", "tuning")
+
+
+#: The system of searches that were made before there were several systems.
+DEFAULT_SYSTEM = "syno-lab-operator"
+
+
+class TuningChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which trials of a search are tuned, and how (Algorithm 1, lines 6 to 9).
+
+    Attributes:
+        within: percentage points that a trial may be less accurate than the baseline's seeds are on average.
+        target: a name that :func:`syno_lab.tuning.targets.check_target` accepts.
+        tracker: ``host:port`` of an RPC tracker; None for a board of our own on this machine.
+        key: the devices' key at the tracker; None: the target's name.
+        preset, trials: the budget of a tuning of one size; ``trials`` None: as many as the preset says.
+
+    Raises:
+        SearchError: for numbers out of range, and a key without a tracker.
+        TuningError, TrackerError: for unknown targets and presets, and invalid addresses.
+    """
+
+    within: float
+    target: str = "local"
+    tracker: str | None = None
+    key: str | None = None
+    preset: str = "quick"
+    trials: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.within) and 0 <= self.within <= 100):
+            raise SearchError(f"tune within: expected percentage points from 0 to 100, found {self.within}")
+        if self.trials is not None and self.trials < 1:
+            raise SearchError(f"tuning trials: expected 1 or more, found {self.trials}")
+        if self.key is not None and self.tracker is None:
+            raise SearchError(f"expected a tracker beside the key {quoted(self.key)}, found none")
+        check_target(self.target)
+        find_preset(self.preset)
+        if self.tracker is not None:
+            parse_address(self.tracker)
+
+    @property
+    def board_key(self) -> str:
+        """The key of the devices."""
+        return self.key or self.target
+
+
+class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings of one search (Syno, Algorithm 1), as plain data.
+
+    Attributes:
+        name: of the search in its store.
+        training: how every operator is trained, and the baseline alike: backbone, options, data, epochs and the rest
+            of a :class:`.TrialRequest`; the search itself sets its ``operator``, ``rivals``, ``gives_up`` and
+            ``keep_predictions``.
+        method: ``mcts``, ``random`` or ``evolution``.
+        seed: of the search's choices.
+        minutes: how long to search, baseline and comparison not counted; None: no limit.
+        trials: how many operators to evaluate at most; None: no limit. One of the two is given.
+        max_flops_ratio: operators with which the network has more than this share of the baseline's FLOPs are not
+            trained (section 7.2: a hard limit).
+        max_traffic_ratio: the most elements that an operator may store, over the elements of the outputs of the layers
+            that it replaces (:meth:`.System.traffic`). Operators above it are not trained: their training steps are
+            slow, even with few FLOPs. None: no limit.
+        workers: trainings at a time.
+        seeds: seeds on which the baseline and the best operators are trained; empty: nothing is compared.
+        limits: limits of the system's space; for pGraphs ``max_primitives``, ``max_tensors``, …
+            (:class:`syno_lab.ir.spec.Limits`).
+        coefficients, occurrences: arguments of :func:`syno_lab.pgraphs.derive.derive_spec`; None: the system's own.
+        starts_with_known: train the known operators that the space has (:meth:`.OperatorSpace.known`) first: the search
+            learns from them, and is measured against them. They count as trials; the best discovered operator is never
+            one of them.
+        tuning: which trials are tuned; None for none.
+        system: the format of the operators that are searched (:mod:`syno_lab.systems`).
+
+    Raises:
+        SearchError: for numbers out of range, and a tuning without seeds to train the baseline on.
+        TrainingError: for an unknown rule of early termination.
+    """
+
+    training: TrialRequest
+    name: str = "search"
+    method: Method = "mcts"
+    seed: int = 0
+    minutes: float | None = None
+    trials: int | None = None
+    max_flops_ratio: float = 0.5
+    max_traffic_ratio: float | None = None
+    workers: int = 1
+    seeds: tuple[int, ...] = (0, 1, 2)
+    limits: dict[str, int] = msgspec.field(default_factory=dict)
+    coefficients: tuple[str, ...] | None = None
+    occurrences: dict[str, int] | None = None
+    starts_with_known: bool = False
+    tuning: TuningChoice | None = None
+    system: str = DEFAULT_SYSTEM
+
+    def __post_init__(self) -> None:
+        if self.minutes is None and self.trials is None:
+            raise SearchError("expected minutes or trials to search for, found neither")
+        for what, value in (("minutes", self.minutes), ("trials", self.trials)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise SearchError(f"{what}: expected a number above 0, found {value}")
+        if not (math.isfinite(self.max_flops_ratio) and self.max_flops_ratio > 0):
+            raise SearchError(f"max_flops_ratio: expected a number above 0, found {self.max_flops_ratio}")
+        if self.max_traffic_ratio is not None and not (
+            math.isfinite(self.max_traffic_ratio) and self.max_traffic_ratio > 0
+        ):
+            raise SearchError(f"max_traffic_ratio: expected a number above 0, found {self.max_traffic_ratio}")
+        if self.workers < 1:
+            raise SearchError(f"workers: expected 1 or more, found {self.workers}")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise SearchError(f"seeds: expected seeds that differ, found {', '.join(map(str, self.seeds))}")
+        if self.tuning is not None and not self.seeds:
+            raise SearchError(
+                "tuning: expected seeds to train the baseline on, found none: its accuracy sets the margin"
+            )
+        if not self.name or any(letter in self.name for letter in "/\\\0") or self.name.startswith("."):
+            raise SearchError(f"name: expected a name that can be one of a folder, found {quoted(self.name)}")
+        if self.training.stopping is not None:
+            parse_rule(self.training.stopping)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings that must be the same when a search is continued."""
+        plain = self.to_dict()
+        for key in CHANGEABLE:
+            plain.pop(key, None)
+        for key in ("threads", "gives_up"):
+            plain["training"].pop(key)
+        if self.max_traffic_ratio is None:  # left out, as in searches from before there was such a limit
+            plain.pop("max_traffic_ratio")
+        if not self.starts_with_known:  # alike
+            plain.pop("starts_with_known")
+        if self.system == DEFAULT_SYSTEM:  # alike
+            plain.pop("system")
+        return plain
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, strings, lists and dictionaries, for JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    @classmethod
+    def from_dict(cls, data: object) -> SearchSettings:
+        """Make settings from the result of :meth:`to_dict`; FormatError for any other data."""
+        try:
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise FormatError(f"expected the settings of a search, found: {error}") from None

@@ -1,0 +1,121 @@
+"""The search space of a backbone: Syno's Algorithm 1, lines 2 and 3, and the FLOPs limit of section 7.2."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from syno_lab.errors import SpecError
+from syno_lab.experiments.settings import SearchSettings
+from syno_lab.models.sites import Site, Strides
+from syno_lab.models.slot import Place
+from syno_lab.protocol import Operator, OperatorSpace, SpaceRequest
+from syno_lab.search import MonteCarloTreeSearch, RandomSearch, RegularizedEvolution, Search
+from syno_lab.systems import find_system
+from syno_lab.trial import sites_of, survey_of
+
+
+@dataclass(frozen=True)
+class NetworkCosts:
+    """Costs of a network with an operator in all slots: FLOPs (2 a multiply-add, for one example) and parameters."""
+
+    flops: int
+    params: int
+
+
+class Space:
+    """The operators that fit all replaced layers of a backbone and keep the network within the limits.
+
+    Attributes:
+        system: the operators' system; ``operators``: its space for this backbone.
+        baseline: the costs of the network without an operator.
+        most_flops: the most FLOPs that the network may have with an operator.
+        most_traffic: the most memory traffic that an operator may have, see :meth:`traffic`; None: no limit.
+
+    Raises:
+        SpecError: the backbone has no layer to replace, or its other layers alone exceed the limit.
+    """
+
+    def __init__(self, settings: SearchSettings) -> None:
+        request = settings.training
+        self.sites: list[Site] = sites_of(request)
+        self.strides: Strides = request.options.get("strides", "pool")
+        # Layers that differ only in their names cost the same: ResNet-20's 18 layers are of 6 kinds.
+        kinds = Counter(replace(site, name="") for site in self.sites)
+        self._kinds = sorted(kinds.items(), key=lambda pair: -pair[0].flops)
+        seen = survey_of(request)
+        self.baseline = NetworkCosts(seen.flops, seen.params)
+        self._rest = NetworkCosts(
+            seen.flops - sum(site.flops for site in self.sites), seen.params - sum(site.params for site in self.sites)
+        )
+        self.most_flops = int(settings.max_flops_ratio * seen.flops)
+        self.most_traffic = settings.max_traffic_ratio
+        spare = self.most_flops - self._rest.flops
+        if spare <= 0:
+            raise SpecError(
+                f"max_flops_ratio: the layers of {request.backbone} that stay take {self._rest.flops / seen.flops:.1%} "
+                f"of its FLOPs, found a limit of {settings.max_flops_ratio:.1%}; raise it, or replace more layers"
+            )
+        self.system = find_system(settings.system)
+        self.operators: OperatorSpace = self.system.space(
+            SpaceRequest(
+                self.sites, self.strides, spare, settings.coefficients, settings.occurrences or {}, settings.limits
+            )
+        )
+
+    def costs(self, operator: Operator) -> NetworkCosts | None:
+        """Costs of the network with the operator in all slots; None where the operator does not fit a layer."""
+        flops, params = self._rest.flops, self._rest.params
+        for _, number, place in self._places(operator):
+            if not place.replaced:
+                return None
+            flops += number * place.flops
+            params += number * place.params
+        return NetworkCosts(flops, params)
+
+    def traffic(self, operator: Operator) -> float:
+        """Elements that the operator stores in all slots (:meth:`.System.traffic`), over the replaced layers' outputs.
+
+        Raises:
+            SpecError: the operator does not fit a layer.
+        """
+        stored = layers = 0
+        for site, number, place in self._places(operator):
+            if place.binding is None:
+                raise SpecError(f"expected an operator for every layer, found one that does not fit: {place.reason}")
+            stored += number * site.calls * self.system.traffic(operator, place.binding)
+            layers += number * site.output_elements
+        return stored / layers
+
+    def _places(self, operator: Operator) -> Iterator[tuple[Site, int, Place]]:
+        """Each kind of layer, how many layers are of it, and the operator's place there."""
+        for site, number in self._kinds:
+            (place,) = self.system.placement(operator, [site], self.strides).places
+            yield site, number, place
+
+    def accepts(self, operator: Operator) -> bool:
+        """Whether the operator fits everywhere and the network stays within the limits."""
+        found = self.costs(operator)
+        if found is None or found.flops > self.most_flops:
+            return False
+        return self.most_traffic is None or self.traffic(operator) <= self.most_traffic
+
+    @property
+    def limits(self) -> str:
+        """The limits as text, for messages."""
+        flops = f"within {self.most_flops / self.baseline.flops:.0%} of the FLOPs"
+        return flops if self.most_traffic is None else f"{flops} and {self.most_traffic:g} times the memory traffic"
+
+    def search(self, settings: SearchSettings) -> Search:
+        """A new search by the settings' method and seed; it leaves out repeats: operators that compute the same."""
+        first: dict[str, Operator] = {}
+
+        def accepts(operator: Operator) -> bool:
+            # Another way of writing an earlier operator is rejected; the earlier one itself is accepted again.
+            return self.accepts(operator) and first.setdefault(self.operators.name_of(operator), operator) == operator
+
+        rng = random.Random(settings.seed)  # noqa: S311 - for choices, not for secrets
+        make = {"mcts": MonteCarloTreeSearch, "random": RandomSearch, "evolution": RegularizedEvolution}
+        return make[settings.method](self.operators.root(accepts), rng)

@@ -1,0 +1,142 @@
+"""Summary of a search: trials by outcome, trials an hour, the best operators within shares of the baseline's FLOPs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+#: Shares of the baseline's FLOPs within which the best operator is named.
+SHARES = {"half": 0.5, "quarter": 0.25}
+
+
+@dataclass
+class Times:
+    """The time of a search by purpose, in seconds, summed over all its processes.
+
+    Attributes:
+        search_s: wall time from the first trial to the end of the last.
+        asking_s: wall time for preparing the search, choosing operators and learning from outcomes.
+        store_s: wall time for writing the store and the search's files, and for submitting trainings.
+        held_s: overhead: idle worker time caused by the search and the store, the wall time for each idle worker; with
+            no idle worker, their CPU time, which the trainings lose where no core is free.
+    """
+
+    search_s: float = 0.0
+    asking_s: float = 0.0
+    store_s: float = 0.0
+    held_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Best:
+    """A finished trial by its number in the search, with the FLOPs of the whole network over the baseline's.
+
+    ``known``: the operator's name, if the search began with it.
+    """
+
+    number: int
+    accuracy: float
+    flops_ratio: float
+    params: int
+    known: str | None = None
+
+
+class Standing:
+    """Counts of the trials of one search.
+
+    Args:
+        baseline_flops: FLOPs of the network without an operator.
+        workers: trainings at a time.
+    """
+
+    def __init__(self, baseline_flops: int, workers: int) -> None:
+        self._baseline_flops = baseline_flops
+        self._workers = workers
+        self.states: Counter[str] = Counter()
+        self.training_s = 0.0
+        self.last_reason = ""
+        self._finished: list[Best] = []
+
+    def add(self, number: int, flops: int, params: int, outcome: Mapping[str, Any], known: str | None = None) -> None:
+        """Count a trial whose outcome was told; ``known`` is the operator's name if the search began with it."""
+        state = str(outcome.get("state"))
+        self.states[state] += 1
+        self.training_s += outcome.get("wall_s") or 0.0
+        accuracy = outcome.get("accuracy")
+        if state == "finished" and accuracy is not None:
+            self._finished.append(Best(number, accuracy, flops / self._baseline_flops, params, known))
+        elif state not in ("finished", "pruned"):
+            self.last_reason = f"trial {number}: {state}: {outcome.get('reason') or 'no reason given'}"
+
+    @property
+    def total(self) -> int:
+        """The number of trials told."""
+        return self.states.total()
+
+    def best(self, share: float) -> Best | None:
+        """The most accurate discovery that finished within a share of the baseline's FLOPs, the first of equals."""
+        return _best(b for b in self._finished if b.known is None and b.flops_ratio <= share)
+
+    @property
+    def known(self) -> list[Best]:
+        """The known operators with which the search began and whose trials finished, in their order."""
+        return sorted((b for b in self._finished if b.known is not None), key=lambda b: b.number)
+
+    @property
+    def best_known(self) -> Best | None:
+        """The most accurate known operator with which the search began."""
+        return _best(self.known)
+
+    def to_dict(self, times: Times) -> dict[str, Any]:
+        """Return plain data for JSON.
+
+        ``overhead_share`` is ``held_s`` over the time of all trainings. ``asking_s`` and ``store_s`` are wall times,
+        mostly spent while trainings run. ``idle_share`` is the share of the workers' time without a training: choosing,
+        starting processes and loading data.
+        """
+        total = self.total
+        hands_s = self._workers * times.search_s
+        return {
+            "trials": total,
+            "states": dict(self.states),
+            "trials_per_hour": 3600 * total / times.search_s if times.search_s else 0.0,
+            "pruned_share": self.states["pruned"] / total if total else 0.0,
+            "best": {
+                name: None if (found := self.best(share)) is None else asdict(found) for name, share in SHARES.items()
+            },
+            "known": list(map(asdict, self.known)),
+            "search_s": times.search_s,
+            "training_s": self.training_s,
+            "asking_s": times.asking_s,
+            "store_s": times.store_s,
+            "held_s": times.held_s,
+            "overhead_s_per_trial": times.held_s / total if total else 0.0,
+            "overhead_share": times.held_s / self.training_s if self.training_s else 0.0,
+            "idle_share": max(0.0, 1 - self.training_s / hands_s) if hands_s else 0.0,
+            "last_failure": self.last_reason,
+        }
+
+    def line(self, times: Times) -> str:
+        """The summary in one line of text."""
+        total = self.total
+        speed = 3600 * total / times.search_s if times.search_s else 0.0
+        parts = [f"{total} trials, {speed:.0f} an hour"]
+        if total:
+            parts.append(f"{self.states['pruned'] / total:.0%} pruned")
+        for share, words in ((0.5, "1/2"), (0.25, "1/4")):
+            found = self.best(share)
+            if found is not None:
+                parts.append(
+                    f"best within {words}: {found.accuracy:.4f} at {found.flops_ratio:.2f} (trial {found.number})"
+                )
+        if self.best_known is not None:
+            parts.append(f"best known: {self.best_known.accuracy:.4f} ({self.best_known.known})")
+        if self.last_reason:
+            parts.append(self.last_reason)
+        return "; ".join(parts)
+
+
+def _best(found: Iterable[Best]) -> Best | None:
+    return max(found, key=lambda best: best.accuracy, default=None)

@@ -1,0 +1,105 @@
+"""The process of one attempt: ``python -m … <lab folder> <job> <token>``. It writes its own ending into the store."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from syno_lab import private
+from syno_lab.errors import StoreError, SynoError
+from syno_lab.jobs import attempts, trust
+from syno_lab.jobs.context import JobContext
+from syno_lab.jobs.kinds import function
+from syno_lab.jobs.ledger import Ledger
+from syno_lab.jobs.records import JobFailed, JobStopped
+from syno_lab.store import Store
+
+#: Seconds for which an ending that cannot be written (a full disk) is tried again.
+PATIENCE_S = 600.0
+
+Ending = Callable[[float, float], bool]
+
+
+def main(arguments: list[str]) -> None:
+    """Run one attempt; every outcome but our own death is one row in the store."""
+    private.keep_private()
+    root, number, token = Path(arguments[0]), int(arguments[1]), arguments[2]
+    begun = time.monotonic()
+    with Store.open(root, is_thorough=False) as store:
+        ledger = Ledger(store.database)
+        if not attempts.register(ledger, number, token):
+            return
+        context = JobContext(ledger, root, number, token)
+        context.keep()
+        end = _run(ledger, number, token, context)
+        insist(context.log, context.flush)
+        insist(context.log, lambda: end(time.monotonic() - begun, cpu_seconds()))
+
+
+def _run(ledger: Ledger, number: int, token: str, context: JobContext) -> Ending:
+    """Call the function and say how to end."""
+    job = ledger.job(number)
+    try:
+        trust.check_signed(ledger, job)  # the last look, in the very process that would run it
+        result = function(job.kind)(job.params, context)
+        if not isinstance(result, dict):
+            raise JobFailed(f"a job of kind {job.kind} gave {type(result).__name__}, expected a mapping")
+        if result.get("state") == "interrupted":
+            raise JobStopped(str(result.get("reason") or "interrupted"))
+    except JobStopped as error:
+        if context.should_stop():
+            reason = context.stop_reason
+            return lambda wall, cpu: attempts.stop(ledger, number, token, reason, wall, cpu)
+        cause = f"stopped without being asked to: {one_line(error)}"
+        return lambda wall, cpu: attempts.die(ledger, number, token, cause, wall, cpu)
+    except MemoryError as error:
+        context.log(traceback.format_exc())
+        cause = f"out of memory: {one_line(error)}"
+        return lambda wall, cpu: attempts.die(ledger, number, token, cause, wall, cpu)
+    except Exception as error:  # noqa: BLE001 - whatever a kind does is its ending, told in the store and the log
+        context.log(traceback.format_exc())
+        reason = str(error) if isinstance(error, SynoError) else one_line(error)
+        if isinstance(error, JobFailed) and error.retry:
+            return lambda wall, cpu: attempts.die(ledger, number, token, reason, wall, cpu)
+        return lambda wall, cpu: attempts.fail(ledger, number, token, reason, wall, cpu)
+    try:
+        attempts.plain(result, "result")
+    except StoreError as error:
+        reason = str(error)
+        return lambda wall, cpu: attempts.fail(ledger, number, token, reason, wall, cpu)
+    return lambda wall, cpu: attempts.finish(ledger, number, token, result, wall, cpu)
+
+
+def insist(log: Callable[[str], None], write: Callable[[], object]) -> None:
+    """Write, again and again while the store cannot be written: what was worked out is not thrown away."""
+    deadline, wait = time.monotonic() + PATIENCE_S, 0.5
+    while True:
+        try:
+            write()
+        except StoreError as error:
+            if time.monotonic() > deadline:
+                raise
+            log(f"{error}; trying again")
+            time.sleep(wait)
+            wait = min(2 * wait, 10.0)
+        else:
+            return
+
+
+def cpu_seconds() -> float:
+    """Processor seconds of this process and of its descendants that have ended."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(part.ru_utime + part.ru_stime for part in used)
+
+
+def one_line(error: BaseException) -> str:
+    """The gist of an exception."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}".rstrip(": ")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

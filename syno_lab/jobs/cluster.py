@@ -1,0 +1,294 @@
+"""The lab's own Dask: a scheduler and a worker, started detached by Dask's own commands, found again by a file.
+
+One worker process serves the whole machine: it only looks after the processes of jobs, in a thread for each. Both end
+when the lab says so, and by themselves after idling. A cluster that somebody else started is used by its address.
+
+Where they are, which processes they are and what opens them stands among the user's own settings, in a folder for each
+lab. A lab's folder may be somebody else's: nothing in it says where to connect or whom to end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from syno_lab import inputs, private
+from syno_lab.errors import JobError
+from syno_lab.inputs import quoted
+from syno_lab.jobs import endpoint, node, tls
+from syno_lab.jobs.endpoint import Endpoint
+from syno_lab.processes import alive
+from syno_lab.processes.process import cores, last_line
+
+#: In the user's settings: a folder for each lab, and what is in it.
+FOLDER, FILE_NAME, KEY = "clusters", "cluster.json", "tls.pem"
+_MOST_BYTES = 1 << 20
+#: Seconds within which a scheduler must have started; imports on a busy machine are slow.
+START_S = 60.0
+#: A slot is so many cores.
+CORES_A_SLOT = 2
+IDLE_MINUTES = 10.0
+#: Threads of a worker beyond its slots, in which drivers begin; they give them back at once.
+SPARE_THREADS = 4
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a lab's own cluster is started.
+
+    Attributes:
+        slots: how many jobs train at a time; None: what the folder's cluster had last, at first one for every two
+            cores.
+        gpus: how many GPUs jobs may ask for, as the resource ``GPU``; None: as last time, at first none.
+        idle_minutes: how long scheduler and worker stay without a job; None: as last time, at first 10.
+
+    Raises:
+        JobError: for numbers that make no sense.
+    """
+
+    slots: int | None = None
+    gpus: int | None = None
+    idle_minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("slots", 1), ("gpus", 0), ("idle_minutes", 0.01)):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not least <= value < 1e6):
+                raise JobError(f"{name}: expected a number from {least:g} on, found {quoted(value)}")
+
+    def filled(self, last: dict[str, Any]) -> dict[str, Any]:
+        """Return the numbers to go by: ours, else those of last time, else the defaults."""
+        default = {"slots": max(1, cores() // CORES_A_SLOT), "gpus": 0, "idle_minutes": IDLE_MINUTES}
+        ours = {name: value for name, value in asdict(self).items() if value is not None}
+        return default | {name: last[name] for name in default if name in last} | ours
+
+
+class Cluster:
+    """The scheduler and worker of one lab folder."""
+
+    def __init__(self, root: Path, settings: Settings) -> None:
+        self._root = root.resolve()
+        self._settings = settings
+
+    @cached_property
+    def home(self) -> Path:
+        """The folder of what is known of this lab's cluster here, and of its key.
+
+        Raises:
+            JobError: it cannot be made.
+        """
+        name = hashlib.sha256(f"{alive.place()}\n{self._root}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        try:
+            return private.folder(private.config_folder() / FOLDER / name)
+        except OSError as error:
+            raise JobError(
+                f"expected a folder for the user's settings, found: {error}; name one in {private.CONFIG_VARIABLE}"
+            ) from None
+
+    @property
+    def _file(self) -> Path:
+        return self.home / FILE_NAME
+
+    def endpoint(self) -> Endpoint:
+        """Return the endpoint of the running scheduler; start the scheduler or the worker where it is missing.
+
+        Raises:
+            JobError: it does not start, with the last line of its log.
+        """
+        with self._locked():
+            state = self._state()
+            if not alive.is_alive(state.get("scheduler", "")):
+                if alive.is_alive(left := state.get("worker", "")):  # it would look for its scheduler for a while
+                    os.kill(alive.pid_of(left), signal.SIGKILL)
+                state = self._start_scheduler()
+            if not alive.is_alive(state.get("worker", "")):
+                state["worker"] = self._start_worker(state)
+                self._keep(state)
+            return Endpoint(str(state["address"]), *[str(self.home / KEY)] * 2)
+
+    def is_up(self) -> bool:
+        """Whether both live; asks nobody but the operating system."""
+        state = self._state()
+        return alive.is_alive(state.get("scheduler", "")) and alive.is_alive(state.get("worker", ""))
+
+    def processes(self) -> dict[str, int]:
+        """The numbers of the cluster's live processes, by role."""
+        state = self._state()
+        return {
+            role: alive.pid_of(state[role]) for role in ("scheduler", "worker") if alive.is_alive(state.get(role, ""))
+        }
+
+    def stop(self, patience_s: float = 5.0) -> None:
+        """End both; the processes of jobs are not theirs and stay."""
+        with self._locked():
+            state = self._state()
+            names = [state.get(role, "") for role in ("worker", "scheduler")]
+            # A worker asked to end would wait for its jobs; it holds nothing that is not in the store.
+            for numbers in ((signal.SIGKILL, signal.SIGTERM), (signal.SIGKILL, signal.SIGKILL)):
+                for name, number in zip(names, numbers, strict=True):
+                    if alive.is_alive(name):
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(alive.pid_of(name), number)
+                deadline = time.monotonic() + patience_s
+                while any(map(alive.is_alive, names)) and time.monotonic() < deadline:
+                    time.sleep(0.02)
+            self._keep({key: state[key] for key in state if key not in ("worker", "scheduler", "address")})
+
+    def end(self, address: str) -> None:
+        """Kill the scheduler at an address, if it still is ours, and its worker: it lives and does not answer.
+
+        The processes of jobs go on, and are adopted by the next worker.
+        """
+        with self._locked():
+            state = self._state()
+            if state.get("address") == address:
+                for name in (state.get("worker", ""), state.get("scheduler", "")):
+                    if alive.is_alive(name):
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(alive.pid_of(name), signal.SIGKILL)
+
+    def foreign(self) -> str | None:
+        """The address of somebody else's scheduler that the user last named for this lab."""
+        found = _read(self._file).get("foreign")
+        return str(found) if found else None
+
+    def remember(self, address: str | None) -> None:
+        """Keep that address for whoever opens the lab without one: to watch its jobs, say."""
+        with self._locked():
+            self._keep({**_read(self._file), "foreign": address})
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    def _start_scheduler(self) -> dict[str, Any]:
+        # Whoever was killed between starting one and writing it down has left it without an owner.
+        alive.end_marked(self._token("scheduler"))
+        self._forget_others()
+        ready = self.home / "scheduler.json"
+        ready.unlink(missing_ok=True)
+        tls.make(self.home / KEY)
+        settings = self._settings.filled(_read(self._file).get("settings") or {})
+        idle = f"{settings['idle_minutes'] * 60:g}s"
+        process, log = self._dask(
+            "scheduler", "--host", "tls://127.0.0.1", "--port", "0", "--scheduler-file", str(ready),
+            "--idle-timeout", idle,
+        )  # fmt: skip
+        deadline = time.monotonic() + START_S
+        while not (found := _read(ready)).get("address"):
+            if process.poll() is not None or time.monotonic() > deadline:
+                process.kill()
+                raise JobError(f"Dask's scheduler does not start: {last_line(log) or 'no word from it'}; see {log}")
+            time.sleep(0.02)
+        state = {"address": found["address"], "place": alive.place(), "boot": alive.boot(), "settings": settings}
+        state["scheduler"] = alive.identity(process.pid) or ""
+        self._keep(state)
+        return state
+
+    def _start_worker(self, state: dict[str, Any]) -> str:
+        alive.end_marked(self._token("worker"))
+        address, settings = state["address"], state["settings"]
+        places = settings["slots"]
+        resources = f"slot={places}" + (f" GPU={settings['gpus']}" if settings["gpus"] else "")
+        process, _ = self._dask(
+            "worker", address, "--no-nanny", "--nthreads", str(places + SPARE_THREADS), "--memory-limit", "0",
+            "--host", "127.0.0.1", "--resources", resources, "--death-timeout", "30",
+            "--local-directory", str(self.home),
+        )  # fmt: skip
+        return alive.identity(process.pid) or ""
+
+    def _token(self, role: str) -> str:
+        """What marks our processes of a role, and those of no other folder."""
+        return f"{role} of {self._root} by {self.home}"
+
+    def _dask(self, *words: str) -> tuple[subprocess.Popen[bytes], Path]:
+        log = self.home / f"{words[0]}.log"
+        path = os.pathsep.join(entry for entry in sys.path if entry)
+        # A worker that died is no fault of the jobs that were in line there: the store counts their own deaths.
+        # Jobs in line for a slot count as a worker's load; a driver, which needs none, must not wait behind them.
+        # What Dask observes of itself, fifty times a second, would take 2 % of a core from trainings that last minutes.
+        settings = {
+            "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
+            "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "500ms",
+            "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+            "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000000",
+            "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf",
+            # Until it closes, the HTTP server that Dask starts all the same knows no page.
+            "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
+            "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
+            **tls.environment(self.home / KEY),
+        }
+        settings |= {
+            node.NOT_FOR_JOBS: ",".join(settings),
+            # Not that of the job in which it may be started: the cluster stays when that ends.
+            alive.TOKEN_VARIABLE: self._token(words[0]),
+        }
+        inherited = {name: value for name, value in os.environ.items() if name != endpoint.VARIABLE}
+        http = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--preload", node.__name__]
+        with private.create(log, "ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "dask", *words, *http],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._root,
+                env={**inherited, **settings, "PYTHONPATH": path},
+                start_new_session=True,
+                umask=private.UMASK,
+            )
+        _reap_later(process)
+        return process, log
+
+    # -- the file ----------------------------------------------------------------------------------------------------
+
+    def _state(self) -> dict[str, Any]:
+        """What the file says; nothing where it was written on another boot or another machine."""
+        state = _read(self._file)
+        is_here = (state.get("place"), state.get("boot")) == (alive.place(), alive.boot())
+        return state if is_here else {}
+
+    def _keep(self, state: dict[str, Any]) -> None:
+        half = self._file.with_suffix(".new")
+        with private.create(half) as file:
+            file.write(json.dumps({**state, "root": str(self._root)}, indent=1).encode())
+        half.replace(self._file)
+
+    def _forget_others(self) -> None:
+        """Remove the folders of clusters that have ended and whose labs no longer exist."""
+        for file in self.home.parent.glob(f"*/{FILE_NAME}"):
+            state = _read(file)
+            is_up = any(alive.is_alive(state.get(role, "")) for role in ("scheduler", "worker"))
+            if state.get("place") in (None, alive.place()) and not is_up and not Path(state.get("root", "/")).exists():
+                shutil.rmtree(file.parent, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process at a time; the lock ends with its holder."""
+        with private.create(self.home / "cluster.lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(inputs.read_text(path, _MOST_BYTES))
+    except (OSError, ValueError):  # not there, or half written by a process that was killed
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _reap_later(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a detached process in the background, so that it leaves no zombie while we live."""
+    threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()

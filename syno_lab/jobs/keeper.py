@@ -1,0 +1,248 @@
+"""The keeper: a thread of an open lab that sends waiting jobs to a worker and tells futures how their jobs ended.
+
+It may be in several processes at once and in none: what it does is written in the store, and doing it twice is
+harmless. Without any, running jobs continue; jobs that only a keeper can restart wait for the next keeper.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno_lab.errors import JobError, StoreError
+from syno_lab.jobs import endpoint
+from syno_lab.jobs.cluster import START_S, Cluster
+from syno_lab.jobs.dispatch import ANSWER_S, SLOT, connect, counted_resources, send
+from syno_lab.jobs.endpoint import Endpoint
+from syno_lab.jobs.handle import JobFuture
+from syno_lab.jobs.ledger import Ledger
+from syno_lab.jobs.sweep import Watch, is_here, is_orphan, sweep
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+#: Seconds between two looks at the store, and between two sweeps.
+PERIOD_S, SWEEP_S = 0.1, 1.0
+#: Seconds that a connection is given to close; the scheduler at its other end may be dead.
+CLOSE_S = 2.0
+#: Seconds within which the lab's own scheduler must answer; it may have been killed meanwhile, and is looked at again.
+OWN_ANSWER_S = 5.0
+#: Seconds after which the lab's own scheduler, which lives but answers nobody, is replaced.
+SILENT_S = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """See the module; `start` makes the thread, `stop` ends it."""
+
+    def __init__(self, folder: Path, ledger: Ledger, watch: Watch, cluster: Cluster, address: str | None) -> None:
+        self._folder, self._ledger, self._watch, self._cluster, self._address = folder, ledger, watch, cluster, address
+        self._named: Endpoint | None = None
+        self._inherited: Endpoint | None = None
+        self._client: Client | None = None
+        self._is_foreign = False
+        self._counted: frozenset[str] = frozenset()
+        self._silent: tuple[str, float] | None = None  # the scheduler that did not answer, and since when
+        self._sent: dict[tuple[int, int], Future] = {}
+        self._futures: list[JobFuture] = []
+        self._guard = threading.Lock()
+        self._awake, self._ended = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self.trouble = ""
+        """Why waiting jobs are not being run, one line; empty when all is well."""
+
+    def start(self) -> None:
+        """Begin. Raises `JobError` when a cluster was named, here or in the settings, and does not answer."""
+        if self._address is None:
+            self._inherited = endpoint.inherited()
+        if self._address is not None or self._found() is None:
+            self._named = endpoint.named(self._address)
+        if self._named is not None:
+            self._join(self._named)
+        if self._address is not None:
+            self._cluster.remember(self._address)
+        self._thread = threading.Thread(target=self._run, name="lab-keeper", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and the connection; what was sent is run all the same."""
+        self._ended.set()
+        self._awake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._thread = None
+        self._disconnect()
+
+    def wake(self) -> None:
+        """There is something to do."""
+        self._awake.set()
+
+    def hand_over(self, timeout: float | None = None) -> bool:
+        """Wait until all that is ready now is in the cluster's hands; False when the time (in seconds) is up.
+
+        Raises:
+            JobError: the cluster does not start or answer, or nothing is started by this lab.
+        """
+        if self._thread is None:
+            raise JobError("this lab was opened only to look: open it with start=True to have jobs run")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        wanted = {(job.id, job.round) for job in self._ledger.ready(number for number, _ in self._ledger.waiting())}
+        while wanted := (wanted & set(self._ledger.waiting())) - set(self._sent):
+            self.wake()
+            time.sleep(0.05)
+            if self.trouble and not self._is_silent():
+                raise JobError(self.trouble)
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+        return True
+
+    def watch(self, future: JobFuture) -> JobFuture:
+        """Settle a future when its job ends."""
+        if not future.settle():
+            with self._guard:
+                self._futures.append(future)
+        return future
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        version: tuple[int, int] | None = None
+        swept = 0.0
+        while not self._ended.is_set():
+            try:
+                found = self._ledger.database.version()
+                is_due = time.monotonic() - swept >= SWEEP_S
+                if is_due:
+                    swept = time.monotonic()
+                    sweep(self._ledger, self._watch)
+                    if self._client is not None and not self._is_connected():
+                        self._disconnect()  # at once: Dask's client would look for its scheduler, and say so
+                if is_due or found != version:
+                    version = found
+                    self._settle()
+                    self._dispatch()
+                self.trouble = ""
+            except (JobError, StoreError) as error:  # for a moment or for long: it is tried again either way
+                if str(error) != self.trouble:
+                    _log.warning("%s", error)
+                self.trouble = str(error)
+            self._awake.wait(PERIOD_S)
+            self._awake.clear()
+
+    def _settle(self) -> None:
+        with self._guard:
+            self._futures = [future for future in self._futures if not future.settle()]
+
+    def _dispatch(self) -> None:
+        waiting = self._ledger.waiting()
+        leases = self._ledger.leases()
+        orphans = [self._ledger.job(lease.job) for lease in leases if is_orphan(lease)]
+        current = {*waiting, *((job.id, job.round) for job in orphans)}
+        for key in [key for key in self._sent if key not in current]:
+            del self._sent[key]
+        # What came to an end without the job being done is sent again.
+        over = {key: future for key, future in self._sent.items() if future.status != "pending"}
+        for key in over:
+            del self._sent[key]
+        errors = [future.exception(timeout=ANSWER_S) for future in over.values() if future.status == "error"]
+        fresh = self._ledger.ready(job for job, turn in waiting if (job, turn) not in {**self._sent, **over})
+        fresh += [job for job in orphans if (job.id, job.round) not in self._sent]
+        if fresh or (
+            any(map(is_here, leases)) and self._is_down()
+        ):  # attempts go on without a scheduler, but what waits next would not
+            client = self._connected()
+            for job in fresh:
+                key = job.id, job.round
+                self._sent[key] = send(client, self._folder, job, self._counted, is_again=key in over)
+        for error in errors:
+            raise JobError(f"a worker could not take a job: {error}")
+
+    def _is_connected(self) -> bool:
+        is_running = self._client is not None and self._client.status == "running"
+        return is_running and (self._is_foreign or self._cluster.is_up())
+
+    def _is_down(self) -> bool:
+        """Whether the lab's own cluster, where it is the one to use, is not whole."""
+        return self._named is None and self._found() is None and not self._cluster.is_up()
+
+    def _found(self) -> Endpoint | None:
+        """Somebody else's cluster that was not named for us: of whoever started us, or the last one of this lab."""
+        if self._inherited is not None:
+            return self._inherited
+        last = self._cluster.foreign()
+        return None if last is None else endpoint.named(last)
+
+    def _connected(self) -> Client:
+        """A connection to the cluster; the lab's own is started where it is not up."""
+        if self._client is not None and self._is_connected():
+            return self._client
+        other = self._named or self._found()
+        if other is not None:
+            self._disconnect()
+            try:
+                return self._join(other)
+            except JobError:
+                if self._named is not None:
+                    raise
+                self._inherited = None  # it was not asked for: this machine will do
+                self._cluster.remember(None)
+        own = self._cluster.endpoint()
+        client = self._client
+        if client is not None and client.status == "running" and client.scheduler.address == own.address:
+            return client  # only its worker was missing
+        self._disconnect()
+        self._client, self._is_foreign, self._counted = self._answering(own), False, frozenset((SLOT,))
+        return self._client
+
+    def _answering(self, own: Endpoint) -> Client:
+        """Connect to the lab's own scheduler. One that has not answered for :data:`SILENT_S` is replaced."""
+        try:
+            client = connect(own, OWN_ANSWER_S)
+        except JobError:
+            if self._silent is None or self._silent[0] != own.address:
+                self._silent = own.address, time.monotonic() - OWN_ANSWER_S
+            if time.monotonic() - self._silent[1] < SILENT_S:
+                raise
+            _log.warning("the scheduler at %s lives and does not answer: a new one is started", own.address)
+            self._cluster.end(own.address)
+            client = connect(self._cluster.endpoint(), OWN_ANSWER_S)
+        self._silent = None
+        return client
+
+    def _is_silent(self) -> bool:
+        """Whether the lab's own scheduler does not answer and will soon be replaced: no reason to give up yet."""
+        return self._silent is not None and time.monotonic() - self._silent[1] < SILENT_S + START_S
+
+    def _join(self, other: Endpoint) -> Client:
+        """Connect to somebody else's cluster."""
+        if not other.is_encrypted:
+            _log.warning(
+                "the Dask cluster at %s is without TLS: every user of this machine can run code in it", other.address
+            )
+        client = connect(other)
+        try:
+            self._counted = counted_resources(client)
+        except JobError:
+            _let_go(client)
+            raise
+        self._client, self._is_foreign = client, True
+        return client
+
+    def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        self._sent.clear()
+        if client is not None:
+            closing = threading.Thread(target=_let_go, args=(client,), name="lab-disconnect", daemon=True)
+            closing.start()
+            closing.join(CLOSE_S)
+
+
+def _let_go(client: Client) -> None:
+    try:
+        client.close(timeout=CLOSE_S)
+    except Exception as error:  # noqa: BLE001 - a dead scheduler ends in errors of any class
+        _log.debug("closing a connection: %s", error)

@@ -1,0 +1,71 @@
+"""The kinds of jobs: the function ``run(params, context) -> result`` of each, and the resources that a job takes.
+
+Only what is registered here or by whoever starts the process can be run: a store that came from elsewhere names kinds,
+never functions. ``SYNO_LAB_KINDS="name=module:function;…"`` registers more, for tests and for one's own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.errors import JobError
+from syno_lab.inputs import quoted
+
+if TYPE_CHECKING:
+    from syno_lab.jobs.context import JobContext
+
+Function = Callable[[dict[str, Any], "JobContext"], dict[str, Any]]
+
+KINDS: dict[str, str] = {
+    "search": "syno_lab.experiments.job:run",
+    "train": "syno_lab.trial.job:run",
+    "tune": "syno_lab.tuning.job:run",
+}
+#: What a job of a kind occupies of a worker unless told otherwise. A slot is a share of the machine's cores; drivers,
+#: which submit jobs and wait for them, occupy none, so that they cannot stand in the way of what they wait for.
+RESOURCES: dict[str, dict[str, float]] = {"search": {}}
+ONE_SLOT: dict[str, float] = {"slot": 1}
+VARIABLE = "SYNO_LAB_KINDS"
+
+
+def kinds() -> dict[str, str]:
+    """Every kind that this process knows, with the place of its function.
+
+    Raises:
+        JobError: the variable is not of the form above.
+    """
+    found = dict(KINDS)
+    for entry in filter(None, (part.strip() for part in os.environ.get(VARIABLE, "").split(";"))):
+        name, equals, target = entry.partition("=")
+        if not (name and equals and target.count(":") == 1):
+            raise JobError(f"{VARIABLE}: expected name=module:function;…, found {quoted(entry)}")
+        found[name] = target
+    return found
+
+
+def check(kind: str) -> None:
+    """Refuse a kind that nobody registered.
+
+    Raises:
+        JobError: with the kinds that there are.
+    """
+    if kind not in kinds():
+        raise JobError(f"no job of kind {quoted(kind)}: expected one of {', '.join(sorted(kinds()))}")
+
+
+def function(kind: str) -> Function:
+    """Import the function of a kind.
+
+    Raises:
+        JobError: it is not registered, or not where it should be.
+    """
+    check(kind)
+    module, _, name = kinds()[kind].partition(":")
+    try:
+        found: Function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise JobError(f"the function of jobs of kind {quoted(kind)} cannot be loaded ({error})") from error
+    return found

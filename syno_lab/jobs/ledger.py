@@ -1,0 +1,245 @@
+"""The jobs of a lab as rows of its store: written down, read, and changed by the user.
+
+Every change is one transaction that looks before it writes. What attempts do is in
+:mod:`syno_lab.jobs.attempts`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from syno_lab.errors import JobError
+from syno_lab.inputs import quoted
+from syno_lab.jobs import trust
+from syno_lab.jobs.records import (
+    ATTEMPT_COLUMNS,
+    COLUMNS,
+    ENDED,
+    Attempt,
+    JobRecord,
+    JobState,
+    from_row,
+    to_row,
+)
+from syno_lab.store.database import Database
+from syno_lab.store.records import to_text
+
+LEASE = "job, token, place, boot, supervisor, child, beat, at"
+PROGRESS = "job, fraction, message"
+CANCELLED = "cancelled by the user"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who runs an attempt, as :mod:`syno_lab.processes.alive` names machines and processes.
+
+    ``beat`` goes up while it is looked after; ``at`` is the monotonic clock of ``place`` when it was taken, in seconds.
+    """
+
+    job: int
+    token: str
+    place: str
+    boot: str
+    supervisor: str
+    child: str
+    beat: int
+    at: float
+
+
+def now() -> str:
+    """The time for people: ISO 8601, UTC, to the millisecond. Nothing is decided by it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Ledger:
+    """The rows of jobs in an open store; for threads to share."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def jobs(self, where: str = "1", parameters: Iterable[object] = ()) -> list[JobRecord]:
+        """Return the jobs that a condition on the columns of ``syno_jobs`` picks, in order of submission."""
+        given = tuple(parameters)
+        rows = self.database.read(COLUMNS, f"FROM syno_jobs WHERE {where} ORDER BY job", given)
+        rest = f"FROM syno_progress WHERE job IN (SELECT job FROM syno_jobs WHERE {where})"  # noqa: S608 - conditions of ours
+        said = {job: (fraction, message) for job, fraction, message in self.database.read(PROGRESS, rest, given)}
+        return [from_row(row, said.get(row[0], (0.0, ""))) for row in rows]
+
+    def job(self, number: int) -> JobRecord:
+        """Return one job.
+
+        Raises:
+            JobError: there is none of this number.
+        """
+        found = self.jobs("job=?", (number,))
+        if not found:
+            raise JobError(f"no job {number} in {self.database.path.parent}")
+        return found[0]
+
+    def state(self, number: int) -> JobState | None:
+        """Return a job's state alone, for watching many; None where there is no such job."""
+        return next(iter(self.database.column("SELECT state FROM syno_jobs WHERE job=?", (number,))), None)
+
+    def attempts(self, number: int) -> list[Attempt]:
+        """Return every start of a job and how it ended."""
+        rest = "FROM syno_attempts WHERE job=? ORDER BY attempt"
+        return [Attempt(*row) for row in self.database.read(ATTEMPT_COLUMNS, rest, (number,))]
+
+    def leases(self) -> list[Lease]:
+        """Return the leases of all attempts under way."""
+        return [Lease(*row) for row in self.database.read(LEASE, "FROM syno_leases")]
+
+    def lease(self, number: int) -> Lease | None:
+        """Return the lease of a job that runs."""
+        rows = self.database.read(LEASE, "FROM syno_leases WHERE job=?", (number,))
+        return Lease(*rows[0]) if rows else None
+
+    def waiting(self) -> list[tuple[int, int]]:
+        """Return number and round of the jobs that wait, in order; cheap, for asking often."""
+        rows = self.database.column("SELECT job || ' ' || round FROM syno_jobs WHERE state='waiting' ORDER BY job")
+        return [(int(job), int(turn)) for job, turn in map(str.split, rows)]
+
+    def ready(self, numbers: Iterable[int]) -> list[JobRecord]:
+        """Return those of these jobs that may be started, as `is_ready` says."""
+        found = (self.jobs("job=?", (number,)) for number in numbers)
+        return [job for jobs in found for job in jobs if self.is_ready(job)]
+
+    def is_ready(self, job: JobRecord) -> bool:
+        """Whether a job waits for nothing but its turn: all that it comes after has finished, and it is signed."""
+        is_due = job.state == "waiting" and all(self.state(number) == "finished" for number in job.after)
+        return is_due and trust.is_signed(self, job)
+
+    # -- by the user -------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        kind: str,
+        params: Mapping[str, Any],
+        *,
+        resources: Mapping[str, float],
+        name: str = "",
+        after: Iterable[int] = (),
+        max_attempts: int = 3,
+        parent: int | None = None,
+    ) -> int:
+        """Write a job down as waiting, signed with the user's key, and return its number.
+
+        Raises:
+            JobError: a job that it shall come after does not exist, or a number makes no sense.
+            StoreError: the parameters are not plain data.
+            SynoError: there is no key to sign with, and none can be made.
+        """
+        if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 1:
+            raise JobError(f"max_attempts: expected a whole number from 1 on, found {quoted(max_attempts)}")
+        if bad := [f"{key}={value!r}" for key, value in resources.items() if not _is_amount(value)]:
+            raise JobError(f"resources: expected positive amounts, found {', '.join(bad)}")
+        wanted = list(dict.fromkeys(after))
+        texts = to_text(params, "params"), json.dumps(wanted), to_text(resources, "resources")
+        with self.database.transaction():
+            for earlier in wanted:
+                self.job(earlier)
+            (number,) = self.database.column("SELECT COALESCE(MAX(job), 0) + 1 FROM syno_jobs")
+            row = (number, kind, name, texts[0], parent, *texts[1:], max_attempts, now())
+            fresh = ("waiting", "", 1, 0, 0, "", None, None, None, 0.0, 0.0)
+            self.database.write("INSERT", "syno_jobs", COLUMNS, (*row, *fresh))
+            trust.sign(self, self.job(number))
+        return int(number)
+
+    def cancel(self, number: int) -> bool:
+        """End a job and all that it submitted; what runs is only asked to. False when it had ended already."""
+        with self.database.transaction():
+            return self._cancel(self.job(number))
+
+    def _cancel(self, job: JobRecord) -> bool:
+        if job.is_ended:
+            return False
+        if job.state == "running":
+            self.write(replace(job, wish="cancel"))
+        else:
+            self.write(replace(job, state="cancelled", wish="", reason=CANCELLED, ended=now()))
+        for child in self.jobs("parent=?", (job.id,)):
+            self._cancel(child)
+        return True
+
+    def pause(self, number: int) -> bool:
+        """Hold a job: one that waits at once, one that runs at its next checkpoint. False when it has ended."""
+        with self.database.transaction():
+            job = self.job(number)
+            if job.is_ended or job.wish == "cancel":
+                return False
+            if job.state == "running":
+                self.write(replace(job, wish="pause"))
+            elif job.state == "waiting":
+                self.write(replace(job, state="paused"))
+        return True
+
+    def resume(self, number: int) -> bool:
+        """Let a job that was paused go on. False when there is nothing to resume.
+
+        Raises:
+            JobError: the user has not asked for it, see `allow`.
+        """
+        with self.database.transaction():
+            job = self.job(number)
+            if job.state == "paused":
+                trust.check_signed(self, job)
+                self.write(in_line(replace(job, reason="")))
+            elif job.wish == "pause":
+                self.write(replace(job, wish=""))
+            else:
+                return False
+        return True
+
+    def retry(self, number: int) -> None:
+        """Put a job that failed, was cancelled or is poisoned in line again, with its deaths forgotten.
+
+        Raises:
+            JobError: it is in no such state, or the user has not asked for it, see `allow`.
+        """
+        with self.database.transaction():
+            job = self.job(number)
+            if job.state not in ENDED or job.state == "finished":
+                raise JobError(f"job {number} is {job.state}: only one that failed, was cancelled or died is retried")
+            trust.check_signed(self, job)
+            self.write(in_line(replace(job, deaths=0, reason="", ended=None)))
+
+    def allow(self, job: JobRecord) -> None:
+        """Sign a job in the user's name, as this record has it, and put it in line where it was held for that.
+
+        Raises:
+            JobError: it is another one by now.
+            SynoError: there is no key to sign with, and none can be made.
+        """
+        with self.database.transaction():
+            now = self.job(job.id)
+            if trust.request(now) != trust.request(job):
+                raise JobError(f"job {job.id} has changed meanwhile: look at it again")
+            was_held = now.reason == trust.unsigned(job.id)
+            trust.sign(self, now)
+            if now.state == "paused" and was_held:
+                self.write(in_line(replace(now, reason="")))
+
+    # -- writing, inside a transaction -------------------------------------------------------------------------------
+
+    def write(self, job: JobRecord) -> None:
+        """Put a record in the place of the one with its number."""
+        texts = {"params": to_text(job.params, "params"), "resources": to_text(job.resources, "resources")}
+        texts["after"] = json.dumps(list(job.after))
+        if job.result is not None:
+            texts["result"] = to_text(job.result, "result")
+        self.database.write("INSERT OR REPLACE", "syno_jobs", COLUMNS, to_row(job, texts))
+
+
+def in_line(job: JobRecord) -> JobRecord:
+    """The job waiting for its turn once more; a new round tells the schedulers that it is not the old turn."""
+    return replace(job, state="waiting", wish="", round=job.round + 1)
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")

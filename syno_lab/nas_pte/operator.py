@@ -1,0 +1,251 @@
+"""The three operators of NAS-PTE, with which Figure 9 of Syno compares: concatenations of convolutions, so no pGraphs.
+
+Turner, Crowley, O'Boyle, Neural Architecture Search as Program Transformation Exploration, ASPLOS 2021; written after
+the descriptions in our design notes, not after its sources. They fulfil the protocol of operators in
+:mod:`syno_lab.protocol`; :mod:`syno_lab.nas_pte.system` is their system.
+
+Shapes: N images, C_in and C_out channels, H rows, W columns; windows of 3 x 3, padded with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from syno_lab.errors import FormatError, SpecError
+from syno_lab.inputs import MOST_DIGITS, positive, quoted
+from syno_lab.nas_pte.parts import PARTS, Part
+from syno_lab.protocol import Binding
+from syno_lab.versioned import read_versioned
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+FORMAT = "syno-lab-nas-pte"
+VERSION = 1
+VARIABLES = ("N", "C_in", "C_out", "H", "W")
+_FLOAT32_BYTES = 4
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """An operator file: the name determines the operator."""
+
+    format: str
+    version: int
+    name: str
+
+
+@dataclass(frozen=True)
+class NasPteOperator:
+    """Convolutions side by side, their outputs concatenated along the channels.
+
+    Attributes:
+        name: ``nas_pte_1``, ``nas_pte_2`` or ``nas_pte_3``.
+        latency_only: it does not compute an output of the layer's shape; it is used only for latency.
+    """
+
+    name: str
+    latency_only: bool = False
+
+    @property
+    def format(self) -> str:
+        """See :class:`syno_lab.protocol.Operator`."""
+        return FORMAT
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """N, C_in, C_out, H and W."""
+        return VARIABLES
+
+    def parts(self, binding: Binding | None = None, /) -> tuple[Part, ...]:
+        """The convolutions for a binding, in the order of their outputs and of the weights.
+
+        Raises:
+            SpecError: where the binding lacks a variable or its channels do not divide.
+        """
+        bound = self.complete_binding(binding)
+        parts = PARTS[self.name](bound["C_in"], bound["C_out"])
+        for part in parts:
+            if min(part.inputs, part.outputs) < 1 or part.inputs % part.groups or part.outputs % part.groups:
+                raise SpecError(
+                    f"{self.name}: expected channels that its convolutions can divide, found C_in={bound['C_in']}, "
+                    f"C_out={bound['C_out']}: {part.inputs} to {part.outputs} channels in {part.groups} groups"
+                )
+        return parts
+
+    def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
+        """``binding``'s N, C_in, C_out, H and W; raises SpecError where one is missing or no positive whole number."""
+        given = dict(binding or {})
+        bound: dict[str, int] = {}
+        for name in VARIABLES:
+            size = positive(given.get(name))
+            if size is None:
+                raise SpecError(
+                    f"{self.name}: expected a whole number from 1 up for {name}, found {quoted(given.get(name))}; "
+                    f"at most {MOST_DIGITS} digits are read"
+                )
+            bound[name] = size
+        return bound
+
+    def rows(self, binding: Binding | None = None, /) -> int:
+        """The rows that are computed: H, or half of them (rounded up) if it is ``latency_only``."""
+        height = self.complete_binding(binding)["H"]
+        return -(-height // 2) if self.latency_only else height
+
+    def input_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
+        """[N, C_in, H, W]."""
+        bound = self.complete_binding(binding)
+        return bound["N"], bound["C_in"], bound["H"], bound["W"]
+
+    def output_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
+        """[N, C_out, rows, W]."""
+        bound = self.complete_binding(binding)
+        return bound["N"], bound["C_out"], self.rows(bound), bound["W"]
+
+    def weight_sizes(self, binding: Binding | None = None, /) -> tuple[tuple[int, ...], ...]:
+        """One weight for each convolution."""
+        return tuple(part.weight_shape for part in self.parts(binding))
+
+    def params(self, binding: Binding | None = None, /) -> int:
+        """The number of weight elements."""
+        return sum(prod(shape) for shape in self.weight_sizes(binding))
+
+    def flops(self, binding: Binding | None = None, /) -> int:
+        """Two for each multiply-add, padding counted, as for pGraphs."""
+        images, _, rows, columns = self.output_sizes(binding)
+        return 2 * images * rows * columns * self.params(binding)
+
+    def memory(self, binding: Binding | None = None, /) -> int:
+        """Bytes in float32: input, output, weights, and the concatenated outputs, which are as large as the output."""
+        output = prod(self.output_sizes(binding))
+        live = output if len(self.parts(binding)) > 1 else 0
+        return _FLOAT32_BYTES * (prod(self.input_sizes(binding)) + output + live + self.params(binding))
+
+    def fingerprint(self, binding: Binding | None = None, /) -> str:
+        """32 hexadecimal digits of its terms under the binding: see :mod:`syno_lab.nas_pte.fingerprint`.
+
+        Raises:
+            SynoError: where it has too many terms to list them.
+        """
+        return _fingerprint(self.parts(binding), self.input_sizes(binding), self.rows(binding))
+
+    def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]:
+        """The output for ``x`` and the weights, in NumPy; without a binding the sizes are those of the arguments.
+
+        Raises:
+            SpecError: a shape or the number of weights does not fit the binding.
+        """
+        import numpy as np
+
+        from syno_lab.nas_pte.reference import binding_of, check_shapes, reference
+
+        arrays = [np.asarray(array) for array in (x, *weights)]
+        bound = self.complete_binding(binding_of(arrays[0], arrays[1:]) if binding is None else binding)
+        check_shapes(arrays, [self.input_sizes(bound), *self.weight_sizes(bound)])
+        return reference(self.parts(bound), self.rows(bound), arrays[0], arrays[1:])
+
+    def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
+        """A module for images [batch, C_in, H, W] of any batch size."""
+        from syno_lab.nas_pte.module import NasPteModule
+
+        return NasPteModule(self, self.complete_binding(binding))
+
+    def to_torch_source(self, binding: Binding | None = None, /) -> str:
+        """The module as Python source that needs torch alone: a class ``SynoOperator(nn.Module)``."""
+        from syno_lab.nas_pte.source import torch_source
+
+        bound = self.complete_binding(binding)
+        sizes = "x".join(map(str, self.output_sizes(bound)[1:]))
+        about = f"{self}: to {sizes} for an image, {self.params(bound)} parameters, {self.flops(bound)} FLOPs."
+        return torch_source(about, self.parts(bound), self.input_sizes(bound), self.rows(bound))
+
+    def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> Any:
+        """An IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
+        from syno_lab.nas_pte.tvm import to_tvm
+
+        return to_tvm(self, self.complete_binding(binding), dtype)
+
+    def to_json(self) -> str:
+        """As JSON text; :func:`from_json` reads it back."""
+        return msgspec.json.encode(_File(FORMAT, VERSION, self.name)).decode()
+
+    def dot(self, binding: Binding | None = None, **_: Any) -> str:
+        """The convolutions between input and output as DOT text, with channels where a binding is given.
+
+        Options of other systems' pictures change nothing here.
+        """
+        parts = self.parts(binding) if binding else PARTS[self.name](64, 64)
+        joined = "concatenation" if len(parts) > 1 else "output"
+        lines = ["digraph {", 'node [shape=box, fontname="Helvetica,Arial,sans-serif"];']
+        lines += ['input [label="[N, C_in, H, W]"];', f'output [label="{joined}"];']
+        for number, part in enumerate(parts, start=1):
+            how = "dense" if part.groups == 1 else f"{part.groups} groups"
+            sizes = f", {part.inputs} to {part.outputs} channels" if binding else ""
+            half = ", half of the rows" if self.latency_only else ""
+            lines.append(f'part{number} [label="3x3 convolution, {how}{sizes}{half}"];')
+            lines.append(f"input -> part{number} -> output;")
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def svg(self, binding: Binding | None = None, **_: Any) -> str:
+        """The picture of :meth:`dot`."""
+        from syno_lab.codegen.drawing_render import accessible_svg
+
+        return accessible_svg(self.dot(binding), str(self), {})
+
+    def __str__(self) -> str:
+        if self.latency_only:
+            return f"{self.name} of NAS-PTE, a convolution of half of the rows, for its latency alone"
+        return f"{self.name} of NAS-PTE, a concatenation of convolutions"
+
+
+@lru_cache(maxsize=64)
+def _fingerprint(parts: tuple[Part, ...], input_shape: tuple[int, ...], rows: int) -> str:
+    from syno_lab.nas_pte.fingerprint import parts_fingerprint
+
+    return parts_fingerprint(parts, input_shape, rows)
+
+
+def nas_pte_1() -> NasPteOperator:
+    """Two convolutions over all input channels, in 2 and in 4 groups, each giving half of the output channels."""
+    return NasPteOperator("nas_pte_1")
+
+
+def nas_pte_2() -> NasPteOperator:
+    """16 output channels from a dense convolution, the rest in 2 groups from the remaining input channels.
+
+    The description does not say what the dense one reads; here it reads the first 16 input channels, so that the
+    others "remain".
+    """
+    return NasPteOperator("nas_pte_2")
+
+
+def nas_pte_3() -> NasPteOperator:
+    """Only its cost is known: Syno's authors timed it as a dense convolution over half of the height.
+
+    For latency only: the module gives the upper half of a convolution's rows, of the upper half of the input's.
+    """
+    return NasPteOperator("nas_pte_3", latency_only=True)
+
+
+#: NAS-PTE's operators by name.
+NAS_PTE: dict[str, Callable[[], NasPteOperator]] = {made.__name__: made for made in (nas_pte_1, nas_pte_2, nas_pte_3)}
+
+
+def from_json(text: str | bytes) -> NasPteOperator:
+    """Read :meth:`NasPteOperator.to_json`'s text.
+
+    Raises:
+        FormatError: for another format or version, missing fields or junk.
+    """
+    file = read_versioned(text, _File, what="NAS-PTE operator file", name=FORMAT, version=VERSION, most=1 << 12)
+    if file.name not in NAS_PTE:
+        raise FormatError(
+            f"NAS-PTE operator file: expected a name among {', '.join(NAS_PTE)}, found {quoted(file.name)}"
+        )
+    return NAS_PTE[file.name]()

@@ -1,0 +1,51 @@
+"""The panes of the operator view for NAS-PTE's operators."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from syno_lab.nas_pte.operator import NasPteOperator
+from syno_lab.panes import Asked
+from syno_lab.panes.forms import cost_forms
+from syno_lab.panes.generic import GENERIC, total_costs
+from syno_lab.protocol import Pane
+
+_FLOAT32_BYTES = 4
+
+
+def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
+    """The cost of the operator and of each of its convolutions.
+
+    Returns:
+        As :func:`syno_lab.panes.generic.total_costs`, with a row for each convolution, as the pane of a pGraph has one
+        for each stage.
+    """
+    found = total_costs(asked)
+    operator: NasPteOperator = asked.operator
+    bound = found["binding"]
+    images, _, rows, columns = operator.output_sizes(bound)
+    for number, part in enumerate(operator.parts(bound), 1):
+        weights = prod(part.weight_shape)
+        flops = 2 * images * rows * columns * weights
+        shape = [images, part.outputs, rows, columns]
+        last = part.first_in + part.inputs - 1
+        found["rows"].append(
+            {
+                "stage": number,
+                "does": f"3x3 convolution of channels {part.first_in} to {last} in {part.groups} "
+                f"{'group' if part.groups == 1 else 'groups'}",
+                "sums": "",
+                "out": str(shape),
+                "iterations": flops // 2,
+                "flops": flops,
+                "share": flops / found["totals"]["flops"],
+                "weight_bytes": _FLOAT32_BYTES * weights,
+                "out_bytes": _FLOAT32_BYTES * prod(shape),
+                "ids": [],
+            }
+        )
+    return found
+
+
+PANES: dict[str, Pane] = {**GENERIC, "cost": Pane(cost_pane, ("name", "binding"), cost_forms, title="Cost")}

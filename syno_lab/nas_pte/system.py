@@ -1,0 +1,108 @@
+"""NAS-PTE's operators as one system of several (:class:`syno_lab.protocol.System`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import log2, prod
+from typing import TYPE_CHECKING
+
+from syno_lab.errors import SpecError
+from syno_lab.nas_pte.operator import FORMAT, VARIABLES, NasPteOperator, from_json
+from syno_lab.nas_pte.operator import NAS_PTE as KNOWN
+from syno_lab.nas_pte.parts import WINDOW, Part
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
+
+if TYPE_CHECKING:
+    from syno_lab.models.sites import Site, Strides
+
+
+class NasPte(System):
+    """The system of ``syno-lab-nas-pte``: three operators, which are not built by steps."""
+
+    format = FORMAT
+    title = "NAS-PTE"
+
+    def read(self, text: str | bytes) -> NasPteOperator:
+        """See :func:`syno_lab.nas_pte.operator.from_json`."""
+        return from_json(text)
+
+    def summary(self, text: str | bytes) -> str:
+        """Its name."""
+        return from_json(text).name
+
+    def known(self) -> Mapping[str, Callable[[], NasPteOperator]]:
+        """All three."""
+        return KNOWN
+
+    def binding_for(
+        self, operator: NasPteOperator, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
+    ) -> dict[str, int]:
+        """N, C_in, C_out, H and W of a place for images.
+
+        Raises:
+            SpecError: for a place that is not for images or changes their size, and for an operator that stands for a
+                cost alone.
+        """
+        if operator.latency_only:
+            raise SpecError(f"expected an operator that computes the layer's output, found {operator}")
+        if len(input_sizes) != 4 or len(output_sizes) != 4 or input_sizes[2:] != output_sizes[2:]:
+            raise SpecError(
+                f"expected a layer from [N, C_in, H, W] to [N, C_out, H, W] for {operator.name}, "
+                f"found one from {list(input_sizes)} to {list(output_sizes)}"
+            )
+        images, channels, height, width = input_sizes
+        return dict(zip(VARIABLES, (images, channels, output_sizes[1], height, width), strict=True))
+
+    def placement(self, operator: NasPteOperator, sites: Sequence[Site], strides: Strides) -> Placement:
+        """The operator in every slot that it fits."""
+        from syno_lab.models.slot import InSlots
+
+        return InSlots(operator, sites, strides)
+
+    def space(self, request: SpaceRequest) -> OperatorSpace:
+        """There is none. Raises SpecError."""
+        raise SpecError(f"NAS-PTE has no space to search: expected another system; train or tune {_choice()}")
+
+    def traits(self, operator: NasPteOperator, binding: Binding) -> Mapping[str, int]:
+        """The words of :func:`syno_lab.pgraphs.traits.traits`, of the output element in the middle."""
+        _, channels, *image = operator.input_sizes(binding)
+        part = _middle(operator.parts(binding), binding["C_out"] // 2)
+        read = {1: (part.inputs // part.groups, channels)}
+        read |= {axis: (min(WINDOW, size), size) for axis, size in enumerate(image, start=2)}
+        found = {f"reads {axis}": round(2 * log2(number)) for axis, (number, _) in read.items()}
+        found |= {f"reads all of {axis}": 1 for axis, (number, size) in read.items() if number == size}
+        outputs = prod(operator.output_sizes(binding))
+        found["multiply-adds"] = round(log2(max(1.0, operator.flops(binding) / 2 / outputs)))
+        found["parameters"] = round(log2(1 + operator.params(binding)))
+        return found
+
+    def traffic(self, operator: NasPteOperator, binding: Binding) -> int:
+        """The elements of the convolutions' outputs, and of their concatenation if there are several."""
+        output = prod(operator.output_sizes(binding))
+        return output if len(operator.parts(binding)) == 1 else 2 * output
+
+    def example_binding(self, operator: NasPteOperator) -> dict[str, int]:
+        """A layer in the middle of a residual network: 64 channels, 28 x 28 pixels."""
+        return dict(zip(VARIABLES, (1, 64, 64, 28, 28), strict=True))
+
+    def panes(self) -> Mapping[str, Pane]:
+        """See :mod:`syno_lab.nas_pte.panes`."""
+        from syno_lab.nas_pte.panes import PANES
+
+        return PANES
+
+
+def _choice() -> str:
+    return " or ".join(name for name, make in KNOWN.items() if not make().latency_only)
+
+
+def _middle(parts: Sequence[Part], channel: int) -> Part:
+    """The part that computes an output channel."""
+    for part in parts:
+        if channel < part.outputs:
+            return part
+        channel -= part.outputs
+    raise AssertionError(channel)
+
+
+NAS_PTE = NasPte()

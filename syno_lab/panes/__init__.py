@@ -1,0 +1,85 @@
+"""Panes of the operator view for any system, and functions that read and export the panes of any system.
+
+A pane is one form of an operator as plain data (:class:`syno_lab.protocol.Pane`); a system says which panes it has.
+This room comes before the systems' own rooms, so that their panes can use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
+from syno_lab.panes import forms
+from syno_lab.panes.asked import CENTER, MOST_NAME, PHOTOS, WEIGHTS, Asked, read_element, read_image
+from syno_lab.protocol import Operator, Pane
+from syno_lab.systems import system_of
+
+#: The panes that the browser can draw, in the default order of the tabs; ``graph`` is the picture.
+NAMES = ("graph", "loops", "source", "tir", "equation", "cost", "reach", "mixing", "image", "near")
+
+__all__ = [
+    "CENTER",
+    "MOST_NAME",
+    "NAMES",
+    "PHOTOS",
+    "WEIGHTS",
+    "Asked",
+    "export",
+    "exports",
+    "panes_of",
+    "read_element",
+    "read_image",
+    "read_pane",
+]
+
+
+def panes_of(operator: Operator) -> Mapping[str, Pane]:
+    """The panes of an operator's system by name, ``graph`` first. Raises FormatError if it is not registered."""
+    return system_of(operator).panes()
+
+
+def read_pane(asked: Asked[Any], name: str) -> dict[str, Any]:
+    """The data of one pane.
+
+    Raises:
+        SpecError: for a pane that the operator's system does not have; also the errors of the pane.
+    """
+    return _pane(asked, name).read(asked)
+
+
+def exports(asked: Asked[Any], name: str, data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The forms in which a pane can be copied or saved.
+
+    Args:
+        asked: what the pane was computed for.
+        name: its name.
+        data: what :func:`read_pane` gave.
+
+    Returns:
+        Records as :func:`syno_lab.panes.forms.form` makes them.
+    """
+    return _pane(asked, name).exports(asked, data)
+
+
+def export(asked: Asked[Any], name: str, data: dict[str, Any], form: str) -> bytes:
+    """One of :func:`exports` as the content of its file.
+
+    Args:
+        asked: what the pane was computed for.
+        name: its name.
+        data: what :func:`read_pane` gave.
+        form: the ``format``, in any case.
+
+    Raises:
+        SpecError: for a format that the pane does not have, or a PNG that only a browser can make.
+    """
+    return forms.content(name, exports(asked, name, data), data, form)
+
+
+def _pane(asked: Asked[Any], name: str) -> Pane:
+    panes = panes_of(asked.operator)
+    if name not in panes:
+        raise SpecError(f"pane: expected one of {', '.join(panes)}, found {quoted(name)}")
+    return panes[name]

@@ -1,0 +1,126 @@
+"""The forms in which panes can be copied or saved, and under which file name."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from syno_lab.codegen.drawing_render import render
+from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
+from syno_lab.panes.asked import Asked
+
+#: The ``format`` of an operator's file among the forms of its picture.
+OPERATOR_FILE = "operator file (JSON)"
+
+_MIMES = {
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "dot": "text/vnd.graphviz",
+    "json": "application/json",
+    "csv": "text/csv",
+    "py": "text/x-python",
+    "tex": "text/x-tex",
+    "txt": "text/plain",
+}
+
+
+def form(asked: Asked[Any], name: str, file: str, **more: Any) -> dict[str, Any]:
+    """One form of a pane.
+
+    Args:
+        asked: what the pane was computed for.
+        name: the form's name for people.
+        file: the end of the file's name, such as ``cost.csv``.
+        more: one of ``text``, ``path`` (where the text stands in the pane's data), ``svg_path`` (the SVG in the data of
+            which the browser makes a PNG) and ``pictures`` (the pictures in the data are put side by side).
+
+    Returns:
+        ``format``, ``file``, ``mime`` and ``more``.
+    """
+    return {"format": name, "file": asked.file_name(file), "mime": _MIMES[file.rpartition(".")[2]], **more}
+
+
+def whole(asked: Asked[Any], what: str) -> dict[str, Any]:
+    """All data of a pane as JSON."""
+    return form(asked, "JSON", f"{what}.json", path=[])
+
+
+def drawn(asked: Asked[Any], what: str, path: Sequence[str | int], prefix: str = "") -> list[dict[str, Any]]:
+    """The forms SVG and PNG of a picture, which is SVG at ``path`` of the pane's data."""
+    return [
+        form(asked, f"{prefix}SVG", f"{what}.svg", path=path),
+        form(asked, f"{prefix}PNG", f"{what}.png", svg_path=path),
+    ]
+
+
+def picture_forms(asked: Asked[Any], what: str) -> list[dict[str, Any]]:
+    """The forms of a pane ``graph``: its data are those of :func:`syno_lab.panes.generic.picture_pane` and more."""
+    return [
+        *drawn(asked, what, ["svg"]),
+        form(asked, "DOT", f"{what}.dot", path=["dot"]),
+        form(asked, OPERATOR_FILE, f"{what}.json", path=["json"]),
+        form(asked, "description", f"{what}.txt", path=["description"]),
+    ]
+
+
+def cost_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The forms of a pane ``cost``; its data are those of :func:`syno_lab.panes.generic.total_costs` and more."""
+    return [form(asked, "CSV", "cost.csv", text=csv_text(data["rows"] or [data["totals"]])), whole(asked, "cost")]
+
+
+def csv_text(rows: Iterable[dict[str, Any]]) -> str:
+    """Records of equal keys as CSV with a head; no cell is a formula for a spreadsheet."""
+    lines = [{name: _cell(value) for name, value in row.items()} for row in rows]
+    text = io.StringIO()
+    if lines:
+        writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    text = " | ".join(map(str, value)) if isinstance(value, list) else value
+    # A spreadsheet would run a text that begins like a formula.
+    return f"'{text}" if isinstance(text, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def content(pane: str, forms: Iterable[dict[str, Any]], data: dict[str, Any], name: str) -> bytes:
+    """See :func:`syno_lab.panes.export`."""
+    by_name = {one["format"].lower(): one for one in forms}
+    found = by_name.get(name.lower())
+    if found is None:
+        raise SpecError(f"format: expected one of {', '.join(by_name)} for the pane {pane}, found {quoted(name)}")
+    if "text" in found:
+        return str(found["text"]).encode()
+    if "path" in found:
+        value: Any = data
+        for key in found["path"]:
+            value = value[key]
+        return value.encode() if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=1)
+    if "pictures" in found:
+        return _side_by_side([data["input"], *(one for out in data["outputs"] for one in out["pictures"])])
+    if "dot" in data:
+        return render(data["dot"], "png")
+    raise SpecError(f"{pane}: its PNG is made by the browser; here there is SVG")
+
+
+def _side_by_side(pictures: list[dict[str, Any]]) -> bytes:
+    from PIL import Image
+
+    gap = 4
+    width = sum(one["width"] + gap for one in pictures) - gap
+    joined = Image.new("RGB", (width, max(one["height"] for one in pictures)), "white")
+    at = 0
+    for one in pictures:
+        joined.paste(Image.open(io.BytesIO(base64.b64decode(one["png"]))).convert("RGB"), (at, 0))
+        at += one["width"] + gap
+    file = io.BytesIO()
+    joined.save(file, format="PNG")
+    return file.getvalue()

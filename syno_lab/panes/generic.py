@@ -1,0 +1,116 @@
+"""Panes for operators of any system: they use only the protocol of operators."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from html import unescape
+from typing import Any
+
+from syno_lab.effort import Stop, end_if
+from syno_lab.errors import SynoError
+from syno_lab.panes.asked import Asked
+from syno_lab.panes.forms import cost_forms, form, picture_forms
+from syno_lab.protocol import Operator, Pane
+from syno_lab.scratch import scratch
+
+TIR_TIMEOUT_S = 120.0
+_POLL_S = 0.1
+_TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+
+
+def picture_pane(asked: Asked[Any]) -> dict[str, Any]:
+    """The picture: ``svg``, ``dot``, ``description``, ``json`` (the operator file), and ``links`` ({}: none)."""
+    operator = asked.operator
+    svg = operator.svg()
+    return {
+        "svg": svg,
+        "dot": operator.dot(),
+        "description": described(operator, svg),
+        "json": operator.to_json(),
+        "links": {},
+    }
+
+
+def described(operator: Operator, svg: str) -> str:
+    """A description of an operator's picture: the first title of its SVG, which screen readers read out."""
+    found = _TITLE.search(svg)
+    return unescape(found[1]) if found else str(operator)
+
+
+def total_costs(asked: Asked[Any]) -> dict[str, Any]:
+    """Costs of the whole operator.
+
+    Returns:
+        ``binding``; ``totals`` with ``flops``, ``params`` and ``memory_bytes`` as the operator counts them; ``rows``,
+        none.
+    """
+    operator, bound = asked.operator, asked.bound()
+    totals = {"flops": operator.flops(bound), "params": operator.params(bound), "memory_bytes": operator.memory(bound)}
+    return {"binding": bound, "totals": totals, "rows": []}
+
+
+def source_pane(asked: Asked[Any]) -> dict[str, Any]:
+    """``text``: the PyTorch module as a file that needs torch alone."""
+    return {"text": asked.operator.to_torch_source(asked.bound())}
+
+
+def tir_pane(asked: Asked[Any]) -> dict[str, Any]:
+    """``text``: TVM's TIR, unscheduled, written by a process of its own, as TVM can take its process down.
+
+    Raises:
+        SynoError: when TVM refuses, dies or takes more than two minutes.
+    """
+    sizes = [f"{name}={number}" for name, number in asked.bound().items()]
+    with scratch("syno-tir-") as folder:
+        file = folder / "operator.json"
+        file.write_text(asked.operator.to_json(), encoding="utf-8")
+        # As in other child processes of ours: our module search path, and nothing from the folder it starts in.
+        path = os.pathsep.join(entry for entry in sys.path if entry)
+        command = [sys.executable, "-P", "-m", "syno_lab.panes.tir_child", str(file), *sizes]
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        ) as child:
+            text, said = _answer(child, asked.should_stop)
+    if child.returncode:
+        lines = said.strip().splitlines() or [f"its process ended with status {child.returncode}"]
+        raise SynoError(f"TIR: {lines[-1]}")
+    return {"text": text}
+
+
+def _answer(child: subprocess.Popen[str], should_stop: Stop | None) -> tuple[str, str]:
+    """Run a child process and return its two outputs; it ends with this process."""
+    end = time.monotonic() + TIR_TIMEOUT_S
+    try:
+        while time.monotonic() < end:
+            end_if(should_stop, "waiting for TVM")
+            with suppress(subprocess.TimeoutExpired):
+                return child.communicate(timeout=_POLL_S)
+    finally:
+        child.kill()
+    raise SynoError(f"TIR: TVM took more than {TIR_TIMEOUT_S:.0f} s; try smaller sizes")
+
+
+_SIZED = ("name", "binding")
+
+GRAPH = Pane(picture_pane, ("name",), lambda asked, data: picture_forms(asked, "picture"), title="picture")
+COST = Pane(total_costs, _SIZED, cost_forms, title="Cost")
+SOURCE = Pane(
+    source_pane,
+    _SIZED,
+    lambda asked, data: [form(asked, "PyTorch", "torch.py", path=["text"])],
+    title="PyTorch",
+)
+TIR = Pane(tir_pane, _SIZED, lambda asked, data: [form(asked, "TIR", "tir.py", path=["text"])], title="TIR")
+
+#: The panes of a system that has none of its own.
+GENERIC = {"graph": GRAPH, "cost": COST, "source": SOURCE, "tir": TIR}

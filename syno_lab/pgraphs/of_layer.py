@@ -1,0 +1,29 @@
+"""The layers of a network as pGraphs, with which operators that replace them are compared."""
+
+from __future__ import annotations
+
+from syno_lab.errors import SpecError
+from syno_lab.ir.operator import Operator
+from syno_lab.models.sites import Site
+from syno_lab.operators import conv2d, matmul, strided
+
+
+def for_layer(site: Site) -> tuple[Operator, dict[str, int]]:
+    """An operator that computes a layer's function for one example, and the sizes of its variables.
+
+    Raises:
+        SpecError: for a convolution with groups, dilation, an oblong window, or a stride that does not divide its
+            input.
+    """
+    if site.kind == "linear":
+        return matmul(), {"M": site.positions, "K": site.in_channels, "N": site.out_channels}
+    rows, columns = site.stride
+    kernel = site.kernel_size[0]
+    is_plain = site.groups == 1 and site.dilation == (1, 1) and site.kernel_size == (kernel, kernel)
+    if not is_plain or rows != columns or site.height % rows or site.width % rows:
+        raise SpecError(
+            f"{site.name}: expected a square convolution without groups and dilation whose stride divides its input"
+        )
+    sizes = {"N": 1, "C_in": site.in_channels, "C_out": site.out_channels, "k_1": kernel}
+    sizes |= {"H": site.height // rows, "W": site.width // rows}
+    return (conv2d(), sizes) if rows == 1 else (strided(), sizes | {"s": rows})

@@ -1,0 +1,70 @@
+"""The forms in which the panes of pGraphs can be saved (:mod:`syno_lab.panes.forms`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syno_lab.panes.forms import cost_forms, csv_text, drawn, form, picture_forms, whole
+from syno_lab.pgraphs.panes.asked import Asked
+
+Forms = list[dict[str, Any]]
+
+cost = cost_forms
+
+
+def graph(asked: Asked, data: dict[str, Any]) -> Forms:
+    """The pGraph as a picture, as DOT, in words, and as the operator's file."""
+    return picture_forms(asked, "pgraph")
+
+
+def loops(asked: Asked, data: dict[str, Any]) -> Forms:
+    """Both loop nests."""
+    return [
+        form(asked, "Python", "loops.py", path=["nests", 0, "text"]),
+        form(asked, "Python, by stages", "stages.py", path=["nests", 1, "text"]),
+        whole(asked, "loops"),
+    ]
+
+
+def equation(asked: Asked, data: dict[str, Any]) -> Forms:
+    """Both equations as LaTeX, text and picture."""
+    found = []
+    for number, (what, prefix) in enumerate((("equation", ""), ("stages", "by stages, "))):
+        found += [
+            form(asked, f"{prefix}LaTeX", f"{what}.tex", path=["forms", number, "latex"]),
+            form(asked, f"{prefix}text", f"{what}.txt", path=["forms", number, "text"]),
+            *drawn(asked, what, ["forms", number, "svg"], prefix),
+        ]
+    return found
+
+
+def reach(asked: Asked, data: dict[str, Any]) -> Forms:
+    """The receptive field as a picture, as text and as records."""
+    return [
+        *drawn(asked, "receptive-field", ["svg"]),
+        form(asked, "text", "receptive-field.txt", path=["text"]),
+        whole(asked, "receptive-field"),
+    ]
+
+
+def mixing(asked: Asked, data: dict[str, Any]) -> Forms:
+    """The matrix as text, as a table and as records."""
+    rows = [
+        {"out": name, **dict(zip(data["columns"], marks, strict=True))}
+        for name, marks in zip(data["rows"], data["marks"], strict=True)
+    ]
+    return [
+        form(asked, "text", "mixing.txt", path=["text"]),
+        form(asked, "CSV", "mixing.csv", text=csv_text(rows)),
+        whole(asked, "mixing"),
+    ]
+
+
+def image(asked: Asked, data: dict[str, Any]) -> Forms:
+    """The pictures side by side, and all data."""
+    return [form(asked, "PNG", "image.png", pictures=True), whole(asked, "image")]
+
+
+def near(asked: Asked, data: dict[str, Any]) -> Forms:
+    """The table, and all data."""
+    return [form(asked, "CSV", "neighbours.csv", text=csv_text(data["rows"])), whole(asked, "neighbours")]

@@ -1,0 +1,50 @@
+"""The pGraph's pane, and what belongs together in picture and loop nest.
+
+What is lit together in the picture is :mod:`syno_lab.codegen.drawing_links`' to say. The lines of the loop nest are
+numbered from 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syno_lab.codegen.drawing_links import links
+from syno_lab.panes.generic import picture_pane
+from syno_lab.pgraphs.panes.asked import Asked
+from syno_lab.pgraphs.panes.program import loop_pane
+
+
+def graph_pane(asked: Asked) -> dict[str, Any]:
+    """The drawing and its links.
+
+    Returns:
+        ``svg``, ``dot``, ``description``, ``json`` (the operator file) and ``links``: for each node of the drawing by
+        its id ``words``, ``kind`` (``coordinate``, ``primitive`` or ``tensor``), ``light`` (ids of nodes and lines),
+        ``marks`` (the ids whose pieces of a loop nest are lit with it) and ``lines`` (of the one loop nest).
+    """
+    data = picture_pane(asked)
+    return {**data, "links": _links(asked, data["svg"])}
+
+
+def _links(asked: Asked, svg: str) -> dict[str, dict[str, Any]]:
+    lines = _lines(asked)
+    found = {}
+    for name, link in links(asked.operator, svg).items():
+        found[name] = {
+            "words": link.words,
+            "kind": link.kind,
+            "light": list(link.light),
+            "marks": list(dict.fromkeys([name, *link.touched])),
+            "lines": sorted({line for one in (name, *link.touched) for line in lines.get(one, ())}),
+        }
+    return found
+
+
+def _lines(asked: Asked) -> dict[str, list[int]]:
+    """For each node the lines of the one loop nest that it is in."""
+    found: dict[str, list[int]] = {}
+    for number, line in enumerate(loop_pane(asked)["nests"][0]["lines"]):
+        for piece in line:
+            for name in piece.get("ids", ()):
+                found.setdefault(name, []).append(number)
+    return found

@@ -1,0 +1,183 @@
+"""The loop nest as lines of pieces: which part of the text is which coordinate of the drawing.
+
+The text is that of :func:`syno_lab.codegen.loops.loops`, letter by letter; the pieces are found in it by the nests that
+it was written from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from syno_lab.codegen import drawing
+from syno_lab.codegen.equation import equation
+from syno_lab.codegen.loops import condition_text, loops, make_program
+from syno_lab.codegen.nest import Access, Condition, Nest, climb, tensors
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.plan import Stage, plan
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.state import Step
+from syno_lab.pgraphs.panes.asked import Asked
+from syno_lab.synthesis.expressions import Expression, name
+
+Pieces = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """``text`` is found next in the line, and belongs to these nodes of the drawing."""
+
+    text: str
+    ids: tuple[str, ...]
+
+
+def loop_pane(asked: Asked) -> dict[str, Any]:
+    """The loop nests, whole and by stages.
+
+    Returns:
+        ``nests``: two records, of the one nest that is the meaning and of the plan's stages, each with ``title``,
+        ``text`` and ``lines``. A line is a list of pieces: ``text``, and ``ids`` of nodes of the drawing where it
+        belongs to some. The pieces of a line, put together, are the line.
+    """
+    bound = asked.bound()
+    whole = _nest(asked.operator, "One loop nest", loops(asked.operator), [_forward(asked.operator)])
+    text = loops(asked.operator, bound, staged=True)
+    staged = _nest(asked.operator, "By stages of the plan", text, _staged(asked.operator, bound))
+    return {"nests": [whole, staged]}
+
+
+def nest_texts(asked: Asked, data: dict[str, Any]) -> list[str]:
+    """The equation and the one loop nest, for a page without a kernel."""
+    return [str(equation(asked.operator)), data["nests"][0]["text"]]
+
+
+@dataclass(frozen=True)
+class _Linked:
+    """A nest with the coordinates behind its indices and conditions."""
+
+    nest: Nest
+    result: tuple[Coordinate, ...]
+    factors: tuple[tuple[str, tuple[Coordinate, ...]], ...]
+    conditions: tuple[Coordinate, ...]
+
+
+def _forward(operator: Operator) -> _Linked:
+    (nest,) = make_program(operator, None).nests
+    arrays = tensors(operator)
+    factors = tuple((_tensor_id(key), coordinates) for key, coordinates in arrays.items() if key != "Y")
+    return _Linked(nest, operator.output, factors, _clipped(operator, operator.steps))
+
+
+def _staged(operator: Operator, bound: dict[str, int]) -> list[_Linked]:
+    program = make_program(operator, bound, is_staged=True)
+    found, axes, before = [], operator.inputs, "x"
+    for nest, stage in zip(program.nests, plan(operator, bound).stages, strict=True):
+        weights = tuple((f"w{number}", operator.weights[number].coordinates) for number in stage.weights)
+        found.append(_Linked(nest, stage.out, ((before, axes), *weights), _bounded(operator, stage, nest)))
+        axes, before = stage.out, ""
+    return found
+
+
+def _bounded(operator: Operator, stage: Stage, nest: Nest) -> tuple[Coordinate, ...]:
+    """The coordinates that a stage's conditions are about, in their order."""
+    found = {loop.coordinate: name(loop.name) for loop in (*nest.over, *nest.sums)}
+    given = set(found)
+    climb(operator, reversed(stage.undo), found)
+    made = [c for c in _clipped(operator, tuple(reversed(stage.undo))) if c in found and c not in given]
+    return tuple(made) if len(made) == len(nest.conditions) else ()
+
+
+def _clipped(operator: Operator, steps: tuple[Step, ...]) -> tuple[Coordinate, ...]:
+    return tuple(
+        result
+        for step in steps
+        if step.primitive not in ("REDUCE", "SHARE") and PRIMITIVES[step.primitive].clips
+        for result in operator.state.results(step)
+    )
+
+
+def _tensor_id(key: str) -> str:
+    return f"w{int(key[1:]) - 1}" if key.startswith("W") else key.lower()
+
+
+def _nest(operator: Operator, title: str, text: str, linked: list[_Linked]) -> dict[str, Any]:
+    ids = {coordinate: name for name, coordinate in drawing.coordinate_ids(operator).items()}
+    lines: list[Pieces] = [[{"text": line}] for line in text.splitlines()]
+    marks = [_marks(one, ids) for one in linked]
+    at = 0
+    for each in marks:
+        for start, found in each:
+            at = next(n for n in range(at, len(lines)) if lines[n][0]["text"].lstrip().startswith(start))
+            lines[at] = _cut(lines[at][0]["text"], found)
+            at += 1
+    _lend(operator, lines, ids)
+    return {"title": title, "text": text, "lines": lines}
+
+
+def _marks(linked: _Linked, ids: dict[Coordinate, str]) -> Iterator[tuple[str, list[_Mark]]]:
+    """For each line of a nest how it begins, and its marks from left to right."""
+    nest = linked.nest
+    for loop in nest.over:
+        yield f"for {loop.name} in", [_Mark(loop.name, (ids[loop.coordinate],))]
+    result = _access(nest.result, "y" if nest.result.array.startswith("Y") else "", linked.result, ids)
+    if not nest.scatters:
+        yield f"{nest.result.array}[", result
+    for loop in nest.sums:
+        yield f"for {loop.name} in", [_Mark(loop.name, (ids[loop.coordinate],))]
+    clipped: tuple[Coordinate | None, ...] = linked.conditions or (None,) * len(nest.conditions)
+    for condition, coordinate in zip(nest.conditions, clipped, strict=True):
+        yield "if ", _condition(condition, coordinate, ids)
+    factors = [
+        mark
+        for access, (tensor, coordinates) in zip(nest.factors, linked.factors, strict=True)
+        for mark in _access(access, tensor, coordinates, ids)
+    ]
+    yield f"{nest.result.array}[", [*result, *factors]
+
+
+def _condition(condition: Condition, coordinate: Coordinate | None, ids: dict[Coordinate, str]) -> list[_Mark]:
+    return [] if coordinate is None else [_Mark(condition_text(condition), (ids[coordinate],))]
+
+
+def _access(
+    access: Access, tensor: str, coordinates: tuple[Coordinate, ...], ids: dict[Coordinate, str]
+) -> list[_Mark]:
+    head = [_Mark(access.array, (tensor,))] if tensor else []
+    indices: tuple[Expression, ...] = access.index
+    return head + [_Mark(str(index), (ids[c],)) for index, c in zip(indices, coordinates, strict=True)]
+
+
+def _cut(line: str, marks: list[_Mark]) -> Pieces:
+    pieces: Pieces = []
+    at = 0
+    for mark in marks:
+        start = line.index(mark.text, at)
+        if start > at:
+            pieces.append({"text": line[at:start]})
+        pieces.append({"text": mark.text, "ids": list(mark.ids)})
+        at = start + len(mark.text)
+    if at < len(line):
+        pieces.append({"text": line[at:]})
+    return pieces
+
+
+def _lend(operator: Operator, lines: list[Pieces], ids: dict[Coordinate, str]) -> None:
+    """A coordinate that is not printed itself maps to what is derived from it, else to its iterators."""
+    shown = {one for line in lines for piece in line for one in piece.get("ids", ())}
+    users: dict[Coordinate, set[Coordinate]] = {}
+    for coordinate in ids:
+        for operand in coordinate.node.operands:
+            users.setdefault(operand, set()).add(coordinate)
+    for coordinate in reversed(ids):
+        name_ = ids[coordinate]
+        if name_ in shown:
+            continue
+        lenders = {ids[c] for c in users.get(coordinate, ()) if ids[c] in shown}
+        lenders = lenders or {ids[leaf] for leaf in coordinate.leaves()}
+        for line in lines:
+            for piece in line:
+                if lenders & set(piece.get("ids", ())):
+                    piece["ids"].append(name_)
+        shown.add(name_)

@@ -1,0 +1,143 @@
+"""A session of pGraphs as the stepper shows it (:class:`syno_lab.protocol.Session`): drawn, listed and explained."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from syno_lab.codegen import drawing, drawing_menu
+from syno_lab.codegen.drawing_distance import course_svg, explanation_words, groups_svg
+from syno_lab.codegen.drawing_links import links
+from syno_lab.codegen.drawing_session import Tree, session_status
+from syno_lab.effort import Effort, Stop
+from syno_lab.errors import SynoError
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.state import State, Step
+from syno_lab.protocol import Picture
+from syno_lab.synthesis.candidates import Candidate, Verdict, candidates
+from syno_lab.synthesis.distance import distance, explain_distance
+from syno_lab.synthesis.session import Session
+from syno_lab.synthesis.session_text import read_session, to_json, to_word
+from syno_lab.synthesis.ways import random_way
+
+
+class PGraphSession(Session):
+    """See :class:`syno_lab.synthesis.session.Session`; and the data of a stepper's page."""
+
+    # -- as text -----------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """See :func:`syno_lab.synthesis.session_text.to_json`."""
+        return to_json(self)
+
+    def to_word(self) -> str:
+        """See :func:`syno_lab.synthesis.session_text.to_word`."""
+        return to_word(self)
+
+    def read(self, text: str) -> PGraphSession:
+        """See :func:`syno_lab.synthesis.session_text.read_session`."""
+        return read_session(text, self.known, PGraphSession)
+
+    # -- the place that is shown -------------------------------------------------------------------------------------
+
+    def picture(self) -> Picture:
+        """The pGraph with its last step marked; a node that a step can use is a coordinate of the data."""
+        state = self.state
+        shown: State | Operator = self.operator if self.is_complete else state
+        latest = [len(state.steps) - 1] if state.steps else []
+        svg = drawing.svg(shown, highlight=latest)
+        free = {name for name, c in drawing.coordinate_ids(shown).items() if c in state.data and c not in state.fixed}
+        nodes = {
+            name: {"words": link.words, "light": list(link.light), "top": name in free}
+            for name, link in links(shown, svg).items()
+        }
+        return Picture(svg, drawing.describe(shown), nodes)
+
+    def status(self, seconds: float | None = None) -> str:
+        """See :func:`syno_lab.codegen.drawing_session.session_status`."""
+        return session_status(self, None if seconds is None else Effort(seconds))
+
+    def course(self, most: int) -> str:
+        """See :func:`syno_lab.codegen.drawing_distance.course_svg`."""
+        line, here = self.history, self.position
+        first = max(0, min(here - most // 2, len(line) - most))
+        return course_svg([entry.distance for entry in line[first : first + most]], here - first, first)
+
+    @cached_property
+    def _tree(self) -> Tree:
+        return Tree()
+
+    def rows(self, *, should_stop: Stop | None = None) -> list[dict[str, Any]]:
+        """See :class:`syno_lab.codegen.drawing_session.Tree`."""
+        return self._tree.rows(self, Effort(should_stop=should_stop))
+
+    # -- next steps --------------------------------------------------------------------------------------------------
+
+    def candidates(self, state: State, *, should_stop: Stop | None = None) -> list[Candidate]:
+        """See :func:`syno_lab.synthesis.candidates.candidates`."""
+        return candidates(state, should_stop=should_stop)
+
+    def menu(self, state: State, found: Sequence[Candidate], chosen: str = "") -> list[dict[str, Any]]:
+        """See :func:`syno_lab.codegen.drawing_menu.menu`; of a chosen coordinate the steps that use it."""
+        coordinate = drawing.coordinate_ids(state).get(chosen)
+        only = None if coordinate is None else drawing_menu.touching(found, coordinate)
+        return [msgspec.to_builtins(group) for group in drawing_menu.menu(state, found, only=only)]
+
+    def why(self, state: State, candidate: Candidate) -> dict[str, Any]:
+        """See :func:`syno_lab.codegen.drawing_menu.why`."""
+        found: dict[str, Any] = msgspec.to_builtins(drawing_menu.why(state, candidate))
+        return found
+
+    def explain(self, state: State, *, should_stop: Stop | None = None) -> dict[str, Any]:
+        """The shape distance, in sentences, with the reshape groups as SVG."""
+        found = explain_distance(state, should_stop=should_stop)
+        groups = groups_svg(found) if found.groups else ""
+        return {"number": found.steps, "words": explanation_words(found), "groups": groups}
+
+    def random_steps(self, state: State, rng: random.Random, *, should_stop: Stop | None = None) -> tuple[Step, ...]:
+        """See :func:`syno_lab.synthesis.ways.random_way`."""
+        return random_way(state, rng, should_stop=should_stop).steps
+
+    # -- a contraction put together by hand --------------------------------------------------------------------------
+
+    def ticks(self, state: State) -> list[dict[str, Any]]:
+        """See :func:`syno_lab.codegen.drawing_menu.ticks`."""
+        return drawing_menu.ticks(state)
+
+    def ticked(self, state: State, share: Sequence[str], give: Sequence[str]) -> Step:
+        """See :func:`syno_lab.codegen.drawing_menu.contraction`. Raises SynoError for a name that is none."""
+        try:
+            return drawing_menu.contraction(state, share, give)
+        except KeyError as missing:
+            raise SynoError(f"no coordinate {missing} in this pGraph") from None
+
+    def preview(
+        self,
+        state: State,
+        found: Sequence[Candidate],
+        share: Sequence[str],
+        give: Sequence[str],
+        *,
+        should_stop: Stop | None = None,
+    ) -> dict[str, Any]:
+        """Whether the CONTRACTION is legal and canonical, and the distance it leads to."""
+        if not share and not give:
+            return {}
+        step = self.ticked(state, share, give)
+        try:
+            after = state.apply(step)
+        except SynoError as refused:
+            return {"legal": False, "canonical": False, "distance": None, "text": str(refused)}
+        listed = [c for c in found if c.primitive == "SHARE" and _sides(c) == _sides(step)]
+        far = listed[0].distance if listed else distance(after, should_stop=should_stop)
+        verdict = listed[0].verdict if listed else Verdict()
+        text = verdict.reason or ("canonical" if listed else "legal, but outside the space of this spec's budgets")
+        return {"legal": True, "canonical": bool(listed) and verdict.canonical, "distance": far, "text": text}
+
+
+def _sides(step: Step | Candidate) -> tuple[frozenset[Any], frozenset[Any]]:
+    return frozenset(step.operands), frozenset(step.given)

@@ -1,0 +1,151 @@
+"""Syno's pGraphs as one system of several (:class:`syno_lab.protocol.System`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.errors import SpecError
+from syno_lab.ir.files import from_json, primitives_of
+from syno_lab.ir.operator import FORMAT, Operator
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SearchStep, SpaceRequest, System
+
+if TYPE_CHECKING:
+    from syno_lab.models.sites import Site, Strides
+    from syno_lab.pgraphs.around import Around
+    from syno_lab.pgraphs.stepping import PGraphSession
+
+_SIDES = ("input", "output")
+
+
+class PGraphs(System):
+    """The system of ``syno-lab-operator``; its rooms are loaded on use."""
+
+    format = FORMAT
+    title = "pGraphs"
+
+    def read(self, text: str | bytes) -> Operator:
+        """See :func:`syno_lab.ir.files.from_json`."""
+        return from_json(text)
+
+    def summary(self, text: str | bytes) -> str:
+        """The primitives from the output to the input, each once."""
+        return " ".join(dict.fromkeys(primitives_of(text)))
+
+    def known(self) -> Mapping[str, Callable[[], Operator]]:
+        """See :data:`syno_lab.operators.KNOWN`."""
+        from syno_lab.operators import KNOWN
+
+        return KNOWN
+
+    def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
+        """See :func:`syno_lab.pgraphs.of_layer.for_layer`."""
+        from syno_lab.pgraphs.of_layer import for_layer
+
+        return for_layer(site)
+
+    def recognise(self, operator: Operator) -> str | None:
+        """See :func:`syno_lab.synthesis.recognise.recognise`."""
+        from syno_lab.synthesis.recognise import recognise
+
+        return recognise(operator, self.known())
+
+    def binding_for(
+        self, operator: Operator, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
+    ) -> dict[str, int]:
+        """The sizes of an operator's variables for a layer.
+
+        A variable that is an axis of the input or output by itself has the size of that axis, whatever its name; others
+        are matched by name (s, a stride). The first axis must be fixed: else the operator would be for one size of
+        batch, and might mix images, or tokens with those after them.
+
+        Raises:
+            SpecError: for another number of axes, or a first axis that is not fixed.
+        """
+        spec = operator.spec
+        found: dict[str, int] = {}
+        shapes = (spec.input_shape, spec.output_shape)
+        for axes, sizes, side in zip(shapes, (input_sizes, output_sizes), _SIDES, strict=True):
+            if len(axes) != len(sizes):
+                raise SpecError(
+                    f"expected an operator whose {side} is {list(sizes)}, found one whose {side} has {len(axes)} axes"
+                )
+            for axis, size in zip(axes, sizes, strict=True):
+                variables = [name for name, power in zip(spec.symbols.names, axis.exponents, strict=True) if power]
+                if len(variables) == 1 and axis == spec.symbols.size(variables[0]):
+                    found.setdefault(variables[0], size)
+        if (0, 0) not in spec.fixed_io_pairs:
+            raise SpecError(
+                "expected an operator whose first axis takes part in nothing, found no (0, 0) among its fixed_io_pairs"
+            )
+        return {name: size for name, size in named.items() if name in spec.symbols.names} | found
+
+    def placement(self, operator: Operator, sites: Sequence[Site], strides: Strides) -> Placement:
+        """The operator in every slot that it fits."""
+        from syno_lab.models.slot import InSlots
+
+        return InSlots(operator, sites, strides)
+
+    def space(self, request: SpaceRequest) -> OperatorSpace:
+        """See :class:`syno_lab.pgraphs.of_network.NetworkSpace`."""
+        from syno_lab.pgraphs.of_network import NetworkSpace
+
+        return NetworkSpace(request)
+
+    def read_steps(self, names: Sequence[str]) -> tuple[SearchStep, ...]:
+        """See :func:`syno_lab.pgraphs.step_names.read_steps`."""
+        from syno_lab.pgraphs.step_names import read_steps
+
+        return read_steps(names)
+
+    def traits(self, operator: Operator, binding: Binding) -> Mapping[str, int]:
+        """See :func:`syno_lab.pgraphs.traits.traits`."""
+        from syno_lab.pgraphs.traits import traits
+
+        return traits(operator, binding)
+
+    def traffic(self, operator: Operator, binding: Binding) -> int:
+        """See :func:`syno_lab.pgraphs.traffic.stored_elements`."""
+        from syno_lab.pgraphs.traffic import stored_elements
+
+        return stored_elements(operator, binding)
+
+    def example_binding(self, operator: Operator) -> dict[str, int]:
+        """The spec's first binding, else sizes of :func:`syno_lab.codegen.nest.generic_binding`."""
+        from syno_lab.codegen.nest import generic_binding
+
+        return operator.complete_binding() if operator.spec.bindings else generic_binding(operator)
+
+    def small_binding(self, operator: Operator) -> dict[str, int]:
+        """See :attr:`syno_lab.ir.spec.Spec.small_binding`."""
+        return operator.complete_binding(operator.spec.small_binding)
+
+    def panes(self) -> Mapping[str, Pane]:
+        """See :mod:`syno_lab.pgraphs.panes`."""
+        from syno_lab.pgraphs.panes import PANES
+
+        return PANES
+
+    def knows(self, start: Any) -> bool:
+        """A spec, a partial pGraph or an operator."""
+        return isinstance(start, Spec | State | Operator)
+
+    def session(self, start: Any) -> PGraphSession:
+        """See :class:`syno_lab.pgraphs.stepping.PGraphSession`; a text is read by :func:`.read_session`."""
+        from syno_lab.operators import KNOWN
+        from syno_lab.pgraphs.stepping import PGraphSession
+        from syno_lab.synthesis.session_text import read_session
+
+        return read_session(start, KNOWN, PGraphSession) if isinstance(start, str) else PGraphSession(start, KNOWN)
+
+    def around(self, start: Any, *, pruned: bool = True) -> Around:
+        """See :class:`syno_lab.pgraphs.around.Around`."""
+        from syno_lab.pgraphs.around import Around
+
+        state = State.root(start) if isinstance(start, Spec) else start.state if isinstance(start, Operator) else start
+        return Around(state, pruned=pruned)
+
+
+PGRAPHS = PGraphs()

@@ -1,0 +1,46 @@
+"""Traits: an operator in a few numbers, by which a search compares operators that are written differently."""
+
+from __future__ import annotations
+
+from math import log2, prod
+
+from syno_lab.codegen.receptive_field import parts, points
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Binding
+
+#: The most terms of a part of an operator whose reads are computed: some milliseconds.
+MOST_TERMS = 1 << 16
+
+
+def traits(operator: Operator, binding: Binding) -> dict[str, int]:
+    """Words with numbers, for :meth:`syno_lab.search.protocol.State.traits`; sizes are those of ``binding``.
+
+    For each input axis: how many positions the output element in the middle reads, and whether it reads all of them;
+    also the multiply-adds for an output element, and the parameters. Numbers are logarithms to the base 2 (doubled for
+    positions), so that equal factors are equal differences. Axes that are read in more than :data:`MOST_TERMS` terms
+    are left out.
+    """
+    bound = operator.complete_binding(binding)
+    found: dict[str, int] = {}
+    middle = {leaf: leaf.size.at(bound) // 2 for leaf in operator.output}
+    read: dict[int, set[int]] = {}
+    terms = []  # of each part that is looked at
+    for part in parts(operator):
+        if prod(leaf.size.at(bound) for leaf in part.leaves if leaf not in middle) > MOST_TERMS:
+            continue
+        terms.append(0)
+        read |= {axis: set() for axis in part.axes}
+        fixed = {leaf: place for leaf, place in middle.items() if leaf in part.leaves}
+        for some in points(operator, part, bound, fixed):
+            terms[-1] += len(some[part.leaves[0]])
+            for axis in part.axes:
+                read[axis].update(some[operator.inputs[axis]].tolist())
+    for axis, positions in read.items():
+        number = len(positions) if all(terms) else 0  # a part without terms leaves none to the others
+        found[f"reads {axis}"] = round(2 * log2(max(1, number)))
+        if number == operator.inputs[axis].size.at(bound):
+            found[f"reads all of {axis}"] = 1
+    outputs = prod(operator.output_sizes(bound))
+    found["multiply-adds"] = round(log2(max(1.0, operator.flops(bound) / 2 / outputs)))
+    found["parameters"] = round(log2(1 + operator.params(bound)))
+    return found

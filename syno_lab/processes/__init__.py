@@ -1,0 +1,1 @@
+"""Processes: children that cannot outlive their parent, locks, sockets of this account alone."""

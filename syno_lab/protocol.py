@@ -1,0 +1,471 @@
+"""The protocols of an operator, of its placement in a network, and of the system that it belongs to.
+
+Search, models, training, tuning, the store, reports, commands and widgets use only these protocols. A system is a way
+to write and to find operators: Syno's pGraphs are one (:mod:`syno_lab.pgraphs`), NAS-PTE's concatenations another;
+:mod:`syno_lab.systems` lists them. The conformance suite in :mod:`syno_lab.testing` checks a system.
+
+A *binding* gives each variable of an operator a positive size: ``{"C_in": 64, "H": 28}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from syno_lab.errors import SpecError
+
+if TYPE_CHECKING:  # types alone: this file is used by every room and needs none of them
+    import random
+
+    import numpy as np
+    from torch import nn
+
+    from syno_lab.effort import Stop
+    from syno_lab.models.sites import Site, Strides
+    from syno_lab.models.slot import Place
+    from syno_lab.search.branches import Surroundings
+    from syno_lab.search.protocol import State
+
+Binding = Mapping[str, int]
+
+
+@runtime_checkable
+class Operator(Hashable, Protocol):
+    """An operator of any system: an immutable value; equal operators have equal hashes.
+
+    Every method with a binding raises SpecError where the binding lacks a variable, or a size is no positive integer.
+    """
+
+    @property
+    def format(self) -> str:
+        """The ``format`` of its JSON, by which :mod:`syno_lab.systems` finds its system."""
+
+    @property
+    def variables(self) -> Sequence[str]:
+        """The names of its variables."""
+
+    def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
+        """The sizes of all variables: from ``binding``, else defaults."""
+
+    def input_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
+        """The shape of the input."""
+
+    def output_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
+        """The shape of the output."""
+
+    def weight_sizes(self, binding: Binding | None = None, /) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the weights, in the order in which :meth:`reference` takes them."""
+
+    def flops(self, binding: Binding | None = None, /) -> int:
+        """FLOPs, 2 for each multiply-add."""
+
+    def params(self, binding: Binding | None = None, /) -> int:
+        """The number of weight elements."""
+
+    def memory(self, binding: Binding | None = None, /) -> int:
+        """Bytes in float32: input, output, weights and the largest live intermediates."""
+
+    def fingerprint(self, binding: Binding | None = None, /) -> str:
+        """A hash of the function under the binding, 32 hexadecimal digits; never compared between two systems.
+
+        Raises:
+            SynoError: the operator has too many terms.
+        """
+
+    def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]:
+        """The meaning: the output for the input ``x`` and the weights, in NumPy, slowly and plainly."""
+
+    def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
+        """A module with freshly drawn weights ``weight_1``, ``weight_2``, … in the order of :meth:`weight_sizes`."""
+
+    def to_torch_source(self, binding: Binding | None = None, /) -> str:
+        """The module as Python source that needs torch alone: a class ``SynoOperator`` made without arguments."""
+
+    def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> Any:
+        """An IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
+
+    def dot(self, **options: Any) -> str:
+        """Its picture as DOT text."""
+
+    def svg(self, **options: Any) -> str:
+        """Its picture as SVG."""
+
+    def to_json(self) -> str:
+        """As JSON text with ``format`` and ``version``; :func:`syno_lab.systems.read_operator` reads it back."""
+
+
+class Placement(Protocol):
+    """A network with an operator in it: today the operator is in all slots that it fits."""
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """For each layer that may be replaced, in order: whether the operator replaces it, or why not."""
+
+    def apply(self, net: nn.Module) -> nn.Module:
+        """Return ``net`` with the operator in it, changed in place; its weights are drawn from torch's generator.
+
+        Raises:
+            SpecError: the operator fits nowhere; ``net`` is unchanged.
+        """
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """A step of a search as it is stored: its actions, without the states before and after it.
+
+    Attributes:
+        name: for people, and to tell the steps from one state apart.
+        actions: words for the changes, with the same meaning in other states; estimates are shared by them (AMAF).
+        steps: the number of the operator's steps in it; a search may take several at once, or one in two parts.
+        words: words with their counts, from which a search estimates an operator's reward (counts of equal words are
+            added up); by default each action once.
+    """
+
+    name: str
+    actions: tuple[str, ...]
+    steps: int = field(default=1, kw_only=True)
+    words: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
+
+    @property
+    def counted(self) -> tuple[tuple[str, int], ...]:
+        """The words, or the actions where there are none."""
+        return self.words or tuple((action, 1) for action in self.actions)
+
+
+class OperatorSpace(Protocol):
+    """The operators that a search may find for some layers of a network; its ``str`` describes them in a few words."""
+
+    def root(self, accepts: Callable[[Any], bool]) -> State:
+        """The first state of the space; a complete operator that ``accepts`` refuses is not in the space."""
+
+    def known(self, root: State) -> Mapping[str, Operator]:
+        """The known operators that the space of ``root`` has, as it has them, by name."""
+
+    def name_of(self, operator: Any) -> str:
+        """A name by which a search tells operators apart: equal for operators that compute the same function."""
+
+
+@dataclass(frozen=True)
+class SpaceRequest:
+    """The request of a search for a system's space.
+
+    Attributes:
+        sites: the layers that are to be replaced.
+        strides: how their strides are applied.
+        spare_flops: the most FLOPs of the operators in all sites together, for one example.
+        coefficients, occurrences, limits: given by the user, as in ``SearchSettings``; a system refuses unknown
+            names.
+    """
+
+    sites: Sequence[Site]
+    strides: Strides
+    spare_flops: int
+    coefficients: Sequence[str] | None
+    occurrences: Mapping[str, int]
+    limits: Mapping[str, Any]
+
+
+class SessionPlace(Protocol):
+    """One place in the history of a session."""
+
+    @property
+    def number(self) -> int:
+        """Its number, in the order in which places were made."""
+
+    @property
+    def operator(self) -> Any:
+        """The loaded operator whose last step ends here, else None."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A state as the stepper draws it.
+
+    Attributes:
+        svg: an ``<svg>`` element with an id for each node.
+        description: a text that describes the picture.
+        nodes: by id ``words``, ``light`` (the ids highlighted with it) and ``top`` (whether a step can use it).
+    """
+
+    svg: str
+    description: str
+    nodes: Mapping[str, Mapping[str, Any]]
+
+
+class Session(Protocol):
+    """Building an operator step by step, as the stepper does it, with a history that is a tree of places.
+
+    Methods with a ``state`` change nothing and may be called in a thread, while the session moves on; those with
+    ``should_stop`` ask it often, and raise StoppedError once it says so. All others are called one at a time.
+    """
+
+    @property
+    def state(self) -> Any:
+        """The state at the place that is shown."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the state is an operator."""
+
+    @property
+    def operator(self) -> Any:
+        """The operator that is built. Raises SynoError where the state is none."""
+
+    @property
+    def known(self) -> Mapping[str, Callable[[], Any]]:
+        """The operators that :meth:`load` finds by name."""
+
+    # -- the history
+
+    @property
+    def places(self) -> Sequence[SessionPlace]:
+        """All places by their numbers."""
+
+    @property
+    def place(self) -> int:
+        """The number of the place that is shown."""
+
+    @property
+    def entry(self) -> SessionPlace:
+        """The place that is shown."""
+
+    @property
+    def history(self) -> Sequence[SessionPlace]:
+        """The places that undo and redo move along, the shown one among them."""
+
+    def apply(self, step: Any) -> Any:
+        """Take a step or a candidate and return the new state. Raises SynoError for an illegal one."""
+
+    def undo(self) -> Any:
+        """Back by one place. Raises SynoError at the beginning."""
+
+    def redo(self) -> Any:
+        """Forth by one place. Raises SynoError at the end."""
+
+    def reset(self) -> Any:
+        """Begin again; undo brings the old state back."""
+
+    def jump(self, position: int) -> Any:
+        """To a place of :attr:`history` by its position. Raises SynoError where there is none."""
+
+    def go(self, place: int) -> Any:
+        """To any place by its number. Raises SynoError where there is none."""
+
+    def load(self, operator: Any, *, at_start: bool = False) -> Any:
+        """Append the steps of an operator, or of a known one by its name; ``at_start`` stays at the first."""
+
+    def lay(self, steps: Sequence[Any], at_start: bool = False) -> Any:
+        """Append steps; ``at_start`` stays, to play them by redo."""
+
+    # -- as text
+
+    def to_json(self) -> str:
+        """The whole session as JSON."""
+
+    def to_word(self) -> str:
+        """The same in one word."""
+
+    def read(self, text: str) -> Any:
+        """Read a session from such a text, or from an operator's JSON; this session stays. Raises FormatError."""
+
+    def graft(self, other: Any) -> Any:
+        """Append all places of another session below this place, and go to its current place."""
+
+    # -- being helped
+
+    def look_ahead(self, *, should_stop: Stop | None = None) -> None:
+        """Find the shortest way that :meth:`take_suggestion` and :meth:`finish` take from here. Raises SynoError."""
+
+    def take_suggestion(self) -> Any:
+        """Take the first step of that way."""
+
+    def finish(self, *, at_start: bool = False) -> Any:
+        """Append the whole way; ``at_start`` stays, to play it by redo."""
+
+    def random_steps(self, state: Any, rng: random.Random, *, should_stop: Stop | None = None) -> Sequence[Any]:
+        """Random steps to an operator. Raises SynoError where none is found."""
+
+    # -- as the stepper shows it
+
+    def picture(self) -> Picture:
+        """The shown state, drawn."""
+
+    def status(self, seconds: float | None = None) -> str:
+        """The place of the session, in one or two sentences, without facts that take longer than ``seconds``."""
+
+    def candidates(self, state: Any, *, should_stop: Stop | None = None) -> Sequence[Any]:
+        """All steps that may be taken next, pruned ones with their reasons among them."""
+
+    def menu(self, state: Any, found: Sequence[Any], chosen: str = "") -> list[dict[str, Any]]:
+        """The candidates in groups, as plain data; with a ``chosen`` node of the picture, only those that use it."""
+
+    def ticks(self, state: Any) -> list[dict[str, Any]]:
+        """The coordinates that the user can combine into a step: ``id``, ``text``, ``size``; [] for none."""
+
+    def ticked(self, state: Any, share: Sequence[str], give: Sequence[str]) -> Any:
+        """The step of ticked coordinates. Raises SynoError for unknown ones."""
+
+    def preview(
+        self,
+        state: Any,
+        found: Sequence[Any],
+        share: Sequence[str],
+        give: Sequence[str],
+        *,
+        should_stop: Stop | None = None,
+    ) -> dict[str, Any]:
+        """The facts of :meth:`ticked`: ``legal``, ``canonical``, ``distance``, ``text``; {} for no coordinate."""
+
+    def why(self, state: Any, candidate: Any) -> dict[str, Any]:
+        """Why a candidate is pruned, as plain data. Raises SynoError for a canonical one."""
+
+    def explain(self, state: Any, *, should_stop: Stop | None = None) -> dict[str, Any]:
+        """How far the state is from an operator: ``number`` (None: out of reach), ``words``, ``groups`` (SVG)."""
+
+    def course(self, most: int) -> str:
+        """The distances along :attr:`history` around the place that is shown, at most so many, as SVG."""
+
+    def rows(self, *, should_stop: Stop | None = None) -> list[dict[str, Any]]:
+        """The tree of all places as plain data."""
+
+
+def _nothing(asked: Any, data: dict[str, Any]) -> list[Any]:
+    return []
+
+
+@dataclass(frozen=True)
+class Pane:
+    """One form of an operator for people, computed when it is opened.
+
+    Attributes:
+        read: makes plain data for the browser from a :class:`syno_lab.panes.Asked`; raises SynoError if there is
+            nothing to show.
+        depends: the names of the fields of ``Asked``, beside the operator, that change the data.
+        exports: makes the forms of the pane's files from ``Asked`` and the data (:mod:`syno_lab.panes.forms`).
+        texts: makes the texts that stay on a page without a kernel from the same, for a pane that is shown at once.
+        title: the text on its tab; empty: its name.
+    """
+
+    read: Callable[[Any], dict[str, Any]]
+    depends: tuple[str, ...] = ()
+    exports: Callable[[Any, dict[str, Any]], list[dict[str, Any]]] = _nothing
+    texts: Callable[[Any, dict[str, Any]], Sequence[str]] = _nothing
+    title: str = ""
+
+
+class System(Protocol):
+    """A system of operators. All methods but :meth:`read` take only operators of this system.
+
+    A class that inherits from this one gets the methods below that have a body; these give no space and no steps.
+    """
+
+    @property
+    def format(self) -> str:
+        """The ``format`` of its operators' JSON."""
+
+    @property
+    def title(self) -> str:
+        """Its name for people: ``pGraphs``."""
+
+    def read(self, text: str | bytes) -> Operator:
+        """The operator of a JSON text. Reading only checks the text; it runs no code of it.
+
+        Raises:
+            FormatError: one line: what was expected, what was found and where.
+        """
+
+    def summary(self, text: str | bytes) -> str:
+        """A few words for a table about the operator of a JSON text; it reads only the fields that they need.
+
+        Raises:
+            FormatError: it is no JSON of this system.
+        """
+        return str(self.read(text))
+
+    def known(self) -> Mapping[str, Callable[[], Operator]]:
+        """Known operators by name."""
+
+    def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
+        """An operator that computes what a network's layer computes for one example, and the sizes of its variables.
+
+        Raises:
+            SpecError: there is none; one line that begins with the layer's name.
+        """
+        raise SpecError(f"{site.name}: expected a system with operators for layers, found {self.title}")
+
+    def recognise(self, operator: Any) -> str | None:
+        """The name in :meth:`known` of an operator equal to this one up to the names of variables, else None."""
+        return next((name for name, make in self.known().items() if make() == operator), None)
+
+    def binding_for(
+        self, operator: Any, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
+    ) -> dict[str, int]:
+        """The sizes of the operator's variables for a layer of these shapes; the system knows the meaning of each axis.
+
+        ``named`` are the layer's sizes by their usual names (N, C_in, C_out, H, W, s); the first axis is the batch, or
+        the positions.
+
+        Raises:
+            SpecError: the operator does not fit.
+        """
+
+    def placement(self, operator: Any, sites: Sequence[Site], strides: Strides) -> Placement:
+        """The placement that replaces the layers ``sites`` of a network by the operator."""
+
+    def space(self, request: SpaceRequest) -> OperatorSpace:
+        """The space that is searched for these layers.
+
+        Raises:
+            SpecError: where there is none.
+        """
+        raise SpecError(f"{self.title}: it has no space that can be searched; choose another system")
+
+    def read_steps(self, names: Sequence[str]) -> tuple[SearchStep, ...]:
+        """The steps of a search in its space, read from their names: older records have only these."""
+        return tuple([SearchStep(name, (name,)) for name in names])
+
+    def traits(self, operator: Any, binding: Binding) -> Mapping[str, int]:
+        """Words with numbers of 0 or more, similar for operators that do alike; {} if nothing is known."""
+
+    def traffic(self, operator: Any, binding: Binding) -> int:
+        """Elements of all tensors that a forward pass of its module makes, its output among them."""
+
+    def example_binding(self, operator: Any) -> dict[str, int]:
+        """The sizes of all variables with which a view shows the operator by default.
+
+        Raises:
+            SpecError: no sizes are found.
+        """
+        return operator.complete_binding()
+
+    def small_binding(self, operator: Any) -> dict[str, int]:
+        """Small sizes for fingerprints that tell operators apart: all different, if the operator allows it."""
+        return self.example_binding(operator)
+
+    def panes(self) -> Mapping[str, Pane]:
+        """The forms of an operator that a view can show, by names among :data:`syno_lab.panes.NAMES`.
+
+        ``graph`` is first; the second is shown beside it at once, so it should be cheap.
+        """
+
+    def knows(self, start: Any) -> bool:
+        """Whether steps from this value (a spec, a state, an operator) build operators of this system."""
+        return False
+
+    def session(self, start: Any) -> Session:
+        """A session that begins with a value that the system :meth:`knows`, or with the text of a session.
+
+        Raises:
+            SpecError: where operators are not built by steps.
+            FormatError: for a text that holds no session.
+        """
+        raise SpecError(f"{self.title}: its operators are not built by steps; choose one of another system")
+
+    def around(self, start: Any, *, pruned: bool = True) -> Surroundings:
+        """The space around a value that the system :meth:`knows`; ``pruned``: with the steps that a rule prunes.
+
+        Raises:
+            SpecError: where operators are not built by steps.
+        """
+        raise SpecError(f"{self.title}: its operators are not built by steps; choose one of another system")

@@ -1,0 +1,39 @@
+"""Read a lab for people: its jobs, trials, fronts and curves, and the paper's own points. The lab is not changed.
+
+`lab` reads the store while other processes write it; `rows` has its trials, `axes` and `fronts` the best of them over
+time, `courses` the curves of trainings and tunings, `published` the paper's statements; `tables` and `pictures` write
+files for other programs. Neither torch nor TVM is loaded.
+"""
+
+from syno_lab.reports.axes import Axis, find_axis, list_axes
+from syno_lab.reports.courses import Course, read_courses
+from syno_lab.reports.fronts import Front, Placed, front_of
+from syno_lab.reports.lab import LabReader, Reading
+from syno_lab.reports.pictures import front_picture
+from syno_lab.reports.published import Published, published_on, published_points
+from syno_lab.reports.rows import Source, TrialRow
+from syno_lab.reports.sketch import front_sketch
+from syno_lab.reports.tables import trials_csv, trials_frame, trials_parquet
+
+__all__ = [
+    "Axis",
+    "Course",
+    "Front",
+    "LabReader",
+    "Placed",
+    "Published",
+    "Reading",
+    "Source",
+    "TrialRow",
+    "find_axis",
+    "front_of",
+    "front_picture",
+    "front_sketch",
+    "list_axes",
+    "published_on",
+    "published_points",
+    "read_courses",
+    "trials_csv",
+    "trials_frame",
+    "trials_parquet",
+]

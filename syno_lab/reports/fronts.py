@@ -1,0 +1,140 @@
+"""Pareto fronts over two or three axes, and the growth of the dominated volume.
+
+Dominance is defined by :func:`syno_lab.store.pareto.pareto_front`; Optuna computes the volumes (WFG: While, Bradstreet
+and Barone 2012, "A Fast Way of Calculating Exact Hypervolumes").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from syno_lab.errors import SynoError
+from syno_lab.reports.axes import axis_value, find_axis, relative
+from syno_lab.reports.rows import TrialRow
+from syno_lab.store.pareto import Axis, pareto_front
+
+
+class Placed(NamedTuple):
+    """A trial that has a value on every axis; ``values`` are in the order of the axes."""
+
+    key: str
+    label: str
+    is_baseline: bool
+    values: tuple[float, ...]
+
+
+class Front(NamedTuple):
+    """The data of a figure with two or three axes.
+
+    Attributes:
+        axes: the axes; relative ones where values are compared with the baseline.
+        is_relative: whether values are compared with the baseline.
+        points: the trials that have a value on all axes, in the order in which they ended, with the baseline of each
+        source.
+        unplaced: the number of trials without a value on some axis.
+        front: indices in ``points`` of the trials on the front, from the least to the greatest value of the first axis.
+        reference: the corner up to which the volume counts.
+        hypervolume: the volume that the front dominates up to ``reference``, in the product of the axes' units.
+        history: for each point that raised the volume, the number of points up to it and the new volume.
+    """
+
+    axes: tuple[Axis, ...]
+    is_relative: bool
+    points: tuple[Placed, ...]
+    unplaced: int
+    front: tuple[int, ...]
+    reference: tuple[float, ...]
+    hypervolume: float
+    history: tuple[tuple[int, float], ...]
+
+
+def front_of(
+    rows: Iterable[TrialRow],
+    axes: Sequence[str],
+    *,
+    baselines: Mapping[str, TrialRow] | None = None,
+    reference: Sequence[float] | None = None,
+) -> Front:
+    """The Pareto front of ``rows`` over two or three axes by their names (:func:`.find_axis`).
+
+    Args:
+        rows: trials; they are ordered by ``ended`` where it is known, baselines first.
+        axes: two or three names of axes.
+        baselines: the baseline of each source, to compare with; None: plain values.
+        reference: the corner up to which the volume counts. None: on each axis the worst value, moved out by a tenth of
+            the range of values (by a tenth of the value, or 1, where the range is empty). Two volumes can be compared
+            only if both had the same corner.
+
+    Raises:
+        SynoError: for an unknown axis, an axis named twice, fewer than two or more than three axes, or a ``reference``
+            of another length.
+    """
+    if not 2 <= len(axes) <= 3 or len(set(axes)) < len(axes):
+        raise SynoError(f"a Pareto front needs two or three different axes, found {', '.join(axes) or 'none'}")
+    plain = tuple(map(find_axis, axes))
+    shown = plain if baselines is None else tuple(map(relative, plain))
+    if reference is not None and len(reference) != len(axes):
+        raise SynoError(f"reference: expected {len(axes)} values, found {len(reference)}")
+    ordered = sorted(rows, key=lambda row: (not row.is_baseline, row.ended or "~", row.number))
+    points = []
+    for row in ordered:
+        values = [axis_value(row, axis, baselines) for axis in plain]
+        known = [value for value in values if value is not None and np.isfinite(value)]
+        if len(known) == len(values):
+            points.append(Placed(row.key, row.label, row.is_baseline, tuple(known)))
+    corner = tuple(reference) if reference is not None else _beyond(points, shown)
+    front = _front(points, shown)
+    history = _history(points, shown, corner)
+    return Front(
+        shown,
+        baselines is not None,
+        tuple(points),
+        len(ordered) - len(points),
+        tuple(sorted(front, key=lambda place: points[place].values)),
+        corner,
+        history[-1][1] if history else 0.0,
+        tuple(history),
+    )
+
+
+def _front(points: Sequence[Placed], axes: Sequence[Axis]) -> list[int]:
+    names = [axis.name for axis in axes]
+    return pareto_front(
+        [dict(zip(names, point.values, strict=True)) for point in points],
+        maximise=[axis.name for axis in axes if axis.maximise],
+        minimise=[axis.name for axis in axes if not axis.maximise],
+    )
+
+
+def _beyond(points: Sequence[Placed], axes: Sequence[Axis]) -> tuple[float, ...]:
+    corner = []
+    for place, axis in enumerate(axes):
+        seen = [point.values[place] for point in points] or [0.0]
+        low, high = min(seen), max(seen)
+        step = 0.1 * ((high - low) or abs(high) or 10.0)
+        corner.append(low - step if axis.maximise else high + step)
+    return tuple(corner)
+
+
+def _history(points: Sequence[Placed], axes: Sequence[Axis], corner: Sequence[float]) -> list[tuple[int, float]]:
+    """Compute the volume only after points that no earlier point dominates: these are few."""
+    if not points:
+        return []
+    from optuna._hypervolume import compute_hypervolume  # Optuna's public functions need a study; the pin holds this
+
+    signs = np.array([-1.0 if axis.maximise else 1.0 for axis in axes])
+    limit = signs * np.array(corner)
+    best = np.empty((0, len(axes)))
+    history: list[tuple[int, float]] = []
+    for number, point in enumerate(points, 1):
+        cost = signs * np.array(point.values)
+        if np.any(cost > limit) or np.any(np.all(best <= cost, axis=1)):
+            continue
+        best = np.vstack([best[~np.all(cost <= best, axis=1)], cost])
+        history.append((number, float(compute_hypervolume(best, limit, assume_pareto=True))))
+    if history and history[-1][0] < len(points):
+        history.append((len(points), history[-1][1]))
+    return history

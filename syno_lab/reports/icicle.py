@@ -1,0 +1,271 @@
+"""An icicle plot of a tree, as plain data for a page: a box for each place, its children side by side below it.
+
+Two trees are shown so: the tree of a search (:mod:`.trees`) and the space around a state (:mod:`.around`). Where boxes
+would be too narrow, the children with the least weight share one box.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Literal
+
+from syno_lab.inputs import printable
+from syno_lab.search.branches import Branch, Branching
+
+Colour = Literal["reward", "searches", "distance"]
+COLOURS: tuple[Colour, ...] = ("reward", "searches", "distance")
+SIGNS = {"open": "", "operator": "✓ ", "dead end": "✕ ", "pruned": "– ", "done": "■ "}
+#: The narrowest box, as a share of the whole width.
+NARROWEST = 1 / 120
+#: The most children that a table lists.
+LISTED = 200
+_COMPARISON = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.+)")
+_NUMBERS = ("searches", "visits", "outstanding", "fruitless", "reward", "best", "distance")
+_WIDTH, _HIGH, _LETTER = (
+    900,
+    24,
+    6.6,
+)  # the sketch's width, a box's height, a letter's mean width [pixels]
+_GREY, _WHITE, _MORE = "#c8c8c8", "#ffffff", "#e6e6e6"
+
+
+@dataclass(frozen=True)
+class Icicle:
+    """An icicle plot.
+
+    Attributes:
+        boxes: plain data, each box with ``key`` (empty for several places in one), ``text``, ``words``, ``kind``,
+            ``level`` from 0 on, ``left`` and ``width`` as shares of the whole, and ``fill``, a colour.
+        places: the number of places shown, including those that share a box.
+        matches: the number of them that match the filter.
+    """
+
+    boxes: list[dict[str, Any]]
+    places: int
+    matches: int
+
+
+def icicle(
+    what: Branching, root: str, depth: int, *, colour: Colour = "reward", wanted: str = "", most: int = 1500
+) -> Icicle:
+    """The boxes of a place and of the places below it.
+
+    Args:
+        what: the tree.
+        root: the place on top.
+        depth: the number of levels shown below it.
+        colour: the number that the colour shows: darker is more (for the distance: less).
+        wanted: a filter: words that a place's text must contain, and comparisons such as ``reward>0.5``,
+            ``distance<=2``, ``kind=pruned``; places on the way to a match are kept too.
+        most: the most boxes.
+
+    Raises:
+        KeyError: for an unknown place.
+    """
+    fits = parse_filter(wanted)
+    kept = _kept(what, root, fits) if wanted.strip() else None
+    shades = _shades(what, root, depth, colour)
+    boxes: list[dict[str, Any]] = []
+    shown = 0
+    row: list[tuple[str, float, float]] = [(root, 0.0, 1.0)]
+    for level in range(depth + 1):
+        coming: list[tuple[str, float, float]] = []
+        for key, left, width in row:
+            if len(boxes) >= most:
+                break
+            branch = what.branch(key)
+            boxes.append(_box(branch, level, left, width, shades(branch)))
+            shown += 1
+            if level == depth:
+                continue
+            children = [child for child in what.below(key) if kept is None or child in kept]
+            placed, rest = _placed(children, what, left, width)
+            coming += placed
+            if rest:
+                shown += len(rest)
+                room = min(NARROWEST, width)
+                boxes.append(_bundle(len(rest), branch, level + 1, left + width - room, room))
+        row = coming
+    matches = shown if kept is None else sum(fits(what.branch(key)) for key in kept)
+    return Icicle(boxes, shown, matches)
+
+
+def listed(what: Branching, key: str, wanted: str = "") -> list[dict[str, Any]]:
+    """The children of a place that match the filter ``wanted``, as records for a table, at most :data:`LISTED`."""
+    fits = parse_filter(wanted)
+    found = []
+    for child in what.below(key):
+        branch = what.branch(child)
+        if fits(branch):
+            numbers = {name: getattr(branch, name) for name in _NUMBERS}
+            found.append({"key": child, "text": branch.text, "kind": branch.kind, "reason": branch.reason, **numbers})
+            if len(found) == LISTED:
+                break
+    return found
+
+
+def way_to(what: Branching, key: str) -> list[dict[str, str]]:
+    """The places from the root to this one, each with ``key`` and ``text``."""
+    found: list[dict[str, str]] = []
+    at: str | None = key
+    while at is not None:
+        found.append({"key": at, "text": what.branch(at).text})
+        at = what.above(at)
+    return found[::-1]
+
+
+def parse_filter(text: str) -> Callable[[Branch], bool]:
+    """A filter as a function; a word that is no comparison of a known number or of the kind must occur in the text."""
+    tests = [_test(word) for word in text.lower().split()]
+    return lambda branch: all(test(branch) for test in tests)
+
+
+def _test(word: str) -> Callable[[Branch], bool]:
+    found = _COMPARISON.fullmatch(word)
+    if found is not None:
+        name, sign, value = found.groups()
+        if name == "kind" and sign == "=":
+            return lambda branch: branch.kind.replace(" ", "").startswith(value)
+        if name in _NUMBERS and (number := _number(value)) is not None:
+            return lambda branch: (have := getattr(branch, name)) is not None and _holds(have, sign, number)
+    return lambda branch: word in f"{branch.text} {branch.kind} {branch.reason}".lower()
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _holds(have: float, sign: str, number: float) -> bool:
+    return {
+        "<": have < number,
+        ">": have > number,
+        "<=": have <= number,
+        ">=": have >= number,
+        "=": have == number,
+    }[sign]
+
+
+def _kept(what: Branching, root: str, fits: Callable[[Branch], bool]) -> set[str]:
+    """The matching places below ``root``, and all places on the way to them."""
+    kept: set[str] = set()
+    waiting = [root]
+    while waiting:
+        key = waiting.pop()
+        if fits(what.branch(key)):
+            at: str | None = key
+            while at is not None and at not in kept:
+                kept.add(at)
+                at = None if at == root else what.above(at)
+        waiting += what.below(key)
+    return kept
+
+
+def _placed(
+    children: Sequence[str], what: Branching, left: float, width: float
+) -> tuple[list[tuple[str, float, float]], Sequence[str]]:
+    """The children side by side, each at least as wide as the narrowest box, and the children that do not fit."""
+    room = int(width / NARROWEST + 1e-9)
+    if len(children) > room:
+        children, rest = children[: max(0, room - 1)], children[max(0, room - 1) :]
+        width -= NARROWEST
+    else:
+        rest = ()
+    weights = [max(0.0, what.weight(child)) for child in children]
+    whole, spare = sum(weights), width - len(children) * NARROWEST
+    placed = []
+    for child, weight in zip(children, weights, strict=True):
+        mine = NARROWEST + spare * (weight / whole if whole else 1 / len(children))
+        placed.append((child, left, mine))
+        left += mine
+    return placed, rest
+
+
+def _shades(what: Branching, root: str, depth: int, colour: Colour) -> Callable[[Branch], float | None]:
+    """A function from a place to its shade from 0 to 1, within the range shown; None for a place without a value."""
+    values: list[float] = []
+    row = [root]
+    for _ in range(depth + 1):
+        values += [value for key in row if (value := _value(what.branch(key), colour)) is not None]
+        row = [child for key in row for child in what.below(key)]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+
+    def shade(branch: Branch) -> float | None:
+        value = _value(branch, colour)
+        if value is None:
+            return None
+        return 0.5 if high == low else (value - low) / (high - low)
+
+    return shade
+
+
+def _value(branch: Branch, colour: Colour) -> float | None:
+    if colour == "searches":
+        return math.log1p(branch.searches) if branch.searches else None
+    if colour == "distance":
+        return None if branch.distance is None else -float(branch.distance)
+    return branch.reward
+
+
+def _fill(kind: str, shade: float | None) -> str:
+    """A box's colour; dark letters are readable on all of them, on light and on dark pages."""
+    if kind == "pruned":
+        return _WHITE
+    if kind == "dead end":
+        return _GREY
+    light, dark = (0xF4, 0xF7, 0xFB), (0x74, 0xA9, 0xDD)
+    mixed = (round(a + (b - a) * (shade or 0.0)) for a, b in zip(light, dark, strict=True))
+    return "#" + "".join(f"{part:02x}" for part in mixed)
+
+
+def _box(branch: Branch, level: int, left: float, width: float, shade: float | None) -> dict[str, Any]:
+    return {
+        "key": branch.key,
+        "text": SIGNS[branch.kind] + branch.text,
+        "words": branch.words,
+        "kind": branch.kind,
+        "level": level,
+        "left": round(left, 6),
+        "width": round(width, 6),
+        "fill": _fill(branch.kind, shade),
+    }
+
+
+def _bundle(number: int, parent: Branch, level: int, left: float, width: float) -> dict[str, Any]:
+    return {
+        "key": "",
+        "text": f"{number} more",
+        "words": f"{number} more below {parent.text} do not fit; start the picture there to see them",
+        "kind": "more",
+        "level": level,
+        "left": round(left, 6),
+        "width": round(width, 6),
+        "fill": _MORE,
+    }
+
+
+def icicle_sketch(found: Icicle, words: str) -> str:
+    """The icicle plot as a small SVG, for pages without a kernel; ``words`` are its description."""
+    levels = 1 + max((box["level"] for box in found.boxes), default=0)
+    parts = []
+    for box in found.boxes:
+        x, y, width = box["left"] * _WIDTH, box["level"] * _HIGH, box["width"] * _WIDTH
+        place = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_HIGH}"'
+        title = escape(printable(box["words"]))
+        dashed = ' stroke-dasharray="3 2"' if box["kind"] in ("pruned", "more") else ""
+        shape = f'<rect {place} fill="{box["fill"]}" stroke="#606060" stroke-width="0.5"{dashed}/>'
+        letters = int((width - 6) / _LETTER)
+        text = printable(box["text"])
+        shown = text if len(text) <= letters else f"{text[: letters - 1]}…" if letters > 3 else ""
+        label = f'<text x="{x + 3:.1f}" y="{y + 16}" fill="#111111">{escape(shown)}</text>' if shown else ""
+        parts.append(f"<g><title>{title}</title>{shape}{label}</g>")
+    size = f'width="{_WIDTH}" height="{levels * _HIGH}" viewBox="0 0 {_WIDTH} {levels * _HIGH}"'
+    look = 'font-family="sans-serif" font-size="11"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(printable(words))}" {look}>'
+    return f"{head}{''.join(parts)}</svg>"

@@ -1,0 +1,144 @@
+"""Read a lab's store repeatedly while other processes write it, through a read-only connection.
+
+SQLite shows readers the last committed state without blocking a writer (https://www.sqlite.org/wal.html), and tells
+cheaply whether anything has changed. A file that was removed or replaced is noticed by its inode number, without
+opening it.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from syno_lab.errors import StoreError
+from syno_lab.inputs import QUOTED, printable, quoted
+from syno_lab.jobs.ledger import Ledger
+from syno_lab.jobs.records import JobRecord
+from syno_lab.reports.rows import Source, TrialRow, read_run, read_search
+from syno_lab.store import Store
+from syno_lab.store.closing import Closing
+from syno_lab.store.database import FILE_NAME
+
+_JOBS_SINCE = 2
+"""The first version of a store's file that has jobs and searches."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The contents of a lab at one moment.
+
+    Attributes:
+        folder: the lab's folder.
+        jobs: all jobs, in the order of submission; jobs of dead processes keep the state that the store has.
+        sources: its runs and searches, in the order in which they were made.
+        rows: the trials of all sources, in the order of the sources.
+    """
+
+    folder: Path
+    jobs: tuple[JobRecord, ...]
+    sources: tuple[Source, ...]
+    rows: tuple[TrialRow, ...]
+
+    @cached_property
+    def by_key(self) -> dict[str, TrialRow]:
+        """The rows by their keys."""
+        return {row.key: row for row in self.rows}
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """All targets on which a trial has a latency."""
+        return tuple(dict.fromkeys(target for source in self.sources for target in source.targets))
+
+    def row(self, key: str) -> TrialRow:
+        """The trial with this key. Raises StoreError where there is none."""
+        if key not in self.by_key:
+            raise StoreError(f"no trial {quoted(key)} in {self.folder}")
+        return self.by_key[key]
+
+    def of(self, source: str | None = None) -> tuple[TrialRow, ...]:
+        """The rows of a source by its key or its name, or all. Raises StoreError where there is no such source."""
+        if not source:
+            return self.rows
+        keys = [one.key for one in self.sources if source in (one.key, one.name)]
+        if not keys:
+            known = printable(", ".join(one.key for one in self.sources), 2 * QUOTED) or "none"
+            raise StoreError(f"no search or run {quoted(source)} in {self.folder}: there is {known}")
+        return tuple(row for row in self.rows if row.source == keys[0])
+
+
+class LabReader(Closing):
+    """Reads the lab in a folder (or a store's file) and never writes. A context manager, safe to use from threads.
+
+    The first :meth:`read` opens the file.
+    """
+
+    def __init__(self, place: str | Path) -> None:
+        path = Path(place).expanduser().absolute()
+        self.file = path if path.suffix == ".sqlite" else path / FILE_NAME
+        self._guard = threading.Lock()
+        self._store: Store | None = None
+        self._number: tuple[int, int] | None = None
+        self._seen: tuple[int, int] | None = None
+        self._last: Reading | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The lab's folder."""
+        return self.file.parent
+
+    def read(self) -> Reading:
+        """Read the current contents; returns the same object as the last time if nothing has changed.
+
+        Raises:
+            StoreError: the store is missing, damaged, busy or of another program; the next call tries again.
+        """
+        with self._guard:
+            try:
+                store = self._opened()
+                version = store.database.version()
+                if self._last is None or version != self._seen:
+                    self._last = _read(store, self.folder)
+                    self._seen = version
+                return self._last
+            except StoreError:
+                self._let_go()
+                raise
+
+    def close(self) -> None:
+        """Close the file. It may be closed twice, and reading opens it again."""
+        with self._guard:
+            self._let_go()
+
+    def _opened(self) -> Store:
+        try:
+            found = self.file.stat()
+        except OSError as error:
+            raise StoreError(
+                f"the results store {self.file} is not there: expected the folder of a lab, or the file in it"
+            ) from error
+        number = (found.st_dev, found.st_ino)
+        if self._store is not None and number != self._number:
+            self._let_go()
+        if self._store is None:
+            self._store = Store.look(self.file)
+            self._number = number
+        return self._store
+
+    def _let_go(self) -> None:
+        store, self._store = self._store, None
+        self._last = self._seen = None
+        if store is not None:
+            store.close()
+
+
+def _read(store: Store, folder: Path) -> Reading:
+    (version,) = store.database.column("PRAGMA user_version")
+    has_jobs = version >= _JOBS_SINCE
+    jobs = tuple(Ledger(store.database).jobs()) if has_jobs else ()
+    found = [read_run(run) for run in store.runs()]
+    if has_jobs:
+        found += [read_search(log, store, jobs) for log in store.searches()]
+    found.sort(key=lambda one: one[0].created)
+    return Reading(folder, jobs, tuple(source for source, _ in found), tuple(row for _, rows in found for row in rows))

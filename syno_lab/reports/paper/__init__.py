@@ -1,0 +1,14 @@
+"""The figures of the paper on Syno, one call each: ``figure_5(lab)``, …, ``table_2(file)``.
+
+Our own measurements come from a lab's store or from a file of stored results. The numbers that the paper states are
+drawn beside them, always marked as the paper's; where we have no measurement (ImageNet, a real Jetson) the figure shows
+only those. Points that the paper only draws are left out.
+"""
+
+from syno_lab.reports.paper.facts import PaperFigure, Series
+from syno_lab.reports.paper.language import figure_10
+from syno_lab.reports.paper.layers import figure_9
+from syno_lab.reports.paper.rates import table_2
+from syno_lab.reports.paper.vision import figure_5, figure_6, figure_8
+
+__all__ = ["PaperFigure", "Series", "figure_5", "figure_6", "figure_8", "figure_9", "figure_10", "table_2"]

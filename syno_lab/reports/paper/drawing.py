@@ -1,0 +1,131 @@
+"""Draw the figures with matplotlib; equal data gives equal files. The paper's values are purple and hatched."""
+
+from __future__ import annotations
+
+import io
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.inputs import printable
+from syno_lab.reports.pictures import PAPER
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from syno_lab.reports.paper.facts import PaperFigure, Series
+
+_COLOURS = ("#2a7fd4", "#009e73", "#d55e00", "#e69f00", "#56b4e9", "#767676", "#cc79a7", "#444444")
+_MARKS = "oDs^vPX<"
+
+
+def draw(shown: PaperFigure, form: str) -> bytes:
+    """The figure as ``svg`` or ``png``."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab", "text.parse_math": False}):
+        figure = Figure(figsize=(8.5, 4.8), facecolor="white", layout="constrained")
+        axes = figure.subplots()
+        axes.set_title(printable(shown.title), fontsize=11)
+        {"bars": _bars, "points": _points, "table": _table}[shown.kind](axes, shown)
+        figure.supxlabel(_wrapped(printable(shown.note)), fontsize=7.5, color="#555555")
+        buffer = io.BytesIO()
+        metadata = {"Date": None} if form == "svg" else None
+        figure.savefig(buffer, format=form, dpi=144, facecolor="white", metadata=metadata)
+    if form == "png":
+        return buffer.getvalue()
+    words = escape(printable(shown.text), quote=True)
+    return buffer.getvalue().decode().replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1).encode()
+
+
+def _bars(axes: Axes, shown: PaperFigure) -> None:
+    import numpy as np
+
+    places = list(dict.fromkeys(str(place) for one in shown.series for place, _ in one.values))
+    at = {place: number for number, place in enumerate(places)}
+    # Bars of one category are side by side; a series without that category leaves no gap.
+    here = {place: [one for one in shown.series if any(str(p) == place for p, _ in one.values)] for place in places}
+    for number, one in enumerate(shown.series):
+        xs, widths = [], []
+        for place, _ in one.values:
+            group = here[str(place)]
+            width = 0.8 / len(group)
+            xs.append(at[str(place)] - 0.4 + width * (group.index(one) + 0.5))
+            widths.append(width)
+        heights = [value for _, value in one.values]
+        look: dict[str, Any] = {"color": _COLOURS[number % len(_COLOURS)]}
+        if one.is_paper:
+            look = {"facecolor": "white", "edgecolor": PAPER, "hatch": "///"}
+        axes.bar(xs, heights, widths, label=printable(one.name), **look)
+        spread = [(x, y, span) for x, y, span in zip(xs, heights, one.ranges, strict=False) if span[0] != span[1]]
+        if spread:
+            errors = np.array([[y - span[0], span[1] - y] for _, y, span in spread]).T
+            axes.errorbar(
+                [x for x, _, _ in spread], [y for _, y, _ in spread], errors, fmt="none", ecolor=PAPER, capsize=3
+            )
+    axes.set_xticks(range(len(places)), [_wrapped(printable(place), 22) for place in places], fontsize=7.5)
+    if len(places) > 5:
+        axes.tick_params(axis="x", rotation=35)
+    axes.axhline(
+        0 if min((v for one in shown.series for _, v in one.values), default=0) < 0 else 1, color="#444444", lw=0.8
+    )
+    axes.set_ylabel(shown.y)
+    _finish(axes, shown)
+
+
+def _points(axes: Axes, shown: PaperFigure) -> None:
+    for number, one in enumerate(shown.series):
+        colour = PAPER if one.is_paper else _COLOURS[number % len(_COLOURS)]
+        xs, ys = [float(place) for place, _ in one.values], [value for _, value in one.values]
+        line = "-" if one.is_line else "none"
+        mark = "X" if one.is_paper else _MARKS[number % len(_MARKS)]
+        size = 9 if len(xs) == 1 and not one.is_paper else 5
+        axes.plot(xs, ys, linestyle=line, marker=mark, markersize=size, color=colour, label=printable(one.name))
+        for place, value, span in zip(xs, ys, one.ranges, strict=False):
+            axes.plot([place, place], span, color=colour, linewidth=2)
+            del value
+        for value, span in zip(ys, one.spans, strict=False):
+            axes.plot(span, [value, value], color=colour, linewidth=2)
+    if shown.is_log_x:
+        axes.set_xscale("log")
+        # matplotlib's own labels of powers are formulas, which are not read here.
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    axes.set_xlabel(shown.x)
+    axes.set_ylabel(shown.y)
+    axes.margins(0.08)
+    _finish(axes, shown)
+
+
+def _table(axes: Axes, shown: PaperFigure) -> None:
+    axes.axis("off")
+    places = list(dict.fromkeys(str(place) for one in shown.series for place, _ in one.values))
+    cells = [
+        [f"{found:.4f}" if (found := _at(one, place)) is not None else "–" for place in places] for one in shown.series
+    ]
+    if not cells:
+        return
+    names = [_wrapped(printable(one.name), 28) for one in shown.series]
+    table = axes.table(cells, rowLabels=names, colLabels=places, loc="center", cellLoc="right")
+    table.auto_set_font_size(False)
+    table.set_fontsize(8)
+    table.scale(0.8, 1.8)
+    for (row, _), cell in table.get_celld().items():
+        if row > 0 and shown.series[row - 1].is_paper:
+            cell.get_text().set_color(PAPER)
+
+
+def _at(one: Series, place: str) -> float | None:
+    return next((value for found, value in one.values if str(found) == place), None)
+
+
+def _finish(axes: Axes, shown: PaperFigure) -> None:
+    axes.grid(visible=True, axis="both" if shown.kind == "points" else "y", color="#e0e0e0", linewidth=0.8)
+    axes.set_axisbelow(True)
+    if shown.series:
+        axes.legend(loc="best", fontsize=7.5, framealpha=0.85)
+
+
+def _wrapped(text: str, width: int = 110) -> str:
+    import textwrap
+
+    return "\n".join(textwrap.wrap(text, width))

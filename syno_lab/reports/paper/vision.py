@@ -1,0 +1,177 @@
+"""Figures 5, 6 and 8: whole networks, their latency and their accuracy against the baseline (Syno, section 9.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syno_lab.reports.axes import LATENCY
+from syno_lab.reports.fronts import front_of
+from syno_lab.reports.lab import Reading
+from syno_lab.reports.paper.facts import LabLike, PaperFigure, Series, reading_of, stated
+from syno_lab.reports.published import published_points
+from syno_lab.reports.rows import Source, TrialRow
+
+#: The loss of accuracy that the paper allows, in percentage points (section 9.2).
+WITHIN = 1.0
+_THEIRS = "Hatched or crossed, purple: the paper's values, on its Jetson Orin Nano."
+_MOST = 12
+
+
+def figure_5(source: LabLike | None = None, *, within: float = WITHIN) -> PaperFigure:
+    """The fastest operator of each network that is at most ``within`` points less accurate, over the TVM baseline.
+
+    Args:
+        source: a lab, a store, or the path of one; its searches and runs with a baseline are shown, by target. None:
+            only the paper's values.
+        within: the most accuracy that an operator may lose, in percentage points.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    series = []
+    reading = _read(source)
+    for target in reading.targets if reading else ():
+        values = []
+        for one, baseline in _with_baseline(reading):
+            speedups = [
+                baseline.latencies[target] / row.latencies[target]
+                for row in _operators(reading, one)
+                if target in row.latencies and target in baseline.latencies and _loss(row, baseline) <= within
+            ]
+            if speedups:
+                values.append((_name(one), max(speedups)))
+        if values:
+            series.append(Series(f"here, {target}", tuple(values)))
+    found = stated(published_points("figure_5"), "speedup")
+    paper = Series("the paper, CIFAR-100", tuple((label, value) for label, value, _ in found), True)
+    about = f"Speedup of the fastest operator within {within:g} points of the baseline's accuracy."
+    note = f"{about} {_THEIRS}{_lacking(series)}"
+    return PaperFigure(
+        "figure_5", "End-to-end speedup over the tuned baseline", "bars", "", "speedup", (*series, paper), note
+    )
+
+
+def figure_6(source: LabLike | None = None) -> PaperFigure:
+    """The Pareto front of accuracy against inference time of each network, both against its baseline.
+
+    Args:
+        source: as in :func:`figure_5`.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    series = []
+    reading = _read(source)
+    for one, baseline in _with_baseline(reading):
+        rows = _operators(reading, one)
+        for target in one.targets:
+            front = front_of([baseline, *rows], (LATENCY + target, "accuracy"), baselines={one.key: baseline})
+            found = [front.points[place].values for place in front.front]
+            line = tuple((x, y) for x, y, *_ in found)
+            if any(not point.is_baseline for point in front.points):
+                series.append(Series(f"here, {_name(one)}, {target}", line, is_line=True))
+    if series:
+        series.append(Series("here, the baseline", ((1.0, 0.0),)))
+    theirs = []
+    for one_stated in published_points("figure_6"):
+        times, points = one_stated.along(f"{LATENCY}x"), one_stated.accuracy_points
+        if times and points:
+            middle = (sum(times) / 2, sum(points) / 2)
+            theirs.append(
+                Series(f"the paper, ImageNet: {one_stated.label}", (middle,), True, (points,), spans=(times,))
+            )
+    note = (
+        "Latency over the baseline's, accuracy minus the baseline's. The paper's ranges: a loss of 1 to 2 points at a "
+        f"speedup of 1.10 to 4.73, for most of its operators. {_THEIRS}{_lacking(series)}"
+    )
+    return PaperFigure(
+        "figure_6",
+        "Accuracy against inference time",
+        "points",
+        "latency over the baseline's",
+        "accuracy against the baseline [percentage points]",
+        (*series, *theirs),
+        note,
+    )
+
+
+def figure_8(
+    source: LabLike | None = None, *, of: str | None = None, labels: Sequence[str] | None = None
+) -> PaperFigure:
+    """Operators of one network beside each other: speedup, and accuracy lost, against the baseline.
+
+    Args:
+        source: as in :func:`figure_5`.
+        of: the name or key of the search or run; None: the last one that has a baseline.
+        labels: labels of the operators to show; None: the twelve most accurate that have either value.
+
+    Raises:
+        StoreError: the store cannot be read, or has no such search or run.
+    """
+    series = []
+    reading = _read(source)
+    known = _with_baseline(reading)
+    if reading is not None and of is not None:
+        reading.of(of)
+        known = [pair for pair in known if of in (pair[0].key, pair[0].name)]
+    for one, baseline in known[-1:]:
+        rows = [row for row in _operators(reading, one) if labels is None or row.label in labels]
+        rows.sort(key=lambda row: -(row.accuracy or 0.0))
+        chosen = rows[:_MOST] if labels is None else rows
+        for target in one.targets:
+            pairs = tuple(
+                (row.label, baseline.latencies[target] / row.latencies[target])
+                for row in chosen
+                if target in row.latencies and target in baseline.latencies
+            )
+            if pairs:
+                series.append(Series(f"here, speedup on {target}", pairs))
+        losses = tuple((row.label, -_loss(row, baseline)) for row in chosen if _loss(row, baseline) < float("inf"))
+        if losses:
+            series.append(Series("here, accuracy [points]", losses))
+    statements = published_points("figure_8")
+    speedups = tuple((label.split(",")[0], value) for label, value, _ in stated(statements, "speedup"))
+    points = stated(statements, "accuracy_points")
+    paper = (
+        Series("the paper, speedup", speedups, True),
+        Series(
+            "the paper, accuracy [points], less than 1 lost",
+            tuple((label.split(",")[0], middle) for label, middle, _ in points),
+            True,
+            tuple(span for *_, span in points),
+        ),
+    )
+    words = " ".join(f"{one.quote[0][0].upper()}{one.quote[0][1:]}." for one in statements if one.speedup is None)
+    note = f"Against the baseline. The paper besides: {words} {_THEIRS}{_lacking(series)}".replace("..", ".")
+    title = "Operator 1 and other optimizations"
+    return PaperFigure("figure_8", title, "bars", "", "speedup; percentage points", (*series, *paper), note)
+
+
+def _read(source: LabLike | None) -> Reading | None:
+    return None if source is None else reading_of(source)
+
+
+def _with_baseline(reading: Reading | None) -> list[tuple[Source, TrialRow]]:
+    sources = () if reading is None else reading.sources
+    return [(one, one.baseline) for one in sources if one.baseline is not None]
+
+
+def _operators(reading: Reading | None, source: Source) -> list[TrialRow]:
+    return [] if reading is None else [row for row in reading.of(source.key) if not row.is_baseline]
+
+
+def _loss(row: TrialRow, baseline: TrialRow) -> float:
+    """Percentage points below the baseline; infinite unless both have the accuracy of a finished training."""
+    if row.accuracy is None or baseline.accuracy is None or row.state != "finished":
+        return float("inf")
+    return 100 * (baseline.accuracy - row.accuracy)
+
+
+def _name(source: Source) -> str:
+    training = source.settings.get("training")
+    backbone = training.get("backbone") if isinstance(training, dict) else source.settings.get("backbone")
+    return f"{backbone} ({source.name})" if isinstance(backbone, str) else source.name
+
+
+def _lacking(series: Sequence[Series]) -> str:
+    return "" if series else " Nothing of it was measured here."

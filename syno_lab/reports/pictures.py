@@ -1,0 +1,165 @@
+"""Draw a front as SVG or PNG with matplotlib; equal data gives equal files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.errors import FormatError
+from syno_lab.inputs import printable, quoted
+from syno_lab.reports.fronts import Front, Placed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: The grey of text and lines: readable on white and on black (contrast 4.5 and 4.6).
+GREY = "#767676"
+#: The marks differ in shape, not in colour alone.
+LOOKS = {
+    "trials": ("#8a8a8a", "o", 16),
+    "on the front": ("#2a7fd4", "D", 34),
+    "baseline": ("#d55e00", "*", 110),
+}
+PAPER = "#7b3f9e"
+FORMS = ("svg", "png")
+_MOST_NAMES = 12
+_LONGEST_NAME = 28
+
+
+def describe_front(front: Front, title: str) -> str:
+    """The figure in one sentence, for readers who cannot see it."""
+    title, axes = printable(title), " and ".join(axis.text for axis in front.axes)
+    if not front.points:
+        return f"{title}: no trial has a value on {axes} yet."
+    names = [printable(front.points[place].label) for place in front.front]
+    shown = ", ".join(names[:_MOST_NAMES]) + (
+        f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    )
+    corner = ", ".join(f"{value:.4g}" for value in front.reference)
+    return (
+        f"{title}: {len(front.points)} trials by {axes}; on the Pareto front: {shown}; "
+        f"hypervolume {front.hypervolume:.4g} up to ({corner})."
+    )
+
+
+def front_picture(
+    front: Front, form: str = "svg", *, title: str = "Trials", published: Sequence[Mapping[str, Any]] = ()
+) -> bytes:
+    """Draw the points, the front and the volume over time, on a white ground.
+
+    Args:
+        front: what to draw; a third axis becomes the colour.
+        form: ``svg`` or ``png``.
+        title: any text, shown above the figure.
+        published: statements from :func:`.published_on`, drawn as the paper's; only for relative axes.
+
+    Raises:
+        FormatError: for another form.
+    """
+    if form not in FORMS:
+        raise FormatError(f"expected one of {', '.join(FORMS)} for a picture, found {quoted(form)}")
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    title = printable(title)
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab"}):
+        figure = Figure(figsize=(9.5, 4.6), facecolor="white", layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=(2.2, 1))
+        left.set_title(title, parse_math=False, fontsize=11)
+        _draw_points(figure, left, front, published if front.is_relative else ())
+        _draw_history(right, front)
+        buffer = io.BytesIO()
+        figure.savefig(
+            buffer, format=form, dpi=144, facecolor="white", metadata={"Date": None} if form == "svg" else None
+        )
+    if form == "png":
+        return buffer.getvalue()
+    words = escape(describe_front(front, title), quote=True)
+    return buffer.getvalue().decode().replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1).encode()
+
+
+def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapping[str, Any]]) -> None:
+    x, y = front.axes[:2]
+    axes.set_xlabel(x.text, parse_math=False)
+    axes.set_ylabel(y.text, parse_math=False)
+    axes.grid(visible=True, color="#e0e0e0", linewidth=0.8)
+    axes.set_axisbelow(True)
+    if not front.points:
+        axes.text(0.5, 0.5, "no trial has a value on each axis yet", transform=axes.transAxes, ha="center", color=GREY)
+    on_front = set(front.front)
+    groups: dict[str, list[Placed]] = {name: [] for name in LOOKS}
+    for place, point in enumerate(front.points):
+        groups["baseline" if point.is_baseline else "on the front" if place in on_front else "trials"].append(point)
+    third = len(front.axes) == 3
+    depth = [point.values[-1] for point in front.points]
+    for name, points in groups.items():
+        if not points:
+            continue
+        colour, mark, size = LOOKS[name]
+        shade: dict[str, Any] = {"color": colour}
+        if third:
+            shade = {
+                "c": [point.values[2] for point in points],
+                "vmin": min(depth),
+                "vmax": max(depth),
+                "cmap": "viridis",
+            }
+        drawn = axes.scatter(
+            [point.values[0] for point in points],
+            [point.values[1] for point in points],
+            s=size,
+            marker=mark,
+            label=name,
+            zorder=3,
+            **shade,
+        )
+        if third and name == next(name for name, points in groups.items() if points):
+            figure.colorbar(drawn, ax=axes, label=front.axes[2].text)
+    if len(front.axes) == 2 and front.front:
+        line = [front.points[place].values for place in front.front]
+        where: Any = "pre" if x.maximise else "post"
+        axes.step([v[0] for v in line], [v[1] for v in line], where=where, color="#2a7fd4", linewidth=1.2)
+    if len(front.front) <= _MOST_NAMES:
+        _draw_names(axes, front)
+    for number, one in enumerate(published):
+        (x0, x1), (y0, y1) = one["ranges"][:2]
+        axes.plot(
+            [x0, x1] if x0 != x1 else [x0, x0],
+            [(y0 + y1) / 2] * 2 if x0 != x1 else [y0, y1],
+            color=PAPER,
+            linewidth=2,
+            marker="_" if x0 == x1 else "|",
+            label="as the paper states" if number == 0 else None,
+        )
+    axes.margins(0.08)
+    if front.points or published:
+        axes.legend(loc="best", fontsize=8, framealpha=0.8)
+
+
+def _draw_names(axes: Axes, front: Front) -> None:
+    """Write the labels of the front's points beside them, on the side with more room."""
+    seen = [point.values[0] for point in front.points]
+    turn = min(seen, default=0.0) + 0.7 * (max(seen, default=0.0) - min(seen, default=0.0))
+    for place in front.front:
+        point = front.points[place]
+        label = printable(point.label)
+        side, shift = ("right", -7) if point.values[0] > turn else ("left", 7)
+        axes.annotate(
+            label if len(label) <= _LONGEST_NAME else label[: _LONGEST_NAME - 1] + "…",
+            (point.values[0], point.values[1]),
+            (shift, -11),
+            textcoords="offset points",
+            ha=side,
+            fontsize=8,
+            parse_math=False,
+        )
+
+
+def _draw_history(axes: Axes, front: Front) -> None:
+    axes.set_title("hypervolume", fontsize=11)
+    axes.set_xlabel("trials")
+    axes.grid(visible=True, color="#e0e0e0", linewidth=0.8)
+    if front.history:
+        axes.step([n for n, _ in front.history], [v for _, v in front.history], where="post", color="#2a7fd4")

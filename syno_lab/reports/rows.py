@@ -1,0 +1,210 @@
+"""The trials of a store as rows of one type, from searches and from runs of the earlier demo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.errors import FormatError
+from syno_lab.store.courses import read_course
+from syno_lab.store.records import finite
+from syno_lab.systems import find_system, format_of
+
+if TYPE_CHECKING:
+    from syno_lab.jobs import JobRecord
+    from syno_lab.store import Run, SearchLog, Store
+
+#: The folder of the searches' files in a lab's folder (:mod:`syno_lab.experiments.watching`).
+_SEARCHES, _STATUS, _RESULT = "searches", "status.json", "result.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """One trial: an operator with all its results.
+
+    Attributes:
+        key: its unique name in the lab: ``search:NAME#12`` or ``run:NAME#FINGERPRINT``; a baseline ends in
+            ``#baseline`` where it has no fingerprint.
+        source: the key of its :class:`Source`.
+        number: in the order of asking, from 0 on; -1 for the baseline of a search.
+        label: its name for people.
+        fingerprint: the operator's; empty for the network without an operator.
+        is_baseline: whether the source's other trials are compared with it.
+        state: the state of its training: ``waiting``, ``finished``, ``pruned``, ….
+        reason: why the training did not finish, in one line.
+        accuracy: from 0 to 1 (for text exp(-loss)); None where there is none.
+        flops: FLOPs of the whole network, or as the run counts them.
+        params: parameters, likewise.
+        memory_mib: peak memory of its training in MiB; None where it was not measured.
+        latencies: milliseconds by target, as the run or the search defines them.
+        wall_s: wall seconds of its training.
+        ended: the time of its end (ISO 8601, UTC); empty where it is not known.
+        job: the number of the job that trained it.
+        operator: the operator's JSON; empty for the network without an operator.
+        steps: the steps by which a search built the operator, from the output on.
+    """
+
+    key: str
+    source: str
+    number: int
+    label: str
+    fingerprint: str
+    is_baseline: bool
+    state: str
+    reason: str
+    accuracy: float | None
+    flops: int
+    params: int
+    memory_mib: float | None = None
+    latencies: Mapping[str, float] = field(default_factory=dict)
+    wall_s: float = 0.0
+    ended: str = ""
+    job: int | None = None
+    operator: str = ""
+    steps: tuple[str, ...] = ()
+
+    @property
+    def primitives(self) -> str:
+        """The operator in a few words, as its system writes it: for a pGraph ``REDUCE SHARE UNFOLD``.
+
+        Empty for the network without an operator, and for JSON that no system reads.
+        """
+        try:
+            return find_system(format_of(self.operator)).summary(self.operator) if self.operator else ""
+        except FormatError:
+            return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A search or a run of a store: its ``key`` is ``search:NAME`` or ``run:NAME``."""
+
+    key: str
+    kind: str
+    name: str
+    created: str
+    settings: Mapping[str, Any]
+    targets: tuple[str, ...]
+    baseline: TrialRow | None
+
+
+def read_run(run: Run) -> tuple[Source, list[TrialRow]]:
+    """Read a run and its operators as rows, in the order in which they were added."""
+    source, targets = f"run:{run.name}", run.targets()
+    by_target = {target: {trial.fingerprint: trial.latency_ms for trial in run.trials(target)} for target in targets}
+    rows = []
+    for number, trial in enumerate(run.trials(targets[0] if targets else None)):
+        training = run.training(trial.fingerprint) or {}
+        state = {"trained": "finished", "done": "finished", "tuned": "waiting"}.get(trial.state, trial.state)
+        found = ((target, by_target[target].get(trial.fingerprint)) for target in targets)
+        rows.append(
+            TrialRow(
+                f"{source}#{trial.fingerprint}",
+                source,
+                number,
+                trial.label,
+                trial.fingerprint,
+                trial.baseline,
+                state,
+                "",
+                trial.accuracy,
+                trial.flops,
+                trial.params,
+                finite(training.get("peak_mib")),
+                {target: latency for target, latency in found if latency is not None},
+                finite(training.get("wall_s")) or 0.0,
+                operator=trial.operator,
+            )
+        )
+    baseline = next((row for row in rows if row.is_baseline), None)
+    return Source(source, "run", run.name, run.created, run.settings, tuple(targets), baseline), rows
+
+
+def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tuple[Source, list[TrialRow]]:
+    """Read a search and its trials as rows, in the order of asking, the baseline first if it is known."""
+    source = f"search:{log.name}"
+    query = (
+        "SELECT DISTINCT target FROM syno_search_latencies JOIN syno_searches USING (search) WHERE name=? ORDER BY 1"
+    )
+    targets = store.database.column(query, (log.name,))
+    measured = {target: log.latencies(target) for target in targets}
+    baseline = _baseline(source, log, store.path.parent, jobs)
+    rows = [] if baseline is None else [baseline]
+    for trial in log.trials():
+        found = ((target, finite(measured[target].get(trial.number, {}).get("latency_ms"))) for target in targets)
+        rows.append(
+            TrialRow(
+                f"{source}#{trial.number}",
+                source,
+                trial.number,
+                f"trial {trial.number}",
+                trial.fingerprint,
+                False,
+                trial.state,
+                trial.reason,
+                trial.accuracy,
+                trial.flops,
+                trial.params,
+                finite((trial.outcome or {}).get("peak_mib")),
+                {target: latency for target, latency in found if latency is not None},
+                trial.wall_s,
+                trial.ended or "",
+                trial.job,
+                trial.operator,
+                trial.steps,
+            )
+        )
+    if baseline is not None:
+        targets = sorted({*targets, *baseline.latencies})
+    return Source(source, "search", log.name, log.created, log.settings, tuple(targets), baseline), rows
+
+
+def _baseline(source: str, log: SearchLog, folder: Path, jobs: Iterable[JobRecord]) -> TrialRow | None:
+    """The network without an operator: the mean over the seeds on which the search trained it, and its tuned latency.
+
+    While the search runs, its jobs give the baseline, afterwards its result does; a search in one process has only the
+    result.
+    """
+    files = {} if set(log.name) & set("/\\") else _files(folder / _SEARCHES / log.name)
+    start = f"{log.name}: baseline, seed "
+    trained = [
+        job.result
+        for job in jobs
+        if job.kind == "train" and job.name.startswith(start) and job.state == "finished" and job.result
+    ]
+    known = files.get(_RESULT, {}).get("baseline")
+    known = known if isinstance(known, dict) else {}
+    accuracies = [a for one in trained if (a := finite(one.get("accuracy"))) is not None]
+    accuracy = sum(accuracies) / len(accuracies) if accuracies else finite(known.get("accuracy"))
+    flops = known.get("flops") or next((one.get("flops") for one in trained), None)
+    params = known.get("params") or next((one.get("params") for one in trained), None)
+    if accuracy is None or not isinstance(flops, int) or not isinstance(params, int):
+        return None
+    memory = [m for one in trained if (m := finite(one.get("peak_mib"))) is not None]
+    tuning = files.get(_STATUS, {}).get("tuning") or files.get(_RESULT, {}).get("tuning") or {}
+    latency = finite(tuning.get("baseline_ms")) if isinstance(tuning, dict) and "target" in tuning else None
+    latencies = {} if latency is None else {str(tuning["target"]): latency}
+    return TrialRow(
+        f"{source}#baseline",
+        source,
+        -1,
+        "baseline",
+        "",
+        True,
+        "finished",
+        f"mean of {len(accuracies)} {'seed' if len(accuracies) == 1 else 'seeds'}" if accuracies else "",
+        accuracy,
+        flops,
+        params,
+        max(memory, default=None),
+        latencies,
+        sum(finite(one.get("wall_s")) or 0.0 for one in trained),
+        log.created,
+    )
+
+
+def _files(folder: Path) -> dict[str, dict[str, Any]]:
+    found = {name: read_course(folder / name) for name in (_STATUS, _RESULT)}
+    return {name: content for name, content in found.items() if isinstance(content, dict)}

@@ -1,0 +1,60 @@
+"""Export trials as a table: pandas, CSV, Parquet."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from syno_lab.reports.axes import LATENCY
+from syno_lab.reports.rows import TrialRow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: The columns before and after the latency columns, of which there is one for each target.
+FIRST = ("source", "number", "label", "state", "accuracy", "flops", "params", "memory_mib")
+LAST = ("on_front", "is_baseline", "primitives", "reason", "wall_s", "ended", "job", "fingerprint", "operator")
+
+
+def trials_frame(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front: Collection[str] = ()) -> pd.DataFrame:
+    """A row for each trial in the given order, with ``latency_ms@TARGET`` for each target; unknown values are missing.
+
+    Args:
+        rows: trials.
+        targets: targets whose latencies become columns, in addition to the rows' own targets.
+        on_front: keys of the rows that are on the front.
+    """
+    import pandas as pd
+
+    given = list(rows)
+    wanted = list(dict.fromkeys((*targets, *(target for row in given for target in row.latencies))))
+    table: dict[str, pd.Series] = {}
+    for name in FIRST:
+        table[name] = _column(pd, name, [getattr(row, name) for row in given])
+    for target in wanted:
+        table[LATENCY + target] = _column(pd, LATENCY, [row.latencies.get(target) for row in given])
+    for name in LAST:
+        values = [row.key in on_front if name == "on_front" else getattr(row, name) for row in given]
+        table[name] = _column(pd, name, values)
+    return pd.DataFrame(table)
+
+
+def trials_csv(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front: Collection[str] = ()) -> bytes:
+    """:func:`trials_frame` as CSV in UTF-8, without the operators' JSON (Parquet has it)."""
+    frame = trials_frame(rows, targets, on_front).drop(columns="operator")
+    return frame.to_csv(index=False).encode("utf-8", "replace")
+
+
+def trials_parquet(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front: Collection[str] = ()) -> bytes:
+    """:func:`trials_frame` as Parquet, including the operators' JSON."""
+    content = io.BytesIO()
+    trials_frame(rows, targets, on_front).to_parquet(content, index=False)
+    return content.getvalue()
+
+
+def _column(pd: object, name: str, values: list[object]) -> pd.Series:
+    kinds = {"number": "int64", "flops": "int64", "params": "int64", "job": "Int64"}
+    kinds |= dict.fromkeys(("accuracy", "memory_mib", "wall_s", LATENCY), "float64")
+    kinds |= dict.fromkeys(("on_front", "is_baseline"), "bool")
+    return pd.Series(values, dtype=kinds.get(name, "str"))  # type: ignore[attr-defined]

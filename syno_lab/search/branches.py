@@ -1,0 +1,108 @@
+"""Trees seen from one place: the tree of a search, or the space around a state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from syno_lab.effort import Effort
+
+Kind = Literal["open", "operator", "dead end", "pruned", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The facts about one place.
+
+    Attributes:
+        key: names it.
+        text: the step that leads to it.
+        kind: ``open``, ``operator`` (complete), ``dead end`` (no operator can be completed), ``pruned`` (a rule rejects
+            the step), ``done`` (nothing is left to be tried below).
+        visits, outstanding, fruitless: searches through it that ended with a reward, wait for one, found no operator.
+        reward, best: the mean and the highest of the rewards below; None where there is none.
+        distance: the shape distance; None where the input is out of reach, or it is not known.
+        reason: why it is pruned or a dead end.
+    """
+
+    key: str
+    text: str
+    kind: Kind = "open"
+    visits: int = 0
+    outstanding: int = 0
+    fruitless: int = 0
+    reward: float | None = None
+    best: float | None = None
+    distance: int | None = None
+    reason: str = ""
+
+    @property
+    def searches(self) -> int:
+        """All searches through it."""
+        return self.visits + self.outstanding + self.fruitless
+
+    @property
+    def words(self) -> str:
+        """All of it in one sentence, for people who do not see the picture."""
+        parts: list[str] = [self.kind] if self.kind != "open" else []
+        if self.searches:
+            parts.append(f"{self.searches} {'search' if self.searches == 1 else 'searches'}")
+        if self.outstanding:
+            parts.append(f"{self.outstanding} under way")
+        if self.fruitless:
+            parts.append(f"{self.fruitless} without an operator")
+        if self.reward is not None and self.best is not None:
+            parts.append(f"mean reward {self.reward:.4g}, best {self.best:.4g}")
+        if self.distance is not None:
+            parts.append(f"shape distance {self.distance}")
+        if self.reason:
+            parts.append(self.reason)
+        return f"{self.text}: {', '.join(parts)}" if parts else self.text
+
+
+class Branching(Protocol):
+    """What branches: places by keys, the first of them ``root``."""
+
+    @property
+    def root(self) -> str:
+        """Where it begins."""
+
+    def branch(self, key: str) -> Branch:
+        """The facts about a place. Raises KeyError for a place that does not exist."""
+
+    def above(self, key: str) -> str | None:
+        """The place before; None for the first."""
+
+    def below(self, key: str) -> Sequence[str]:
+        """The places right behind it, what matters most first."""
+
+    def weight(self, key: str) -> float:
+        """How wide it is beside its siblings."""
+
+
+class Surroundings(Branching, Protocol):
+    """The space around a state, looked at one place at a time; a place is a state, by its key."""
+
+    @property
+    def steps(self) -> int:
+        """How many steps lead to the state."""
+
+    def session(self, key: str = ...) -> Any:
+        """A :class:`syno_lab.protocol.Session` that begins with the state at a place, by default the first.
+
+        Raises:
+            KeyError: for a place that is not there.
+        """
+
+    def waiting(self, depth: int, key: str = ...) -> str | None:
+        """The place within ``depth`` levels below one that is to be looked at next; None where there is none."""
+
+    def look(self, key: str, effort: Effort | None = None) -> Any:
+        """What follows a place, for :meth:`put`; nothing changes. Raises EffortError where the effort is too little."""
+
+    def put(self, key: str, found: Any) -> None:
+        """Keep what :meth:`look` found."""
+
+    def summary(self) -> str:
+        """What there is, in one line."""

@@ -1,0 +1,70 @@
+"""What operators are compared by, and which of them nothing beats; :mod:`syno_lab.reports.fronts` has the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from syno_lab.errors import SynoError
+
+
+class Axis(NamedTuple):
+    """One objective: the attribute it is read from, how it is called, its unit ("" for none) and its good side."""
+
+    name: str
+    title: str
+    unit: str
+    maximise: bool
+
+    @property
+    def text(self) -> str:
+        """The title with its unit."""
+        return f"{self.title} [{self.unit}]" if self.unit else self.title
+
+
+AXES = {
+    axis.name: axis
+    for axis in (
+        Axis("accuracy", "accuracy", "", True),
+        Axis("latency_ms", "latency", "ms", False),
+        Axis("flops", "FLOPs", "", False),
+        Axis("params", "parameters", "", False),
+    )
+}
+
+
+def pareto_front(
+    points: Sequence[Mapping[str, float | None]], *, maximise: Sequence[str] = (), minimise: Sequence[str] = ()
+) -> list[int]:
+    """Return the indices of the points that no other beats, in their given order.
+
+    A point beats another when it is at least as good in every named value and better in one; so equal points are on
+    the front together or not at all. Points with a value that is missing or not finite take no part.
+
+    Raises:
+        SynoError: no value is named, or one is named on both sides.
+
+    """
+    if not (maximise or minimise) or set(maximise) & set(minimise):
+        raise SynoError(
+            f"a Pareto front needs values to maximise or minimise, each once: got {list(maximise)}, {list(minimise)}"
+        )
+    signs = [*((name, -1.0) for name in maximise), *((name, 1.0) for name in minimise)]
+    costs = {}
+    for index, point in enumerate(points):
+        values = [value for name, _ in signs if (value := point.get(name)) is not None and math.isfinite(value)]
+        if len(values) == len(signs):
+            costs[index] = tuple(sign * value for (_, sign), value in zip(signs, values, strict=True))
+    front: list[tuple[float, ...]] = []
+    best = math.inf  # of the last value: with two values a new point has only to be compared with it
+    for cost in sorted(set(costs.values())):  # whatever beats a point sorts before it
+        if len(signs) <= 2:
+            beaten = bool(front) and best <= cost[-1]
+        else:
+            beaten = any(all(a <= b for a, b in zip(other, cost, strict=True)) for other in front)
+        if not beaten:
+            front.append(cost)
+            best = cost[-1]
+    kept = set(front)
+    return [index for index, cost in costs.items() if cost in kept]

@@ -1,0 +1,150 @@
+"""The values that the store keeps, and the one way in which they become text."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import index
+from typing import Any, Literal, SupportsFloat, TypeVar
+
+import msgspec
+
+from syno_lab.errors import StoreError
+from syno_lab.inputs import quoted
+
+State = Literal["waiting", "trained", "tuned", "failed", "done"]
+
+_Kind = TypeVar("_Kind")
+
+
+@dataclass(frozen=True)
+class OperatorRecord:
+    """An operator as the store keeps it.
+
+    `operator` is its JSON text, `flops` and `params` are for the network binding that the run is about, `baseline`
+    marks the operator that the others are compared with.
+    """
+
+    fingerprint: str
+    operator: str
+    flops: int
+    params: int
+    label: str
+    baseline: bool = False
+
+
+@dataclass(frozen=True)
+class Trial:
+    """All that a run knows about one operator; `accuracy` is a share of 1, `latency_ms` a sum over the network.
+
+    `state` is `waiting` (nothing yet), `trained` or `tuned` (the other half is missing), `failed` (the training
+    ended without an accuracy) or `done`.
+    """
+
+    fingerprint: str
+    label: str
+    baseline: bool
+    accuracy: float | None
+    latency_ms: float | None
+    flops: int
+    params: int
+    operator: str
+    state: State
+
+
+def plain(value: object, where: str) -> Any:
+    """Return `value` as what JSON can hold; numbers that are not finite become None, as JSON has no word for them.
+
+    Raises:
+        StoreError: something in it is neither text, number, list nor mapping; `where` tells the user which.
+
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    for convert in ("tolist", "__fspath__"):  # NumPy and torch values; paths
+        if hasattr(value, convert):
+            return plain(getattr(value, convert)(), where)
+    raise StoreError(f"{where}: expected text, numbers, lists or mappings, found {type(value).__name__}")
+
+
+def to_text(value: Mapping[Any, Any], where: str) -> str:
+    """Return the canonical JSON of a mapping: equal mappings give equal text."""
+    if not isinstance(value, Mapping):
+        raise StoreError(f"{where}: expected a mapping, found {type(value).__name__}")
+    return json.dumps(plain(value, where), sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def from_text(text: str, kind: type[_Kind], what: str) -> _Kind:
+    """Return what JSON text of the store holds, which must be of this kind.
+
+    Raises:
+        StoreError: it is none, or of another kind: not this program wrote it.
+
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise not_ours(what, error) from None
+    if not isinstance(found, kind):
+        raise not_ours(what, f"expected a {kind.__name__}, found a {type(found).__name__}")
+    return found
+
+
+def decoded(text: str, decoder: msgspec.json.Decoder[_Kind], what: str) -> _Kind:
+    """Return what a decoder makes of JSON text of the store. Raises as `from_text` does."""
+    try:
+        return decoder.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise not_ours(what, error) from None
+
+
+def not_ours(what: str, why: object) -> StoreError:
+    """Return the error for a row whose digest is right and whose content is not."""
+    return StoreError(
+        f"the results store holds {what} that Syno Lab did not write ({quoted(str(why))}): restore a copy of the store"
+    )
+
+
+def finite(value: object) -> float | None:
+    """Return a number as a float, or None for what is missing, not a number or not finite."""
+    if value is None or isinstance(value, (str, bool)) or not isinstance(value, SupportsFloat):
+        return None
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):  # an integer of 400 digits
+        return None
+    return number if math.isfinite(number) else None
+
+
+def whole(value: int, what: str, least: int) -> int:
+    """Return an integer that SQLite can hold, or say what is not one."""
+    try:
+        number = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = None
+    if number is None or not least <= number < 2**63:
+        raise StoreError(f"{what}: expected a whole number from {least} to 2^63-1, found {quoted(value)}")
+    return number
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Name what differs between two settings, at most three of them: `epochs was 3, is 5`."""
+
+    def shown(settings: Mapping[str, Any], key: str) -> str:
+        text = json.dumps(settings[key], ensure_ascii=False) if key in settings else "absent"
+        return text if len(text) <= 60 else text[:57] + "..."
+
+    keys = [key for key in sorted({*old, *new}) if (key in old, old.get(key)) != (key in new, new.get(key))]
+    parts = [f"{key} was {shown(old, key)}, is {shown(new, key)}" for key in keys[:3]]
+    more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
+    return "; ".join(parts) + more

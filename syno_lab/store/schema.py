@@ -1,0 +1,106 @@
+"""The tables of a store, by the version that brought them: a later version only adds.
+
+Each row of ours ends with a digest, see :mod:`syno_lab.store.database`.
+"""
+
+from __future__ import annotations
+
+import re
+
+APPLICATION_ID = 0x53594E4F  # "SYNO"
+
+_RUNS = """
+CREATE TABLE syno_runs (
+    run INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL, created TEXT NOT NULL,
+    digest TEXT NOT NULL);
+CREATE TABLE syno_operators (
+    run INTEGER NOT NULL REFERENCES syno_runs, position INTEGER NOT NULL, fingerprint TEXT NOT NULL,
+    operator TEXT NOT NULL, flops INTEGER NOT NULL, params INTEGER NOT NULL, label TEXT NOT NULL,
+    baseline INTEGER NOT NULL, digest TEXT NOT NULL, UNIQUE (run, fingerprint));
+CREATE TABLE syno_trainings (
+    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, accuracy REAL, result TEXT NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (run, fingerprint), FOREIGN KEY (run, fingerprint) REFERENCES syno_operators (run, fingerprint));
+CREATE TABLE syno_latencies (
+    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, target TEXT NOT NULL, binding TEXT NOT NULL,
+    count INTEGER NOT NULL, latency_ms REAL NOT NULL, result TEXT NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (run, fingerprint, target, binding),
+    FOREIGN KEY (run, fingerprint) REFERENCES syno_operators (run, fingerprint));
+CREATE TABLE syno_bindings (
+    run INTEGER NOT NULL REFERENCES syno_runs, binding TEXT NOT NULL, count INTEGER NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (run, binding));
+CREATE TABLE syno_published (
+    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, target TEXT NOT NULL, accuracy REAL NOT NULL,
+    latency_ms REAL NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (run, fingerprint, target, accuracy, latency_ms));
+"""
+
+# `token` is drawn anew for each attempt: only its holder may say how the attempt ended.
+_JOBS_AND_SEARCHES = """
+CREATE TABLE syno_jobs (
+    job INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, params TEXT NOT NULL, parent INTEGER,
+    after TEXT NOT NULL, resources TEXT NOT NULL, max_attempts INTEGER NOT NULL, created TEXT NOT NULL,
+    state TEXT NOT NULL, wish TEXT NOT NULL, round INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    deaths INTEGER NOT NULL, reason TEXT NOT NULL, result TEXT, started TEXT, ended TEXT,
+    wall_s REAL NOT NULL, cpu_s REAL NOT NULL, digest TEXT NOT NULL);
+CREATE INDEX syno_jobs_by_state ON syno_jobs (state);
+CREATE INDEX syno_jobs_by_parent ON syno_jobs (parent);
+CREATE TABLE syno_leases (
+    job INTEGER PRIMARY KEY REFERENCES syno_jobs, token TEXT NOT NULL, place TEXT NOT NULL, boot TEXT NOT NULL,
+    supervisor TEXT NOT NULL, child TEXT NOT NULL, beat INTEGER NOT NULL, at REAL NOT NULL, digest TEXT NOT NULL);
+CREATE TABLE syno_attempts (
+    job INTEGER NOT NULL REFERENCES syno_jobs, attempt INTEGER NOT NULL, host TEXT NOT NULL, started TEXT NOT NULL,
+    ended TEXT, cause TEXT NOT NULL, wall_s REAL NOT NULL, cpu_s REAL NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (job, attempt));
+CREATE TABLE syno_progress (
+    job INTEGER PRIMARY KEY REFERENCES syno_jobs, fraction REAL NOT NULL, message TEXT NOT NULL, digest TEXT NOT NULL);
+CREATE TABLE syno_searches (
+    search INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL, created TEXT NOT NULL,
+    digest TEXT NOT NULL);
+CREATE TABLE syno_search_trials (
+    search INTEGER NOT NULL REFERENCES syno_searches, number INTEGER NOT NULL, fingerprint TEXT NOT NULL,
+    operator TEXT NOT NULL, steps TEXT NOT NULL, flops INTEGER NOT NULL, params INTEGER NOT NULL,
+    created TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (search, number), UNIQUE (search, fingerprint));
+CREATE TABLE syno_search_outcomes (
+    search INTEGER NOT NULL, number INTEGER NOT NULL, position INTEGER NOT NULL, state TEXT NOT NULL,
+    accuracy REAL, reward REAL NOT NULL, job INTEGER, outcome TEXT NOT NULL, ended TEXT NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (search, number),
+    FOREIGN KEY (search, number) REFERENCES syno_search_trials (search, number));
+CREATE TABLE syno_search_latencies (
+    search INTEGER NOT NULL, number INTEGER NOT NULL, target TEXT NOT NULL, latency_ms REAL NOT NULL,
+    result TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (search, number, target),
+    FOREIGN KEY (search, number) REFERENCES syno_search_trials (search, number));
+"""
+
+# The signature of a job, made with the key of the account that submitted it: see `syno_lab.jobs.trust`.
+_SIGNATURES = """
+CREATE TABLE syno_signatures (
+    job INTEGER PRIMARY KEY REFERENCES syno_jobs, signature TEXT NOT NULL, digest TEXT NOT NULL);
+"""
+
+# Of a search's trial: `syno_lab.protocol.SearchStep`s; trials of earlier versions have their names alone.
+_STEPS = """
+CREATE TABLE syno_search_steps (
+    search INTEGER NOT NULL, number INTEGER NOT NULL, steps TEXT NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (search, number),
+    FOREIGN KEY (search, number) REFERENCES syno_search_trials (search, number));
+"""
+
+# What each version added to the one before it; the first is the oldest that can be read.
+ADDED = (_RUNS, _JOBS_AND_SEARCHES, _SIGNATURES, _STEPS)
+SCHEMA_VERSION = len(ADDED)
+
+
+def script(version: int) -> str:
+    """Return the statements that bring a file of ``version`` (0: an empty one) to `SCHEMA_VERSION`."""
+    return f"{''.join(ADDED[version:])} PRAGMA user_version={SCHEMA_VERSION};"
+
+
+def _kinds() -> dict[str, dict[str, str]]:
+    tables: dict[str, dict[str, str]] = {}
+    for table, columns in re.findall(r"CREATE TABLE (\w+) \((.*?)\);", "".join(ADDED), re.DOTALL):
+        tables[table] = dict(re.findall(r"(\w+) ((?:TEXT|INTEGER|REAL)(?: NOT NULL)?)", columns))
+    return tables
+
+
+#: What each column of each table holds, as its declaration says: SQLite itself takes any value in any column.
+KINDS = _kinds()

@@ -1,0 +1,341 @@
+"""The trials of one search in the store: each is recorded once, even if a process is killed in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from syno_lab.errors import StoreError
+from syno_lab.inputs import quoted
+from syno_lab.protocol import SearchStep
+from syno_lab.store.pareto import AXES, pareto_front
+from syno_lab.systems import find_system, format_of
+
+from .database import Database
+from .records import decoded, finite, from_text, to_text, whole
+
+#: The state of a trial without an outcome; one that was interrupted may have another outcome later.
+WAITING, INTERRUPTED = "waiting", "interrupted"
+
+_TRIAL = "search, number, fingerprint, operator, steps, flops, params, created"
+_OUTCOME = "search, number, position, state, accuracy, reward, job, outcome, ended"
+_LATENCY = "search, number, target, latency_ms, result"
+_TAKEN = "search, number, steps"
+_FINISHED = (
+    "SELECT number, accuracy, flops, params FROM syno_search_outcomes JOIN syno_search_trials USING (search, number) "
+    "WHERE search=? AND state='finished' AND accuracy IS NOT NULL ORDER BY number"
+)
+_NAMES = msgspec.json.Decoder(tuple[str, ...])
+_STEPS = msgspec.json.Decoder(tuple[SearchStep, ...])
+
+
+class _Gist(msgspec.Struct):
+    """What a list of trials shows of an outcome; the rest is not even read, which is most of it."""
+
+    reason: str | None = None
+    wall_s: float | None = None
+    cpu_s: float | None = None
+
+
+_GIST = msgspec.json.Decoder(_Gist)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTrial:
+    """One operator of a search with all that is known of it.
+
+    Attributes:
+        number: in the order of asking, from 0 on.
+        fingerprint: which operator it is; once in a search.
+        operator: its JSON.
+        steps: how it was built, for people.
+        flops: of the whole backbone with it.
+        params: likewise.
+        created: when it was asked for (ISO 8601, UTC).
+        state: ``waiting``, or the outcome's.
+        reason: why it has none better, one line.
+        accuracy: a share of 1; None where there is none.
+        reward: what the search was told, from 0 to 1; None while it waits.
+        position: goes up in the order of telling, over all searches of the store; None while it has not been told.
+        job: the number of the job that evaluated it.
+        wall_s: seconds that it took.
+        cpu_s: processor seconds that it took.
+        ended: when (ISO 8601, UTC).
+    """
+
+    number: int
+    fingerprint: str
+    operator: str
+    steps: tuple[str, ...]
+    flops: int
+    params: int
+    created: str
+    state: str
+    reason: str
+    accuracy: float | None
+    reward: float | None
+    position: int | None
+    job: int | None
+    wall_s: float
+    cpu_s: float
+    ended: str | None
+    _outcome: str | None
+
+    @property
+    def outcome(self) -> dict[str, Any] | None:
+        """All that the evaluation gave; None while it waits."""
+        return None if self._outcome is None else from_text(self._outcome, dict, "an outcome")
+
+
+class SearchLog:
+    """One search in a store, made by `Store.search`. Every method that writes has saved when it returns."""
+
+    def __init__(self, database: Database, key: int, name: str, settings: str, created: str) -> None:
+        self._database = database
+        self._key = key
+        self._settings = settings
+        self.name = name
+        self.created = created
+        """When the search was first made: ISO 8601, UTC."""
+
+    def __repr__(self) -> str:
+        return f"SearchLog({self.name!r}, {self._settings})"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the search was made with; it cannot change."""
+        return from_text(self._settings, dict, "settings")
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def add(self, fingerprint: str, operator: str, steps: Iterable[SearchStep | str], flops: int, params: int) -> int:
+        """Keep an operator that is to be evaluated and return its number; one that is there already keeps its own.
+
+        ``steps``: how it was built; names alone where no more is known.
+
+        Raises:
+            StoreError: a count is no whole number.
+        """
+        given = list(steps)
+        taken = [step for step in given if isinstance(step, SearchStep)]
+        names = [step.name if isinstance(step, SearchStep) else str(step) for step in given]
+        texts = str(fingerprint), str(operator), json.dumps(names, ensure_ascii=False)
+        counts = whole(flops, "a trial's FLOPs", 0), whole(params, "a trial's parameters", 0)
+        with self._database.transaction():
+            query = "SELECT number FROM syno_search_trials WHERE search=? AND fingerprint=?"
+            if known := self._database.column(query, (self._key, fingerprint)):
+                return int(known[0])
+            query = "SELECT COALESCE(MAX(number) + 1, 0) FROM syno_search_trials WHERE search=?"
+            (number,) = self._database.column(query, (self._key,))
+            row = (self._key, number, *texts, *counts, _now())
+            self._database.write("INSERT", "syno_search_trials", _TRIAL, row)
+            if len(taken) == len(given):
+                text = msgspec.json.encode(taken).decode()
+                self._database.write("INSERT", "syno_search_steps", _TAKEN, (self._key, number, text))
+        return int(number)
+
+    def record(
+        self, number: int, outcome: Mapping[str, Any], job: int | None = None, *, reward: float | None = None
+    ) -> bool:
+        """Keep how a trial ended; True when it is told now, False when it had been told before (this one is ignored).
+
+        `outcome` holds `state` (anything but ``waiting``) and whatever else is worth keeping, `accuracy`, `reason`,
+        `wall_s` and `cpu_s` among it. `reward` is what the search is told: by default the accuracy, 0 where there is
+        none. An outcome ``interrupted`` is not told, and may be followed by another.
+
+        Raises:
+            StoreError: there is no such trial, no state, a reward outside [0, 1], or what is no plain data.
+        """
+        state = outcome.get("state")
+        if not isinstance(state, str) or state in ("", WAITING):
+            raise StoreError(
+                f"trial {number} of search {quoted(self.name)}: expected the state of an outcome, found {quoted(state)}"
+            )
+        accuracy = finite(outcome.get("accuracy"))
+        given = (accuracy or 0.0) if reward is None else finite(reward)
+        if given is None or not 0 <= given <= 1:
+            raise StoreError(
+                f"trial {number} of search {quoted(self.name)}: expected a reward from 0 to 1, found {quoted(reward)}"
+            )
+        text = to_text(outcome, "outcome")
+        try:
+            _GIST.decode(text)
+        except msgspec.ValidationError as error:
+            raise StoreError(f"trial {number} of search {quoted(self.name)}: {error}") from error
+        with self._database.transaction():
+            if not self._database.column(
+                "SELECT 1 FROM syno_search_trials WHERE search=? AND number=?", (self._key, number)
+            ):
+                raise StoreError(f"search {quoted(self.name)} has no trial {number}: add it first")
+            query = "SELECT state FROM syno_search_outcomes WHERE search=? AND number=?"
+            old = self._database.column(query, (self._key, number))
+            if old and old[0] != INTERRUPTED:
+                return False
+            # Rows come in the order of telling, so the last one told has the highest position: no need to look at all.
+            query = "SELECT position FROM syno_search_outcomes WHERE position>=0 ORDER BY rowid DESC LIMIT 1"
+            last = next(iter(self._database.column(query)), -1)
+            position = -1 if state == INTERRUPTED else last + 1
+            row = (self._key, number, position, state, accuracy, given, job, text, _now())
+            self._database.write("INSERT OR REPLACE", "syno_search_outcomes", _OUTCOME, row)
+        return state != INTERRUPTED
+
+    def record_latency(self, number: int, target: str, result: Mapping[str, Any]) -> None:
+        """Keep the latency of a trial on a target: `latency_ms` in milliseconds, and what else there is.
+
+        It is whatever the search means by it, the same for all trials: that of :mod:`~syno_lab.experiments` is
+        the sum over the layers that are replaced.
+
+        Raises:
+            StoreError: there is no such trial, or no latency above 0.
+        """
+        latency = finite(result.get("latency_ms"))
+        if latency is None or latency <= 0:
+            raise StoreError(
+                f"trial {number} on {target}: expected latency_ms in milliseconds above 0, "
+                f"found {quoted(result.get('latency_ms'))}"
+            )
+        text = to_text(result, "latency")
+        with self._database.transaction():
+            self._one(number)
+            row = (self._key, number, str(target), latency, text)
+            self._database.write("INSERT OR REPLACE", "syno_search_latencies", _LATENCY, row)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def trials(self) -> list[SearchTrial]:
+        """Return all trials in the order of asking."""
+        rest = "WHERE search=?"
+        trials = self._database.read(_TRIAL, f"FROM syno_search_trials {rest} ORDER BY number", (self._key,))
+        outcomes = self._database.read(_OUTCOME, f"FROM syno_search_outcomes {rest}", (self._key,))
+        ended = {row[1]: row for row in outcomes}
+        return [_trial(row, ended.get(row[1])) for row in trials]
+
+    def trial(self, number: int) -> SearchTrial:
+        """Return one trial.
+
+        Raises:
+            StoreError: there is none of this number.
+        """
+        return self._one(number)
+
+    def taken(self) -> dict[int, tuple[SearchStep, ...]]:
+        """Return the steps by which each trial was built, by its number.
+
+        Of trials that have the names of their steps alone, as earlier versions wrote them, the operator's system reads
+        these.
+
+        Raises:
+            FormatError: the operator of such a trial is of no system.
+        """
+        rows = []
+        query = "SELECT COUNT(*) FROM sqlite_master WHERE type='table' AND name='syno_search_steps'"
+        if self._database.column(query) != [0]:  # 0: a file of an earlier version that is only looked at
+            rows = self._database.read(_TAKEN, "FROM syno_search_steps WHERE search=?", (self._key,))
+        known = {number: decoded(text, _STEPS, "steps") for _, number, text in rows}
+        return {
+            trial.number: known[trial.number]
+            if trial.number in known
+            else find_system(format_of(trial.operator)).read_steps(trial.steps)
+            for trial in self.trials()
+        }
+
+    def latencies(self, target: str) -> dict[int, dict[str, Any]]:
+        """Return what was measured on a target, by the number of the trial."""
+        rest = "FROM syno_search_latencies WHERE search=? AND target=?"
+        rows = self._database.read(_LATENCY, rest, (self._key, target))
+        return {row[1]: from_text(row[4], dict, "a latency") for row in rows}
+
+    def told(self) -> list[tuple[str, float]]:
+        """Return (operator's JSON, reward) in the order in which the search was told: what it continues from."""
+        rest = "FROM syno_search_outcomes WHERE search=? AND position>=0 ORDER BY position"
+        outcomes = self._database.read(_OUTCOME, rest, (self._key,))
+        trials = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=?", (self._key,))
+        operators = {row[1]: row[3] for row in trials}
+        return [(operators[row[1]], row[5]) for row in outcomes]
+
+    def count(self, state: str | None = None) -> int:
+        """Return how many trials there are, or how many in a state."""
+        query = "SELECT COUNT(*) FROM syno_search_trials WHERE search=?"
+        (everything,) = self._database.column(query, (self._key,))
+        if state is None:
+            return int(everything)
+        query = "SELECT COUNT(*) FROM syno_search_outcomes WHERE search=?"
+        given: tuple[object, ...] = (self._key,)
+        if state != WAITING:
+            query, given = f"{query} AND state=?", (self._key, state)
+        (found,) = self._database.column(query, given)
+        return int(everything - found if state == WAITING else found)
+
+    def front(self, axes: Sequence[str] = ("accuracy", "flops"), target: str | None = None) -> list[SearchTrial]:
+        """Return the trials that no other beats on these axes of `syno_lab.store.pareto.AXES`, in order of asking.
+
+        Trials whose training did not finish take no part. ``latency_ms`` is that on `target`.
+
+        Raises:
+            StoreError: an axis is unknown, or latency is asked for without a target.
+        """
+        if unknown := [name for name in axes if name not in AXES]:
+            raise StoreError(f"no axis {quoted(unknown[0])}: expected one of {', '.join(AXES)}")
+        if "latency_ms" in axes and target is None:
+            raise StoreError("a front in latency needs the target that it was measured on")
+        # The numbers alone: digests cover whole rows, whose texts are long; those of the front are read whole below.
+        latencies = self.latencies(target) if target is not None else {}
+        points = [
+            {
+                "number": number,
+                "accuracy": accuracy,
+                "flops": flops,
+                "params": params,
+                "latency_ms": latencies.get(number, {}).get("latency_ms"),
+            }
+            for number, accuracy, flops, params in self._database.columns(_FINISHED, (self._key,))
+        ]
+        most, least = ([name for name in axes if AXES[name].maximise is side] for side in (True, False))
+        return [self._one(points[place]["number"]) for place in pareto_front(points, maximise=most, minimise=least)]
+
+    # -- for others --------------------------------------------------------------------------------------------------
+
+    def publish(self, url: str) -> int:
+        """Give an Optuna storage (``sqlite:///…``, ``postgresql://…``, ``mysql://…``) the trials it has not got yet.
+
+        The study has the search's name, accuracy (maximised) and FLOPs (minimised) as objectives, and is there for
+        Optuna's dashboard and samplers; nothing of ours is read from it. Trials without accuracy are given as failed.
+
+        Returns:
+            How many trials were new to it.
+
+        Raises:
+            StoreError: the storage cannot be reached or written.
+        """
+        from .studies import publish_search
+
+        return publish_search(url, self.name, [trial for trial in self.trials() if trial.state != WAITING])
+
+    def _one(self, number: int) -> SearchTrial:
+        given = (self._key, number)
+        rows = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=? AND number=?", given)
+        if not rows:
+            raise StoreError(f"search {quoted(self.name)} has no trial {number}: add it first")
+        ended = self._database.read(_OUTCOME, "FROM syno_search_outcomes WHERE search=? AND number=?", given)
+        return _trial(rows[0], ended[0] if ended else None)
+
+
+def _trial(row: tuple[Any, ...], ended: tuple[Any, ...] | None) -> SearchTrial:
+    _, number, fingerprint, operator, steps, flops, params, created = row
+    known = (number, fingerprint, operator, decoded(steps, _NAMES, "steps"), flops, params, created)
+    if ended is None:
+        return SearchTrial(*known, WAITING, "", None, None, None, None, 0.0, 0.0, None, None)
+    _, _, position, state, accuracy, reward, job, text, when = ended
+    gist = decoded(text, _GIST, "an outcome")
+    place, told = (None, None) if position < 0 else (position, reward)
+    times = (gist.wall_s or 0.0, gist.cpu_s or 0.0)
+    return SearchTrial(*known, state, gist.reason or "", accuracy, told, place, job, *times, when, text)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,149 @@
+"""The moves from the root of the search graph: multisets of REDUCEs, of which there can be too many to list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, partial
+from itertools import islice
+from random import Random
+from typing import Any
+
+from syno_lab.ir.coordinate import reduce_coordinate
+from syno_lab.ir.size import Size
+from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.nodes import Edge, Move, Nodes, SearchNode
+from syno_lab.synthesis.parameters import reduce_sizes
+from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, WAITING
+from syno_lab.synthesis.space import step_cost
+
+#: Multisets of REDUCEs that are listed; where there are more they are met one by one, or drawn.
+MOST_MULTISETS = 20_000
+_DRAWN = 48  # multisets that stand for all of them, when a walk chooses one
+_TRIALS = 6 * _DRAWN
+
+_Chosen = tuple[tuple[int, ...], tuple[int, ...]]  # which sizes, by number, and the occurrences spent
+
+
+class Roots(Nodes):
+    """The search graph as far as its root: every multiset of REDUCEs is one move."""
+
+    @cached_property
+    def _reduces(self) -> list[tuple[Size, int, tuple[int, ...]]]:
+        """The sizes for REDUCE, each packed and with its cost."""
+        sizes = reduce_sizes(self.spec, effort=self.effort)
+        return [(size, self._pack(size), step_cost(Step("REDUCE", (), size))) for size in sizes]
+
+    @cached_property
+    def _lacking(self) -> dict[int, int]:
+        """Primary variables that only REDUCEs can bring, by position, and how many it takes of each."""
+        number = len(self.spec.symbols.primary)
+        have = [sum(c.size.exponents[i] for c in self.root.places) for i in range(number)]
+        taken = {axis for axis, _ in self.spec.fixed_io_pairs}
+        want = [
+            sum(size.exponents[i] for axis, size in enumerate(self.spec.input_shape) if axis not in taken)
+            for i in range(number)
+        ]
+        return {i: want[i] - have[i] for i in range(number) if want[i] > have[i]}
+
+    @cached_property
+    def _last_with(self) -> dict[int, int]:
+        """Of each primary variable that is lacking the last size for REDUCE that has it."""
+        found = dict.fromkeys(self._lacking, -1)
+        for at, (size, _, _) in enumerate(self._reduces):
+            for i in found:
+                if size.exponents[i]:
+                    found[i] = at
+        return found
+
+    def _are_roots_vast(self, left: int) -> bool:
+        """Whether there are too many multisets of at most ``left`` REDUCEs to list."""
+        most = min(self.limits.max_reduces, left)
+        found = self._vast.get(most)
+        if found is None:
+            number = sum(1 for _ in islice(self._multisets(0, most), MOST_MULTISETS + 1))
+            found = self._vast[most] = number > MOST_MULTISETS
+        return found
+
+    def _from_root(self, left: int) -> Iterator[Move]:
+        """Every multiset of REDUCEs, as one move each; the small ones first where there are too many to list."""
+        most = min(self.limits.max_reduces, left)
+        ranges = [(number, number) for number in range(most + 1)] if self._are_roots_vast(left) else [(0, most)]
+        for least, number in ranges:
+            for chosen, spent in self._multisets(least, number):
+                move = self._root_move(chosen, spent, left)
+                if move is not None:
+                    yield move
+
+    def _multisets(self, least: int, most: int) -> Iterator[_Chosen]:
+        """Multisets of ``least`` to ``most`` REDUCEs that the limits allow and that bring what only they can."""
+        reduces, last_with, effort = self._reduces, self._last_with, self.effort
+        what = f"choosing REDUCEs among {len(reduces)} sizes"
+
+        def choose(start: int, chosen: tuple[int, ...], spent: tuple[int, ...], lacking: dict[int, int]) -> Any:
+            effort.tick(what)
+            if len(chosen) >= least and not lacking:
+                yield chosen, spent
+            room = most - len(chosen)
+            if not room or sum(lacking.values()) > room:
+                return
+            end = min((last_with[i] + 1 for i in lacking), default=len(reduces))
+            for at in range(start, end):
+                size, _, cost = reduces[at]
+                more = self._add(spent, cost)
+                if more is not None:
+                    rest = lacking
+                    for i in lacking:
+                        if size.exponents[i]:
+                            rest = {j: n - (i == j) for j, n in rest.items() if n > (i == j)}
+                    yield from choose(at, (*chosen, at), more, rest)
+
+        yield from choose(0, (), self.root.spent, self._lacking)
+
+    def _drawn_roots(self, left: int, rng: Random) -> list[Move]:
+        """Some of the multisets at random: their number evenly, what only REDUCEs can bring first, the rest evenly."""
+        reduces, lacking = self._reduces, self._lacking
+        with_it = {i: [at for at, (size, _, _) in enumerate(reduces) if size.exponents[i]] for i in lacking}
+        least, most = sum(lacking.values()), min(self.limits.max_reduces, left)
+        found: dict[tuple[int, ...], Move] = {}
+        for _ in range(_TRIALS if least <= most and all(with_it.values()) else 0):
+            self.effort.tick(f"drawing REDUCEs among {len(reduces)} sizes")
+            chosen = [rng.choice(with_it[i]) for i, number in lacking.items() for _ in range(number)]
+            chosen += [rng.randrange(len(reduces)) for _ in range(rng.randint(least, most) - least)]
+            spent: tuple[int, ...] | None = self.root.spent
+            for at in chosen:
+                spent = None if spent is None else self._add(spent, reduces[at][2])
+            key = tuple(sorted(chosen))
+            if spent is not None and key not in found:
+                move = self._root_move(key, spent, left)
+                if move is not None:
+                    found[key] = move
+                    if len(found) == _DRAWN:
+                        break
+        return list(found.values())
+
+    def _root_move(self, chosen: tuple[int, ...], spent: tuple[int, ...], left: int) -> Move | None:
+        """The move of one multiset; None where the distance or a budget has something against it."""
+        node = self.root
+        items = [p << FLAG_BITS | WAITING | MERGEABLE | EXPANDABLE | GIVABLE for p in node.packed]
+        items += [self._reduces[at][1] << FLAG_BITS | WAITING | MERGEABLE for at in chosen]
+        need = self._steps(sorted(items), left - len(chosen), 0, node.used, spent)
+        if len(chosen) + need > left:
+            return None
+        sizes = tuple([self._reduces[at][0] for at in chosen])
+        if self.meter is not None and self.meter.start(sizes).excess is not None:
+            return None
+        return Move(len(chosen), need, partial(self._reduce, node, sizes, spent, need), 1, sizes)
+
+    def _reduce(self, node: SearchNode, sizes: tuple[Size, ...], spent: tuple[int, ...], need: int) -> Iterator[Edge]:
+        added = tuple([reduce_coordinate(number, size) for number, size in enumerate(sizes)])
+        steps = tuple([Step("REDUCE", (), size) for size in sizes])
+        places = node.places + added
+        # Reductions wait behind the outputs, those of one size side by side.
+        order = tuple(sorted(range(len(places)), key=lambda i: (i < len(node.places), -i)))
+        state = State(self.spec, self.fixed + places, added, (), (), steps)
+        cost = None if self.meter is None else self.meter.start(sizes)
+        if cost is not None and not cost.can_exceed():
+            cost = None
+        target = SearchNode(state, tuple([places[i] for i in order]), 0, node.used, spent, cost)
+        self._look(target)
+        yield Edge(len(sizes), "REDUCE", (), (), sizes, order, self._interned(target), need)

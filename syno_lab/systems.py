@@ -1,0 +1,230 @@
+"""The systems of operators that the lab knows, by the ``format`` of their operators' JSON.
+
+Only systems that are listed here, or that the environment variable :data:`VARIABLE` names when the process starts, are
+imported: a file from elsewhere names a format, never a module.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from syno_lab.errors import FormatError, SpecError
+from syno_lab.inputs import quoted, shortened
+from syno_lab.versioned import reason
+
+if TYPE_CHECKING:
+    from syno_lab.models.sites import Site
+    from syno_lab.protocol import Operator, Session, System
+
+#: Bytes of an operator's JSON that are read.
+MAX_BYTES = 1 << 20
+#: ``"format=module:name;…"``: further systems; ``"format="`` takes one away.
+VARIABLE = "SYNO_LAB_SYSTEMS"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system by the names of its modules: a module is imported when it is first used.
+
+    Attributes:
+        system: ``"module:name"`` of its :class:`~syno_lab.protocol.System`.
+        builder: ``"module:function"`` that makes a TVM module from the JSON of an operator, in the process of a tuning.
+            Tuning records are keyed by this text, so it stays as it is where the module moves (:data:`MOVED`).
+    """
+
+    system: str
+    builder: str
+
+
+SYSTEMS: dict[str, Row] = {
+    "syno-lab-operator": Row("syno_lab.pgraphs.system:PGRAPHS", "syno_lab.codegen.tvm_target:lower_json"),
+    "syno-lab-nas-pte": Row("syno_lab.nas_pte.system:NAS_PTE", "syno_lab.operators.nas_pte_tvm:lower_json"),
+}
+#: Builders whose function has moved: the builder string of tuning records, and the function's place today.
+MOVED: dict[str, str] = {"syno_lab.operators.nas_pte_tvm:lower_json": "syno_lab.nas_pte.tvm:lower_json"}
+
+
+class _Header(msgspec.Struct):
+    format: str = ""
+
+
+def formats() -> dict[str, Row]:
+    """The rows of all systems that this process knows.
+
+    Raises:
+        SpecError: :data:`VARIABLE` is not of its form.
+    """
+    found = dict(SYSTEMS)
+    for entry in filter(None, (part.strip() for part in os.environ.get(VARIABLE, "").split(";"))):
+        name, equals, target = entry.partition("=")
+        if not name or not equals or (target and target.count(":") != 1):
+            raise SpecError(f"{VARIABLE}: expected format=module:name;…, found {quoted(entry)}")
+        if target:
+            module = target.partition(":")[0]
+            found[name] = Row(target, f"{module}:lower_json")
+        else:
+            found.pop(name, None)
+    return found
+
+
+def all_systems() -> Iterator[System]:
+    """Every system, loaded one by one."""
+    return (find_system(name) for name in formats())
+
+
+def find_system(name: str) -> System:
+    """The system of a format.
+
+    Raises:
+        FormatError: no system has it.
+    """
+    rows = formats()
+    if name not in rows:
+        raise FormatError(f"system: expected a format among {', '.join(rows)}, found {quoted(name)}")
+    return _load(rows[name].system)
+
+
+def system_of(operator: Operator) -> System:
+    """The system that an operator belongs to. Raises FormatError if it is not registered."""
+    return find_system(operator.format)
+
+
+def format_of(text: str | bytes) -> str:
+    """The format that a JSON text names.
+
+    Raises:
+        FormatError: it is too long, no JSON, or names no format that is known.
+    """
+    if len(text) > MAX_BYTES:
+        raise FormatError(f"operator file: expected at most {MAX_BYTES} bytes, found {len(text)}")
+    try:
+        found = msgspec.json.decode(text, type=_Header).format
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise FormatError(f"operator file: expected JSON of an operator: {reason(error)}") from None
+    rows = formats()
+    if found not in rows:
+        expected = f"format {quoted(next(iter(rows)))}" if len(rows) == 1 else f"a format among {', '.join(rows)}"
+        raise FormatError(f"operator file: expected {expected}, found {quoted(shortened(found))}")
+    return found
+
+
+def read_operator(text: str | bytes) -> Operator:
+    """The operator of a JSON text, of whatever system.
+
+    Raises:
+        FormatError: one line: what was expected, what was found and where.
+    """
+    return find_system(format_of(text)).read(text)
+
+
+def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
+    """What a network's layer computes as an operator of the first system that has one, and its variables' sizes.
+
+    Raises:
+        SpecError: no system has one; the line of the first system that was asked.
+    """
+    refusals = []
+    for system in all_systems():
+        try:
+            return system.for_layer(site)
+        except SpecError as error:
+            refusals.append(error)
+    raise refusals[0] if refusals else SpecError(f"{site.name}: expected a system that has its operator, found none")
+
+
+def format_named(name: str) -> str:
+    """The format of a system that is named by its format or, in any case of letters, by its title: ``pgraphs``.
+
+    Raises:
+        SpecError: no system is called that.
+    """
+    if name in formats():
+        return name
+    titles = []
+    for system in all_systems():
+        titles.append(system.title.lower())
+        if titles[-1] == name.lower():
+            return system.format
+    raise SpecError(f"expected a system among {', '.join(titles)}, found {quoted(shortened(name))}")
+
+
+def builder_of(text: str | bytes) -> str:
+    """The builder of an operator's JSON, by which a tuning makes a TVM module of it. Raises as :func:`format_of`."""
+    return formats()[format_of(text)].builder
+
+
+def builders() -> tuple[str, ...]:
+    """The builders of all systems: a tuning, which may come from a file, names one of these."""
+    return tuple(row.builder for row in formats().values())
+
+
+def is_operator(value: Any) -> bool:
+    """Whether a value is an operator of a system that is known."""
+    return isinstance(getattr(value, "format", None), str) and value.format in formats()
+
+
+def system_for(start: Any) -> System:
+    """The system whose steps lead on from a value: an operator, or what a system begins with (a spec, a state).
+
+    Raises:
+        SpecError: no system knows the value.
+    """
+    if is_operator(start):
+        return system_of(start)
+    for system in all_systems():
+        if system.knows(start):
+            return system
+    raise SpecError(f"expected a spec, a state or an operator of a system that is known, found {type(start).__name__}")
+
+
+def session_of(start: Any) -> Session:
+    """A session of building by steps, of whatever system.
+
+    Args:
+        start: an operator, a spec, a state, or the text of a session or of an operator's file.
+
+    Raises:
+        SpecError: no system knows it, or operators of its system are not built by steps.
+        FormatError: a text that holds neither.
+    """
+    if not isinstance(start, str):
+        return system_for(start).session(start)
+    refusals: list[FormatError] = []
+    try:
+        format_of(start)
+    except FormatError as error:
+        no_operator = error
+    else:
+        operator = read_operator(start)
+        return system_of(operator).session(operator)
+    for system in all_systems():
+        try:
+            return system.session(start)
+        except FormatError as error:
+            refusals.append(error)
+        except SpecError:  # its operators are not built by steps
+            continue
+    raise refusals[0] if refusals else no_operator
+
+
+@cache
+def _load(place: str) -> System:
+    module, _, name = place.partition(":")
+    try:
+        found: System = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise SpecError(f"{VARIABLE}: expected a system at {quoted(place)}, found: {shortened(str(error))}") from None
+    missing = [method for method in ("format", "title", "read", "known") if not hasattr(found, method)]
+    if missing:
+        raise SpecError(
+            f"{VARIABLE}: expected a system (syno_lab.protocol.System) at {quoted(place)}, "
+            f"found one without {', '.join(missing)}"
+        )
+    return found

@@ -1,0 +1,102 @@
+"""Numbers of an operator in several ways: by its meaning, by torch, by its source in a fresh interpreter, by TVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from syno_lab.protocol import Binding, Operator
+
+Array = np.ndarray[Any, Any]
+
+#: Seconds that a child process may take: it imports torch or TVM, perhaps on a busy machine.
+DEADLINE_S = 300.0
+
+# What runs a module's source needs torch alone: -I keeps it from finding anything beside installed packages.
+_RUN_SOURCE = """
+import json, runpy, sys
+import numpy as np, torch
+module = runpy.run_path(sys.argv[1])["SynoOperator"]().double().eval()
+with np.load(sys.argv[2]) as file:
+    x, *weights = (torch.from_numpy(file[name]) for name in file.files)
+with torch.no_grad():
+    for number, weight in enumerate(weights, 1):
+        getattr(module, f"weight_{number}").copy_(weight)
+    np.save(sys.argv[3], module(x).numpy())
+print(*(name for name in sys.modules if name.partition(".")[0] == "syno_lab"))
+"""
+
+
+def arrays_of(operator: Operator, binding: Binding, seed: int = 0) -> list[Array]:
+    """An input and weights, normally distributed, in float64."""
+    random = np.random.default_rng(seed)
+    shapes = (operator.input_sizes(binding), *operator.weight_sizes(binding))
+    return [random.standard_normal(shape) for shape in shapes]
+
+
+def filled_module(operator: Operator, binding: Binding, weights: Sequence[Array]) -> torch.nn.Module:
+    """The operator's module in float64 with these weights."""
+    module = operator.to_torch(binding).double()
+    with torch.no_grad():
+        for number, weight in enumerate(weights, start=1):
+            getattr(module, f"weight_{number}").copy_(torch.from_numpy(weight))
+    return module
+
+
+def slope(operator: Operator, binding: Binding, arrays: Sequence[Array], moved: int) -> tuple[float, float]:
+    """How fast a random sum of the output grows as one tensor moves in a random direction: by torch, by the meaning.
+
+    The second is a central difference of :meth:`~syno_lab.protocol.Operator.reference`, exact but for rounding where
+    the output is linear in that tensor. ``moved`` is 0 for the input and the number of a weight otherwise.
+    """
+    random = np.random.default_rng(1)
+    direction = random.standard_normal(arrays[moved].shape)
+    factors = random.standard_normal(operator.output_sizes(binding))
+    module = filled_module(operator, binding, arrays[1:])
+    x = torch.from_numpy(arrays[0]).requires_grad_()
+    (module(x) * torch.from_numpy(factors)).sum().backward()
+    gradient = x.grad if moved == 0 else getattr(module, f"weight_{moved}").grad
+    by_torch = 0.0 if gradient is None else float((gradient.numpy() * direction).sum())
+    step = 1e-3
+    sums = []
+    for sign in (1, -1):
+        there = [array + sign * step * direction if at == moved else array for at, array in enumerate(arrays)]
+        sums.append(float((operator.reference(*there, binding=binding) * factors).sum()))
+    return by_torch, (sums[0] - sums[1]) / (2 * step)
+
+
+def by_source(operator: Operator, binding: Binding, arrays: Sequence[Array], folder: Path) -> tuple[Array, str]:
+    """The output of ``to_torch_source`` in a fresh interpreter, and the modules of Syno Lab that it loaded: none."""
+    (folder / "source.py").write_text(operator.to_torch_source(binding), encoding="utf-8")
+    np.savez(folder / "arrays.npz", *arrays)
+    files = [str(folder / name) for name in ("source.py", "arrays.npz", "output.npy")]
+    return _run([sys.executable, "-I", "-c", _RUN_SOURCE, *files], folder)
+
+
+def by_tvm(operator: Operator, binding: Binding, arrays: Sequence[Array], folder: Path) -> Array:
+    """The output of the builder's TVM module, unscheduled, in float32, in a process of its own."""
+    request = {"operator": operator.to_json(), "binding": dict(binding), "shape": operator.output_sizes(binding)}
+    (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+    np.savez(folder / "arrays.npz", *(array.astype("float32") for array in arrays))
+    return _run([sys.executable, "-P", "-m", "syno_lab.testing.tvm_child", str(folder)], folder)[0]
+
+
+def _run(words: Sequence[str], folder: Path) -> tuple[Array, str]:
+    done = subprocess.run(
+        list(words),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return np.load(folder / "output.npy"), done.stdout.strip()

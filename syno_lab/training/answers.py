@@ -1,0 +1,74 @@
+"""A trained network's prediction or loss for each example of the test part.
+
+Shapes: N test images, M windows of a test text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from syno_lab.data.datasets import Dataset
+from syno_lab.data.text import TextData
+from syno_lab.training.images import ImageTask
+from syno_lab.training.loop import Task, cross_entropy
+from syno_lab.training.recipes import Arithmetic, Precision
+from syno_lab.training.text import TextTask
+from syno_lab.training.train import find_device
+
+
+def image_answers(
+    module: nn.Module,
+    dataset: Dataset,
+    *,
+    batch_size: int = 64,
+    device: str | torch.device = "cpu",
+    precision: Precision = "float32",
+) -> tuple[list[int], list[float]]:
+    """The class that ``module`` predicts for each test image [N], and the loss of each [N] in nats."""
+    task = ImageTask(dataset, find_device(device), batch_size, augment=False)
+    predictions: list[int] = []
+    losses: list[float] = []
+    for logits, answers in _tested(module, task, precision):
+        predictions += logits.argmax(1).tolist()
+        losses += cross_entropy(logits, answers, reduction="none").tolist()
+    return predictions, losses
+
+
+def text_answers(
+    module: nn.Module,
+    text: TextData,
+    *,
+    context: int,
+    test_windows: int | None = None,
+    batch_size: int = 32,
+    device: str | torch.device = "cpu",
+    precision: Precision = "float32",
+) -> list[float]:
+    """The mean loss in nats of ``module`` in each window [M] of the test part."""
+    task = TextTask(
+        text, find_device(device), context=context, batch_size=batch_size, steps=1, test_windows=test_windows
+    )
+    losses: list[float] = []
+    for logits, answers in _tested(module, task, precision):
+        losses += cross_entropy(logits, answers, reduction="none").mean(1).tolist()
+    return losses
+
+
+@torch.no_grad()
+def _tested(module: nn.Module, task: Task, precision: Precision) -> Iterator[tuple[Tensor, Tensor]]:
+    arithmetic = Arithmetic(precision, task.device)
+    modes = [(part, part.training) for part in module.modules()]
+    dtype = next((parameter.dtype for parameter in module.parameters()), torch.float32)
+    module.to(task.device).eval()
+    try:
+        for number in range(task.test_batches):
+            inputs, answers = task.test_batch(number, dtype)
+            with arithmetic.forward():
+                logits = task.check(module(inputs), inputs)
+            yield logits, answers
+    finally:
+        for part, training in modes:
+            part.training = training

@@ -1,0 +1,129 @@
+"""Checkpoints: a training's state in a file, written whole after each epoch, read without running code from it.
+
+The first line is a name and the SHA-256 of the rest; the rest is the output of ``torch.save``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import nn
+
+from syno_lab.errors import TrainingError
+from syno_lab.inputs import quoted, read_bytes
+from syno_lab.training.files import write_whole
+from syno_lab.training.records import EpochRecord
+
+_FORMAT = "syno-lab-checkpoint"
+_VERSION = 2
+_HEADER = b"syno-lab-checkpoint sha256 "
+_HEADER_BYTES = len(_HEADER) + 2 * hashlib.sha256().digest_size + 1
+_WITHOUT_DIGEST = b"PK"  # the first bytes of torch's own files; early checkpoints were such files, without a digest
+# An optimizer holds one or two more tensors for each parameter, and single numbers.
+_MOST_TIMES, _MOST_MORE = 8, 1 << 26
+
+
+class DamagedCheckpointError(TrainingError):
+    """A file is not a checkpoint, or its bytes have changed since it was written."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The parts of a training that have a state: module, optimizer and scaler."""
+
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The progress of a training."""
+
+    curve: list[EpochRecord]
+    last_loss: float | None
+    wall_s: float
+    cpu_s: float
+
+
+def save_checkpoint(path: Path, settings: dict[str, Any], trained: Trained, standing: Standing) -> None:
+    """Write a checkpoint; TrainingError if the file cannot be written."""
+    buffer = io.BytesIO()
+    state = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "settings": settings,
+        "standing": msgspec.to_builtins(standing),
+        "module": trained.module.state_dict(),
+        "optimizer": trained.optimizer.state_dict(),
+        "scaler": trained.scaler.state_dict(),
+    }
+    torch.save(state, buffer)
+    content = buffer.getvalue()
+    write_whole(path, _HEADER + hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+
+
+def load_checkpoint(path: Path, settings: dict[str, Any], trained: Trained, device: torch.device) -> Standing:
+    """Load a checkpoint's state into ``trained`` and return its progress.
+
+    Raises DamagedCheckpointError for a file that is damaged, and TrainingError for one that cannot be read and for a
+    checkpoint of another training or another version. A checkpoint of an earlier Syno Lab has no digest and is read
+    with a warning.
+    """
+    other = f"delete {path} or name another checkpoint"
+    content, has_digest = _content(path, trained.module, other)
+    try:
+        # weights_only: only tensors and plain values are read, so the file cannot run code.
+        state = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
+    except Exception as error:  # noqa: BLE001 - torch's reader can raise any exception on other bytes
+        raise DamagedCheckpointError(f"expected a checkpoint in {path}, found: {_line(error)}; {other}") from None
+    found = state.get("format") if isinstance(state, dict) else None
+    if found != _FORMAT or state.get("version") != _VERSION:
+        raise TrainingError(f"expected a checkpoint of version {_VERSION} in {path}, found something else; {other}")
+    try:
+        for name in settings.keys() | state["settings"].keys():
+            wanted, there = settings.get(name), state["settings"].get(name)
+            if there != wanted:
+                raise TrainingError(
+                    f"expected a checkpoint of a training with {name} {quoted(wanted)} in {path}, "
+                    f"found {quoted(there)}; {other}"
+                )
+        standing = msgspec.convert(state["standing"], Standing)
+        trained.module.load_state_dict(state["module"])
+        trained.optimizer.load_state_dict(state["optimizer"])
+        trained.scaler.load_state_dict(state["scaler"])
+    except (LookupError, AttributeError, TypeError, ValueError, RuntimeError, msgspec.ValidationError) as error:
+        raise TrainingError(f"expected a checkpoint of this module in {path}, found: {_line(error)}; {other}") from None
+    if not has_digest:
+        warnings.warn(
+            f"{path}: a checkpoint of an earlier Syno Lab, without a digest, so damage in it cannot be detected",
+            stacklevel=2,
+        )
+    return standing
+
+
+def _content(path: Path, module: nn.Module, other: str) -> tuple[bytes, bool]:
+    """The bytes that torch wrote, and whether a digest confirms them."""
+    tensors = module.state_dict().values()
+    held = sum(one.numel() * one.element_size() for one in tensors if isinstance(one, torch.Tensor))
+    try:
+        content = read_bytes(path, _MOST_TIMES * held + _MOST_MORE)
+    except OSError as error:
+        raise TrainingError(f"expected a checkpoint in {path}, found: {error.strerror or error}; {other}") from None
+    header, rest = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
+    if header == _HEADER + hashlib.sha256(rest).hexdigest().encode() + b"\n":
+        return rest, True
+    if content.startswith(_WITHOUT_DIGEST):
+        return content, False
+    raise DamagedCheckpointError(f"expected a checkpoint in {path}, found another file or a damaged one; {other}")
+
+
+def _line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]

@@ -1,0 +1,35 @@
+"""Write files whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from syno_lab import private
+from syno_lab.errors import NO_ROOM, DiskFullError, TrainingError
+from syno_lab.scratch import scratch
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path``; the old file stays until all of ``content`` is on the disk.
+
+    Raises TrainingError where the file cannot be written, DiskFullError where the disk is full.
+    """
+    try:
+        if not path.parent.is_dir():
+            private.folder(path.parent)
+        with scratch(f".{path.name}-", path.parent) as folder:
+            temporary = folder / path.name
+            with private.create(temporary) as out:
+                out.write(content)
+                out.flush()
+                os.fsync(out.fileno())
+            temporary.replace(path)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise DiskFullError(
+                f"no room to write {path} ({error.strerror}): make some, and go on; what was saved is safe"
+            ) from None
+        raise TrainingError(
+            f"expected to write {path}, found: {error.strerror or error}; choose another place"
+        ) from None

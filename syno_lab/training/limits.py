@@ -1,0 +1,125 @@
+"""Limits that end a training before its last epoch: the time limit, a pace that is too slow, or the caller."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from statistics import median
+from typing import Literal
+
+from syno_lab.training.records import Stopped
+
+Phase = Literal["train", "test"]
+
+WARM_UP_BATCHES = 1
+"""First batches of a process that are left out of its pace: libraries load kernels, and memory is first touched."""
+
+LEAST_BATCHES = 3
+"""The number of training batches after them from which on the pace is used."""
+
+RECENT_BATCHES = 20
+"""The pace of a phase is the median over so many last batches, so that one delayed batch does not change it."""
+
+SLACK = 1.25
+"""The factor by which the projected time may exceed the time left: other work on the machine may end."""
+
+
+STANDSTILL, STANDSTILL_S = 20, 5.0
+"""A batch that takes more than so many times the pace, and so many seconds, was stopped from outside."""
+
+
+class Stop(Exception):  # noqa: N818 - not an error: it carries the reason out of the loops
+    """End the training here: how it stopped, with the reason of a divergence."""
+
+    def __init__(self, stopped: Stopped, reason: str = "") -> None:
+        super().__init__(stopped)
+        self.stopped: Stopped = stopped
+        self.reason = reason
+
+
+class Limits:
+    """Checks the time limit and the caller's ``should_stop``; either ends a training by raising :class:`Stop`.
+
+    Wall and CPU seconds count from the beginning of the training, including those before a resumption. Time in which
+    the process is stopped or its machine asleep does not count, and neither do changes of the clock: a training never
+    ends for time that it did not have. With ``gives_up`` a training also ends when the pace of its batches shows that
+    the time limit is too short (:meth:`project`).
+    """
+
+    def __init__(
+        self, time_limit_s: float | None, should_stop: Callable[[], bool] | None, *, gives_up: bool = False
+    ) -> None:
+        self._limit = time_limit_s
+        self._should_stop = should_stop
+        self._gives_up = gives_up and time_limit_s is not None
+        self._warm_up = WARM_UP_BATCHES
+        self._lap_start = 0.0
+        self._laps: dict[Phase, deque[float]] = {
+            "train": deque(maxlen=RECENT_BATCHES),
+            "test": deque(maxlen=RECENT_BATCHES),
+        }
+        self._start = time.monotonic()
+        self._cpu_start = time.process_time()
+
+    def count_from(self, wall_s: float, cpu_s: float) -> None:
+        """Add the seconds spent before a resumption."""
+        self._start -= wall_s
+        self._cpu_start -= cpu_s
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds since the training began."""
+        return time.monotonic() - self._start
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of the process, all threads, since the training began."""
+        return time.process_time() - self._cpu_start
+
+    def ask(self) -> None:
+        """End the training if the caller asks for it."""
+        if self._should_stop is not None and self._should_stop():
+            raise Stop("interrupted")
+
+    def look(self) -> None:
+        """End the training if the caller asks for it or the time is over."""
+        self.ask()
+        if self._limit is not None and self.wall_s >= self._limit:
+            raise Stop("time")
+
+    def begin(self) -> None:
+        """Start the clock of the first batch."""
+        self._lap_start = time.monotonic()
+
+    def lap(self, phase: Phase) -> None:
+        """Note the time of the batch that has just ended."""
+        now = time.monotonic()
+        spent, laps = now - self._lap_start, self._laps[phase]
+        if len(laps) >= LEAST_BATCHES and spent > max(STANDSTILL_S, STANDSTILL * (pace := median(laps))):
+            self._start += spent - pace
+            spent = pace
+        elif spent < 0:
+            self._start += spent
+            spent = 0.0
+        if self._warm_up:
+            self._warm_up -= 1
+        else:
+            laps.append(spent)
+        self._lap_start = now
+
+    def project(self, done: int, train: int, test: int) -> None:
+        """End the training if the remaining batches, at the measured pace, do not fit into the time left.
+
+        Tests count once the first one has run: before, their time is unknown, and the projection is a lower bound.
+        """
+        paces = self._laps["train"]
+        if not self._gives_up or self._limit is None or len(paces) < LEAST_BATCHES:
+            return
+        rest = train * median(paces)
+        if self._laps["test"]:
+            rest += test * median(self._laps["test"])
+        spent = self.wall_s
+        if rest > SLACK * max(0.0, self._limit - spent):
+            whole = f"projected {spent + rest:.3g} s of {self._limit:.3g} s allowed"
+            raise Stop("slow", f"{whole}, after {done} of {done + train} batches")

@@ -1,0 +1,290 @@
+"""The training loop of every task: epochs, tests, checkpoints, and all ways to end.
+
+Shapes: B examples in a batch, T tokens of a text, V kinds of answers (classes, tokens).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from syno_lab.errors import TrainingError
+from syno_lab.training.checkpoint import Standing, Trained, load_checkpoint, save_checkpoint
+from syno_lab.training.limits import Limits, Stop
+from syno_lab.training.recipes import Arithmetic, Recipe
+from syno_lab.training.records import EpochRecord, Resumption, Stopped, TrainingProgress
+from syno_lab.training.schedule import mix
+
+Judge = Callable[[Sequence[EpochRecord]], str | None]
+"""A function called after every epoch but the last: returns the reason to end the training, or None."""
+
+ZERO_GRADIENTS = 3
+"""A training ends after so many batches in a row (or a whole epoch) with zero gradients at a loss above zero."""
+
+SKIPPED_STEPS = 20
+"""A training ends after so many batches in a row whose gradients overflow float16 at every scale of the loss."""
+
+
+class Task(Protocol):
+    """A training task: batches to train and to test on, numbered from 0."""
+
+    device: torch.device
+
+    @property
+    def train_batches(self) -> int:
+        """Batches of an epoch."""
+
+    @property
+    def test_batches(self) -> int:
+        """Batches of a test."""
+
+    def start_epoch(self, draw: torch.Generator) -> None:
+        """Draw the random choices that all batches of the epoch share."""
+
+    def train_batch(self, number: int, dtype: torch.dtype, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Inputs [B, …] and the right answers [B] or [B, T]."""
+
+    def test_batch(self, number: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Inputs and right answers of a test batch, of the same shapes."""
+
+    def check(self, outputs: object, inputs: Tensor) -> Tensor:
+        """Return the module's outputs if they are logits [B, V] or [B, T, V]; raise TrainingError if not."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The caller's functions: some are told of progress, others may end the training."""
+
+    limits: Limits
+    progress: Callable[[TrainingProgress], None] | None = None
+    resumed: Callable[[Resumption], None] | None = None
+    judge: Judge | None = None
+    patience: int | None = None
+
+
+@dataclass
+class _Mean:
+    """Sums of losses and right answers over a phase."""
+
+    loss_sum: float = 0.0
+    hits: int = 0
+    count: int = 0
+
+    def add(self, loss: float, logits: Tensor, answers: Tensor) -> None:
+        self.loss_sum += loss * answers.numel()
+        self.hits += int((logits.argmax(-1) == answers).sum())
+        self.count += answers.numel()
+
+    @property
+    def loss(self) -> float:
+        return self.loss_sum / max(self.count, 1)
+
+    @property
+    def accuracy(self) -> float:
+        return self.hits / max(self.count, 1)
+
+
+def cross_entropy(logits: Tensor, answers: Tensor, *, reduction: str = "mean") -> Tensor:
+    """The cross entropy in nats of logits [B, V] or [B, T, V] in float32 or wider for answers [B] or [B, T]."""
+    if logits.dtype in (torch.bfloat16, torch.float16):
+        logits = logits.float()
+    flat = functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), answers.reshape(-1), reduction=reduction)
+    return flat.reshape(answers.shape) if reduction == "none" else flat
+
+
+class Loop:
+    """The state of one training; a checkpoint must have the same ``settings``."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        task: Task,
+        recipe: Recipe,
+        arithmetic: Arithmetic,
+        settings: dict[str, Any],
+        checkpoint: Path | None,
+        watch: Watch,
+    ) -> None:
+        self.module = module
+        self.task = task
+        self.recipe = recipe
+        self.arithmetic = arithmetic
+        self.settings = settings
+        self.checkpoint = checkpoint
+        self.watch = watch
+        self.curve: list[EpochRecord] = []
+        self.last_loss: float | None = None
+        self.reason = ""
+        self.parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        if not self.parameters:
+            raise TrainingError(
+                f"expected a module with parameters to train, found none in this {type(module).__name__}"
+            )
+        self.dtype = self.parameters[0].dtype
+        self.optimizer = recipe.optimizer(self.parameters, settings["learning_rate"])
+        self._trained = Trained(module, self.optimizer, arithmetic.scaler)
+        self._without_gradient = 0
+        self._skipped = 0
+
+    def go(self) -> Stopped:
+        """Train until the training ends, and return how it ended."""
+        if self.checkpoint is not None and self.checkpoint.exists():
+            self._resume(self.checkpoint)
+        modes = [(part, part.training) for part in self.module.modules()]
+        try:
+            # All random numbers come from the seed and the epoch's number, so that a resumed training needs no
+            # generator's state; fork_rng keeps the caller's global generator unchanged.
+            with torch.random.fork_rng(devices=[self.task.device] if self.task.device.type == "cuda" else []):
+                while True:
+                    patience = self.watch.patience
+                    if patience is not None and _waited(self.curve) >= patience:
+                        return "early"
+                    if len(self.curve) >= self.settings["epochs"]:
+                        return "finished"
+                    if self.curve and self.watch.judge is not None:
+                        reason = self.watch.judge(self.curve)
+                        if reason:
+                            raise Stop("pruned", reason)
+                    self.watch.limits.look()
+                    self._epoch(len(self.curve) + 1)
+        except Stop as stop:
+            self.reason = stop.reason
+            return stop.stopped
+        finally:
+            for part, training in modes:
+                part.training = training
+
+    def _resume(self, path: Path) -> None:
+        standing = load_checkpoint(path, self.settings, self._trained, self.task.device)
+        self.curve, self.last_loss = standing.curve, standing.last_loss
+        self.watch.limits.count_from(standing.wall_s, standing.cpu_s)
+        if self.watch.resumed is not None:
+            self.watch.resumed(Resumption(len(self.curve), standing.wall_s, standing.cpu_s))
+
+    def _epoch(self, epoch: int) -> None:
+        start = time.monotonic()
+        draw = torch.Generator().manual_seed(mix(self.settings["seed"], epoch))
+        torch.manual_seed(mix(self.settings["seed"], -epoch))
+        train, out_of_time = _Mean(), False
+        try:
+            self._train_epoch(epoch, train, draw)
+        except Stop as stop:
+            if stop.stopped != "time":
+                raise
+            out_of_time = True
+        test = self._test(epoch)
+        self.curve.append(EpochRecord(epoch, train.loss, test.loss, test.accuracy, time.monotonic() - start))
+        if out_of_time:
+            raise Stop("time")
+        if self.checkpoint is not None:
+            limits = self.watch.limits
+            standing = Standing(self.curve, self.last_loss, limits.wall_s, limits.cpu_s)
+            save_checkpoint(self.checkpoint, self.settings, self._trained, standing)
+
+    def _train_epoch(self, epoch: int, mean: _Mean, draw: torch.Generator) -> None:
+        self.module.train()
+        self.task.start_epoch(draw)
+        self._without_gradient = self._skipped = 0
+        limits, batches = self.watch.limits, self.task.train_batches
+        total = self.settings["epochs"] * batches
+        tests = (self.settings["epochs"] - epoch + 1) * self.task.test_batches
+        limits.begin()
+        for number in range(batches):
+            where = f"epoch {epoch}, training batch {number + 1} of {batches}"
+            rate = self.settings["learning_rate"] * self.recipe.rate((epoch - 1) * batches + number, total)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            inputs, answers = self.task.train_batch(number, self.dtype, draw)
+            with self.arithmetic.forward():
+                logits = self.task.check(self.module(inputs), inputs)
+            loss = cross_entropy(logits, answers)
+            value = self._finite(loss, where)
+            self.last_loss = value
+            self.optimizer.zero_grad(set_to_none=True)
+            self._step(loss, value, where)
+            mean.add(value, logits, answers)
+            self._tell(epoch, number + 1, batches, mean, "train")
+            limits.lap("train")
+            if number + 1 < batches:
+                limits.look()
+                done = (epoch - 1) * batches + number + 1
+                limits.project(done, total - done, tests)
+
+    def _step(self, loss: Tensor, value: float, where: str) -> None:
+        scaler = self.arithmetic.scaler
+        scaler.scale(loss).backward()
+        scaler.unscale_(self.optimizer)
+        gradients = [one.grad for one in self.parameters if one.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        size = norm.item() if gradients else 0.0
+        self._without_gradient = self._without_gradient + 1 if size == 0 and value > 0 else 0
+        if self._without_gradient >= min(ZERO_GRADIENTS, self.task.train_batches):
+            raise Stop(
+                "diverged",
+                f"expected gradients in {where}, found nothing but zeros in {self._without_gradient} batches in a row "
+                f"at a loss of {value:.4g}; the training learns nothing",
+            )
+        if not math.isfinite(size):
+            self._skipped += 1
+            # A scaler skips such a batch and reduces its scale; without one the weights would become NaN.
+            if not scaler.is_enabled() or self._skipped >= SKIPPED_STEPS:
+                raise Stop("diverged", f"expected finite gradients in {where}, found {size}; {self._advice}")
+        else:
+            self._skipped = 0
+            if self.recipe.largest_norm is not None:
+                torch.nn.utils.clip_grads_with_norm_(self.parameters, self.recipe.largest_norm, norm)
+        scaler.step(self.optimizer)
+        scaler.update()
+
+    @torch.no_grad()
+    def _test(self, epoch: int) -> _Mean:
+        self.module.eval()
+        mean = _Mean()
+        batches = self.task.test_batches
+        self.watch.limits.begin()
+        for number in range(batches):
+            inputs, answers = self.task.test_batch(number, self.dtype)
+            with self.arithmetic.forward():
+                logits = self.task.check(self.module(inputs), inputs)
+            loss = cross_entropy(logits, answers)
+            mean.add(self._finite(loss, f"epoch {epoch}, test batch {number + 1} of {batches}"), logits, answers)
+            self._tell(epoch, number + 1, batches, mean, "test")
+            self.watch.limits.lap("test")
+            # An incomplete test is useless, so the time limit is not checked here.
+            self.watch.limits.ask()
+        return mean
+
+    @property
+    def _advice(self) -> str:
+        return f"train with a learning_rate below {self.settings['learning_rate']:g}"
+
+    def _finite(self, loss: Tensor, where: str) -> float:
+        value = loss.item()
+        if not math.isfinite(value):
+            last = (
+                "no loss was finite before"
+                if self.last_loss is None
+                else f"the last finite loss was {self.last_loss:.4g}"
+            )
+            raise Stop("diverged", f"expected a finite loss in {where}, found {value} ({last}); {self._advice}")
+        return value
+
+    def _tell(self, epoch: int, batch: int, batches: int, mean: _Mean, phase: Literal["train", "test"]) -> None:
+        if self.watch.progress is not None:
+            self.watch.progress(
+                TrainingProgress(epoch, self.settings["epochs"], batch, batches, mean.loss, mean.accuracy, phase)
+            )
+
+
+def _waited(curve: Sequence[EpochRecord]) -> int:
+    """Return the number of epochs since the first one with the best test accuracy."""
+    accuracies = [record.test_accuracy for record in curve]
+    return len(accuracies) - 1 - accuracies.index(max(accuracies)) if accuracies else 0

@@ -1,0 +1,150 @@
+"""Progress and results of a training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from syno_lab.errors import FormatError
+from syno_lab.inputs import QUOTED, printable, quoted, read_json
+from syno_lab.training.files import write_whole
+from syno_lab.versioned import reason
+
+Stopped = Literal["finished", "early", "pruned", "time", "slow", "diverged", "interrupted"]
+
+CURVE_FORMAT = "syno-lab-training"
+CURVE_VERSION = 1
+_MOST_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch, counted from 1: mean cross entropy in nats, accuracy from 0 to 1, seconds of training and testing.
+
+    The training loss is the mean over the epoch's batches, while the weights changed. For a text, losses and accuracy
+    are for the next token.
+    """
+
+    epoch: int
+    train_loss: float
+    test_loss: float
+    test_accuracy: float
+    seconds: float
+
+    @property
+    def perplexity(self) -> float:
+        """The exponential of the test loss: the number of equally likely tokens that would be as hard to predict."""
+        return math.exp(min(self.test_loss, 700.0))  # a larger exponent overflows a float
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """The progress of a training, reported after every batch.
+
+    ``epoch`` counts from 1. ``phase`` is ``train`` or ``test``, ``batch`` of ``batches`` counts within it; ``loss`` and
+    ``accuracy`` are means over the phase so far.
+    """
+
+    epoch: int
+    epochs: int
+    batch: int
+    batches: int
+    loss: float
+    accuracy: float
+    phase: Literal["train", "test"] = "train"
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """The progress in a checkpoint from which a training continues: epochs done, and their wall and CPU seconds."""
+
+    epochs: int
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The result of a training.
+
+    ``accuracy`` is the **best** test accuracy of any epoch in ``curve`` (0 to 1; choosing the best epoch by the test
+    images flatters it a little, :attr:`final_accuracy` does not), None where no epoch was completed. ``stopped``:
+
+    - ``finished``: all epochs were done;
+    - ``early``: the test accuracy did not rise for ``patience`` epochs;
+    - ``pruned``: the judge ended it, see ``reason``;
+    - ``time``: the time limit was reached; the curve includes the incomplete last epoch;
+    - ``slow``: its measured pace showed that it would not end within the time limit; the curve ends with the epoch
+      before;
+    - ``diverged``: a loss or a gradient was not a finite number, or all gradients stayed zero; the curve ends with the
+      epoch before;
+    - ``interrupted``: ``should_stop`` returned True; the curve ends with the epoch before.
+
+    ``last_loss`` is the last finite loss of a training batch; ``parameters`` the number of trained parameters;
+    ``reason`` says in one line why a training was pruned, diverged or was too slow.
+    """
+
+    accuracy: float | None
+    curve: tuple[EpochRecord, ...]
+    stopped: Stopped
+    seed: int
+    parameters: int
+    last_loss: float | None = None
+    reason: str = ""
+
+    @property
+    def final_accuracy(self) -> float | None:
+        """The test accuracy after the last epoch of the curve, None where there is none."""
+        return self.curve[-1].test_accuracy if self.curve else None
+
+    @property
+    def perplexity(self) -> float | None:
+        """The perplexity of a text after the last epoch of the curve, None where there is none."""
+        return self.curve[-1].perplexity if self.curve else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, strings, lists and dictionaries, for JSON."""
+        return {"format": CURVE_FORMAT, "version": CURVE_VERSION, **msgspec.to_builtins(self)}
+
+    @classmethod
+    def from_dict(cls, data: object) -> TrainingResult:
+        """Make the result from the output of :meth:`to_dict`; FormatError for any other data."""
+        if not isinstance(data, dict) or data.get("format") != CURVE_FORMAT:
+            raise FormatError(
+                f"expected a training result with format {quoted(CURVE_FORMAT)}, found {quoted(str(data)[:60])}"
+            )
+        if data.get("version") != CURVE_VERSION:
+            raise FormatError(
+                f"expected a training result of version {CURVE_VERSION}, found version {quoted(data.get('version'))}; "
+                "train again or use the version of Syno Lab that wrote it"
+            )
+        content = {key: value for key, value in data.items() if key not in ("format", "version")}
+        unknown = content.keys() - {field.name for field in fields(cls)}
+        if unknown:
+            others = printable(", ".join(sorted(unknown)), QUOTED)
+            raise FormatError(f"expected the fields of a training result, found also {others}")
+        try:
+            return msgspec.convert(content, cls)
+        except msgspec.ValidationError as error:
+            raise FormatError(f"expected a training result, found: {reason(error)}") from None
+
+
+def save_curve(result: TrainingResult, path: str | Path) -> None:
+    """Write ``result`` to ``path`` as JSON, whole or not at all; TrainingError if the file cannot be written."""
+    write_whole(Path(path), msgspec.json.format(msgspec.json.encode(result.to_dict())))
+
+
+def load_curve(path: str | Path) -> TrainingResult:
+    """Read a file of :func:`save_curve`; FormatError for any other file."""
+    try:
+        return TrainingResult.from_dict(read_json(path, _MOST_BYTES))
+    except OSError as error:
+        raise FormatError(f"expected a training result in {path}, found: {error.strerror or error}") from None
+    except msgspec.DecodeError as error:
+        raise FormatError(f"expected a training result as JSON in {path}, found: {reason(error)}") from None
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None

@@ -1,0 +1,206 @@
+"""Train an image classifier or a language model, reproducibly, with progress, early stopping and resuming.
+
+Shapes: B examples in a batch, C channels, H rows, W columns, T tokens, V tokens of a vocabulary. For images the method
+is He et al. 2016, section 4.2 (stochastic gradient descent with momentum 0.9 and weight decay, padded crops and flips
+for CIFAR), but with one cosine cycle of the learning rate, which suits short trainings better than steps. For texts it
+is AdamW with clipped gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from syno_lab.data.datasets import Dataset
+from syno_lab.data.text import TextData
+from syno_lab.errors import TrainingError
+from syno_lab.inputs import quoted
+from syno_lab.training.images import ImageTask
+from syno_lab.training.limits import Limits
+from syno_lab.training.loop import Judge, Loop, Watch
+from syno_lab.training.recipes import Arithmetic, Precision, image_recipe, text_recipe
+from syno_lab.training.records import Resumption, TrainingProgress, TrainingResult
+from syno_lab.training.text import TextTask
+
+
+def train(
+    module: nn.Module,
+    dataset: Dataset,
+    *,
+    epochs: int,
+    batch_size: int = 64,
+    learning_rate: float = 0.1,
+    seed: int = 0,
+    time_limit_s: float | None = None,
+    gives_up: bool = False,
+    patience: int | None = None,
+    device: str | torch.device = "cpu",
+    precision: Precision = "float32",
+    augment: bool | None = None,
+    on_progress: Callable[[TrainingProgress], None] | None = None,
+    on_resume: Callable[[Resumption], None] | None = None,
+    judge: Judge | None = None,
+    checkpoint: str | Path | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    raise_on_divergence: bool = False,
+) -> TrainingResult:
+    """Train ``module`` ([B, C, H, W] images to [B, classes] logits) in place, and test it after every epoch.
+
+    Images are normalised by the training images' mean and deviation in each channel; ``augment`` (by default for CIFAR
+    only) shifts them by up to 1/8 of their height and width and mirrors half of them. ``learning_rate`` is the highest
+    of the cycle. ``time_limit_s`` bounds all seconds spent, including those before a resumption; it and ``should_stop``
+    are checked after every batch; with ``gives_up`` the training ends as soon as the pace of its batches shows that the
+    limit is too short. ``patience`` is the number of epochs to wait for a better test accuracy; ``judge`` is asked
+    after every epoch but the last whether to go on (:mod:`..trial.stopping` has such rules).
+
+    ``seed`` decides the order of the images, the augmentation and the module's random numbers (dropout), but not the
+    module's initial weights. On a CPU with a given number of threads, equal weights and seed give equal results to the
+    bit. torch's global generator keeps its state. ``precision`` ``bfloat16`` or ``float16`` applies to the operations
+    that autocast lowers (matrix products, convolutions); weights keep their type, and with float16 the loss is scaled.
+    Both are for GPUs: on a CPU bfloat16 gains little or nothing, and convolutions in float16 take many times longer.
+
+    With ``checkpoint``, the state is written to that file after each epoch. A training that finds the file calls
+    ``on_resume`` and continues from it, with the checkpoint's weights in the module; its result equals that of an
+    uninterrupted training.
+
+    The module ends with its last weights (not those of the best epoch), on ``device``. A loss or gradient that is not
+    finite, and gradients that stay zero, end the training, see :class:`TrainingResult`, or raise TrainingError with
+    ``raise_on_divergence``. Raises TrainingError also for numbers out of range, logits of a wrong shape, an unknown
+    device, a module without parameters, and a checkpoint that is damaged or belongs to another training.
+    """
+    _check_numbers(epochs=epochs, batch_size=batch_size, patience=patience)
+    _check_positive(learning_rate=learning_rate, time_limit_s=time_limit_s)
+    _check_seed(seed)
+    if augment is None:
+        augment = dataset.name.startswith("cifar")
+    place = find_device(device)
+    loop = Loop(
+        module.to(place),
+        ImageTask(dataset, place, batch_size, augment),
+        image_recipe(),
+        Arithmetic(precision, place),
+        {
+            "dataset": dataset.fingerprint,
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "learning_rate": float(learning_rate),
+            "seed": seed,
+            "augment": augment,
+            "precision": precision,
+        },
+        None if checkpoint is None else Path(checkpoint),
+        Watch(Limits(time_limit_s, should_stop, gives_up=gives_up), on_progress, on_resume, judge, patience),
+    )
+    return _run(loop, raise_on_divergence)
+
+
+def train_text(
+    module: nn.Module,
+    text: TextData,
+    *,
+    context: int,
+    epochs: int,
+    steps: int = 100,
+    batch_size: int = 32,
+    learning_rate: float = 1e-3,
+    seed: int = 0,
+    ends_by_clock: bool = False,
+    time_limit_s: float | None = None,
+    gives_up: bool = False,
+    test_windows: int | None = None,
+    device: str | torch.device = "cpu",
+    precision: Precision = "float32",
+    on_progress: Callable[[TrainingProgress], None] | None = None,
+    on_resume: Callable[[Resumption], None] | None = None,
+    judge: Judge | None = None,
+    checkpoint: str | Path | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> TrainingResult:
+    """Train a language model (tokens [B, T] of int64 to logits [B, T, V]) in place, and test it after every epoch.
+
+    An epoch is ``steps`` batches of ``batch_size`` windows of ``context`` tokens, drawn at random from the training
+    part; a test uses the windows of the test part that do not overlap (at most ``test_windows``). The test loss is the
+    mean over its tokens in nats, and :attr:`.EpochRecord.perplexity` its exponential. ``ends_by_clock`` is for a
+    training that ``time_limit_s`` ends, not a number of steps (Syno, section 9.3: 30 minutes for each operator): its
+    learning rate falls so that the training can be stopped fairly at any step. Otherwise the learning rate makes one
+    cosine cycle.
+
+    All other arguments and errors are those of :func:`train`.
+    """
+    _check_numbers(epochs=epochs, batch_size=batch_size, steps=steps, context=context, test_windows=test_windows)
+    _check_positive(learning_rate=learning_rate, time_limit_s=time_limit_s)
+    _check_seed(seed)
+    place = find_device(device)
+    recipe = text_recipe(ends_by_clock=ends_by_clock)
+    loop = Loop(
+        module.to(place),
+        TextTask(text, place, context=context, batch_size=batch_size, steps=steps, test_windows=test_windows),
+        recipe,
+        Arithmetic(precision, place),
+        {
+            "dataset": text.fingerprint,
+            "context": context,
+            "epochs": epochs,
+            "steps": steps,
+            "batch_size": batch_size,
+            "learning_rate": float(learning_rate),
+            "seed": seed,
+            "recipe": recipe.name,
+            "test_windows": test_windows,
+            "precision": precision,
+        },
+        None if checkpoint is None else Path(checkpoint),
+        Watch(Limits(time_limit_s, should_stop, gives_up=gives_up), on_progress, on_resume, judge),
+    )
+    return _run(loop, False)
+
+
+def _run(loop: Loop, raise_on_divergence: bool) -> TrainingResult:
+    stopped = loop.go()
+    if stopped == "diverged" and raise_on_divergence:
+        raise TrainingError(loop.reason)
+    seed: Any = loop.settings["seed"]
+    return TrainingResult(
+        accuracy=max((record.test_accuracy for record in loop.curve), default=None),
+        curve=tuple(loop.curve),
+        stopped=stopped,
+        seed=seed,
+        parameters=sum(parameter.numel() for parameter in loop.parameters),
+        last_loss=loop.last_loss,
+        reason=loop.reason,
+    )
+
+
+def _check_numbers(**numbers: int | None) -> None:
+    for name, value in numbers.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise TrainingError(f"expected {name} as a whole number from 1 up, found {quoted(value)}")
+
+
+def _check_positive(**numbers: float | None) -> None:
+    for name, value in numbers.items():
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise TrainingError(f"expected {name} as a number above 0, found {quoted(value)}")
+
+
+def _check_seed(seed: int) -> None:
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise TrainingError(f"expected seed as a whole number, found {quoted(seed)}")
+
+
+def find_device(device: str | torch.device) -> torch.device:
+    """Return the device with this name; TrainingError if this machine has none."""
+    try:
+        place = torch.device(device)
+        torch.empty(1, device=place)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise TrainingError(
+            f"expected a device of this machine such as 'cpu', found {quoted(str(device))}: {reason}"
+        ) from None
+    return place

@@ -1,0 +1,31 @@
+"""Trials: one training of a network with an operator; its request and its outcome are plain data."""
+
+from syno_lab.trial.backbone import Costs, costs_of, full_costs_of, places_of, sites_of, survey_of
+from syno_lab.trial.compare import Comparison, Interval, compare, paired_bootstrap
+from syno_lab.trial.request import State, TrialOutcome, TrialRequest
+from syno_lab.trial.run import run_trial
+from syno_lab.trial.stage import Stage, StageTrial, run_stage
+from syno_lab.trial.stopping import RULES, StoppingRule, parse_rule
+
+__all__ = [
+    "RULES",
+    "Comparison",
+    "Costs",
+    "Interval",
+    "Stage",
+    "StageTrial",
+    "State",
+    "StoppingRule",
+    "TrialOutcome",
+    "TrialRequest",
+    "compare",
+    "costs_of",
+    "full_costs_of",
+    "paired_bootstrap",
+    "parse_rule",
+    "places_of",
+    "run_stage",
+    "run_trial",
+    "sites_of",
+    "survey_of",
+]

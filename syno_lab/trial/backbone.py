@@ -1,0 +1,211 @@
+"""The network of a trial: a backbone in the size that the request names, with the operator in its slots.
+
+This module needs only the kind of the data (:class:`.Facts`), not the data, so it gives costs before any training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
+from syno_lab.models.gpt import GPT
+from syno_lab.models.layers import Survey, survey
+from syno_lab.models.registry import Backbone, backbone
+from syno_lab.models.resnet import CifarResNet
+from syno_lab.models.resolution import AtResolution
+from syno_lab.models.selection import Selection
+from syno_lab.models.sites import Site, Strides, check_strides
+from syno_lab.models.slot import Place
+from syno_lab.protocol import Placement
+from syno_lab.systems import read_operator, system_of
+from syno_lab.trial.facts import Facts, facts_of
+from syno_lab.trial.request import TrialRequest
+
+#: Options of all backbones: ``strides`` ("pool" or "shape"), ``pointwise`` (replace 1x1 convolutions too), and patterns
+#: of layer names: ``match`` selects layers to replace, ``leave`` layers to keep.
+PLACE_OPTIONS = ("strides", "pointwise", "match", "leave")
+
+#: Options of text data: ``tokens`` ("bytes" or "characters"), ``context`` (tokens of a window), ``steps`` (batches of
+#: an epoch).
+TEXT_OPTIONS = ("tokens", "context", "steps")
+
+#: Options of the backbones that come in several sizes, with their default values.
+BACKBONE_OPTIONS: dict[str, dict[str, int | float]] = {
+    "resnet20": {"width": 16, "blocks": 3},
+    "gpt_tiny": {"width": 128, "layers": 4, "heads": 4, "dropout": 0.0},
+    "gpt2": {"width": 768, "layers": 12, "heads": 12, "dropout": 0.1},
+}
+
+_CIFAR_RESNETS = ("resnet20",)
+
+
+@dataclass
+class Network:
+    """A network ready for training, and its costs for one example."""
+
+    module: nn.Module
+    flops: int
+    params: int
+    baseline_flops: int
+    baseline_params: int
+    replaced: int
+    places: int
+
+
+@dataclass(frozen=True)
+class Costs:
+    """FLOPs (2 for each multiply-add) and parameters of a network for one example, and of its baseline."""
+
+    flops: int
+    params: int
+    baseline_flops: int
+    baseline_params: int
+    replaced: int
+    places: int
+
+
+def survey_of(request: TrialRequest) -> Survey:
+    """All layers of the request's backbone without an operator, counted without allocating weights."""
+    return _survey(request.backbone, msgspec.json.encode(request.options, order="sorted"), facts_of(request))
+
+
+def sites_of(request: TrialRequest) -> list[Site]:
+    """The layers of the request's backbone that an operator replaces; SpecError where there are none."""
+    return survey_of(request).select(_selection(backbone(request.backbone), request.options))
+
+
+def costs_of(request: TrialRequest) -> tuple[int, int]:
+    """FLOPs and parameters of the request's network for one example; nothing is trained and no weights are allocated.
+
+    Raises SynoError for a request that cannot be trained: an unknown backbone, missing data, an operator that fits no
+    layer.
+    """
+    counted = full_costs_of(request)
+    return counted.flops, counted.params
+
+
+def places_of(request: TrialRequest) -> list[Place]:
+    """The place of the operator at each layer that it can replace; empty without an operator."""
+    return [] if request.operator is None else list(_placement(request, request.operator).places)
+
+
+def full_costs_of(request: TrialRequest) -> Costs:
+    """The costs of :func:`costs_of`, those of the baseline, and how many layers the operator replaces."""
+    seen, sites = survey_of(request), sites_of(request)
+    if request.operator is None:
+        return Costs(seen.flops, seen.params, seen.flops, seen.params, 0, len(sites))
+    places = places_of(request)
+    replaced = sum(place.replaced for place in places)
+    if not replaced:
+        raise SpecError(
+            f"expected an operator that fits some of {len(places)} layers of {request.backbone}, found one that fits "
+            f"none: {places[0].name}: {places[0].reason}"
+        )
+    flops = seen.flops + sum(place.flops for place in places) - sum(site.flops for site in sites)
+    params = seen.params + sum(place.params for place in places) - sum(site.params for site in sites)
+    return Costs(flops, params, seen.flops, seen.params, replaced, len(places))
+
+
+def build(request: TrialRequest) -> Network:
+    """The request's network with weights drawn from its seed; torch's global generator keeps its state.
+
+    The weights that baseline and operator have in common are equal for equal seeds. Raises as :func:`costs_of`.
+    """
+    counted, facts = full_costs_of(request), facts_of(request)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(request.seed)
+        module = _build(request.backbone, request.options, facts, None)
+        if request.operator is not None:
+            module = _placement(request, request.operator).apply(module)
+    if facts.stored_size is not None and facts.stored_size != facts.size:
+        module = AtResolution(module, facts.size)
+    return Network(
+        module,
+        counted.flops,
+        counted.params,
+        counted.baseline_flops,
+        counted.baseline_params,
+        counted.replaced,
+        counted.places,
+    )
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raise SpecError for an option that the backbone ``name`` does not have."""
+    chosen = backbone(name)
+    known = [*BACKBONE_OPTIONS.get(chosen.name, {}), *PLACE_OPTIONS]
+    if chosen.domain == "text":
+        known += TEXT_OPTIONS
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        raise SpecError(
+            f"options of {chosen.name}: expected some of {', '.join(known)}, found {', '.join(map(repr, unknown))}"
+        )
+    dropout = options.get("dropout", 0.0)
+    if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise SpecError(f"dropout: expected a number from 0 to below 1, found {quoted(dropout)}")
+
+
+@lru_cache(maxsize=32)
+def _survey(name: str, options: bytes, facts: Facts) -> Survey:
+    net = _build(name, msgspec.json.decode(options), facts, "meta")
+    example: tuple[int, int, int] | Tensor = (facts.channels, facts.size, facts.size)
+    if facts.domain == "text":
+        example = torch.zeros(1, facts.size, dtype=torch.int64)
+    return survey(net, example)
+
+
+def _build(name: str, options: Mapping[str, Any], facts: Facts, device: str | None) -> nn.Module:
+    check_options(name, options)
+    chosen = backbone(name)
+    if chosen.domain != facts.domain:
+        raise SpecError(
+            f"expected {chosen.domain} for the backbone {chosen.name}, found {facts.domain} as data; "
+            "name other data or another backbone"
+        )
+    given = {key: value for key, value in options.items() if key in BACKBONE_OPTIONS.get(chosen.name, {})}
+    if not given:
+        size = facts.size if chosen.domain == "text" else None
+        return chosen.build(outputs=facts.outputs, in_channels=facts.channels, size=size, device=device)
+    sizes: dict[str, Any] = {**BACKBONE_OPTIONS[chosen.name], **given}
+    make: Callable[..., nn.Module] = CifarResNet if chosen.name in _CIFAR_RESNETS else GPT
+    with torch.device("cpu" if device is None else device):
+        if make is GPT:
+            return make(facts.outputs, context=facts.size, **sizes)
+        return make(facts.outputs, facts.channels, **sizes)
+
+
+def _placement(request: TrialRequest, text: str) -> Placement:
+    operator = read_operator(text)
+    return system_of(operator).placement(operator, sites_of(request), _strides(request.options))
+
+
+def _strides(options: Mapping[str, Any]) -> Strides:
+    strides: Strides = options.get("strides", "pool")
+    check_strides(strides)
+    return strides
+
+
+def _selection(chosen: Backbone, options: Mapping[str, Any]) -> Selection:
+    selection = replace(chosen.selection, strides=_strides(options))
+    if options.get("pointwise"):
+        selection = replace(selection, pointwise=True)
+    if "match" in options:
+        selection = replace(selection, names=_patterns("match", options["match"]))
+    if "leave" in options:
+        selection = replace(selection, leave=_patterns("leave", options["leave"]))
+    return selection
+
+
+def _patterns(option: str, patterns: object) -> tuple[str, ...]:
+    if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise SpecError(f"{option}: expected a list of patterns of names, found {quoted(patterns)}")
+    return tuple(patterns)

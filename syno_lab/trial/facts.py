@@ -1,0 +1,84 @@
+"""Facts about a request's data that a network is built from, found without reading all of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from syno_lab.data.cifar import find_cifar
+from syno_lab.data.datasets import DIGITS, data_path, holds_cifar
+from syno_lab.data.image_folder import SIZE, class_names, is_image_folder
+from syno_lab.data.text import TextData, is_text_file, load_text
+from syno_lab.errors import DataError, SpecError
+from syno_lab.inputs import quoted
+from syno_lab.models.registry import backbone
+from syno_lab.trial.request import TrialRequest
+
+CONTEXT = 64
+"""The default number of tokens in a window of text."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The kind of a network's data.
+
+    ``domain``: images or text; ``outputs``: classes or tokens of the vocabulary; ``channels``: of images; ``size``:
+    height and width of the network's input, or the tokens of a window; ``stored_size``: height and width of the images
+    as the data set returns them, if they are squares.
+    """
+
+    domain: Literal["images", "text"]
+    outputs: int
+    channels: int
+    size: int
+    stored_size: int | None = None
+
+
+def facts_of(request: TrialRequest) -> Facts:
+    """The kind of the request's data.
+
+    Raises:
+        DataError: the data is missing.
+        SpecError: for an invalid resolution or context.
+    """
+    if request.resolution is not None and request.resolution < 1:
+        raise SpecError(f"resolution: expected a whole number from 1 up, found {request.resolution}")
+    if request.data != DIGITS and is_text_file(request.data):
+        if request.resolution is not None:
+            raise SpecError(f"expected no resolution for a text, found {request.resolution}")
+        return Facts("text", text_of(request).tokens.size, 1, context_of(request))
+    if request.data == DIGITS:
+        outputs, channels, stored = 10, 1, 8
+    else:
+        path = data_path(request.data)
+        if not holds_cifar(path) and is_image_folder(path):
+            classes = len(class_names(path))
+            size = request.resolution or SIZE
+            return Facts("images", classes, 3, size, size)
+        _, form = find_cifar(path)
+        outputs, channels, stored = len(form.classes), 3, 32
+    return Facts("images", outputs, channels, request.resolution or stored, stored)
+
+
+def context_of(request: TrialRequest) -> int:
+    """Tokens in a window of the request's text; SpecError unless it is a whole number from 1 up."""
+    context = request.options.get("context", min(CONTEXT, backbone(request.backbone).size))
+    if isinstance(context, bool) or not isinstance(context, int) or context < 1:
+        raise SpecError(f"context: expected a whole number from 1 up, found {quoted(context)}")
+    return context
+
+
+def text_of(request: TrialRequest) -> TextData:
+    """The request's text as tokens; DataError where it cannot be read."""
+    path = data_path(request.data)
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError as error:
+        raise DataError(f"expected a text file at {path}, found: {error.strerror or error}") from None
+    return _text(str(path), changed, request.options.get("tokens", "bytes"))
+
+
+@lru_cache(maxsize=2)
+def _text(path: str, _changed: int, kind: Literal["bytes", "characters"]) -> TextData:
+    return load_text(path, kind)

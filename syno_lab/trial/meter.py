@@ -1,0 +1,70 @@
+"""The resources of a trial: wall seconds, CPU seconds and peak memory."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+_MIB = 1 << 20
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+
+
+class Meter:
+    """A context manager that measures the time and memory of this process inside the block.
+
+    ``wall_s``; ``cpu_s`` of all threads; ``peak_mib``: on a CUDA device torch's peak allocation, else the largest
+    growth of the process's resident memory. Linux can reset that peak; elsewhere, growth below an earlier peak of the
+    process is not seen. The figures are final when the block ends.
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        self._cuda = device if device.startswith("cuda") and torch.cuda.is_available() else None
+        self.wall_s = self.cpu_s = self.peak_mib = 0.0
+        self._start = self._cpu_start = self._before = 0.0
+
+    def __enter__(self) -> Meter:
+        self._start, self._cpu_start = time.monotonic(), time.process_time()
+        if self._cuda is not None:
+            torch.cuda.reset_peak_memory_stats(self._cuda)
+        else:
+            _forget_peak()
+            self._before = _peak_mib()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.read()
+
+    def read(self) -> None:
+        """Update the figures."""
+        self.wall_s = time.monotonic() - self._start
+        self.cpu_s = time.process_time() - self._cpu_start
+        if self._cuda is not None:
+            self.peak_mib = torch.cuda.max_memory_allocated(self._cuda) / _MIB
+        else:
+            self.peak_mib = max(0.0, _peak_mib() - self._before)
+
+
+def _forget_peak() -> None:
+    with suppress(OSError):
+        _CLEAR.write_text("5")  # proc(5): resets the peak resident set size
+
+
+def _peak_mib() -> float:
+    """Peak resident memory of the process since the last reset."""
+    try:
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        pass
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (_MIB if sys.platform == "darwin" else 1024)

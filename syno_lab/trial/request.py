@@ -1,0 +1,140 @@
+"""The request and the outcome of a trial: plain data, the same in JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from syno_lab.errors import FormatError
+
+State = Literal["finished", "pruned", "diverged", "oom", "timeout", "interrupted", "failed"]
+Precision = Literal["float32", "bfloat16", "float16"]
+
+
+class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One training of a backbone, with or without an operator; complete, and plain data only.
+
+    Attributes:
+        backbone: a name of :mod:`syno_lab.models.registry`.
+        operator: the JSON of an operator of any system; None: the backbone without one (the baseline).
+        options: options of the backbone and of the replacement, see :data:`.backbone.BACKBONE_OPTIONS`.
+        data: ``digits``, a folder of CIFAR, a folder of images in class folders, or a text file.
+        resolution: height and width that images are scaled to; None: as they are (of an image folder: 224).
+        train_images, test_images: the most images of each part that are used, the first ones; None: all. For a text,
+            ``test_images`` counts windows of its test part (None: 256), and the training part is used whole.
+        epochs: number of epochs; for a text an epoch is ``options["steps"]`` batches.
+        batch_size, learning_rate: examples in a batch, and the highest learning rate of the cycle; None: 0.1 for
+        images, 0.001 for text.
+        seed: decides weights, order and augmentation.
+        device: ``cpu``, ``cuda``, …; ``threads`` of a CPU (None: as torch has them).
+        precision: the type that autocast computes in, where it lowers precision.
+        time_limit_s: seconds; a trial that needs more ends as ``timeout``.
+        gives_up: end as ``timeout`` as soon as the pace of the batches shows that the time limit is too short, and not
+            only when it is over (for trials that count only when complete; not with ``budget_s``).
+        budget_s: the training ends after so many seconds, is tested and counts as ``finished`` (Syno, section 9.3).
+        stopping: a rule for early termination, such as ``{"rule": "canvas", "theta": 0.5}``; see :mod:`.stopping`.
+        rivals: curves of earlier trials (the measure after each epoch), with which the rule compares.
+        retry_oom: whether a trial that runs out of memory is tried once more with half the batch.
+        keep_predictions: whether the outcome has the prediction for every test image.
+    """
+
+    backbone: str
+    operator: str | None = None
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+    data: str = "digits"
+    resolution: int | None = None
+    train_images: int | None = None
+    test_images: int | None = None
+    epochs: int = 3
+    batch_size: int = 64
+    learning_rate: float | None = None
+    seed: int = 0
+    device: str = "cpu"
+    threads: int | None = None
+    precision: Precision = "float32"
+    time_limit_s: float | None = None
+    gives_up: bool = False
+    budget_s: float | None = None
+    stopping: dict[str, Any] | None = None
+    rivals: list[list[float]] = msgspec.field(default_factory=list)
+    retry_oom: bool = True
+    keep_predictions: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dictionaries, for JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    @classmethod
+    def from_dict(cls, data: object) -> TrialRequest:
+        """Make the request from the result of :meth:`to_dict`; FormatError for any other data."""
+        try:
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise FormatError(f"expected a trial's request, found: {error}") from None
+
+
+class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a trial: how it ended, its accuracy and its costs.
+
+    Attributes:
+        state: ``finished``; ``pruned`` (by the rule for early termination, or its patience); ``diverged`` (a loss or
+            gradient that is no number, or no gradient at all); ``oom`` (out of memory); ``timeout``; ``interrupted``
+            (on request: the next attempt continues from the checkpoint); ``failed`` (anything wrong with the request,
+            the data or the files).
+        reason: one line; of a ``finished`` trial empty, or how the training differed from the request.
+        accuracy: the measure to maximise, after the last epoch: for images the share of test images classified
+            correctly; for text exp(-loss), the geometric mean of the probabilities given to the right tokens, which is
+            1 / perplexity. None where no epoch was completed.
+        best_accuracy: the highest accuracy of any epoch, for comparison with papers that report it.
+        perplexity: for a text, after the last epoch.
+        curve: for each epoch ``epoch``, ``train_loss``, ``test_loss``, ``accuracy`` (the measure), ``seconds``, and of
+            a text ``perplexity``.
+        flops, params: of the network for one example, as trained; ``baseline_flops``, ``baseline_params`` without the
+            operator.
+        replaced, places: the number of layers that the operator replaced, and of those that it was offered.
+        wall_s, cpu_s: seconds of all attempts together, without work that a kill made the trial repeat.
+        peak_mib: peak memory in MiB: on a GPU torch's allocations, else the growth of the process.
+        resumed: epochs that earlier attempts had completed.
+        batch_size: the batch size of the training; after a retry half of the requested one.
+        predictions: if requested, the predicted class of each test image. ``losses``: the loss of each test image, or
+            of each test window of a text, in nats.
+    """
+
+    state: State
+    reason: str = ""
+    accuracy: float | None = None
+    best_accuracy: float | None = None
+    perplexity: float | None = None
+    curve: list[dict[str, float]] = msgspec.field(default_factory=list)
+    flops: int = 0
+    params: int = 0
+    baseline_flops: int = 0
+    baseline_params: int = 0
+    replaced: int = 0
+    places: int = 0
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_mib: float = 0.0
+    resumed: int = 0
+    seed: int = 0
+    batch_size: int = 0
+    device: str = "cpu"
+    threads: int = 1
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    predictions: list[int] | None = None
+    losses: list[float] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dictionaries, for JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    @classmethod
+    def from_dict(cls, data: object) -> TrialOutcome:
+        """Make the outcome from the result of :meth:`to_dict`; FormatError for any other data."""
+        try:
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise FormatError(f"expected a trial's outcome, found: {error}") from None

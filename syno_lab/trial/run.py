@@ -1,0 +1,396 @@
+"""Run one trial, from a request to an outcome; only a full disk or a bug raises an exception."""
+
+from __future__ import annotations
+
+import gc
+import math
+import platform
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import torch
+
+from syno_lab.data.datasets import Dataset, load_dataset
+from syno_lab.errors import DiskFullError, SynoError, TrainingError
+from syno_lab.inputs import read_json
+from syno_lab.store.courses import CURVE_FILE, write_course
+from syno_lab.training import EpochRecord, Resumption, TrainingProgress, TrainingResult, train, train_text
+from syno_lab.training.answers import image_answers, text_answers
+from syno_lab.training.checkpoint import DamagedCheckpointError
+from syno_lab.training.files import write_whole
+from syno_lab.trial.backbone import Network, build
+from syno_lab.trial.facts import Facts, context_of, facts_of, text_of
+from syno_lab.trial.meter import Meter
+from syno_lab.trial.request import State, TrialOutcome, TrialRequest
+from syno_lab.trial.stopping import parse_rule
+from syno_lab.version import __version__
+
+if TYPE_CHECKING:
+    from syno_lab.data.text import TextData
+
+Report = Callable[[float, str], None]
+
+STEPS = 100
+"""The default number of batches in an epoch of text."""
+
+TEST_WINDOWS = 256
+"""The default number of test windows of a text: all windows would take longer than an epoch."""
+
+IMAGE_LEARNING_RATE = 0.1
+TEXT_LEARNING_RATE = 1e-3
+
+OUTCOME_FILE = "outcome.json"
+_MOST_BYTES = 1 << 28  # of the file of an outcome, which may hold a prediction for each test image
+
+# States that a second run of the same trial would end in again.
+_LASTING: tuple[State, ...] = ("finished", "pruned", "diverged", "timeout")
+
+# Messages of torch and its libraries for failed allocations, besides OutOfMemoryError and MemoryError.
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|can't allocate memory|not enough memory|cannot allocate memory|bad_alloc|STATUS_ALLOC_FAILED"
+    r"|could not create a memory|failed to allocate",
+    re.IGNORECASE,
+)
+
+
+def run_trial(
+    request: TrialRequest,
+    *,
+    folder: Path,
+    report: Report = lambda fraction, message: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> TrialOutcome:
+    """Train as ``request`` says and return the outcome.
+
+    Checkpoints lie in ``folder`` after each epoch. A trial that finds its own checkpoint continues from it and reports
+    that; except for the seconds, its outcome equals that of an uninterrupted trial. A trial that finds its outcome
+    returns it. When a trial has ended for good, its outcome is in ``folder/outcome.json`` and the checkpoint is
+    removed.
+
+    ``report(fraction, message)`` is called after every batch, and so is ``should_stop``. Every ending is an outcome,
+    see :class:`.TrialOutcome`: bad requests and missing data too (``failed``). KeyboardInterrupt and SystemExit are
+    raised.
+
+    Raises DiskFullError where the disk has no room for a checkpoint: that is no property of the operator. A later call,
+    with room, continues from the last checkpoint.
+    """
+    folder = Path(folder)
+    known = _known_outcome(folder / OUTCOME_FILE, request)
+    if known is not None:
+        report(1.0, f"{known.state} in an earlier attempt")
+        return known
+    trial = _Trial(request, folder, report, should_stop)
+    with Meter(request.device) as meter, _threads(request.threads):
+        end = trial.attempt(request.batch_size)
+        if end.state == "oom" and request.retry_oom and request.batch_size > 1:
+            # The first attempt's objects are unreachable only here, outside of its except clause.
+            _free_memory()
+            half = request.batch_size // 2
+            report(0.0, f"{end.reason}; once more with half the batch, {half}")
+            again = trial.attempt(half)
+            said = f"out of memory with a batch of {request.batch_size}, so trained with one of {half}"
+            again.reason = f"{said}; {again.reason}" if again.reason else said
+            end = again
+    _free_memory()
+    outcome = _outcome(trial, end, meter)
+    if outcome.state in _LASTING:
+        outcome = _keep(outcome, request, folder)
+    report(1.0, _summary(outcome))
+    return outcome
+
+
+@dataclass
+class _End:
+    """How an attempt ended."""
+
+    state: State
+    reason: str = ""
+    result: TrainingResult | None = None
+    predictions: list[int] | None = None
+    losses: list[float] | None = None
+    batch_size: int = 0
+
+
+@dataclass
+class _Trial:
+    """The state that the attempts of a trial share."""
+
+    request: TrialRequest
+    folder: Path
+    report: Report
+    should_stop: Callable[[], bool]
+    network: Network | None = None
+    facts: Facts | None = None
+    earlier: Resumption = field(default_factory=lambda: Resumption(0, 0.0, 0.0))
+
+    def attempt(self, batch_size: int) -> _End:
+        try:
+            end = self._train(batch_size)
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            end = _End("oom", _line(error, "out of memory"))
+        except DiskFullError:
+            raise
+        except SynoError as error:
+            end = _End("failed", _line(error))
+        except (RuntimeError, ValueError, OSError) as error:
+            # torch raises RuntimeError for many failures, out of memory among them.
+            is_memory = isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
+            end = _End("oom" if is_memory else "failed", _line(error))
+        finally:
+            # The weights are no longer needed, and a retry needs their memory.
+            if self.network is not None:
+                self.network.module = torch.nn.Identity()
+        end.batch_size = batch_size
+        return end
+
+    def _train(self, batch_size: int) -> _End:
+        request = self.request
+        if self.should_stop():
+            return _End("interrupted", "before it began")
+        if request.threads is not None and request.threads < 1:
+            raise TrainingError(f"expected threads as a whole number from 1 up, found {request.threads}")
+        self.report(0.0, f"reading {request.data}")
+        self.facts = facts_of(request)
+        data: Dataset | TextData = text_of(request) if self.facts.domain == "text" else _images_of(request)
+        self.network = build(request)
+        if self.network.replaced:
+            where = f"an operator in {self.network.replaced} of {self.network.places} layers"
+            self.report(0.0, f"{request.backbone} with {where}, {self.network.flops:,} FLOPs")
+        result = self._fit(data, batch_size)
+        end = _End(*_STATES[result.stopped], result)
+        end.reason = result.reason or end.reason
+        if result.stopped == "time" and self._ends_by_clock and result.curve:
+            end.state, end.reason = "finished", ""
+        elif result.stopped == "time":
+            end.reason = f"its time of {request.time_limit_s or request.budget_s:g} s was over"
+        if end.state == "finished" and request.keep_predictions:
+            self.report(1.0, "predicting the test data")
+            self._answer(data, end, batch_size)
+        return end
+
+    @property
+    def _ends_by_clock(self) -> bool:
+        """Whether ``budget_s``, and not ``time_limit_s``, ends this training."""
+        request = self.request
+        return request.budget_s is not None and request.budget_s <= (request.time_limit_s or math.inf)
+
+    def _fit(self, data: Any, batch_size: int) -> TrainingResult:
+        request, network, facts = self.request, self.network, self.facts
+        assert network is not None
+        assert facts is not None
+        rule = None if request.stopping is None else parse_rule(request.stopping)
+
+        def judge(curve: Sequence[EpochRecord]) -> str | None:
+            write_course(self.folder / CURVE_FILE, self.rows(curve))
+            measures = [self.measure(record) for record in curve]
+            return None if rule is None else rule.reason(measures, request.rivals, request.epochs)
+
+        limits = [limit for limit in (request.time_limit_s, request.budget_s) if limit is not None]
+        rates = {"images": IMAGE_LEARNING_RATE, "text": TEXT_LEARNING_RATE}
+        shared: dict[str, Any] = {
+            "epochs": request.epochs,
+            "batch_size": batch_size,
+            "learning_rate": rates[facts.domain] if request.learning_rate is None else request.learning_rate,
+            "seed": request.seed,
+            "time_limit_s": min(limits, default=None),
+            "gives_up": request.gives_up and request.budget_s is None,
+            "device": request.device,
+            "precision": request.precision,
+            "on_progress": self._progress,
+            "on_resume": self._resumed,
+            "judge": judge,
+            "checkpoint": self.folder / f"checkpoint-{batch_size}.pt",
+            "should_stop": self.should_stop,
+        }
+        begin = partial(train, network.module, data, **shared)
+        if facts.domain == "text":
+            begin = partial(
+                train_text,
+                network.module,
+                data,
+                context=context_of(request),
+                steps=request.options.get("steps", STEPS),
+                ends_by_clock=request.budget_s is not None,
+                test_windows=request.test_images or TEST_WINDOWS,
+                **shared,
+            )
+        try:
+            return begin()
+        except DamagedCheckpointError as error:
+            self.report(0.0, f"starts from the beginning: {error}")
+            shared["checkpoint"].unlink()
+            return begin()
+
+    def _answer(self, data: Any, end: _End, batch_size: int) -> None:
+        assert self.network is not None
+        request = self.request
+        where: dict[str, Any] = {"batch_size": batch_size, "device": request.device, "precision": request.precision}
+        if self.facts is not None and self.facts.domain == "images":
+            end.predictions, end.losses = image_answers(self.network.module, data, **where)
+        else:
+            end.losses = text_answers(
+                self.network.module,
+                data,
+                context=context_of(request),
+                test_windows=request.test_images or TEST_WINDOWS,
+                **where,
+            )
+
+    def measure(self, record: EpochRecord) -> float:
+        """The measure to maximise: the accuracy for images, exp(-loss) for a text."""
+        is_text = self.facts is not None and self.facts.domain == "text"
+        return math.exp(-record.test_loss) if is_text else record.test_accuracy
+
+    def rows(self, curve: Sequence[EpochRecord]) -> list[dict[str, float]]:
+        """The curve in the form that an outcome has."""
+        is_text = self.facts is not None and self.facts.domain == "text"
+        return [
+            {
+                "epoch": record.epoch,
+                "train_loss": record.train_loss,
+                "test_loss": record.test_loss,
+                "accuracy": self.measure(record),
+                "seconds": record.seconds,
+                **({"perplexity": record.perplexity} if is_text else {}),
+            }
+            for record in curve
+        ]
+
+    def _progress(self, now: TrainingProgress) -> None:
+        share = (now.epoch - 1 + (now.batch / max(now.batches, 1) if now.phase == "train" else 1.0)) / now.epochs
+        what = "" if now.phase == "train" else "test "
+        self.report(
+            min(share, 1.0),
+            f"epoch {now.epoch} of {now.epochs}: {what}loss {now.loss:.3f}, accuracy {now.accuracy:.3f}",
+        )
+
+    def _resumed(self, found: Resumption) -> None:
+        self.earlier = found
+        self.report(
+            found.epochs / self.request.epochs,
+            f"resumed from a checkpoint after epoch {found.epochs} of {self.request.epochs}",
+        )
+
+
+_STATES: dict[str, tuple[State, str]] = {
+    "finished": ("finished", ""),
+    "early": ("pruned", "nothing better for its patience"),
+    "pruned": ("pruned", ""),
+    "time": ("timeout", ""),
+    "slow": ("timeout", ""),
+    "diverged": ("diverged", ""),
+    "interrupted": ("interrupted", "stopped on request"),
+}
+
+
+def _outcome(trial: _Trial, end: _End, meter: Meter) -> TrialOutcome:
+    request, network, result = trial.request, trial.network, end.result
+    curve = trial.rows(result.curve if result is not None else ())
+    return TrialOutcome(
+        state=end.state,
+        reason=end.reason,
+        accuracy=curve[-1]["accuracy"] if curve else None,
+        best_accuracy=max((row["accuracy"] for row in curve), default=None),
+        perplexity=curve[-1].get("perplexity") if curve else None,
+        curve=curve,
+        flops=network.flops if network else 0,
+        params=network.params if network else 0,
+        baseline_flops=network.baseline_flops if network else 0,
+        baseline_params=network.baseline_params if network else 0,
+        replaced=network.replaced if network else 0,
+        places=network.places if network else 0,
+        wall_s=trial.earlier.wall_s + meter.wall_s,
+        cpu_s=trial.earlier.cpu_s + meter.cpu_s,
+        peak_mib=meter.peak_mib,
+        resumed=trial.earlier.epochs,
+        seed=request.seed,
+        batch_size=end.batch_size,
+        device=_device_name(request.device),
+        threads=request.threads or torch.get_num_threads(),
+        versions=versions(),
+        predictions=end.predictions,
+        losses=end.losses,
+    )
+
+
+def versions() -> dict[str, str]:
+    """The versions of the packages on which a training's numbers depend."""
+    return {
+        "syno_lab": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+    }
+
+
+def _device_name(device: str) -> str:
+    if device.startswith("cuda") and torch.cuda.is_available():
+        return f"{device} ({torch.cuda.get_device_name(device)})"
+    return device
+
+
+def _summary(outcome: TrialOutcome) -> str:
+    found = "" if outcome.accuracy is None else f", accuracy {outcome.accuracy:.4f}"
+    if outcome.perplexity is not None:
+        found = f", perplexity {outcome.perplexity:.2f}"
+    return f"{outcome.state}{found}{f' ({outcome.reason})' if outcome.reason else ''}"
+
+
+def _keep(outcome: TrialOutcome, request: TrialRequest, folder: Path) -> TrialOutcome:
+    """Write the outcome, and only then remove the checkpoints, so that a kill in between loses nothing."""
+    content = {"request": request.to_dict(), "outcome": outcome.to_dict()}
+    try:
+        write_whole(folder / OUTCOME_FILE, msgspec.json.encode(content))
+    except TrainingError as error:
+        said = f"{outcome.reason}; the outcome could not be saved: {error}".removeprefix("; ")
+        return msgspec.structs.replace(outcome, reason=said)
+    for left in (*folder.glob("checkpoint-*.pt"), folder / CURVE_FILE):
+        left.unlink(missing_ok=True)
+    return outcome
+
+
+def _known_outcome(path: Path, request: TrialRequest) -> TrialOutcome | None:
+    """The outcome of an earlier attempt at this same request, or None."""
+    try:
+        content = read_json(path, _MOST_BYTES)
+        if content["request"] == msgspec.json.decode(msgspec.json.encode(request)):
+            return TrialOutcome.from_dict(content["outcome"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, SynoError):
+        return None
+    return None
+
+
+def _images_of(request: TrialRequest) -> Dataset:
+    return load_dataset(
+        request.data, size=request.resolution, train_images=request.train_images, test_images=request.test_images
+    )
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if count is not None and count >= 1:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _free_memory() -> None:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _line(error: BaseException, otherwise: str = "") -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = lines[0] if lines else otherwise or type(error).__name__
+    return said if isinstance(error, SynoError) else f"{type(error).__name__}: {said}"[:300]

@@ -1,0 +1,226 @@
+"""Early termination: decide from a training's curve and its rivals' curves whether it continues.
+
+A curve is the measure (higher is better) after each epoch. A rule is a value; it is asked after every epoch but the
+last, and returns a reason to stop, or None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import msgspec
+
+from syno_lab.errors import TrainingError
+from syno_lab.inputs import quoted
+
+if TYPE_CHECKING:
+    import optuna
+
+Curve = Sequence[float]
+
+
+class StoppingRule(Protocol):
+    """A rule that ends trainings which are unlikely to become good."""
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """The reason to end a training of ``epochs`` with this ``curve`` so far, or None."""
+
+
+@dataclass(frozen=True)
+class CanvasRule:
+    """Canvas, section 7: at each epoch, at least a fraction of the best rival's measure at the same epoch.
+
+    accuracy(epoch) >= λ · accuracy_max(epoch) with λ = f(epoch / epochs) and f(x) = θ + (1 - θ) x: lenient in the
+    beginning, strict in the end. The best rival is the one whose curve rises highest, the first of equals; where its
+    curve is shorter than this one, the rule stops nothing. ``theta``: from 0 to 1, typically 0.5. ``warmup``: first
+    epochs that the rule ignores (our addition; the paper has none).
+    """
+
+    name: ClassVar[str] = "canvas"
+    theta: float = 0.5
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        _check_between("theta", self.theta, 0, 1)
+        _check_count("warmup", self.warmup, 0)
+
+    def share(self, epoch: int, epochs: int) -> float:
+        """λ after ``epoch`` of ``epochs``."""
+        return self.theta + (1 - self.theta) * epoch / epochs
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """Why to stop, or None; see :class:`StoppingRule`."""
+        best = max((rival for rival in rivals if rival), key=max, default=())
+        epoch = len(curve)
+        if epoch <= self.warmup or len(best) < epoch:
+            return None
+        least = self.share(epoch, epochs) * best[epoch - 1]
+        if curve[-1] >= least:
+            return None
+        return (
+            f"{curve[-1]:.4f} after epoch {epoch} of {epochs}, below {self.share(epoch, epochs):.3f} of the best's "
+            f"{best[epoch - 1]:.4f} (canvas, theta {self.theta:g})"
+        )
+
+
+@dataclass(frozen=True)
+class PercentileRule:
+    """Optuna's PercentilePruner: stop unless among the best ``percentile`` % of the rivals at the same epoch.
+
+    The best value so far counts. ``startup``: rivals needed before the rule applies; ``warmup``: epochs it ignores.
+    """
+
+    name: ClassVar[str] = "percentile"
+    percentile: float = 25.0
+    startup: int = 5
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        _check_between("percentile", self.percentile, 0, 100)
+        _check_count("startup", self.startup, 0)
+        _check_count("warmup", self.warmup, 0)
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """Why to stop, or None; see :class:`StoppingRule`."""
+        import optuna
+
+        pruner = optuna.pruners.PercentilePruner(self.percentile, self.startup, self.warmup)
+        if not _is_pruned(pruner, curve, rivals):
+            return None
+        return f"{curve[-1]:.4f} after epoch {len(curve)}, not among the best {self.percentile:g} % of {len(rivals)}"
+
+
+@dataclass(frozen=True)
+class MedianRule:
+    """Optuna's MedianPruner: stop when below the median of the rivals at the same epoch."""
+
+    name: ClassVar[str] = "median"
+    startup: int = 5
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        _check_count("startup", self.startup, 0)
+        _check_count("warmup", self.warmup, 0)
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """Why to stop, or None; see :class:`StoppingRule`."""
+        import optuna
+
+        if not _is_pruned(optuna.pruners.MedianPruner(self.startup, self.warmup), curve, rivals):
+            return None
+        return f"{curve[-1]:.4f} after epoch {len(curve)}, below the median of {len(rivals)}"
+
+
+@dataclass(frozen=True)
+class HalvingRule:
+    """Optuna's SuccessiveHalvingPruner (Li et al. 2018): at each rung the best 1/``reduction`` continue.
+
+    Rungs are after ``least`` · ``reduction``^rung epochs. The rivals go through Optuna's rungs first, in their order.
+    """
+
+    name: ClassVar[str] = "halving"
+    least: int = 1
+    reduction: int = 4
+
+    def __post_init__(self) -> None:
+        _check_count("least", self.least, 1)
+        _check_count("reduction", self.reduction, 2)
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """Why to stop, or None; see :class:`StoppingRule`."""
+        import optuna
+
+        pruner = optuna.pruners.SuccessiveHalvingPruner(self.least, self.reduction)
+        if not _is_pruned(pruner, curve, rivals, first_step=1, replay=True):
+            return None
+        return f"{curve[-1]:.4f} after epoch {len(curve)}, not among the best 1/{self.reduction} of its rung"
+
+
+@dataclass(frozen=True)
+class PatienceRule:
+    """Stop when no epoch was better than before for ``patience`` epochs; rivals do not matter."""
+
+    name: ClassVar[str] = "patience"
+    patience: int = 3
+
+    def __post_init__(self) -> None:
+        _check_count("patience", self.patience, 1)
+
+    def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
+        """Why to stop, or None; see :class:`StoppingRule`."""
+        if not curve or len(curve) - 1 - list(curve).index(max(curve)) < self.patience:
+            return None
+        return f"nothing above {max(curve):.4f} for {self.patience} epochs"
+
+
+Rule = CanvasRule | PercentileRule | MedianRule | HalvingRule | PatienceRule
+RULES: dict[str, type[Rule]] = {
+    rule.name: rule for rule in (CanvasRule, MedianRule, PercentileRule, HalvingRule, PatienceRule)
+}
+
+
+def parse_rule(data: Mapping[str, Any]) -> Rule:
+    """Make a rule from ``{"rule": name, …}``; TrainingError for an unknown rule, or numbers out of range."""
+    name = data.get("rule")
+    if name not in RULES:
+        raise TrainingError(f"stopping: expected a rule among {', '.join(RULES)}, found {quoted(name)}")
+    kind = RULES[name]
+    given = {key: value for key, value in data.items() if key != "rule"}
+    unknown = given.keys() - kind.__annotations__.keys()
+    if unknown:
+        raise TrainingError(f"stopping: the rule {name} has no {', '.join(sorted(unknown))}")
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise TrainingError(f"stopping: the rule {name}: {error}") from None
+
+
+def _is_pruned(
+    pruner: optuna.pruners.BasePruner,
+    curve: Curve,
+    rivals: Sequence[Curve],
+    *,
+    first_step: int = 0,
+    replay: bool = False,
+) -> bool:
+    """Optuna's verdict on ``curve``, in a study of its own, in memory, with the rivals as trials.
+
+    ``replay``: ask Optuna about the rivals too, epoch by epoch, for pruners that store state in each trial.
+    """
+    import optuna
+
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study
+    try:
+        study = optuna.create_study(direction="maximize", pruner=pruner)
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    for rival in filter(None, rivals):
+        if replay:
+            _reported(study.ask(), rival, first_step)
+        else:
+            values = dict(enumerate(map(float, rival), start=first_step))
+            study.add_trial(optuna.trial.create_trial(value=float(rival[-1]), intermediate_values=values))
+    return _reported(study.ask(), curve, first_step)
+
+
+def _reported(trial: optuna.Trial, curve: Curve, first_step: int) -> bool:
+    """Report a curve to ``trial`` epoch by epoch and return the last verdict on it."""
+    verdict = False
+    for step, value in enumerate(curve, start=first_step):
+        trial.report(float(value), step)
+        verdict = trial.should_prune()
+    return verdict
+
+
+def _check_between(name: str, value: float, low: float, high: float) -> None:
+    if not (math.isfinite(value) and low <= value <= high):
+        raise TrainingError(f"stopping: expected {name} from {low:g} to {high:g}, found {quoted(value)}")
+
+
+def _check_count(name: str, value: int, low: int) -> None:
+    if value < low:
+        raise TrainingError(f"stopping: expected {name} as a whole number from {low} up, found {quoted(value)}")

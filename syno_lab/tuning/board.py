@@ -1,0 +1,106 @@
+"""A real RPC tracker and a real RPC server on this machine, for as long as a ``with`` block lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from syno_lab.errors import TrackerError
+from syno_lab.inputs import quoted
+from syno_lab.processes.process import cores, describe_exit, end_group, last_line, start_child
+from syno_lab.scratch import scratch
+from syno_lab.tuning.tracker import Address, tracker_summary
+
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Board:
+    """A device behind a tracker at ``host:port``, registered as ``key``."""
+
+    host: str
+    port: int
+    key: str
+
+    @property
+    def address(self) -> Address:
+        """The address of the tracker."""
+        return self.host, self.port
+
+
+@contextlib.contextmanager
+def local_board(
+    key: str = "local", *, threads: int | None = None, devices: int = 1, deadline_s: float = 90.0
+) -> Iterator[Board]:
+    """Start a tracker and an RPC server for this machine's CPU on free loopback ports; stop both at the end.
+
+    ``threads`` is the number of threads that run an operator (all processors by default), ``devices`` the number of
+    servers under the key. No process survives: both processes and their children are killed by group when the block
+    ends, by any exception too, and end by themselves when this process is killed. Raises :class:`TrackerError` if they
+    are not ready by the deadline.
+    """
+    if not key or any(letter.isspace() or letter == ":" for letter in key):
+        raise TrackerError(f"expected a device key without blanks and colons, found {quoted(key)}")
+    if devices < 1:
+        raise TrackerError(f"expected at least one device, found {devices}")
+    with contextlib.ExitStack() as stack:
+        # Bind the ports here, so that they are free and known at once, and no other process can bind them in between.
+        listeners = [stack.enter_context(_listen()) for _ in range(1 + devices)]
+        port = listeners[0].getsockname()[1]
+        folder = stack.enter_context(scratch("syno-board-"))
+        environment = {
+            "TMPDIR": str(folder),  # files of killed sessions are removed with it
+            "TVM_NUM_THREADS": str(threads or cores()),
+        }
+        children: dict[str, subprocess.Popen[bytes]] = {}
+        servers = ["server", *(f"server-{number}" for number in range(2, devices + 1))]
+        roles: dict[str, list[str]] = {"tracker": [], **{server: [str(port), key] for server in servers}}
+        for listener, (role, arguments) in zip(listeners, roles.items(), strict=True):
+            log = stack.enter_context((folder / f"{role}.log").open("wb"))
+            child = start_child(
+                "syno_lab.processes.serve",
+                [role.partition("-")[0], str(listener.fileno()), *arguments],
+                log=log,
+                pass_fds=[listener.fileno()],
+                environment=environment,
+            )
+            stack.callback(end_group, child)
+            children[role] = child
+            listener.close()  # the child has its own copy
+        _wait_for(key, devices, port, children, folder, time.monotonic() + deadline_s)
+        yield Board(_LOOPBACK, port, key)
+
+
+def _listen() -> socket.socket:
+    listener = socket.create_server((_LOOPBACK, 0))
+    # Inherited by the connections on Linux; without it each exchange with the tracker can wait for 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+def _wait_for(
+    key: str, devices: int, port: int, children: dict[str, subprocess.Popen[bytes]], folder: Path, deadline: float
+) -> None:
+    while True:
+        for role, child in children.items():
+            if child.poll() is not None:
+                said = last_line(folder / f"{role}.log")
+                raise TrackerError(
+                    f"the local RPC {role} ended ({describe_exit(child.returncode)}): {said or 'no output'}"
+                )
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TrackerError(
+                f"the local RPC server did not register as {quoted(key)} in time; is TVM installed whole?"
+            )
+        # While the tracker still imports TVM its port takes connections but does not answer: each try is short.
+        with contextlib.suppress(TrackerError):
+            entry = tracker_summary(_LOOPBACK, port, min(left, 2.0)).get(key)
+            if entry is not None and entry.free >= devices:
+                return
+        time.sleep(0.05)

@@ -1,0 +1,78 @@
+"""Curves of the best latency over a tuning's trials, to compare several tunings: as data and as a figure."""
+
+from __future__ import annotations
+
+import io
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from syno_lab.errors import TuningError
+
+#: Trial and best milliseconds so far, as in :class:`TuningResult.history
+#: <syno_lab.tuning.values.TuningResult>`.
+History = Sequence[tuple[int, float]]
+
+_COLOURS = ("#767676", "#2a7fd4", "#009e73", "#cc79a7", "#e69f00", "#d55e00", "#56b4e9")
+
+
+class Curve(NamedTuple):
+    """One method: trials, and the median, least and greatest of its tunings' best milliseconds so far."""
+
+    name: str
+    trials: tuple[int, ...]
+    median: tuple[float, ...]
+    least: tuple[float, ...]
+    greatest: tuple[float, ...]
+
+
+def latency_curves(histories: Mapping[str, Sequence[History]]) -> tuple[Curve, ...]:
+    """A curve for each name, over several tunings of it (seeds); a tuning that ended early keeps its last value.
+
+    A curve begins at the trial by which every tuning has had a candidate that ran. Raises :class:`TuningError` if a
+    tuning never had one.
+    """
+    empty = [name for name, runs in histories.items() if not runs or not all(runs)]
+    if not histories or empty:
+        raise TuningError(f"expected a history of trials for each curve, found none for {', '.join(empty) or 'any'}")
+    end = max(run[-1][0] for runs in histories.values() for run in runs)
+    return tuple(_curve(name, runs, end) for name, runs in histories.items())
+
+
+def _curve(name: str, runs: Sequence[History], end: int) -> Curve:
+    trials = range(max(run[0][0] for run in runs), end + 1)
+    found = [[_best(run, trial) for run in runs] for trial in trials]
+    return Curve(
+        name,
+        tuple(trials),
+        tuple(statistics.median(one) for one in found),
+        tuple(min(one) for one in found),
+        tuple(max(one) for one in found),
+    )
+
+
+def _best(run: History, trial: int) -> float:
+    return min(best for number, best in run if number <= trial)
+
+
+def curves_svg(curves: Sequence[Curve], title: str = "best latency over trials") -> str:
+    """The curves as SVG text, latency on a logarithmic axis; the band is from the least to the greatest."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab"}):  # equal data gives equal files
+        figure = Figure(figsize=(7.5, 4.2), facecolor="white", layout="constrained")
+        axes = figure.subplots()
+        for number, curve in enumerate(curves):
+            colour = _COLOURS[number % len(_COLOURS)]
+            axes.step(curve.trials, curve.median, where="post", color=colour, linewidth=1.6, label=curve.name)
+            axes.fill_between(curve.trials, curve.least, curve.greatest, step="post", color=colour, alpha=0.15, lw=0)
+        axes.set_title(title, parse_math=False, fontsize=11)
+        axes.set_xlabel("trials")
+        axes.set_ylabel("milliseconds")
+        axes.set_yscale("log")
+        axes.grid(visible=True, which="both", color="#e0e0e0", linewidth=0.6)
+        axes.legend(loc="best", fontsize=8, framealpha=0.8)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None})
+    return buffer.getvalue().decode()

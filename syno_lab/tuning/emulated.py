@@ -1,0 +1,219 @@
+"""An emulated aarch64 board: the real RPC server, run by an emulator of the board's processor on this machine.
+
+The server's Python, its libraries and its linker are those of an aarch64 Linux, so that code compiled for a Jetson's
+processor is linked, loaded and run as on a Jetson. Only its latencies mean nothing: they are the emulator's.
+
+    syno-lab board --emulate --fetch    # once; 220 MB, no root needed
+    python -m syno_lab.tuning.emulated check    # compile here, run there, compare with the loop nest
+    python -m syno_lab.tuning.emulated serve    # a tracker and the board, until Ctrl-C
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from syno_lab.errors import SynoError, TrackerError
+from syno_lab.inputs import quoted
+from syno_lab.private import UMASK
+from syno_lab.processes.process import cores, describe_exit, end_group, last_line, start_child
+from syno_lab.scratch import scratch
+from syno_lab.tuning.board import Board
+from syno_lab.tuning.emulated_files import BoardFiles, boards_folder, fetch_board, find_board
+from syno_lab.tuning.tracker import Address, parse_address, tracker_summary
+
+KEY = "jetson-orin-nano-cpu"
+
+_LOOPBACK = "127.0.0.1"
+_SERVE = "syno_lab.processes.serve"
+#: Environment variables of this machine that would mislead the board's programs.
+_NOT_FOR_THE_BOARD = ("PYTHON", "LD_", "VIRTUAL_ENV", "CONDA", "QEMU_")
+
+
+@contextlib.contextmanager
+def emulated_board(
+    key: str = KEY,
+    *,
+    tracker: str | tuple[str, int] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    deadline_s: float = 240.0,
+) -> Iterator[Board]:
+    """Start an emulated aarch64 board that registers as ``key``, at ``tracker`` or at its own; stop both at the end.
+
+    The board's files come from the cache ``folder`` (see :func:`~syno_lab.tuning.emulated_files.fetch_board`;
+    nothing is downloaded here). A given tracker must listen on this machine's loopback. Operators run in ``threads``
+    threads (all processors by default). As with :func:`~syno_lab.tuning.board.local_board` no process survives the
+    block. The emulator needs about 15 seconds to import TVM.
+
+    Raises:
+        TuningError: where the files are missing or damaged.
+        TrackerError: where the board is not ready by the deadline.
+    """
+    if not key or any(letter.isspace() or letter == ":" for letter in key):
+        raise TrackerError(f"expected a device key without blanks and colons, found {quoted(key)}")
+    address = None if tracker is None else _on_loopback(parse_address(tracker))
+    files = find_board(folder)
+    deadline = time.monotonic() + deadline_s
+    with contextlib.ExitStack() as stack:
+        home = stack.enter_context(scratch("syno-board-"))
+        children: dict[str, subprocess.Popen[bytes]] = {}
+        before = 0
+        if address is None:
+            with _listen() as listener:
+                log = stack.enter_context((home / "tracker.log").open("wb"))
+                arguments = ["tracker", str(listener.fileno())]
+                children["tracker"] = start_child(_SERVE, arguments, log=log, pass_fds=[listener.fileno()])
+                stack.callback(end_group, children["tracker"])
+                address = _LOOPBACK, listener.getsockname()[1]
+        else:
+            entry = tracker_summary(*address).get(key)
+            before = 0 if entry is None else entry.total
+        with _listen() as listener:
+            log = stack.enter_context((home / "server.log").open("wb"))
+            server = _start_server(files, home, listener, address[1], key, threads or cores(), log)
+            stack.callback(end_group, server)
+            children["server"] = server
+        _wait(key, address, before, children, home, deadline)
+        yield Board(*address, key)
+
+
+def _start_server(
+    files: BoardFiles, home: Path, listener: socket.socket, port: int, key: str, threads: int, log: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    # The board sees this package, which has the server's loop, and no other package of this machine.
+    (home / "lab").mkdir()
+    (home / "lab" / "syno_lab").symlink_to(Path(__file__).parent.parent)
+    python = _program(home / "python", files, [files.python], zeroth=str(home / "python"))
+    libraries = files.root / ("lib" if _libc(files.root / "lib").is_file() else "usr/lib")
+    linker = files.root / "usr" / "bin" / "aarch64-linux-gnu-ld"
+    libc = _libc(libraries)
+    compiler = _program(home / "c++", files, [linker], after=[libc.with_name("libm.so.6"), libc])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_FOR_THE_BOARD)}
+    environment |= {
+        "CXX": str(compiler),  # TVM's runtime links uploaded objects with it
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONHOME": str(files.root / "usr"),
+        "PYTHONPATH": os.pathsep.join([str(files.wheels), str(home / "lab")]),
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(home),
+        "TVM_NUM_THREADS": str(threads),
+    }
+    return subprocess.Popen(
+        [str(python), "-P", "-m", _SERVE, str(os.getpid()), "server", str(listener.fileno()), str(port), key],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        pass_fds=(listener.fileno(),),
+        env=environment,
+        cwd=home,
+        start_new_session=True,
+        umask=UMASK,
+    )
+
+
+def _libc(libraries: Path) -> Path:
+    return libraries / "aarch64-linux-gnu" / "libc.so.6"
+
+
+def _program(
+    path: Path, files: BoardFiles, command: list[Path], *, zeroth: str = "", after: Sequence[Path] = ()
+) -> Path:
+    """A script that runs one of the board's programs in the emulator; for Python, its ``sys.executable``."""
+    emulator = [files.emulator, "-L", str(files.root), *(["-0", zeroth] if zeroth else [])]
+    begin, end = shlex.join([*emulator, *map(str, command)]), shlex.join(map(str, after))
+    lines = ["#!/bin/sh"]
+    if after:  # a linker is not a compiler: it reads -fPIC as another option
+        lines.append('for one; do shift; [ "$one" = -fPIC ] || set -- "$@" "$one"; done')
+    lines.append(f'exec {begin} "$@" {end}'.rstrip())
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def _on_loopback(address: Address) -> Address:
+    if address[0] not in (_LOOPBACK, "localhost"):
+        raise TrackerError(f"an emulated board registers only at a tracker on {_LOOPBACK}, found {quoted(address[0])}")
+    return _LOOPBACK, address[1]
+
+
+def _listen() -> socket.socket:
+    listener = socket.create_server((_LOOPBACK, 0))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # see board.py
+    return listener
+
+
+def _wait(
+    key: str, address: Address, before: int, children: dict[str, subprocess.Popen[bytes]], home: Path, deadline: float
+) -> None:
+    while True:
+        for role, child in children.items():
+            if child.poll() is not None:
+                said = last_line(home / f"{role}.log")
+                raise TrackerError(
+                    f"the emulated board's {role} ended ({describe_exit(child.returncode)}): {said or 'no output'}"
+                )
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TrackerError(
+                f"the emulated board did not register as {quoted(key)} in time; this machine may be too busy"
+            )
+        with contextlib.suppress(TrackerError):  # a tracker that still imports TVM does not answer
+            entry = tracker_summary(*address, min(left, 2.0)).get(key)
+            if entry is not None and entry.total > before and entry.free:
+                return
+        time.sleep(0.1)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """``fetch``, ``check`` or ``serve``; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m syno_lab.tuning.emulated", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("what", choices=("fetch", "check", "serve"))
+    parser.add_argument("--folder", help="the cache folder [default: $SYNO_LAB_BOARDS, else the user's cache]")
+    parser.add_argument("--key", default=KEY, help=f"[default: {KEY}]")
+    parser.add_argument("--tracker", metavar="HOST:PORT", help="a tracker on this machine [default: one of its own]")
+    given = parser.parse_args(arguments)
+    say = _say
+    try:
+        if given.what == "fetch":
+            files = fetch_board(given.folder, say)
+            say(f"{files.folder}: {files.size / 1e6:.0f} MB in {len(files.downloads)} files, "
+                f"fetched in {files.download_s:g} s, unpacked in {files.unpack_s:g} s")  # fmt: skip
+            return 0
+        say(f"starting a board from {boards_folder(given.folder)}")
+        with emulated_board(given.key, tracker=given.tracker, folder=given.folder) as board:
+            say(f"{board.key} at the tracker {board.host}:{board.port}")
+            if given.what == "serve":
+                with contextlib.suppress(KeyboardInterrupt):
+                    threading.Event().wait()
+                return 0
+            from syno_lab import operators
+            from syno_lab.tuning.remote import run_remotely
+
+            sizes = {"N": 1, "C_in": 16, "C_out": 16, "H": 8, "W": 8}
+            run = run_remotely(operators.conv2d().to_json(), sizes, board=board, target=KEY)
+            say(f"conv2d compiled here and run on {run.machine} differs by {run.error:.1e} from its loop nest")
+    except SynoError as error:
+        say(str(error))
+        return 2
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,371 @@
+"""The files of an emulated aarch64 board: Debian's Python and linker, the wheels of TVM, an emulator; no root needed.
+
+apt-get fetches Debian's packages, with a state of its own in the cache folder, and checks their digests against the
+signed index of this machine's configured sources; pip fetches the wheels and checks theirs. A digest of the unpacked
+files is kept, and checked whenever a board starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from syno_lab.errors import TuningError
+
+#: The environment variable with the folder of emulated boards; by default they are in the user's cache folder.
+FOLDER_VARIABLE = "SYNO_LAB_BOARDS"
+#: The advice for a user without an emulated board.
+ADVICE = "run `syno-lab board --emulate --fetch`"
+
+#: The board gets this machine's versions: TVM's RPC needs the same version on both sides.
+_WHEELS = (
+    "apache-tvm",
+    "apache-tvm-ffi",
+    "cloudpickle",
+    "ml_dtypes",
+    "numpy",
+    "psutil",
+    "tornado",
+    "typing_extensions",
+)
+_PACKAGES = ("python3-minimal", "libpython3-stdlib", "libstdc++6", "libgcc-s1", "libc6", "binutils-aarch64-linux-gnu")
+_EMULATORS = ("qemu-aarch64-static", "qemu-aarch64")
+#: A wheel names the oldest glibc with which it runs; Debian 12 has 2.36.
+_PLATFORMS = (*(f"manylinux_2_{minor}_aarch64" for minor in range(36, 16, -1)), "manylinux2014_aarch64")
+_VERSION = 1
+_STEP_DEADLINE_S = 600.0
+
+Report = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that was fetched: its name, its size in bytes and its SHA-256."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class BoardFiles:
+    """An unpacked board: ``root`` is its file system, ``emulator`` the program that runs its programs.
+
+    ``packages`` are the versions of its wheels, ``download_s`` and ``unpack_s`` the seconds of the download and of
+    unpacking.
+    """
+
+    folder: Path
+    emulator: str
+    packages: dict[str, str]
+    downloads: tuple[Download, ...]
+    download_s: float
+    unpack_s: float
+
+    @property
+    def root(self) -> Path:
+        """The root folder of the board's file system."""
+        return self.folder / "root"
+
+    @property
+    def wheels(self) -> Path:
+        """The folder of the unpacked wheels."""
+        return self.root / "wheels"
+
+    @property
+    def python(self) -> Path:
+        """The board's Python."""
+        return _python(self.root)
+
+    @property
+    def size(self) -> int:
+        """Bytes that were downloaded."""
+        return sum(one.size for one in self.downloads)
+
+
+def boards_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+    """The cache folder: ``folder``, else the one in ``SYNO_LAB_BOARDS``, else one in the user's cache."""
+    chosen = folder or os.environ.get(FOLDER_VARIABLE)
+    if not chosen:
+        import pooch
+
+        chosen = Path(pooch.os_cache("syno-lab")) / "boards"
+    return Path(chosen).expanduser().resolve()
+
+
+def is_fetched(folder: str | os.PathLike[str] | None = None) -> bool:
+    """Whether a board for the installed TVM was fetched before; :func:`find_board` says whether it can be used."""
+    return _record(_place(boards_folder(folder))).exists()
+
+
+def find_board(folder: str | os.PathLike[str] | None = None) -> BoardFiles:
+    """Find the board that was fetched before, and check that it is complete and has the installed versions.
+
+    Raises:
+        TuningError: the board is missing, changed or of other versions; the line says what to do.
+    """
+    place = _place(boards_folder(folder))
+    try:
+        data = json.loads(_record(place).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TuningError(
+            f"expected an emulated board for TVM {_versions()['apache-tvm']} in {place.parent}, found none; {ADVICE}"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise TuningError(f"the emulated board in {place} cannot be read ({error}); remove it and {ADVICE}") from None
+    try:
+        found = BoardFiles(
+            place,
+            _emulator(place),
+            dict(data["packages"]),
+            tuple(Download(**one) for one in data["downloads"]),
+            float(data["download_s"]),
+            float(data["unpack_s"]),
+        )
+        whole = data["version"] == _VERSION and _digest(place) == data["digest"]
+    except (OSError, TypeError, KeyError, ValueError) as error:
+        raise TuningError(f"the emulated board in {place} is not whole ({error}); remove it and {ADVICE}") from None
+    if not whole:
+        raise TuningError(f"the emulated board in {place} has changed since it was unpacked; remove it and {ADVICE}")
+    if found.packages != _versions():
+        raise TuningError(f"the emulated board in {place} has other versions than this machine; remove it and {ADVICE}")
+    return found
+
+
+def fetch_board(folder: str | os.PathLike[str] | None = None, report: Report = lambda line: None) -> BoardFiles:
+    """Return the board in the cache; if there is none, fetch and unpack it: about 220 MB, half a gigabyte on disk.
+
+    ``report`` gets a line for each step. The next call uses the downloads of an interrupted one.
+
+    Raises:
+        TuningError: apt-get or dpkg-deb is missing, or a package cannot be fetched; the line has the reason.
+    """
+    base = boards_folder(folder)
+    with contextlib.suppress(TuningError):
+        return find_board(base)
+    for program in ("apt-get", "dpkg-deb"):
+        if shutil.which(program) is None:
+            raise TuningError(f"expected {program} (Debian and its relatives) to fetch an emulated board, found none")
+    place, downloads, part = _place(base), base / "downloads", _place(base).with_suffix(".part")
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        with _locked(base / "lock"):
+            with contextlib.suppress(TuningError):
+                return find_board(base)  # fetched by the process that had the lock
+            for left in (part, place):
+                shutil.rmtree(left, ignore_errors=True)
+            return _fetch(place, part, downloads, report)
+    except OSError as error:
+        raise TuningError(f"cannot fetch an emulated board into {base}: {error}") from None
+
+
+def _fetch(place: Path, part: Path, downloads: Path, report: Report) -> BoardFiles:
+    started = time.monotonic()
+    apt = _Apt(downloads / "apt")
+    report("reading Debian's package lists for arm64")
+    apt.update()
+    report("fetching Python and a linker for arm64")
+    packages = apt.download("arm64", _PACKAGES)
+    emulators = []
+    if not any(map(shutil.which, _EMULATORS)):
+        report("fetching the emulator")
+        emulators = apt.download_alone("qemu-user-static")
+    unpacking = time.monotonic()
+    root = part / "root"
+    root.mkdir(parents=True)
+    for package in packages:
+        _run(["dpkg-deb", "--extract", str(package), str(root)], f"unpack {package.name}")
+    # Newer Debians create these links when a package is installed, not when it is unpacked.
+    for name in ("bin", "lib", "sbin"):
+        if not (root / name).exists() and (root / "usr" / name).is_dir():
+            (root / name).symlink_to(f"usr/{name}")
+    for package in emulators:
+        _run(["dpkg-deb", "--extract", str(package), str(part / "emulator")], f"unpack {package.name}")
+        shutil.move(part / "emulator" / "usr" / "bin" / _EMULATORS[0], part / _EMULATORS[0])
+        shutil.rmtree(part / "emulator")
+    unpack_s = time.monotonic() - unpacking
+    report("fetching wheels for aarch64")
+    wheels = _download_wheels(_python(root).name.removeprefix("python"), downloads / "wheels")
+    unpacking = time.monotonic()
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(root / "wheels")
+    fetched = [Download(one.name, one.stat().st_size, _sha256(one)) for one in (*packages, *emulators, *wheels)]
+    unpack_s += time.monotonic() - unpacking
+    files = BoardFiles(
+        place,
+        _emulator(part),
+        _versions(),
+        tuple(fetched),
+        round(time.monotonic() - started - unpack_s, 1),
+        round(unpack_s, 1),
+    )
+    data = {
+        "version": _VERSION,
+        "packages": files.packages,
+        "downloads": [asdict(one) for one in fetched],
+        "download_s": files.download_s,
+        "unpack_s": files.unpack_s,
+        "digest": _digest(part),
+    }
+    _record(part).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    part.rename(place)
+    shutil.rmtree(downloads)
+    return find_board(place.parent)
+
+
+class _Apt:
+    """apt-get with its own lists, cache and status: it installs nothing and needs no root."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._archives = folder / "cache" / "archives"
+        (folder / "state" / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+        (self._archives / "partial").mkdir(parents=True, exist_ok=True)
+        (folder / "status").touch()
+        self._options = [
+            option
+            for value in (
+                f"Dir::State={folder / 'state'}",
+                f"Dir::State::status={folder / 'status'}",
+                f"Dir::Cache={folder / 'cache'}",
+                "APT::Architectures::=arm64",
+                f"APT::Sandbox::User={'root' if os.geteuid() == 0 else ''}",
+                "Acquire::Retries=2",
+                "Acquire::http::Timeout=20",
+                "Acquire::https::Timeout=20",
+            )
+            for option in ("-o", value)
+        ]
+
+    def update(self) -> None:
+        # A source that does not answer is only a warning: a missing package is the error.
+        _run(["apt-get", *self._options, "-qq", "update"], "read Debian's package lists", check=False)
+
+    def download(self, architecture: str, names: Sequence[str]) -> list[Path]:
+        """Download the packages and all their dependencies."""
+        command = ["apt-get", *self._options, "-o", f"APT::Architecture={architecture}", "-qq", "-y"]
+        command += ["--no-install-recommends", "install", *names]
+        # apt-get prints only packages that are not in the cache: ask with an empty one.
+        empty = self._folder / "empty"
+        (empty / "partial").mkdir(parents=True, exist_ok=True)
+        printed = _run(
+            [*command, "--print-uris", "-o", f"Dir::Cache::archives={empty}"],
+            f"find {', '.join(names)} for {architecture}",
+        )
+        _run([*command, "--download-only"], f"download {', '.join(names)} for {architecture}")
+        wanted = [self._archives / line.split()[1] for line in printed.splitlines() if line.startswith("'")]
+        missing = [one.name for one in wanted if not one.is_file()]
+        if missing or not wanted:
+            raise TuningError(f"apt-get did not download {', '.join(missing) or 'anything'}")
+        return wanted
+
+    def download_alone(self, name: str) -> list[Path]:
+        """Download the package without its dependencies, for this machine."""
+        _run(["apt-get", *self._options, "-qq", "download", name], f"download {name}", folder=self._archives)
+        return sorted(self._archives.glob(f"{name}_*.deb"))[-1:]
+
+
+def _download_wheels(python: str, folder: Path) -> list[Path]:
+    if importlib.util.find_spec("pip") is None:
+        raise TuningError("expected pip in this environment to fetch wheels for aarch64, found none; install pip")
+    folder.mkdir(parents=True, exist_ok=True)
+    platforms = [option for one in _PLATFORMS for option in ("--platform", one)]
+    wanted = [f"{name}=={version}" for name, version in _versions().items()]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *platforms]
+    _run([*command, "--dest", str(folder), *wanted], f"download wheels for aarch64 and Python {python}")
+    found = sorted(folder.glob("*.whl"))
+    if len(found) != len(wanted):
+        raise TuningError(f"expected {len(wanted)} wheels in {folder}, found {len(found)}; remove it and {ADVICE}")
+    return found
+
+
+def _run(command: list[str], what: str, *, check: bool = True, folder: Path | None = None) -> str:
+    environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
+            timeout=_STEP_DEADLINE_S, check=False, env=environment, cwd=folder,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise TuningError(f"cannot {what}: not done after {_STEP_DEADLINE_S:g} s") from None
+    if check and done.returncode != 0:
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        reasons = [line for line in lines if re.match(r"(E:|ERROR)", line)] or lines or [f"status {done.returncode}"]
+        raise TuningError(f"cannot {what}: {reasons[-1][:300]}")
+    return done.stdout
+
+
+def _place(base: Path) -> Path:
+    return base / f"aarch64-tvm-{_versions()['apache-tvm']}"
+
+
+def _record(place: Path) -> Path:
+    return place / "board.json"
+
+
+def _versions() -> dict[str, str]:
+    try:
+        return {name: metadata.version(name) for name in _WHEELS}
+    except metadata.PackageNotFoundError as error:
+        raise TuningError(f"expected {error.name} in this environment, found none; install Syno Lab afresh") from None
+
+
+def _python(root: Path) -> Path:
+    found = [one for one in (root / "usr" / "bin").glob("python3.*") if re.fullmatch(r"python3\.\d+", one.name)]
+    if len(found) != 1:
+        raise TuningError(f"expected one Python in {root}, found {len(found)}; remove it and {ADVICE}")
+    return found[0]
+
+
+def _emulator(place: Path) -> str:
+    """The board's own emulator if it has one, else the machine's."""
+    own = place / _EMULATORS[0]
+    found = str(own) if own.is_file() else next(filter(None, map(shutil.which, _EMULATORS)), None)
+    if found is None:
+        raise TuningError(f"expected {' or '.join(_EMULATORS)} on the PATH, found neither; remove {place} and {ADVICE}")
+    return found
+
+
+def _digest(place: Path) -> str:
+    """One digest of every file's name and bytes, except Python's compiled files and the record itself."""
+    whole = hashlib.sha256()
+    for folder, folders, names in os.walk(place):
+        folders[:] = sorted(one for one in folders if one != "__pycache__")
+        for name in sorted(names):
+            path = Path(folder) / name
+            relative = path.relative_to(place).as_posix()
+            if path == _record(place):
+                continue
+            content = str(path.readlink()) if path.is_symlink() else _sha256(path)
+            whole.update(f"{relative}\0{content}\n".encode())
+    return whole.hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[Any]:
+    import fcntl
+
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file

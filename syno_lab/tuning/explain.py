@@ -1,0 +1,172 @@
+"""Explain a space and a schedule to people, as loop nests and steps in plain text. TVM runs in a child process.
+
+>>> print(explain_space(task, Method(rules=("inline", "tiling"))))       # doctest: +SKIP
+>>> print(explain_schedule(task, result.trace).after)                    # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from syno_lab.codegen.tvm_trace import check_trace
+from syno_lab.errors import TuningError
+from syno_lab.inputs import quoted
+from syno_lab.scratch import scratch
+from syno_lab.tuning.method import Method
+from syno_lab.tuning.targets import check_target
+from syno_lab.tuning.values import TuningTask
+
+_DEADLINE_S = 180.0
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One schedule: the loop nest ``before`` and ``after`` it, its ``steps`` as text, and the number of ``draws``.
+
+    ``python`` is the trace as TVM writes it, ``script`` the scheduled program in TVMScript; both are complete and long.
+    """
+
+    before: str
+    after: str
+    steps: tuple[str, ...]
+    draws: int
+    python: str = field(repr=False)
+    script: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{number:3}  {step}" for number, step in enumerate(self.steps, start=1))
+
+
+@dataclass(frozen=True)
+class SpaceExplanation:
+    """A space: its ``sketches``, each with one drawing of its choices, and the blocks that each rule ``changed``."""
+
+    sketches: tuple[Explanation, ...]
+    changed: Mapping[str, tuple[str, ...]]
+
+    def __str__(self) -> str:
+        rules = [f"{name}: {', '.join(blocks) or 'nothing'}" for name, blocks in self.changed.items()]
+        sketches = [f"sketch {n}: {one.draws} draws" for n, one in enumerate(self.sketches, start=1)]
+        return "\n".join([*rules, *sketches])
+
+
+def explain_schedule(task: TuningTask, trace: str) -> Explanation:
+    """Explain what the schedule ``trace`` (of a :class:`TuningResult` of the same task) does to the program.
+
+    Raises :class:`TuningError`, also for a trace of another program.
+    """
+    try:
+        steps = json.loads(trace)
+    except ValueError:
+        raise TuningError(f"{task.label}: expected a trace as TVM's JSON text, found {quoted(trace[:40])}") from None
+    return _explanation(_ask(task.label, "schedule", {"task": task.request(), "trace": steps}))
+
+
+def explain_space(
+    task: TuningTask, method: Method | None = None, *, target: str = "local", seed: int = 0
+) -> SpaceExplanation:
+    """The sketches that ``method`` makes of the program, and the blocks that each rule changed; nothing is measured.
+
+    Raises :class:`TuningError` as a tuning with this method would.
+    """
+    with scratch("syno-space-") as folder:
+        request = {
+            "task": task.request(),
+            "target": check_target(target),
+            "method": (method or Method()).request(folder),
+            "seed": seed,
+        }
+        found = _ask(task.label, "space", request)
+    changed = {name: tuple(blocks) for name, blocks in found["changed"].items()}
+    return SpaceExplanation(tuple(_explanation(one) for one in found["sketches"]), changed)
+
+
+def _explanation(found: Mapping[str, Any]) -> Explanation:
+    return Explanation(**{**found, "steps": tuple(found["steps"])})
+
+
+def _ask(label: str, what: str, request: dict[str, Any]) -> dict[str, Any]:
+    # Imported here: a worker imports this package and runs that module as its main program.
+    from syno_lab.tuning.worker import CallFailedError, Worker
+
+    jobs = {"schedule": schedule_job, "space": space_job}
+    with scratch("syno-explain-") as folder:
+        worker = Worker(folder / "log")
+        try:
+            found: dict[str, Any] = worker.call(jobs[what], request, deadline_s=_DEADLINE_S)
+        except CallFailedError as failure:
+            raise TuningError(f"{label}: {failure}") from None
+        finally:
+            worker.close()
+    return found
+
+
+# -- in the child process ----------------------------------------------------------------------------------------------
+
+
+def schedule_job(request: dict[str, Any]) -> dict[str, Any]:
+    """:func:`explain_schedule`, in a worker."""
+    from syno_lab.tuning.child import load_module
+
+    module = load_module(TuningTask(**request["task"]))
+    return _describe(module, apply_trace(module, request["trace"]).trace)
+
+
+def apply_trace(module: Any, trace: Any) -> Any:
+    """A TVM schedule of ``module`` with ``trace`` applied. Raises TuningError if the trace does not fit."""
+    from tvm.s_tir import Schedule, Trace
+
+    check_trace(trace)
+    schedule = Schedule(module)
+    try:
+        Trace.apply_json_to_schedule(trace, schedule)
+    except Exception as error:  # TVM raises many kinds
+        raise TuningError("the trace does not fit this operator: it is of another program, or of none") from error
+    return schedule
+
+
+def space_job(request: dict[str, Any]) -> dict[str, Any]:
+    """:func:`explain_space`, in a worker."""
+    from tvm.s_tir import meta_schedule as ms
+
+    from syno_lab.processes.light import tame_intrinsics
+    from syno_lab.tuning.child import load_module
+    from syno_lab.tuning.spaces import Means
+    from syno_lab.tuning.targets import resolve
+
+    target = resolve(request["target"])
+    changed: dict[str, list[str]] = {}
+    means = Means(request["method"], target, notes=changed)
+    tame_intrinsics(*target.intrinsics)
+    module = load_module(TuningTask(**request["task"]))
+    with means.watched():
+        context = ms.TuneContext(
+            mod=module,
+            target=target.tvm,
+            space_generator=means.space(module),
+            search_strategy="replay-trace",
+            rand_state=request["seed"] % (2**31 - 2) + 1,
+            num_threads=1,
+        )
+        sketches = context.generate_design_space()
+    return {"sketches": [_describe(module, one.trace) for one in sketches], "changed": changed}
+
+
+def _describe(module: Any, trace: Any) -> dict[str, Any]:
+    from tvm.s_tir import Schedule
+
+    from syno_lab.tuning.nests import nest, replay
+
+    schedule = Schedule(module)
+    steps, draws = replay(schedule, trace)
+    return {
+        "before": nest(module["main"]),
+        "after": nest(schedule.mod["main"]),
+        "steps": steps,
+        "draws": draws,
+        "python": str(trace),
+        "script": schedule.mod.script(),
+    }

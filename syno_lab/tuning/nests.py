@@ -1,0 +1,199 @@
+"""Print a TensorIR function as a short loop nest, and a trace as steps. Imports TVM: for child processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm.s_tir import Schedule
+from tvm.tirx import ForKind, PrimFunc
+
+_INDENT = "  "
+_KINDS = {
+    ForKind.PARALLEL: "in parallel",
+    ForKind.VECTORIZED: "vectorized",
+    ForKind.UNROLLED: "unrolled",
+    ForKind.THREAD_BINDING: "threads",
+}
+_PRAGMAS = {"pragma_auto_unroll_max_step": "unrolled up to {} steps", "software_pipeline_stage": "pipelined"}
+
+
+def nest(function: PrimFunc) -> str:
+    """The loops of ``function`` and their statements, in coordinates of each block; loops of one step are left out.
+
+    The loops' names tell which loops make a block's coordinate: ``i1_0`` and ``i1_3`` are tiles of ``i1``.
+    """
+    lines: list[str] = []
+    _write(function.body, 0, [], lines)
+    return "\n".join(lines)
+
+
+def _write(part: Any, depth: int, loops: list[str], lines: list[str]) -> None:
+    """``loops`` are the loops just outside that are not written yet: they may share a line with the next one."""
+    kind = type(part).__name__
+    if kind == "For":
+        extent = getattr(part.extent, "value", part.extent)
+        how = [_KINDS[part.kind]] if part.kind in _KINDS else []
+        how += [text.format(int(part.annotations[key])) for key, text in _PRAGMAS.items() if key in part.annotations]
+        if extent != 1 or how:
+            loops = [*loops, f"{loop_name(part.loop_var)} < {extent}{''.join(f', {one}' for one in how)}"]
+        _write(part.body, depth, loops, lines)
+    elif kind == "SBlockRealize" and part.block.name_hint == "root":
+        _write(part.block.body, depth, loops, lines)
+    else:
+        if loops:
+            plain = [one for one in loops if "," not in one]
+            # Serial loops share a line; a loop with an annotation has its own.
+            for one in _joined(loops, plain):
+                lines.append(f"{_INDENT * depth}for {one}:")
+                depth += 1
+        _write_body(part, kind, depth, lines)
+
+
+def _joined(loops: list[str], plain: list[str]) -> list[str]:
+    found: list[list[str]] = []
+    for one in loops:
+        if one in plain and found and found[-1][-1] in plain:
+            found[-1].append(one)
+        else:
+            found.append([one])
+    return ["; ".join(group) for group in found]
+
+
+def _write_body(part: Any, kind: str, depth: int, lines: list[str]) -> None:
+    margin = _INDENT * depth
+    if kind == "SeqStmt":
+        for one in part.seq:
+            _write(one, depth, [], lines)
+    elif kind == "SBlockRealize":
+        block = part.block
+        if str(part.predicate) not in ("T.bool(True)", "True"):
+            lines.append(f"{margin}if {readable(part.predicate)}:")
+            depth += 1
+        if block.init is not None:
+            _write(block.init, depth, [], lines)
+            lines[-1] += "   # before the first"
+        _write(block.body, depth, [], lines)
+    elif kind == "BufferStore":
+        target = f"{part.buffer.name}[{', '.join(readable(one) for one in part.indices)}]"
+        value = readable(part.value)
+        sums = value.startswith(f"{target} + ")
+        lines.append(f"{margin}{target} {'+=' if sums else '='} {value.removeprefix(f'{target} + ')}")
+    else:  # rare: assertions, conditions, lets
+        lines += [margin + line for line in readable(part).splitlines()]
+
+
+def readable(expression: Any) -> str:
+    """An expression without the marks that TVMScript needs to be read back."""
+    text = re.sub(r"T\.(?:float|int)\d+\(([^()]*)\)", r"\1", str(expression))
+    return re.sub(r"\bT\.", "", re.sub(r"\bv_(?=\w)", "", text))
+
+
+def loop_name(variable: Any) -> str:
+    """A loop's name; a fused loop, whose name lists all its parts, is shortened to the first and the last part."""
+    name = str(variable.name)
+    if "fused" not in name:
+        return name
+    parts = re.sub(r"(?:_fused)+", "", name)
+    found = re.findall(r"[A-Za-z]+\d*(?:_\d+)?", parts)
+    return name if len(found) < 2 else f"{found[0]}…{found[-1]}"
+
+
+# -- traces ------------------------------------------------------------------------------------------------------------
+
+_POSTPROCESSING = "then TVM's postprocessing:"
+
+#: The text of a trace's step, from the names of its inputs, its attributes and its decision; bookkeeping is left out.
+_Words = Callable[[list[str], Sequence[Any], Any], str]
+
+_WORDS: dict[str, _Words] = {
+    "Split": lambda names, _, __: f"split {names[0]} into {' × '.join(names[1:])}",
+    "Fuse": lambda names, _, __: f"fuse {', '.join(_longer(names))}",
+    "Reorder": lambda names, _, __: f"order loops: {', '.join(_longer(names))}",
+    "TransformLayout": lambda names, _, __: f"lay a tensor of {names[0]} out as {_map(names[1])}",
+    "Parallel": lambda names, _, __: f"run {names[0]} in parallel",
+    "Vectorize": lambda names, _, __: f"vectorize {names[0]}",
+    "Unroll": lambda names, _, __: f"unroll {names[0]}",
+    "Bind": lambda names, attributes, _: f"bind {names[0]} to {attributes[0] if attributes else names[-1]}",
+    "ComputeAt": lambda names, _, __: f"compute {names[0]} inside {names[1]}",
+    "ReverseComputeAt": lambda names, _, __: f"write {names[0]} back inside {names[1]}",
+    "ComputeInline": lambda names, _, __: f"inline {names[0]} where it is read",
+    "ReverseComputeInline": lambda names, _, __: f"inline {names[0]} into what it reads",
+    "CacheRead": lambda names, attributes, _: f"copy input {attributes[0]} of {names[0]} to {attributes[1]} memory",
+    "CacheWrite": lambda names, attributes, _: f"collect the output of {names[0]} in {attributes[1]} memory first",
+    "DecomposeReduction": lambda names, _, __: f"set {names[0]} to zero ahead of {names[1]}",
+    "RFactor": lambda names, attributes, _: f"partial sums over {names[0]}, in axis {attributes[0]}",
+    "Annotate": lambda names, attributes, _: f"mark {names[0]}: {_mark(attributes[0])} = {names[1]}",
+    "SampleCategorical": lambda _, attributes, decision: (
+        f"draw {attributes[0][int(decision)]} of {', '.join(map(str, attributes[0]))}"
+    ),
+    "SampleComputeLocation": lambda names, _, decision: f"draw where to compute {names[0]}: {_location(int(decision))}",
+    "EnterPostproc": lambda _, __, ___: _POSTPROCESSING,
+}
+#: Bookkeeping; and the drawing of tiles, which is told where loops are split into them.
+_SILENT = {"GetSBlock", "GetLoops", "GetChildBlocks", "GetConsumers", "GetProducers", "GetOutputBlocks", "Unannotate"}
+_SILENT |= {"SamplePerfectTile"}
+_ONE = " (1)"  # loops of one step
+
+
+def _location(decision: int) -> str:
+    return {-1: "where it is", -2: "inline"}.get(decision, f"loop {decision}")
+
+
+def _longer(names: list[str]) -> list[str]:
+    return [one for one in names if not one.endswith(_ONE)] or names[:1]
+
+
+def _map(text: str) -> str:
+    found = re.search(r"lambda (.*?): (\(.*\))\)", text)
+    return f"{found[2]} instead of ({found[1]})" if found else text
+
+
+def _mark(key: str) -> str:
+    return key.removeprefix("meta_schedule.").removeprefix("pragma_")
+
+
+def replay(schedule: Schedule, trace: Any) -> tuple[list[str], int]:
+    """Apply ``trace`` to ``schedule``; return its steps as text, and the number of them that draw."""
+    steps: list[str] = []
+    draws = 0
+
+    def told(instruction: Any, inputs: Any, attributes: Any, decision: Any) -> Any:
+        nonlocal draws
+        kind = str(instruction.kind.name)
+        draws += kind.startswith("Sample")
+        names = [] if kind in _SILENT else [_name(schedule, one) for one in inputs]
+        if names or (kind.startswith(("Sample", "Enter")) and kind not in _SILENT):
+            if kind == "Split" and names[0].endswith(_ONE):
+                return decision
+            plain = list(attributes)
+            try:
+                drawn = ", drawn" if kind == "Split" and any(type(one).__name__ == "Var" for one in inputs) else ""
+                steps.append(_WORDS[kind](names, plain, decision) + drawn)
+            except (KeyError, IndexError, TypeError):  # a step of a rare kind, from a user's rule
+                steps.append(f"{kind}({', '.join([*names, *map(str, plain)])})")
+        return decision
+
+    trace.apply_to_schedule(schedule, remove_postproc=False, decision_provider=told)
+    if steps and steps[-1] == _POSTPROCESSING:  # it had nothing to do
+        steps.pop()
+    return steps, draws
+
+
+def _name(schedule: Schedule, one: Any) -> str:
+    """The name of a step's input, before the step is applied."""
+    kind = type(one).__name__
+    try:
+        found = schedule.get(one) if kind in ("SBlockRV", "LoopRV", "Var") else one
+    except Exception:  # noqa: BLE001 - of TVM's many kinds: a location that is no loop, such as the top
+        return "the top"
+    if one is None:
+        return "the rest"
+    if kind == "LoopRV" and not hasattr(found, "loop_var"):
+        return "the top"
+    if kind == "SBlockRV":
+        return str(found.name_hint)
+    if kind == "LoopRV":
+        return f"{loop_name(found.loop_var)} ({found.extent})"
+    return str(getattr(found, "value", found))

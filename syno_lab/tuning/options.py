@@ -1,0 +1,83 @@
+"""The options of a tuning as one value: for one operator, a queue, a job and each function of a network."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
+
+from syno_lab.tuning.board import Board
+from syno_lab.tuning.method import Method
+
+Folder = str | os.PathLike[str]
+
+
+class Budget(TypedDict, total=False):
+    """The budget of each tuning of a network: fields of :class:`TuningOptions`, with the same defaults."""
+
+    trials: int | None
+    preset: str
+    seed: int
+    deadline_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningOptions:
+    """How :func:`~syno_lab.tuning.tune.tune` and :func:`~syno_lab.tuning.tune.tune_queue` work.
+
+    Attributes:
+        work_dir: the folder for the log, which is named after the operator's label.
+        tracker: the RPC tracker that has the device, as ``(host, port)`` or ``"host:port"``; None: this machine. Here
+            each candidate runs in a child process of its own, with no tracker, server or socket that another user
+            could reach.
+        key: the key under which the device is registered at the tracker; all devices under it are used at once. Give
+            both ``tracker`` and ``key``, or neither.
+        target: a name that :func:`~syno_lab.codegen.target_names.describe` reads.
+        threads: the threads that operators run in on this machine; None: as many as ``target`` says, else all
+            processors. A board has threads of its own.
+        trials: candidates to measure for each operator; None: as many as the preset says.
+        preset: one of :data:`~syno_lab.tuning.presets.PRESETS`.
+        method: the space, rules, strategy and cost model, with the user's own code; None: ``Method()``. Records of
+            different methods are kept apart.
+        seed: the search's seed.
+        deadline_s: seconds for the whole tuning; None: 900 for one operator, 3600 for a queue. The search ends after
+            four fifths of it, to leave time for the final measurements.
+        wait_s: the most seconds that a tuning waits for a busy device or an unreachable tracker.
+        session_s: the most seconds that one candidate may hold a device, including the upload.
+        records: a folder to which the schedules are exported as MetaSchedule's own database, for compiling with them
+            later (:func:`save_library <syno_lab.codegen.library.save_library>`, :mod:`syno_lab.tuning.network`).
+        store: a folder of records (:mod:`~syno_lab.tuning.records`). Every trial is written there before
+            ``on_progress`` is called, and an interrupted tuning continues from there. If it has all trials of the same
+            operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
+            (``from_records``); a larger budget measures only the difference.
+    """
+
+    work_dir: Folder
+    tracker: tuple[str, int] | str | None = None
+    key: str | None = None
+    target: str = "local"
+    threads: int | None = None
+    trials: int | None = None
+    preset: str = "quick"
+    method: Method | None = None
+    seed: int = 0
+    deadline_s: float | None = None
+    wait_s: float = 30.0
+    session_s: float = 20.0
+    records: Folder | None = None
+    store: Folder | None = None
+
+    @classmethod
+    def of(cls, options: TuningOptions | None, named: dict[str, Any]) -> TuningOptions:
+        """``options`` with the fields in ``named`` changed; without ``options`` a value of these fields alone.
+
+        Raises:
+            TypeError: a name is no field, or ``work_dir`` is missing.
+        """
+        return cls(**named) if options is None else replace(options, **named)
+
+    def on(self, board: Board | None) -> TuningOptions:
+        """These options on ``board``, which has threads of its own; None: on this machine."""
+        if board is None:
+            return replace(self, tracker=None, key=None)
+        return replace(self, tracker=board.address, key=board.key, threads=None)

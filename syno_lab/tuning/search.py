@@ -1,0 +1,437 @@
+"""The search for one operator, in the tuning's process: propose, compile, measure, learn, measure the best again."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.codegen.tvm_trace import check_database, check_trace
+from syno_lab.errors import TuningError
+from syno_lab.inputs import quoted
+from syno_lab.processes.apart import apart
+from syno_lab.processes.process import cores
+from syno_lab.tuning import jobs
+from syno_lab.tuning.jobs import Argument, Device
+from syno_lab.tuning.presets import Preset
+from syno_lab.tuning.space_size import most_programs
+from syno_lab.tuning.targets import LOCAL, ResolvedTarget, resolve
+from syno_lab.tuning.worker import CallFailedError, WorkerPool
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tvm
+
+    from syno_lab.tuning.spaces import Means
+
+BUILD_DEADLINE_S = 30.0
+REFERENCE_DEADLINE_S = 60.0
+#: A search ends with an error after so many failures in a row; after fewer, if they are timeouts of the board.
+FAILURES_IN_A_ROW = 24
+TIMEOUTS_IN_A_ROW = 4
+#: After so many phases in a row without a new candidate, each with a larger population, the space is used up.
+_EMPTY_PHASES = 2
+#: With so many draws for each program of a small space, the chance to miss one of them is below 1 in 1000.
+_DRAWS_EACH = 8
+#: The time of a failed candidate for the search, as in TVM's own callback.
+_FAILED_S = 1e10
+
+#: The greatest difference between a tuned and the unscheduled program, relative to the largest output.
+_TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
+
+#: Trial number, failures so far, best milliseconds, and the trial's data for the records.
+Report = Callable[[int, int, float | None, dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The parts that all searches of one tuning share: worker processes, the board, the preset and the method."""
+
+    builders: WorkerPool
+    runners: WorkerPool
+    boards: int
+    device: Device
+    target: ResolvedTarget
+    preset: Preset
+    means: Means
+    folder: Path
+    database: Path | None = None
+
+
+@dataclass
+class _Candidate:
+    """One schedule: its trace, its candidate for TVM, and its result."""
+
+    measured: Any
+    code: int
+    seconds: float | None = None
+    path: str | None = None
+
+
+@dataclass
+class Search:
+    """One operator's search. ``known`` are the record's trials (trace and seconds), which are not measured again."""
+
+    tools: Tools
+    module: tvm.ir.IRModule
+    trials: int
+    seed: int
+    number: int
+    known: list[dict[str, Any]]
+    report: Report
+    stopped: str = "budget"
+    _tried: dict[int, _Candidate] = field(default_factory=dict)  # by the structural hash of the scheduled module
+    _history: list[tuple[int, float]] = field(default_factory=list)
+    _trial: int = 0
+    _failed: int = 0
+    _in_a_row: int = 0
+    _timeouts: int = 0
+    _last_failure: str = ""
+    _restored: int = 0
+    _built: int = 0
+    _phases: int = 0
+    _most: float = math.inf  # the number of programs in the space, if it can be counted
+    _population: int = 0
+
+    def __post_init__(self) -> None:
+        from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+
+        arguments = [shape_and_dtype(one) for one in ArgInfo.from_entry_func(self.module, remove_preproc=False)]
+        self.arguments, (*inputs, self.output) = arguments, arguments
+        self.inputs = jobs.draw(inputs, self.seed)
+        self._truth = self.tools.builders.submit(
+            jobs.reference, self.module, resolve(LOCAL).tvm, self.inputs, self.output, deadline_s=REFERENCE_DEADLINE_S
+        )
+
+    # -- proposing -----------------------------------------------------------------------------------------------------
+
+    def batches(self, is_over: Callable[[], bool]) -> Iterator[None]:
+        """Search until the trials, the space or the time run out; yields after each batch to other operators."""
+        import numpy as np
+
+        np.random.seed((self.seed + self._trial) % 2**32)  # noqa: NPY002 - TVM's cost model draws from this generator
+        preset, means = self.tools.preset, self.tools.means
+        self._database, self._workload = self._open_database()
+        warmup = min(preset.warmup, max(self.trials // 2, 1)) if means.is_guided else 0
+        self._model = means.cost_model(warmup, self.seed)
+        self._restore()
+        empty = 0
+        while self._trial < self.trials:
+            # Before the first measurements the cost model cannot predict, so breeding candidates by it is useless.
+            is_blind = self._trial < warmup
+            goal = min(warmup, self.trials) if is_blind else self.trials
+            before = self._trial
+            yield from self._phase(goal - self._trial, 0 if is_blind else preset.generations, empty, is_over)
+            if is_over() and self._trial < self.trials and self._measured():
+                self.stopped = "time"
+                return
+            # A small population may have no new candidate by chance: only larger ones show that the space is used up.
+            empty = empty + 1 if self._trial == before else 0
+            if empty > _EMPTY_PHASES or self._is_whole(empty):
+                self.stopped = "space" if self._trial < self.trials else "budget"
+                return
+
+    def _is_whole(self, empty: int) -> bool:
+        """Whether a space whose programs can be counted is probably used up."""
+        means = self.tools.means
+        if not means.is_guided or not self._most < math.inf:
+            return False
+        # The user's code may make another space the next time.
+        if len(self._tried) >= self._most and (empty or not means.has_code):
+            return True
+        return empty > 0 and self._population >= _DRAWS_EACH * self._most
+
+    def _phase(self, trials: int, generations: int, empty: int, is_over: Callable[[], bool]) -> Iterator[None]:
+        """Candidates of one strategy, ``trials`` at most; ``empty`` phases before it found no new one."""
+        from tvm.s_tir import meta_schedule as ms
+
+        preset, means = self.tools.preset, self.tools.means
+        population = (min(preset.population, 4 * trials) if generations else 3 * trials) * 8**empty
+        # In a space that the last phase found to be small, a few draws for each of its programs are enough.
+        population = self._population = int(min(population, max(_DRAWS_EACH * self._most, 1)))
+        unmeasured = max(3 * population // 4 if generations else 2 * population // 3, 1)
+        with means.watched():
+            context = ms.TuneContext(
+                mod=self.module,
+                target=self.tools.target.tvm,
+                space_generator=means.space(self.module),
+                search_strategy=means.strategy(population, unmeasured, generations),
+                task_name="main",
+                rand_state=(self.seed + self._phases + 1009 * self._restored) % (2**31 - 2) + 1,
+                num_threads=cores(),
+            )
+            sketches = context.generate_design_space()
+        self._most = most_programs(sketches)
+        self._phases += 1
+        batch = min(trials, preset.batch)
+        context.pre_tuning(trials, batch, sketches, self._database, self._model)
+        while not is_over():
+            with means.watched():  # a strategy may generate the space again
+                proposed = context.generate_measure_candidates()
+            if not proposed:
+                break
+            tried = self._try(proposed, is_over)
+            self._learn(context, proposed, tried)
+            context.notify_runner_results(proposed, [_result(one.seconds) for one in tried])
+            yield
+        context.post_tuning()
+
+    def _learn(self, context: Any, proposed: list[Any], tried: list[_Candidate]) -> None:
+        from tvm.s_tir import meta_schedule as ms
+
+        for candidate, one in zip(proposed, tried, strict=True):
+            record = ms.database.TuningRecord(
+                candidate.sch.trace,
+                self._workload,
+                [one.seconds or _FAILED_S],
+                self.tools.target.tvm,
+                candidate.args_info,
+            )
+            self._database.commit_tuning_record(record)
+        self._model.update(context, proposed, [_result(one.seconds) for one in tried])
+
+    def _open_database(self) -> tuple[Any, Any]:
+        from tvm.s_tir import meta_schedule as ms
+
+        database = ms.database.MemoryDatabase()
+        if self.tools.database is not None:
+            self.tools.database.mkdir(parents=True, exist_ok=True)
+            self._set_damage_aside(self.tools.database)
+            check_database(self.tools.database)
+            database = ms.database.JSONDatabase(work_dir=str(self.tools.database))
+        return database, database.commit_workload(self.module)
+
+    def _set_damage_aside(self, folder: Path) -> None:
+        """Rename TVM's files that TVM cannot read: an incomplete line is an error there, and a blank one a crash."""
+        files = sorted(folder.glob("database_*.json"))
+        if not files:
+            return
+        try:
+            self.tools.builders.submit(jobs.read_database, str(folder), deadline_s=BUILD_DEADLINE_S).result()
+        except CallFailedError as failure:
+            for file in files:
+                file.replace(file.with_suffix(".damaged"))
+            print(f"{folder}: TVM cannot read its database, set aside as *.damaged: {failure}", flush=True)  # noqa: T201 - the log
+
+    def _restore(self) -> None:
+        """Restore the trials of the record: they count, train the cost model, and are not measured again."""
+        from tvm.s_tir import Schedule, Trace
+        from tvm.s_tir import meta_schedule as ms
+        from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+        from tvm_ffi import structural_hash
+
+        information = ArgInfo.from_entry_func(self.module, remove_preproc=True)
+        restored: list[_Candidate] = []
+        for trial in self.known:
+            check_trace(trial["trace"])
+            schedule = Schedule(self.module)
+            try:
+                Trace.apply_json_to_schedule(trial["trace"], schedule)
+            except Exception as error:  # TVM raises many kinds
+                raise TuningError(
+                    "the record's schedules do not fit this operator: it was made from another program; move it away"
+                ) from error
+            seconds = statistics.median(trial["seconds"]) if trial["seconds"] else None
+            one = _Candidate(ms.MeasureCandidate(schedule, information), structural_hash(schedule.mod), seconds)
+            self._tried[one.code] = one
+            self._trial += 1
+            self._failed += seconds is None
+            restored.append(one)
+            best = self._best_ms()
+            if best is not None:
+                self._history.append((self._trial, best))
+        self._restored = len(restored)
+        if restored:
+            context = ms.TuneContext(mod=self.module, target=self.tools.target.tvm, num_threads=cores())
+            self._learn(context, [one.measured for one in restored], restored)
+
+    # -- trying --------------------------------------------------------------------------------------------------------
+
+    def _try(self, proposed: list[Any], is_over: Callable[[], bool]) -> list[_Candidate]:
+        """Compile and measure the new candidates, on all boards at once; known ones are skipped."""
+        from tvm_ffi import structural_hash
+
+        order = [structural_hash(candidate.sch.mod) for candidate in proposed]
+        new: dict[int, _Candidate] = {}
+        builds: dict[int, Future[Any]] = {}
+        for code, candidate in zip(order, proposed, strict=True):
+            if code not in self._tried and code not in new:
+                new[code] = _Candidate(candidate, code)
+                builds[code] = self._build(new[code])
+        if self.tools.device.is_here or self.tools.device.host in ("127.0.0.1", "localhost", "::1"):
+            wait(builds.values())  # compiling during a measurement would disturb it
+        waiting = list(new.values())
+        running: dict[Future[Any], _Candidate] = {}
+        while waiting or running:
+            while waiting and len(running) < self.tools.boards and not (is_over() and self._measured()):
+                one = waiting.pop(0)
+                running[self._submit(jobs.measure, one, builds[one.code], self.arguments, self.tools.preset.search)] = (
+                    one
+                )
+            if not running:
+                break  # the time is over: the remaining candidates were not tried
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                self._take(running.pop(done), done)
+        return [self._tried.get(code, new.get(code)) or self._tried[code] for code in order]
+
+    def _build(self, one: _Candidate) -> Future[Any]:
+        tools = self.tools
+        self._built += 1
+        one.path = str(tools.folder / f"operator-{self.number}-candidate-{self._built}.{tools.target.artifact}")
+        job = (jobs.compile_candidate, one.measured.sch.mod, tools.target.tvm, one.path, tools.target.linker)
+        return tools.builders.submit(*job, deadline_s=BUILD_DEADLINE_S)
+
+    def _submit(self, job: Callable[..., Any], one: _Candidate, build: Future[Any], *arguments: Any) -> Future[Any]:
+        """Measure a candidate when it is built; try a broken session a second time, as the server may have died."""
+        device = self.tools.device
+        # The server ends the session after its own time; the additional seconds are for the connection.
+        deadline_s = device.wait_s + device.session_s + 10
+
+        def run() -> Any:
+            build.result()
+            if device.is_here:
+                call = (apart, device.session_s, job, device, one.path, *arguments)
+                return self.tools.runners.call(*call, deadline_s=deadline_s)
+            try:
+                return self.tools.runners.call(job, device, one.path, *arguments, deadline_s=deadline_s)
+            except CallFailedError as failure:
+                if is_timeout(failure):
+                    raise
+                return self.tools.runners.call(job, device, one.path, *arguments, deadline_s=deadline_s)
+
+        return self.tools.runners.run(run)
+
+    def _take(self, one: _Candidate, done: Future[Any]) -> None:
+        """Count one tried candidate, and report it."""
+        self._trial += 1
+        samples: list[float] = []
+        board, reason = "", ""
+        try:
+            samples, board = done.result()
+            one.seconds = statistics.median(samples)
+            self._in_a_row = self._timeouts = 0
+        except CallFailedError as failure:
+            reason = self._last_failure = str(failure)
+            self._failed += 1
+            self._in_a_row += 1
+            self._timeouts = self._timeouts + 1 if is_timeout(failure) else 0
+        self._tried[one.code] = one
+        best = self._best_ms()
+        if best is not None:
+            self._history.append((self._trial, best))
+        facts = {"trace": _plain(one.measured.sch.trace), "seconds": samples, "reason": reason, "board": board}
+        self.report(self._trial, self._failed, best, facts)
+        if self._timeouts >= TIMEOUTS_IN_A_ROW:
+            raise TuningError(
+                f"{self._timeouts} candidates in a row ran out of time on {quoted(self.tools.device.key)}: the board "
+                f"hangs, or a call takes longer than {self.tools.device.session_s:g} s; the last: {reason}"
+            )
+        if self._in_a_row >= FAILURES_IN_A_ROW:
+            raise TuningError(f"{self._in_a_row} candidates in a row failed; the last: {reason}")
+
+    def _measured(self) -> list[_Candidate]:
+        return sorted(
+            (one for one in self._tried.values() if one.seconds is not None), key=lambda one: one.seconds or 0
+        )
+
+    def _best_ms(self) -> float | None:
+        best = min((one.seconds for one in self._tried.values() if one.seconds is not None), default=None)
+        return None if best is None else best * 1e3
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> dict[str, Any]:
+        """Measure the best few again, compare the winner with the unscheduled program."""
+        preset = self.tools.preset
+        measured = self._measured()
+        if not measured:
+            if self._trial == 0:
+                own = " of this method" if not self.tools.means.is_default else ""
+                raise TuningError(
+                    "MetaSchedule proposed no candidate for this operator and target: "
+                    f"no program{own} passed its checks"
+                )
+            raise TuningError(
+                f"none of {self._trial} candidates ran; the last: {self._last_failure or 'see the record'}"
+            )
+        best = measured[: preset.finalists]
+        done: Future[Any] = Future()
+        done.set_result(None)
+        # Compile recorded candidates again, all of them before the first measurement.
+        builds = [self._build(one) if one.path is None else done for one in best]
+        wait(builds)
+        finalists: list[tuple[float, float, Any, _Candidate]] = []
+        for one, build in zip(best, builds, strict=True):
+            job = self._submit(jobs.measure_and_run, one, build, self.inputs, self.output, preset.final)
+            try:
+                seconds, output = job.result()
+            except CallFailedError as failure:
+                self._last_failure = str(failure)
+                continue
+            finalists.append((statistics.median(seconds), min(seconds), output, one))
+        if not finalists:
+            raise TuningError(f"the best candidates did not run a second time: {self._last_failure}")
+        median, least, output, winner = min(finalists, key=lambda one: one[0])
+        return {
+            "latency_ms": median * 1e3,
+            "best_ms": least * 1e3,
+            "repeats": preset.final.repeat,
+            "trials": self._trial,
+            "failed": self._failed,
+            "verified": self._verify(output),
+            "history": self._history,
+            "known": self._restored,
+            "stopped": self.stopped,
+            "trace": json.dumps(_plain(winner.measured.sch.trace), separators=(",", ":")),
+        }
+
+    def _verify(self, output: np.ndarray) -> bool:
+        try:
+            expected = self._truth.result()
+        except CallFailedError:
+            return False
+        compare(expected, output, self.output[1], ", or of the method's own code" if self.tools.means.has_code else "")
+        return True
+
+
+def compare(expected: np.ndarray, output: np.ndarray, dtype: str, others: str = "") -> None:
+    """Raise :class:`TuningError` if a tuned program's output differs from the unscheduled program's."""
+    import numpy as np
+
+    scale = float(np.abs(expected).max())
+    difference = float(np.abs(np.asarray(output, "float64") - expected).max())
+    allowed = _TOLERANCE[dtype] * scale
+    if not math.isfinite(difference) or difference > allowed:
+        raise TuningError(
+            f"the tuned program computes something else: largest difference {difference:.3g} "
+            f"where {allowed:.3g} is allowed; this is a bug in TVM or in the operator's lowering{others}"
+        )
+
+
+def is_timeout(failure: CallFailedError) -> bool:
+    """Whether a call ended by a timeout, here or on the board."""
+    return "not done after" in str(failure) or "SessionTimeout" in str(failure)
+
+
+def _result(seconds: float | None) -> Any:
+    from tvm.s_tir import meta_schedule as ms
+
+    return ms.runner.RunnerResult([seconds] if seconds else None, None if seconds else "failed")
+
+
+def _plain(trace: Any) -> Any:
+    """A trace as JSON data, without TVM's own integers and floats."""
+    return json.loads(json.dumps(trace.as_json(), default=lambda one: one.value))
+
+
+def shape_and_dtype(info: Any) -> Argument:
+    """An argument of a PrimFunc as plain values. Raises TuningError if it is not a tensor."""
+    kind, dtype, shape = info.as_json()
+    if kind != "TENSOR":
+        raise TuningError(f"expected tensors as the arguments of main, found {kind}")
+    return tuple(int(size) for size in shape), str(dtype)

@@ -1,0 +1,196 @@
+"""Set up a board step by step: the commands to run on it and here, and which steps are done."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from syno_lab.errors import SynoError, TrackerError, TuningError
+from syno_lab.inputs import printable
+from syno_lab.processes.board_server import __file__ as _SERVER
+from syno_lab.scratch import scratch
+from syno_lab.tuning import jobs
+from syno_lab.tuning.checkup import is_loopback, public_address, warning
+from syno_lab.tuning.jobs import Device
+from syno_lab.tuning.targets import TARGETS
+from syno_lab.tuning.tracker import (
+    TrackerSummary,
+    check_versions,
+    host_version,
+    listed,
+    parse_address,
+    tracker_summary,
+)
+from syno_lab.tuning.worker import CallFailedError, Worker
+
+#: The Jetsons, which have power modes. Mode 0 has no limit on AGX boards (MAXN, or EDP in NVIDIA's older tables, see
+#: jetsonhacks.com of 2018-10-07); an Orin Nano's modes depend on its JetPack version, so the step says how to list
+#: them.
+_JETSONS = ("jetson-orin-nano", "jetson-agx-orin", "jetson-xavier")
+#: Packages that TVM's RPC server imports.
+_PACKAGES = ("numpy", "psutil", "cloudpickle", "tornado", "ml_dtypes", "typing_extensions")
+
+
+#: Limits of a board's numbers; values above them are not shown.
+_MOST_MHZ, _MOST_CELSIUS = 1_000_000, 1000
+#: The placeholder for the board's SSH address until the user names it.
+PLACEHOLDER = "user@jetson"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The board, and the addresses of the tracker and the server.
+
+    ``device`` is a Jetson's name, or any name for another board. The tracker runs on this machine. All connections go
+    through one SSH tunnel to ``ssh`` (``user@board``, None for `PLACEHOLDER`), and everything listens on loopback.
+    """
+
+    device: str = "jetson-orin-nano"
+    key: str = ""
+    tracker: str = "127.0.0.1:9190"
+    port: int = 9090
+    ssh: str | None = PLACEHOLDER
+    python: str = "python3"
+
+    @property
+    def name(self) -> str:
+        """The key under which the board is registered: the target's name, so that ``--target`` and ``--key`` agree."""
+        return self.key or (f"{self.device}-cpu" if f"{self.device}-cpu" in TARGETS else self.device)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: where to run the commands (``here`` or ``board``), why, and its state.
+
+    ``state`` is ``done``, ``to do`` or ``unknown`` (it cannot be checked from here); ``found`` says what the check
+    found.
+    """
+
+    title: str
+    where: str
+    commands: tuple[str, ...]
+    why: str
+    state: str = "unknown"
+    found: str = ""
+
+
+def server_file() -> Path:
+    """The server's file for a board, in this installation."""
+    return Path(_SERVER)
+
+
+def steps(plan: Plan) -> list[Step]:
+    """The steps in order, without checks. Raises :class:`TrackerError` for an invalid address."""
+    host, port = parse_address(plan.tracker)
+    host = host if is_loopback(host) else "127.0.0.1"
+    version, ssh = host_version(), plan.ssh or PLACEHOLDER
+    ffi = _version("apache-tvm-ffi")
+    own_tracker = "syno_lab.tuning.own_tracker"
+    serve = f"{plan.python} board_server.py --tracker {host}:{port} --key {plan.name} --port {plan.port}"
+    found = [
+        Step("the tracker", "here", (f"python -m {own_tracker} --host {host} --port {port}",),
+             "It gives boards to this account alone; TVM's own tracker answers every account of this machine."),
+        Step("TVM on the board", "board",
+             (f"{plan.python} -m pip install apache-tvm=={version} apache-tvm-ffi=={ffi} {' '.join(_PACKAGES)}",
+              "sudo apt-get install g++"),
+             "The same versions on both sides, Python 3.10 or newer (JetPack 6 has it); g++ links the sent code."),
+        Step("the server's file", "here", (f"scp {server_file()} {ssh}:board_server.py",),
+             "One file that needs only TVM."),
+    ]  # fmt: skip
+    if plan.device in _JETSONS:
+        found += [
+            Step("power mode", "board", ("sudo nvpmodel -p --verbose", "sudo nvpmodel -m 0", "nvpmodel -q"),
+                 "Power modes change which schedule is the fastest: list them, choose one (0: MAXN on AGX)."),
+            Step("clocks", "board", ("sudo jetson_clocks",), "Fixed clock rates make latencies comparable."),
+        ]  # fmt: skip
+    tunnel = f"ssh -N -R {port}:127.0.0.1:{port} -L {plan.port}:127.0.0.1:{plan.port} {ssh}"
+    serve += " --address 127.0.0.1"
+    found += [
+        Step("the tunnel", "here", (tunnel,), f"Everything stays on loopback, here and on {ssh}."),
+        Step("the server", "board", (serve,), "Leave it running; it comes back by itself when the tracker restarts."),
+        Step("a last look", "here", (f"syno-lab doctor --tracker {plan.tracker} --key {plan.name}",),
+             "Runs a kernel on the board and compares it with the loop nest."),
+    ]  # fmt: skip
+    return found
+
+
+def checked(plan: Plan, deadline_s: float = 5.0) -> tuple[list[Step], list[str]]:
+    """:func:`steps` with the states that can be checked from here, and warnings of one line each."""
+    host, port = parse_address(plan.tracker)
+    all_steps, warnings = steps(plan), []
+    public = public_address(host, port)
+    if public is not None:
+        warnings.append(f"the tracker {warning(public)}")
+    try:
+        summary: TrackerSummary | None = tracker_summary(host, port, deadline_s)
+        seen = {"the tracker": ("done", "it answers")}
+    except TrackerError as error:
+        summary, seen = None, {"the tracker": ("to do", str(error))}
+    entry = None if summary is None else summary.get(plan.name)
+    if summary is not None and entry is None:
+        keys = listed(summary)
+        seen["the server"] = "to do", f"no device is registered as {plan.name!r}; registered keys: {keys}"
+    if summary is not None and entry is not None:
+        seen["the server"] = "done", f"{entry.total} devices, {entry.free} free"
+        seen["the server's file"] = ("done", "it runs") if summary.of(plan.name)[0].tvm else ("to do", "a stock server")
+        seen["the tunnel"] = "done", "the server came through"
+        try:
+            check_versions(summary.of(plan.name), host_version())
+            told = ", ".join(one.tvm or "not said" for one in summary.of(plan.name))
+            seen["TVM on the board"] = "done", f"TVM {told}"
+        except TrackerError as error:
+            seen["TVM on the board"] = "to do", str(error)
+        else:
+            if entry.free:
+                seen |= _power(_moment(host, port, plan.name))
+    return [replace(one, state=seen[one.title][0], found=seen[one.title][1]) if one.title in seen else one
+            for one in all_steps], warnings  # fmt: skip
+
+
+def _moment(host: str, port: int, key: str) -> Mapping[str, Any]:
+    """The board's report on its clocks and power; empty if it cannot be asked."""
+    device = Device(host, port, key, "cpu", 10.0, 10.0)
+    with scratch("syno-board-") as folder:
+        worker = Worker(folder / "log")
+        try:
+            found = json.loads(worker.call(jobs.board_moment, device, deadline_s=30.0))
+            return found if isinstance(found, dict) else {}
+        except (CallFailedError, TuningError, ValueError, RecursionError):
+            return {}
+        finally:
+            worker.close()
+
+
+def _power(moment: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """The state of power mode and clocks, from a board's report; values of a wrong type are ignored."""
+    found = {}
+    power, fixed, warm = moment.get("power"), moment.get("clocks_fixed"), moment.get("celsius")
+    if power and isinstance(power, str):
+        found["power mode"] = "done", f"it is {printable(power, 60)}"
+    if isinstance(fixed, bool):
+        said = moment.get("clocks_mhz")
+        clocks = (
+            [one for one in said if isinstance(one, int) and 0 <= one < _MOST_MHZ] if isinstance(said, list) else []
+        )
+        is_warm = isinstance(warm, int | float) and abs(warm) < _MOST_CELSIUS
+        at = f"{max(clocks, default=0)} MHz" + (f", {warm:.0f} degrees" if is_warm else "")
+        found["clocks"] = ("done", f"fixed at {at}") if fixed else ("to do", f"they move; now {at}")
+    return found
+
+
+def save_server(path: str) -> Path:
+    """Copy the server's file to ``path``, a file or a folder. Raises :class:`SynoError`."""
+    try:
+        return Path(shutil.copy(server_file(), path))
+    except OSError as error:
+        raise SynoError(f"expected to write the board's server to {path}, found: {error.strerror or error}") from None
+
+
+def _version(package: str) -> str:
+    from importlib import metadata
+
+    return metadata.version(package)

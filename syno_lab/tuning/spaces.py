@@ -1,0 +1,290 @@
+"""A :class:`~syno_lab.tuning.method.Method` in TVM's terms. Imports TVM: for tuning processes only."""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from tvm.ir import IRModule
+from tvm.ir.utils import derived_object
+from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
+
+from syno_lab.errors import TuningError
+from syno_lab.inputs import quoted
+from syno_lab.processes.apart import one_line
+from syno_lab.processes.light import import_xgboost
+from syno_lab.processes.process import cores
+from syno_lab.tuning.lanes import channel_lanes, vector_bits
+from syno_lab.tuning.method import DEFAULT, LANES
+from syno_lab.tuning.targets import ResolvedTarget
+
+#: Of TVM's own rules for processors (``ScheduleRule::DefaultLLVM``).
+_JOBS_PER_CORE = 16
+_MOST_INNERMOST = 64
+_MOST_LANES = 64
+_UNROLL_STEPS = [0, 16, 64, 512]
+
+#: A function that is told which user code is running (``the rule 'name'``), and None when it has returned.
+Inside = Callable[[str | None], None]
+
+_Schedules = list[Schedule]
+_Apply = Callable[..., object]
+
+
+class Means:
+    """A method for one target: makes TVM's space generators, strategies and cost models.
+
+    ``inside`` is told when the user's code runs. In the dictionary ``notes``, if given, each rule is listed with the
+    blocks that it changed. Raises :class:`TuningError` if the user's code cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        request: Mapping[str, Any],
+        target: ResolvedTarget,
+        inside: Inside = lambda _: None,
+        notes: dict[str, list[str]] | None = None,
+    ) -> None:
+        self.strategy_name, self.cost_model_name = request["strategy"], request["cost_model"]
+        self._inside, self._notes, self._target = inside, notes, target
+        self._failure: TuningError | None = None
+        self._rules = request["rules"]
+        named = [one for one in self._rules if isinstance(one, str) and one not in (DEFAULT, LANES)]
+        if named and target.device != "cpu":
+            raise TuningError(
+                f"the rules {', '.join(named)} are for processors, the target's device is {target.device}: use "
+                f"{DEFAULT!r} or rules of your own"
+            )
+        self._code = {one["file"]: _load(one) for one in [*self._rules, request["space"]] if isinstance(one, dict)}
+        self._space = request["space"]
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether the strategy uses the cost model."""
+        return self.strategy_name == "evolutionary"
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the space is TVM's own for the target."""
+        return self._space is None and self._rules == [DEFAULT]
+
+    @property
+    def has_code(self) -> bool:
+        """Whether the method has code of the user."""
+        return bool(self._code)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Inside the block, an exception of the user's code is raised as one :class:`TuningError`."""
+        self._failure = None
+        try:
+            yield
+        except Exception:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+
+    # -- the space -----------------------------------------------------------------------------------------------------
+
+    def space(self, module: IRModule) -> ms.space_generator.SpaceGenerator:
+        """The generator of sketches of ``module``, with the target's own postprocessors and mutators."""
+        if self._space is not None:
+            function = self._guard("space", self._space)
+            return ms.space_generator.ScheduleFn(
+                function, sch_rules=[], postprocs="from-target", mutator_probs="from-target"
+            )
+        rules: Any = "from-target"
+        if not self.is_default or self._notes is not None:
+            rules = [rule for one in self._rules for rule in self._rule(one, module)]
+        return ms.space_generator.PostOrderApply(sch_rules=rules, postprocs="from-target", mutator_probs="from-target")
+
+    def _rule(self, one: str | dict[str, str], module: IRModule) -> list[ms.schedule_rule.ScheduleRule]:
+        if isinstance(one, dict):
+            return [_python_rule(self._noted(one["name"], self._guard("rule", one)))]
+        if one == DEFAULT:
+            return [self._watch(_short(rule), rule) for rule in self._defaults(module)]
+        if one == LANES:
+            bits = vector_bits(self._target.tvm)
+            return [_python_rule(self._noted(one, lambda schedule, block: channel_lanes(schedule, block, bits)))]
+        return [self._watch(one, rule) for rule in _NAMED[one]()]
+
+    def _defaults(self, module: IRModule) -> list[ms.schedule_rule.ScheduleRule]:
+        """TVM's rules for the target: a generator without rules gets them from TVM."""
+        generator = ms.space_generator.PostOrderApply()
+        ms.TuneContext(mod=module, target=self._target.tvm, space_generator=generator, num_threads=1)
+        return list(generator.sch_rules)
+
+    def _watch(self, name: str, rule: ms.schedule_rule.ScheduleRule) -> ms.schedule_rule.ScheduleRule:
+        """TVM's ``rule`` unchanged; with ``notes``, a rule that also notes the blocks that it changes."""
+        if self._notes is None:
+            return rule
+        return _python_rule(self._noted(name, rule.apply), rule)
+
+    def _noted(self, name: str, apply: _Apply) -> _Apply:
+        notes = self._notes
+        if notes is None:
+            return apply
+        notes.setdefault(name, [])
+
+        def noted(schedule: Schedule, block: Any) -> object:
+            where, before = str(schedule.get(block).name_hint), len(schedule.trace.insts)
+            found: Any = apply(schedule, block)
+            changed = any(len(one.trace.insts) > before for one in found)
+            if changed and where not in notes[name]:
+                notes[name].append(where)
+            return found
+
+        return noted
+
+    # -- the user's code -----------------------------------------------------------------------------------------------
+
+    def _guard(self, kind: str, entry: dict[str, str]) -> _Apply:
+        """The user's function with checks: its exception is kept, and its result is checked."""
+        what, function = f"the {kind} {entry['name']!r}", self._code[entry["file"]]
+
+        def guarded(schedule: Schedule, *block: Any) -> _Schedules:
+            self._inside(what)
+            try:
+                found = function(schedule, *block)
+                return _schedules(found, schedule, what)
+            except TuningError as error:
+                self._failure = error
+                raise
+            except Exception as error:
+                traceback.print_exc()
+                self._failure = TuningError(f"{what} raised {one_line(error)}{_place(error, entry['file'])}")
+                raise
+            finally:
+                self._inside(None)
+
+        return guarded
+
+    # -- the search ----------------------------------------------------------------------------------------------------
+
+    def strategy(self, population: int, unmeasured: int, generations: int) -> ms.search_strategy.SearchStrategy:
+        """The strategy; the numbers are for the evolutionary one."""
+        if self.strategy_name == "replay-trace":
+            return ms.search_strategy.ReplayTrace()
+        if self.strategy_name == "replay-func":
+            return ms.search_strategy.ReplayFunc()
+        return ms.search_strategy.EvolutionarySearch(
+            population_size=population, init_min_unmeasured=unmeasured, genetic_num_iters=generations
+        )
+
+    def cost_model(self, warmup: int, seed: int) -> Any:
+        """A new cost model; XGBoost predicts at random until it has seen ``warmup`` candidates."""
+        if not self.is_guided or self.cost_model_name == "random":
+            return ms.cost_model.RandomModel(seed=seed)
+        import_xgboost()
+        return ms.cost_model.XGBModel(num_warmup_samples=warmup, early_stopping_rounds=20, num_tuning_cores=cores())
+
+
+def _inline() -> list[Any]:
+    inline = ms.schedule_rule.AutoInline(
+        into_producer=False,
+        into_consumer=True,
+        inline_const_tensor=True,
+        disallow_if_then_else=True,
+        require_injective=True,
+        require_ordered=True,
+        disallow_op=["tirx.exp"],
+    )
+    return [ms.schedule_rule.InlineConstantScalars(), inline]
+
+
+def _tiling() -> list[Any]:
+    reuse = ms.schedule_rule.ReuseType(req="may", levels=[1, 2], scope="global")
+    return [
+        ms.schedule_rule.MultiLevelTiling(
+            structure="SSRSRS", max_innermost_factor=_MOST_INNERMOST, reuse_read=None, reuse_write=reuse
+        )
+    ]
+
+
+def _marks(jobs: int = -1, lanes: int = -1, steps: list[int] | None = None) -> list[Any]:
+    return [
+        ms.schedule_rule.ParallelizeVectorizeUnroll(
+            max_jobs_per_core=jobs, max_vectorize_extent=lanes, unroll_max_steps=steps, unroll_explicit=True
+        )
+    ]
+
+
+#: The rules of :data:`~syno_lab.tuning.method.RULES` by name.
+_NAMED: dict[str, Callable[[], list[Any]]] = {
+    "inline": _inline,
+    "rfactor": lambda: [ms.schedule_rule.AddRFactor(_JOBS_PER_CORE, _MOST_INNERMOST)],
+    "tiling": _tiling,
+    "parallel": lambda: _marks(jobs=_JOBS_PER_CORE),
+    "vectorize": lambda: _marks(lanes=_MOST_LANES),
+    "unroll": lambda: _marks(steps=_UNROLL_STEPS),
+    "compute-location": lambda: [ms.schedule_rule.RandomComputeLocation()],
+}
+
+
+def _python_rule(apply: _Apply, inner: Any = None) -> Any:
+    """A schedule rule that calls ``apply``; ``inner`` is TVM's own rule inside it, which must get the target."""
+
+    @derived_object
+    class PythonRule(ms.schedule_rule.PyScheduleRule):
+        """One rule."""
+
+        def _initialize_with_tune_context(self, context: Any) -> None:
+            if inner is not None:
+                inner._initialize_with_tune_context(context)
+
+        def apply(self, schedule: Schedule, block: Any) -> Any:
+            return apply(schedule, block)
+
+        def clone(self) -> Any:
+            return PythonRule()
+
+    return PythonRule()
+
+
+def _short(rule: Any) -> str:
+    """``MultiLevelTiling`` of TVM's ``s_tir.meta_schedule.MultiLevelTiling(…)``."""
+    return type(rule).__name__
+
+
+def _schedules(found: object, given: Schedule, what: str) -> _Schedules:
+    several = [given] if found is None else list(found) if isinstance(found, list | tuple) else [found]
+    for one in several:
+        if not isinstance(one, Schedule):
+            raise TuningError(
+                f"expected {what} to return a schedule, a list of schedules or nothing, found {quoted(one)}"
+            )
+    if not several:
+        raise TuningError(f"{what} returned an empty list: nothing is left to search")
+    return several
+
+
+def _load(entry: dict[str, str]) -> Callable[..., Any]:
+    """Run the user's file and take the function out of it. Raises TuningError."""
+    name, file = entry["name"], entry["file"]
+    place = importlib.util.spec_from_file_location(f"syno_user_{len(sys.modules)}", file)
+    assert place is not None
+    assert place.loader is not None
+    module = importlib.util.module_from_spec(place)
+    try:
+        place.loader.exec_module(module)
+        function = getattr(module, name)
+    except Exception as error:  # noqa: BLE001 - the user's code can raise any exception
+        traceback.print_exc()
+        raise TuningError(
+            f"cannot load {quoted(name)} of {entry['origin']}: {one_line(error)}{_place(error, file)}"
+        ) from None
+    assert callable(function)
+    return function
+
+
+def _place(error: BaseException, file: str) -> str:
+    """The line of the user's code with the error, as text: its number in the copied file would mislead."""
+    numbers = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == file]
+    line = linecache.getline(file, numbers[-1]).strip() if numbers and numbers[-1] else ""
+    return f", in the line `{line}`" if line else ""

@@ -1,0 +1,80 @@
+"""The targets of tunings: named targets, and how the tuning process uses one."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syno_lab.codegen.target_names import LOCAL, TARGETS, NamedTarget, describe, local_threads
+from syno_lab.errors import SynoError, TuningError
+from syno_lab.inputs import quoted
+
+if TYPE_CHECKING:
+    import tvm
+
+__all__ = ["LOCAL", "TARGETS", "NamedTarget", "ResolvedTarget", "check_target", "is_local", "resolve", "threads_of"]
+
+#: MetaSchedule's rules look tensor intrinsics up by name: the families of TVM modules that a target may ask for.
+_INTRINSICS = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm_cpu", "arm64": "arm_cpu"}
+
+
+@dataclass(frozen=True)
+class ResolvedTarget:
+    """A target as the tuning process uses it.
+
+    ``device`` names the RPC device (``cpu``, ``cuda``), ``artifact`` is ``so`` when this machine can link for the
+    target and ``tar`` (linked on the device) when it cannot, ``intrinsics`` the families that its rules need.
+    ``linker`` is the cross compiler (``aarch64-linux-gnu-g++`` on the PATH) where one is needed and found.
+    """
+
+    tvm: tvm.target.Target
+    device: str
+    artifact: str
+    intrinsics: tuple[str, ...]
+    linker: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The target as JSON with sorted keys: records are keyed by this text."""
+        return json.dumps(json.loads(str(self.tvm)), sort_keys=True)
+
+
+def check_target(name: str) -> str:
+    """``name`` if it can be a target (see :func:`~syno_lab.codegen.target_names.describe`), else TuningError."""
+    try:
+        describe(name)
+    except SynoError as error:
+        raise TuningError(str(error)) from None
+    return name
+
+
+def is_local(name: str) -> bool:
+    """Whether ``name`` is this machine's processor."""
+    return local_threads(name) is not None
+
+
+def threads_of(name: str) -> int | None:
+    """The threads in which this machine must run operators for ``name``; None for another machine's target."""
+    return local_threads(name)
+
+
+def resolve(name: str) -> ResolvedTarget:
+    """The TVM target called ``name``, in a process that has imported TVM. Raises :class:`TuningError`."""
+    from syno_lab.codegen.tvm_device import find_target, machine
+
+    try:
+        target = find_target(name)
+    except SynoError as error:
+        raise TuningError(f"TVM does not know the target {quoted(name)}: {error}") from None
+    kind = target.kind.name
+    device = {"llvm": "cpu", "c": "cpu"}.get(kind, kind)
+    where = machine(target)
+    families = ["cuda"] if kind == "cuda" else []
+    if device == "cpu" and where in _INTRINSICS:
+        families.append(_INTRINSICS[where])
+    is_here = where == platform.machine()
+    linker = None if is_here else shutil.which(f"{where}-linux-gnu-g++")
+    return ResolvedTarget(target, device, "so" if is_here or linker else "tar", tuple(families), linker)

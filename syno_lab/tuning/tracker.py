@@ -1,0 +1,362 @@
+"""The RPC tracker's protocol (JSON messages over TCP, see ``tvm/rpc/tracker.py``), with a deadline for every exchange.
+
+TVM's own client waits forever for a busy board and for a misspelt key; here every wait ends with a clear error.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from importlib import metadata
+from typing import Any
+
+from syno_lab.errors import TrackerError, TuningError
+from syno_lab.inputs import integer, printable, quoted
+from syno_lab.processes.board_server import INFO
+
+_MAGIC = 0x2F271
+_SUCCESS, _REQUEST, _SUMMARY = 0, 4, 6
+_LARGEST_MESSAGE = 1 << 20
+#: The most characters that are read of a key, a host and a fact from other programs.
+_KEY, _HOST, _FACT = 200, 255, 60
+#: The most characters of a list in a message.
+_LIST = 200
+#: The most processors or threads that a device can report.
+_MOST_COUNTED = 1 << 20
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class DeviceKey:
+    """One device key at a tracker: ``total`` devices, of which ``free`` wait; ``pending`` requests wait for one."""
+
+    key: str
+    free: int
+    total: int
+    pending: int
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One device at a tracker. All but the first three are empty for TVM's own RPC server, which does not report them.
+
+    ``threads`` is the number of threads that run an operator, ``power`` a Jetson's power mode, ``linker`` the device's
+    linker.
+    """
+
+    key: str
+    host: str
+    port: int
+    tvm: str = ""
+    tvm_ffi: str = ""
+    python: str = ""
+    machine: str = ""
+    cores: int = 0
+    threads: int = 0
+    power: str = ""
+    linker: str = ""
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of its server."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def conditions(self) -> str:
+        """The conditions that latencies depend on besides target and TVM: ``threads=6 power=15W``, or ``unknown``."""
+        if not self.tvm:
+            return "unknown"
+        return f"threads={self.threads}" + (f" power={self.power}" if self.power else "")
+
+
+@dataclass(frozen=True)
+class TrackerSummary:
+    """The devices of a tracker, sorted by key. A key with ``total`` 0 was only requested, never registered."""
+
+    keys: tuple[DeviceKey, ...]
+    devices: tuple[DeviceInfo, ...] = ()
+
+    def of(self, key: str) -> tuple[DeviceInfo, ...]:
+        """The devices that are registered under ``key``."""
+        return tuple(one for one in self.devices if one.key == key)
+
+    def get(self, key: str) -> DeviceKey | None:
+        """The entry of ``key``, or None where no device is registered under it."""
+        return next((entry for entry in self.keys if entry.key == key and entry.total), None)
+
+    @property
+    def registered(self) -> tuple[str, ...]:
+        """The keys that have at least one device."""
+        return tuple(entry.key for entry in self.keys if entry.total)
+
+
+def parse_address(tracker: str | tuple[str, int]) -> Address:
+    """``("host", port)`` from itself or from ``"host:port"``.
+
+    >>> parse_address("127.0.0.1:9190")
+    ('127.0.0.1', 9190)
+    """
+    host, port = tracker.rpartition(":")[::2] if isinstance(tracker, str) else tracker
+    host, number = str(host).removeprefix("[").removesuffix("]"), integer(str(port))
+    if not host or host != printable(host, _HOST) or number is None or not 0 < number < 65536:
+        raise TrackerError(f"expected the tracker's address as host:port, found {quoted(tracker)}")
+    return host, number
+
+
+class _AwayError(TrackerError):
+    """A fault that may end in a moment, so that a retry makes sense."""
+
+
+class _Link:
+    """A connection to a tracker on which every read and write ends by one deadline (a monotonic time)."""
+
+    def __init__(self, host: str, port: int, deadline: float) -> None:
+        self._name = f"{host}:{port}"
+        self._deadline = deadline
+        self._socket: socket.socket | None = None
+        try:
+            self._socket = socket.create_connection((host, port), timeout=self._left())
+            self._socket.sendall(struct.pack("<i", _MAGIC))
+            if struct.unpack("<i", self._receive(4))[0] != _MAGIC:
+                raise TrackerError(f"{self._name} answers, but it is not an RPC tracker; check the port")
+        except BaseException as error:
+            self.close()
+            if isinstance(error, ConnectionRefusedError):
+                raise _AwayError(
+                    f"no RPC tracker listens at {self._name}; `syno-lab board` prints how to start one"
+                ) from None
+            if isinstance(error, socket.gaierror):
+                raise TrackerError(f"the tracker's host {quoted(host)} is unknown ({error.strerror})") from None
+            if isinstance(error, TimeoutError):
+                raise _AwayError(f"nothing at {self._name} answers as an RPC tracker within the deadline") from None
+            if isinstance(error, OSError):
+                raise _AwayError(f"{self._name} is not reachable as an RPC tracker ({error})") from None
+            raise
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def _receive(self, count: int) -> bytes:
+        assert self._socket is not None
+        received = bytearray()
+        while len(received) < count:
+            self._socket.settimeout(self._left())
+            if hasattr(socket, "TCP_QUICKACK"):
+                # The tracker sends a message's size and text separately and waits for an acknowledgement in between,
+                # which Linux would delay by 40 ms. The option applies to one answer only.
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            chunk = self._socket.recv(count - len(received))
+            if not chunk:
+                raise ConnectionResetError("connection closed by the other side")
+            received += chunk
+        return bytes(received)
+
+    def ask(self, message: list[Any], meanwhile: Callable[[], object] | None = None) -> Any:
+        """Send one message, return the answer. Raises OSError (TimeoutError past the deadline) and TrackerError.
+
+        ``meanwhile`` is called every two seconds until the answer comes.
+        """
+        assert self._socket is not None
+        data = json.dumps(message).encode()
+        self._socket.settimeout(self._left())
+        self._socket.sendall(struct.pack("<i", len(data)) + data)
+        while meanwhile is not None and not select.select([self._socket], [], [], min(self._left(), 2.0))[0]:
+            meanwhile()
+        size = struct.unpack("<i", self._receive(4))[0]
+        if not 0 < size <= _LARGEST_MESSAGE:
+            raise TrackerError(f"{self._name} is not an RPC tracker: it announces a message of {size} bytes")
+        try:
+            return json.loads(self._receive(size))
+        except (ValueError, RecursionError):
+            raise TrackerError(f"{self._name} is not an RPC tracker: its answer is not JSON") from None
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def __enter__(self) -> _Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSummary:
+    """The devices of the tracker at ``host:port``. Raises :class:`TrackerError` if it does not answer in time."""
+    with _Link(host, port, time.monotonic() + deadline_s) as link:
+        try:
+            answer = link.ask([_SUMMARY])
+        except OSError as error:
+            raise TrackerError(f"the RPC tracker at {host}:{port} does not answer ({error or 'deadline'})") from None
+    try:
+        status, body = answer
+        if status != _SUCCESS:
+            raise ValueError(status)
+        totals: dict[str, int] = {}
+        devices = [_device(server) for server in body["server_info"]]
+        for device in devices:
+            totals[device.key] = totals.get(device.key, 0) + 1
+        queues = {
+            printable(str(key), _KEY): (int(one["free"]), int(one["pending"]))
+            for key, one in body["queue_info"].items()
+        }
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
+        raise TrackerError(f"the RPC tracker at {host}:{port} gave a summary that is not one") from None
+    return TrackerSummary(
+        tuple(
+            DeviceKey(key, queues.get(key, (0, 0))[0], totals.get(key, 0), queues.get(key, (0, 0))[1])
+            for key in sorted(totals.keys() | queues.keys())
+        ),
+        tuple(sorted(devices, key=lambda one: (one.key, one.host, one.port))),
+    )
+
+
+def _device(server: dict[str, Any]) -> DeviceInfo:
+    """One entry of the tracker's ``server_info``; a server's report on itself is shortened and never trusted."""
+    said = server.get(INFO)
+    said = said if isinstance(said, dict) else {}
+    host, port = server["addr"]
+    kinds = {one.name: type(one.default) for one in fields(DeviceInfo) if one.name not in ("key", "host", "port")}
+    more: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        value = said.get(name)
+        if kind is str and isinstance(value, str):
+            more[name] = printable(" ".join(value.split()), _FACT)
+        elif kind is int and isinstance(value, int) and 0 <= value <= _MOST_COUNTED:
+            more[name] = value
+    key = printable(str(server["key"]).partition(":")[2], _KEY)
+    return DeviceInfo(key, printable(str(host), _HOST), int(port), **more)
+
+
+def host_version() -> str:
+    """The version of TVM on this machine, without importing it."""
+    try:
+        return metadata.version("apache-tvm")
+    except metadata.PackageNotFoundError:
+        raise TuningError("expected the package apache-tvm on this machine, found none; run `make install`") from None
+
+
+def check_versions(devices: Iterable[DeviceInfo], here: str) -> None:
+    """Refuse devices whose TVM is another release than ``here``: RPC itself compares only protocol versions.
+
+    Post-releases of one release (0.27.0 and 0.27.0.post1) are equal. TVM's own server does not report its version.
+
+    Raises:
+        TrackerError: naming the device and both versions.
+    """
+    for device in devices:
+        if device.tvm and _release(device.tvm) != _release(here):
+            raise TrackerError(
+                f"the device {quoted(device.key)} at {device.address} has TVM {device.tvm}, this machine has TVM "
+                f"{here}: nothing was sent; install the same on both, on the board `pip install apache-tvm=={here}`"
+            )
+
+
+def _release(version: str) -> str:
+    return version.partition("+")[0].partition(".post")[0]
+
+
+def check_tracker(host: str, port: int, key: str, deadline_s: float = 5.0, *, need_free: bool = True) -> DeviceKey:
+    """Make sure that a device is registered under ``key`` and, with ``need_free``, free within the deadline.
+
+    Raises :class:`TrackerError` with one line: nothing listens, the program there is not a tracker, the key is unknown
+    (the line lists the known keys), or all devices stay busy.
+    """
+    deadline = time.monotonic() + deadline_s
+    while True:
+        summary = tracker_summary(host, port, max(deadline - time.monotonic(), 0.5))
+        entry = _entry(summary, host, port, key)
+        if entry.free or not need_free:
+            return entry
+        if time.monotonic() >= deadline:
+            raise TrackerError(
+                f"no device {quoted(key)} at {host}:{port} became free within {deadline_s:g} s "
+                f"({entry.total} registered, {entry.pending} waiting); try again later or restart its RPC server"
+            )
+        time.sleep(0.1)
+
+
+def request_device(
+    host: str, port: int, key: str, deadline_s: float, priority: int = 1, *, tvm: str | None = None
+) -> tuple[str, int, str]:
+    """Wait in the tracker's queue for a device: the address of its server and the one-time key that opens it.
+
+    The caller must connect within about six seconds, else the server offers itself again. At the deadline the
+    connection is closed, which removes the request from the queue. The call waits until the deadline for an unreachable
+    tracker, and for a key without devices (they come back after a restart of the tracker). With ``tvm``, a device of
+    another version is refused, see :func:`check_versions`.
+
+    Raises :class:`TrackerError`.
+    """
+    deadline = time.monotonic() + deadline_s
+    while True:
+        try:
+            return _request(host, port, key, deadline, deadline_s, priority, tvm)
+        except _AwayError as error:
+            if deadline - time.monotonic() < _RETRY_S:
+                raise TrackerError(str(error)) from None
+            time.sleep(_RETRY_S)
+
+
+#: Seconds between two looks for an unreachable tracker or a key without devices.
+_RETRY_S = 0.5
+
+
+def _request(
+    host: str, port: int, key: str, deadline: float, deadline_s: float, priority: int, tvm: str | None
+) -> tuple[str, int, str]:
+    def left() -> float:
+        return max(deadline - time.monotonic(), 0.1)
+
+    def check() -> TrackerSummary:
+        # The tracker queues a request for any key: a misspelt key, or one without devices, would wait forever.
+        try:
+            summary = tracker_summary(host, port, min(left(), 5.0))
+        except TrackerError as error:
+            raise _AwayError(str(error)) from None
+        _entry(summary, host, port, key, _AwayError)
+        if tvm is not None:
+            check_versions(summary.of(key), tvm)
+        return summary
+
+    check()
+    try:
+        with _Link(host, port, deadline) as link:
+            status, (server, server_port, matchkey) = link.ask([_REQUEST, key, "", priority], meanwhile=check)
+            answer = str(server), int(server_port), str(matchkey)
+    except TimeoutError:
+        raise TrackerError(f"no device {quoted(key)} at {host}:{port} became free within {deadline_s:g} s") from None
+    except OSError as error:
+        raise _AwayError(
+            f"the RPC tracker at {host}:{port} went away while we waited for {quoted(key)} ({error})"
+        ) from None
+    except (TypeError, ValueError, OverflowError):
+        raise TrackerError(f"{host}:{port} answered a request for {quoted(key)} with something else") from None
+    if status != _SUCCESS:
+        raise TrackerError(
+            f"the RPC tracker at {host}:{port} refused a request for {quoted(key)} (status {quoted(status)})"
+        )
+    return answer
+
+
+def _entry(
+    summary: TrackerSummary, host: str, port: int, key: str, kind: type[TrackerError] = TrackerError
+) -> DeviceKey:
+    entry = summary.get(key)
+    if entry is None:
+        raise kind(f"no device is registered as {quoted(key)} at {host}:{port}; registered keys: {listed(summary)}")
+    return entry
+
+
+def listed(summary: TrackerSummary) -> str:
+    """The registered keys for a message, ``none`` if there is no key."""
+    return printable(", ".join(summary.registered) or "none", _LIST)

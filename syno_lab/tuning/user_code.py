@@ -1,0 +1,196 @@
+"""A user's function as text that the tuning process can import: without pickle, and only the user's own code.
+
+A function from a notebook cell or a module is sent as its own source, with what it needs around it: modules that it
+names are imported, the user's functions that it calls are sent with it, plain constants are written out. The text goes
+to a file in the work folder, which only the tuning process runs. A function can also be named as ``file.py:function``.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import hashlib
+import inspect
+import math
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from syno_lab.errors import TuningError
+from syno_lab.inputs import quoted
+
+_DIGEST = 12
+_PLAIN = (bool, int, float, str, bytes, type(None))
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """The function ``name`` in a Python file with the text ``source``; ``origin`` says where it comes from."""
+
+    name: str
+    source: str
+    origin: str
+
+    @property
+    def digest(self) -> str:
+        """A hash by which records distinguish two functions of one name."""
+        return hashlib.sha256(self.source.encode()).hexdigest()[:_DIGEST]
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.digest}"
+
+    def to_dict(self) -> dict[str, str]:
+        """As plain data for a job's parameters; code that reads it back must check that the user has signed them."""
+        return {"name": self.name, "source": self.source, "origin": self.origin}
+
+    @classmethod
+    def from_dict(cls, found: Any) -> UserCode:
+        """Inverse of `to_dict`. Raises TuningError for any other data."""
+        names = ("name", "source", "origin")
+        if (
+            not isinstance(found, dict)
+            or sorted(found) != sorted(names)
+            or not all(isinstance(found[name], str) for name in names)
+            or not found["name"].isidentifier()
+        ):
+            raise TuningError(f"expected code as its name, source and origin, found {quoted(found)}")
+        return cls(**found)
+
+    def write(self, folder: Path) -> dict[str, str]:
+        """Write the text to a file in ``folder``; return its entry for the tuning process. Raises TuningError."""
+        path = folder / f"{self.name}-{self.digest}.py"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(self.source, encoding="utf-8")
+        except OSError as error:
+            raise TuningError(f"{quoted(self.name)} cannot be written to {path}: {error.strerror or error}") from None
+        return {"name": self.name, "file": str(path.resolve()), "origin": self.origin}
+
+
+def user_code(found: UserCode | Callable[..., Any] | str) -> UserCode:
+    """``found`` as text: a function, or ``file.py:function``.
+
+    Raises:
+        TuningError: for a lambda, a decorated function or a method, for a name whose value cannot be written as text,
+            and for a missing file or function.
+    """
+    if isinstance(found, UserCode):
+        return found
+    if isinstance(found, str):
+        return _from_file(found)
+    return _from_function(found)
+
+
+def _from_file(text: str) -> UserCode:
+    file, _, name = text.rpartition(":")
+    if not file.endswith(".py") or not name.isidentifier():
+        raise TuningError(f"expected a function as 'file.py:function', found {quoted(text)}")
+    try:
+        source = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TuningError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise TuningError(f"{file}, line {error.lineno}: {error.msg}") from None
+    if not any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body):
+        raise TuningError(f"expected a function {quoted(name)} in {file}, found none")
+    return UserCode(name, source, file)
+
+
+def _from_function(function: Callable[..., Any]) -> UserCode:
+    if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
+        raise TuningError(
+            f"expected a function written with def, or 'file.py:function', found {_kind(function)} {quoted(function)}"
+        )
+    parts: dict[str, str] = {}
+    _collect(function.__name__, function, parts)
+    # So that annotations may name TVM's types, which the file does not import.
+    source = "from __future__ import annotations\n\n" + "\n".join(parts.values())
+    return UserCode(function.__name__, source, function.__module__)
+
+
+def _collect(alias: str, value: object, parts: dict[str, str]) -> None:
+    """Add the definition of ``alias`` to ``parts``, after the definitions that it uses at once."""
+    if alias in parts:
+        return
+    if isinstance(value, ModuleType):
+        parts[alias] = f"import {value.__name__} as {alias}\n"
+    elif isinstance(value, FunctionType) and _is_users(value):
+        parts[alias] = ""  # keeps its position; the function may call itself
+        text = _definition(value, alias)
+        around = {**value.__globals__, **inspect.getclosurevars(value).nonlocals}
+        for name in sorted(set(_names(value.__code__)) | set(value.__code__.co_freevars)):
+            if name in around:
+                try:
+                    _collect(name, around[name], parts)
+                except TuningError as error:
+                    raise TuningError(
+                        f"{error}, which {quoted(value.__name__)} uses: write it inside that function"
+                    ) from None
+        del parts[alias]
+        parts[alias] = text
+    elif inspect.isfunction(value) or inspect.isclass(value) or inspect.isbuiltin(value):
+        if getattr(value, "__module__", "__main__") == "__main__" or "." in value.__qualname__:
+            raise TuningError(f"cannot send {quoted(alias)}, {_kind(value)} of the notebook")
+        parts[alias] = f"from {value.__module__} import {value.__qualname__} as {alias}\n"
+    elif _is_plain(value):
+        parts[alias] = f"{alias} = {value!r}\n"
+    else:
+        raise TuningError(f"cannot send {quoted(alias)}, {_kind(value)}")
+
+
+def _is_users(function: FunctionType) -> bool:
+    """Whether a function is the user's; functions of installed packages are imported instead."""
+    path = function.__code__.co_filename
+    return "site-packages" not in path and not path.startswith(str(Path(dis.__file__).parent))
+
+
+def _definition(function: FunctionType, alias: str) -> str:
+    name = function.__name__
+    try:
+        text = textwrap.dedent(inspect.getsource(function)).rstrip() + "\n"
+    except (OSError, TypeError):
+        raise TuningError(
+            f"the source of {quoted(name)} cannot be found: write it in a notebook cell or a file, not at a prompt"
+        ) from None
+    tree = ast.parse(text)
+    node = tree.body[0]
+    if not isinstance(node, ast.FunctionDef) or node.decorator_list or name == "<lambda>":
+        raise TuningError(f"expected {quoted(name)} to be a function written with def and without decorators")
+    arguments = node.args
+    if arguments.defaults or any(one is not None for one in arguments.kw_defaults):
+        for default in [*arguments.defaults, *arguments.kw_defaults]:
+            if default is not None and not isinstance(default, ast.Constant):
+                raise TuningError(
+                    f"expected the defaults of {quoted(name)} to be constants, found {quoted(ast.unparse(default))}"
+                )
+    # If the function is used under another name, define that name as well.
+    return text + ("" if alias == name else f"\n\n{alias} = {name}\n") + "\n"
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The global names that a function and its inner functions read."""
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield str(step.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, tuple | list | set | frozenset):
+        return all(_is_plain(one) for one in value) and (bool(value) or not isinstance(value, set | frozenset))
+    if isinstance(value, dict):
+        return all(_is_plain(one) for entry in value.items() for one in entry)
+    # A subclass may be written in another way, and "inf" is a name.
+    return type(value) in _PLAIN and not (isinstance(value, float) and not math.isfinite(value))
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -1,0 +1,257 @@
+"""Compare a backbone with an operator in every slot to the same backbone with convolutions, both tuned alike.
+
+The comparison is of whole networks (Syno, Figure 5) or layer by layer (Figure 9), on this machine's processor. In the
+baseline, replaced 3x3 convolutions of stride 1 are conv2d's pGraph with the backbone's own weights, so that both
+networks have the same rules, budgets and layouts; all other layers are the backbone's own in both networks.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import torch
+
+from syno_lab.codegen.tvm_job import NetworkMeasurement, measure_network
+from syno_lab.errors import SpecError
+from syno_lab.models.layers import survey
+from syno_lab.models.selection import Selection
+from syno_lab.models.slot import Place, put_in, slots
+from syno_lab.systems import builder_of
+from syno_lab.tuning.network import tune_functions
+from syno_lab.tuning.options import Budget, TuningOptions
+from syno_lab.tuning.tune import tune_queue
+from syno_lab.tuning.values import TuningProgress, TuningResult, TuningTask
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from syno_lab.models.sites import Site
+    from syno_lab.protocol import Operator
+    from syno_lab.tuning.board import Board
+
+#: A function that gets the stage (``convolutions``, ``operator``, ``layers``, ``measure``), its progress (0 to 1) and a
+#: text.
+Progress = Callable[[str, float, str], None]
+
+
+@dataclass(frozen=True)
+class WholeNetwork:
+    """One of the two networks: all its measurements, the tuned functions, and the reason of each failure."""
+
+    measurements: tuple[NetworkMeasurement, ...]
+    tuned: int
+    failed: dict[str, str]
+
+    @property
+    def latency_ms(self) -> float:
+        """The median of the rounds' medians."""
+        return statistics.median(one.latency_ms for one in self.measurements)
+
+    @property
+    def best_ms(self) -> float:
+        """The least of all measurements."""
+        return min(one.best_ms for one in self.measurements)
+
+
+@dataclass(frozen=True)
+class NetworkComparison:
+    """``convolutions`` and ``operator`` are the two networks; ``places`` says which layers the operator replaces."""
+
+    convolutions: WholeNetwork
+    operator: WholeNetwork
+    places: tuple[Place, ...]
+
+    @property
+    def speedup(self) -> float:
+        """How many times faster the network with the operator is, by the medians."""
+        return self.convolutions.latency_ms / self.operator.latency_ms
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            **{
+                name: asdict(one) | {"latency_ms": one.latency_ms, "best_ms": one.best_ms}
+                for name, one in (("convolutions", self.convolutions), ("operator", self.operator))
+            },
+            "places": [one.to_dict() for one in self.places],
+            "speedup": self.speedup,
+        }
+
+
+@dataclass(frozen=True)
+class LayerComparison:
+    """One shape of layer, of which the network has ``sites``: both tunings, or the reason why one is missing."""
+
+    shape: str
+    sites: tuple[str, ...]
+    convolution: TuningResult | str
+    operator: TuningResult | str
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster the operator is, by the medians; None where one of them failed."""
+        if isinstance(self.convolution, str) or isinstance(self.operator, str):
+            return None
+        return self.convolution.latency_ms / self.operator.latency_ms
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+
+        def plain(one: TuningResult | str) -> dict[str, Any]:
+            return {"error": one} if isinstance(one, str) else one.to_dict()
+
+        both = {"convolution": plain(self.convolution), "operator": plain(self.operator)}
+        return {"shape": self.shape, "sites": list(self.sites), "speedup": self.speedup, **both}
+
+
+def geometric_mean(layers: Sequence[LayerComparison]) -> float | None:
+    """The geometric mean of the speedups, each shape weighted by its number of layers; None if there is none."""
+    found = [(one.speedup, len(one.sites)) for one in layers if one.speedup is not None]
+    if not found:
+        return None
+    return math.exp(sum(count * math.log(ratio) for ratio, count in found) / sum(count for _, count in found))
+
+
+def both_networks(
+    operator: Operator, net: nn.Module, image: tuple[int, int, int], selection: Selection | None = None
+) -> tuple[nn.Module, nn.Module, tuple[Place, ...]]:
+    """``net`` with conv2d's pGraph, and with ``operator``, in the selected layers that ``operator`` fits.
+
+    ``image`` is ``(C, H, W)``. The first network computes the same as ``net``. Raises SpecError if ``operator`` fits no
+    layer.
+    """
+    from syno_lab.operators import conv2d
+
+    sites = survey(net, image).select(selection)
+    replaced, places = put_in(net, sites, operator, partial=True)
+    taken = {one.name for one in places if one.replaced}
+    alike = [site for site in sites if site.name in taken and _is_plain(site)]
+    if not alike:
+        return net, replaced, tuple(places)
+    base, _ = put_in(net, alike, conv2d())
+    with torch.no_grad():
+        for _, slot in slots(base):
+            (weight,) = slot.placeholder.parameters()
+            original = slot.original.weight
+            assert isinstance(original, torch.Tensor)
+            weight.copy_(original.permute(1, 2, 3, 0))  # [C_out, C_in, k, k] to the pGraph's [C_in, k, k, C_out]
+    return base, replaced, tuple(places)
+
+
+def compare_networks(
+    operator: Operator,
+    net: nn.Module,
+    image: tuple[int, int, int],
+    *,
+    board: Board | None = None,
+    folder: str | os.PathLike[str],
+    selection: Selection | None = None,
+    threads: int | None = None,
+    repeats: int = 10,
+    rounds: int = 3,
+    on_progress: Progress | None = None,
+    **budget: Unpack[Budget],
+) -> NetworkComparison:
+    """Tune both networks of :func:`both_networks` alike for this machine's processor, and measure them in turn.
+
+    ``budget`` is the budget of each different function of either network. Schedules go to two folders in ``folder``,
+    where a second call adds to them. Each of ``rounds`` measures one network and then the other, ``repeats`` times.
+    Raises as :func:`~syno_lab.tuning.network.tune_network` does.
+    """
+    if rounds < 1:
+        raise SpecError(f"expected at least one round of measurements, found {rounds}")
+    say = on_progress or (lambda *_: None)
+    base, replaced, places = both_networks(operator, net, image, selection)
+    nets = {"convolutions": base.eval(), "operator": replaced.eval()}
+    example = (1, *image)
+    done: dict[str, tuple[dict[str, TuningResult], dict[str, str]]] = {}
+    for name, one in nets.items():
+
+        def tell(function: str, number: int, total: int, name: str = name) -> None:
+            say(name, (number - 1) / total, f"{function}, {number} of {total} functions")
+
+        done[name] = tune_functions(
+            one, example, board=board, threads=threads, records=Path(folder) / name, on_progress=tell, **budget
+        )
+    found: dict[str, list[NetworkMeasurement]] = {name: [] for name in nets}
+    for number in range(rounds):
+        for name in list(nets) if number % 2 == 0 else list(nets)[::-1]:
+            say("measure", number / rounds, f"{name}, round {number + 1} of {rounds}")
+            records = Path(folder) / name if done[name][0] else None
+            found[name].append(measure_network(nets[name], example, records=records, threads=threads, repeats=repeats))
+    whole = {name: WholeNetwork(tuple(found[name]), len(done[name][0]), done[name][1]) for name in nets}
+    return NetworkComparison(whole["convolutions"], whole["operator"], places)
+
+
+def compare_layers(
+    operator: Operator,
+    net: nn.Module,
+    image: tuple[int, int, int],
+    *,
+    board: Board | None = None,
+    folder: str | os.PathLike[str],
+    selection: Selection | None = None,
+    target: str = "local",
+    on_progress: Progress | None = None,
+    **budget: Unpack[Budget],
+) -> tuple[LayerComparison, ...]:
+    """Compare the operator with conv2d, tuned alike, on each shape of 3x3 layer of stride 1 that it fits.
+
+    All shapes are tuned in one queue, in turn, each with ``budget`` (but its ``deadline_s`` is for all together); the
+    records in ``folder`` avoid that anything is tuned twice. Raises as :func:`~syno_lab.tuning.tune.tune_queue` does,
+    and SpecError where there is no such layer.
+    """
+    from syno_lab.models.slot import costs
+    from syno_lab.operators import conv2d
+
+    sites = [site for site in survey(net, image).select(selection) if _is_plain(site)]
+    fitting = [place for place in costs(operator, sites) if place.replaced] if sites else []
+    if not fitting:
+        raise SpecError("expected a 3x3 convolution of stride 1 that the operator can replace, found none")
+    by_name = {site.name: site for site in sites}
+    shapes: dict[str, list[Place]] = {}
+    for place in fitting:
+        site = by_name[place.name]
+        channels = f"{site.in_channels} to {site.out_channels} channels"
+        shapes.setdefault(f"{channels}, {site.height}x{site.width}", []).append(place)
+    tasks: list[TuningTask] = []
+    text = operator.to_json()
+    builder = builder_of(text)
+    for shape, places in shapes.items():
+        plain = conv2d()
+        binding = plain.complete_binding(by_name[places[0].name].binding())
+        assert places[0].binding is not None
+        tasks.append(TuningTask(f"conv2d, {shape}", plain.to_json(), binding))
+        tasks.append(TuningTask(f"operator, {shape}", text, places[0].binding, builder=builder))
+    shares: dict[str, float] = {}
+
+    def tell(now: TuningProgress) -> None:
+        shares[now.label] = now.trial / now.trials
+        if on_progress is not None:
+            on_progress("layers", sum(shares.values()) / len(tasks), f"{now.label}: {now}")
+
+    folder = Path(folder)
+    options = TuningOptions(work_dir=folder / "logs", store=folder / "layers", target=target, **budget)
+    done = tune_queue(tasks, options.on(board), on_progress=tell)
+
+    def result(label: str) -> TuningResult | str:
+        return done.results.get(label) or done.failed[label]
+
+    return tuple(
+        LayerComparison(
+            shape, tuple(one.name for one in places), result(f"conv2d, {shape}"), result(f"operator, {shape}")
+        )
+        for shape, places in shapes.items()
+    )
+
+
+def _is_plain(site: Site) -> bool:
+    """Whether conv2d's pGraph computes what the layer does."""
+    is_convolution = site.kind == "conv2d" and site.kernel_size == (3, 3) and site.stride == (1, 1)
+    return is_convolution and site.groups == 1 and site.dilation == (1, 1) and site.obstacle is None

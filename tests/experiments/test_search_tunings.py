@@ -1,0 +1,344 @@
+"""What a search tunes while it goes on: which trials, what their latency is, and that none is tuned twice or lost.
+
+Trainings are stood in for; tunings too, but for one search whose tunings are real jobs on a real board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from known_trainings import TRAINING, Known, accuracy, settings
+
+from syno_lab import operators
+from syno_lab.errors import JobError, SearchError, SpecError, TrackerError, TuningError
+from syno_lab.experiments import (
+    RESULT_FILE,
+    STATUS_FILE,
+    Driver,
+    JobTuners,
+    LocalEvaluators,
+    Running,
+    SearchSettings,
+    Space,
+    Stopped,
+    TuningChoice,
+    Tunings,
+    read_json,
+    run_search,
+)
+from syno_lab.experiments.layers import Layer, baseline_layers, layers_of
+from syno_lab.experiments.watching import Board
+from syno_lab.ir.operator import Operator
+from syno_lab.jobs import Lab
+from syno_lab.models.slot import binding_at
+from syno_lab.nas_pte.operator import nas_pte_1
+from syno_lab.store import SearchLog, Store
+from syno_lab.systems import builders
+from syno_lab.trial import TrialRequest, survey_of
+from syno_lab.trial.backbone import sites_of
+from syno_lab.tuning import TuningResult, TuningTask, local_board
+
+TARGET = "local:1"
+#: With accuracies that are spread evenly this tunes about half of the trials.
+BASELINE, WITHIN = 0.9, 40.0
+
+
+def layer_ms(operator: str, binding: Mapping[str, int]) -> float:
+    """A latency that depends on the operator and on every size."""
+    return sum(size * (place + 1) for place, size in enumerate(sorted(binding.values()))) / (1 + len(operator))
+
+
+class KnownTunings:
+    """Tuners that know what comes out, at once or at :meth:`end`."""
+
+    def __init__(self, *, at_once: bool = True, failing: tuple[int, ...] = ()) -> None:
+        self.at_once, self.failing = at_once, failing
+        self.begun: dict[str, tuple[Mapping[str, Any], Future[dict[str, Any]]]] = {}
+
+    def submit(self, name: str, params: Mapping[str, Any]) -> Running:
+        assert name not in self.begun, f"{name} is begun twice"
+        self.begun[name] = (params, Future())
+        if self.at_once:
+            self.end(name)
+        return Running(self.begun[name][1], 7)
+
+    def find(self, name: str, params: Mapping[str, Any]) -> Running | None:
+        return Running(self.begun[name][1], 7) if name in self.begun else None
+
+    def end(self, name: str) -> None:
+        params, future = self.begun[name]
+        tasks = params["tasks"]
+        done = [
+            {"label": task["label"], "latency_ms": layer_ms(task["operator"], task["binding"]), "trials": 3}
+            | {"preset": "quick", "conditions": "threads=1", "tvm_version": "0"}
+            for task in tasks
+        ]
+        failed = {}
+        if name in [f"search: trial {number} on {TARGET}" for number in self.failing]:
+            failed = {done.pop()["label"]: "every candidate failed"}
+        future.set_result({"results": done, "failed": failed})
+
+
+def drive(
+    folder: Path, known: Known, tuners: Any, within: float = WITHIN, choice: TuningChoice | None = None, **more: Any
+) -> tuple[Driver, Tunings]:
+    folder.mkdir(exist_ok=True)
+    chosen = settings(trials=more.pop("trials", 12))
+    with Store.open(folder) as store:
+        log = store.search(chosen.name, chosen.identity)
+        space = Space(chosen)
+        tunings = Tunings(
+            choice or TuningChoice(within=within, target=TARGET), chosen.name, BASELINE, space, log, tuners
+        )
+        driver = Driver(chosen, space, log, known, Board(folder / "board"), tunings=tunings, **more)
+        driver.run()
+        tunings.look()
+        return driver, tunings
+
+
+def open_log(store: Store) -> SearchLog:
+    chosen = settings()
+    return store.search(chosen.name, chosen.identity)
+
+
+# -- which, and how much ---------------------------------------------------------------------------------------------
+
+
+def test_trials_within_the_margin_are_tuned_and_their_latency_is_the_sum_over_the_replaced_layers(
+    tmp_path: Path,
+) -> None:
+    tuners = KnownTunings()
+    _, tunings = drive(tmp_path, Known(), tuners)
+    sites = sites_of(settings().training)
+    with Store.open(tmp_path) as store:
+        log = open_log(store)
+        latencies, trials = log.latencies(TARGET), log.trials()
+        front = log.front(("accuracy", "latency_ms"), TARGET)
+    wanted = {t.number for t in trials if accuracy(t.operator) >= BASELINE - WITHIN / 100}
+    assert set(latencies) == wanted
+    assert 2 < len(wanted) < len(trials)  # the margin chooses
+    for number, found in latencies.items():
+        operator = Operator.from_json(trials[number].operator)
+        each = [site.calls * layer_ms(trials[number].operator, binding_at(operator, site)) for site in sites]
+        assert found["latency_ms"] == pytest.approx(sum(each))
+        assert found["of"] == "replaced layers"
+        assert found["job"] == 7
+        assert sum(layer["calls"] for layer in found["layers"]) == len(sites) > len(found["layers"])
+    assert [point["number"] for point in tunings.front()] == [trial.number for trial in front]
+    assert len(tuners.begun) == len(wanted) + 1
+
+
+@pytest.mark.parametrize(
+    ("backbone", "options", "data"),
+    [("resnet20", {}, "digits"), ("gpt_tiny", {"context": 16}, "text"), ("resnet18", {"strides": "shape"}, "digits")],
+)
+def test_the_baseline_s_layers_do_its_work(backbone: str, options: dict[str, Any], data: str, tmp_path: Path) -> None:
+    """As operators they have the FLOPs that the layers themselves have, strides and positions among them."""
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be " * 200)
+    request = TrialRequest(backbone=backbone, options=options, data=str(text) if data == "text" else data)
+    sites = sites_of(request)
+    layers = baseline_layers(sites)
+    flops = 0
+    for layer in layers:
+        operator = Operator.from_json(layer.operator)
+        flops += layer.calls * operator.flops(operator.complete_binding(layer.binding))
+    assert flops == sum(site.flops for site in sites) <= survey_of(request).flops
+    assert len({layer.name for layer in layers}) == len(layers)
+
+
+def test_layers_that_are_no_operator_of_ours_are_named() -> None:
+    sites = sites_of(settings().training)
+    with pytest.raises(SpecError, match=r"^conv1: expected a square convolution without groups and dilation"):
+        baseline_layers([replace(sites[0], name="conv1", groups=2)])
+
+
+def test_a_task_names_its_builder_where_it_is_not_the_default() -> None:
+    usual = Layer("conv1", operators.conv2d().to_json(), {"H": 8}, 2)
+    assert usual.task == {"label": "conv1", "operator": usual.operator, "binding": {"H": 8}}, "as in earlier versions"
+    other = replace(usual, operator=nas_pte_1().to_json())
+    assert other.task["builder"] == "syno_lab.operators.nas_pte_tvm:lower_json"
+    for layer in (usual, other):
+        assert TuningTask(**layer.task).builder in builders()
+
+
+def test_an_operator_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(SpecError, match="expected an operator from"):
+        layers_of(operators.pixel_shuffle(), sites_of(settings().training), "pool")
+
+
+# -- while the search goes on ----------------------------------------------------------------------------------------
+
+
+def test_a_tuning_that_fails_leaves_its_reason_and_the_search_goes_on(tmp_path: Path) -> None:
+    _, whole = drive(tmp_path / "whole", Known(), KnownTunings())
+    bad = whole.front()[0]["number"]
+    driver, tunings = drive(tmp_path / "failing", Known(), KnownTunings(failing=(bad,)))
+    assert driver.standing.total == 12
+    assert tunings.failed.keys() == {bad}
+    assert tunings.failed[bad].endswith(": every candidate failed")
+    assert tunings.latency_ms(bad) is None
+    assert bad not in [point["number"] for point in tunings.front()]
+    assert f"trial {bad} was not tuned: " in tunings.line()
+    shown = read_json(tmp_path / "failing" / "board" / STATUS_FILE)
+    assert shown is not None
+    assert shown["tuning"]["failed"] == {str(bad): tunings.failed[bad]}
+
+
+def test_a_tuning_whose_job_failed_or_was_cancelled(tmp_path: Path) -> None:
+    class Broken(KnownTunings):
+        def end(self, name: str) -> None:
+            future = self.begun[name][1]
+            if "baseline" in name:
+                future.set_exception(JobError("job 3 (tune) is poisoned: no device"))
+            else:
+                future.cancel()
+                future.set_running_or_notify_cancel()
+
+    driver, tunings = drive(tmp_path, Known(), Broken())
+    assert driver.standing.total == 12
+    assert tunings.baseline_reason == "job 3 (tune) is poisoned: no device"
+    assert set(tunings.failed.values()) == {"its job was cancelled"}
+    assert tunings.front() == []
+
+
+def test_a_search_does_not_wait_for_its_tunings_and_finish_does(tmp_path: Path) -> None:
+    tuners = KnownTunings(at_once=False)
+    driver, tunings = drive(tmp_path, Known(), tuners)
+    assert driver.standing.total == 12
+    assert len(tunings.to_dict()["under_way"]) == len(tuners.begun) - 1 > 2
+    assert not tunings.finish(lambda fraction, line: None, lambda: True)
+    for name in tuners.begun:
+        tuners.end(name)
+    with Store.open(tmp_path) as store:  # the driver's own is closed
+        tunings._log = open_log(store)
+        assert tunings.finish(lambda fraction, line: None, lambda: False)
+        assert len(open_log(store).latencies(TARGET)) == len(tuners.begun) - 1
+
+
+def test_a_killed_search_tunes_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
+    _, whole = drive(tmp_path / "whole", Known(), KnownTunings())
+    known, tuners = Known(), KnownTunings(at_once=False)
+    for killed_after in (4, 8):
+        with pytest.raises(Stopped):
+            drive(tmp_path / "killed", known, tuners, should_stop=lambda most=killed_after: len(known.begun) >= most)
+        for name, (_, future) in tuners.begun.items():  # they end while nobody looks
+            if not future.done():
+                tuners.end(name)
+    tuners.at_once = True
+    _, tunings = drive(tmp_path / "killed", known, tuners)
+    assert tunings.front() == whole.front()
+    assert tunings.to_dict() == whole.to_dict()
+    before = len(tuners.begun)
+    again, again_tunings = drive(tmp_path / "killed", known, tuners)  # all is known: nothing is asked for
+    assert (len(tuners.begun), again_tunings.front()) == (before, whole.front())
+    assert again.standing.total == 12
+
+
+def test_a_search_that_is_gone_on_with_may_be_tuned_anew(tmp_path: Path) -> None:
+    known, tuners = Known(), KnownTunings()
+    _, few = drive(tmp_path, known, tuners, within=5.0)
+    _, more = drive(tmp_path, known, tuners, within=100.0)
+    assert few.to_dict()["tuned"] < more.to_dict()["tuned"] == 12
+    other = TuningChoice(within=100.0, target="jetson-orin-nano-cpu", tracker="127.0.0.1:9190", trials=5)
+    _, there = drive(tmp_path, known, tuners, choice=other)
+    assert there.to_dict()["tuned"] == 12
+    params = tuners.begun["search: trial 0 on jetson-orin-nano-cpu"][0]
+    assert (params["tracker"], params["key"], params["trials"]) == ("127.0.0.1:9190", "jetson-orin-nano-cpu", 5)
+
+
+def test_the_result_of_a_search_that_tunes(tmp_path: Path) -> None:
+    training = msgspec.structs.replace(TRAINING, train_images=64, test_images=50, epochs=1)
+    chosen = settings(training=training, trials=2, seeds=(0,), tuning=TuningChoice(within=100.0, target=TARGET))
+    tuners = KnownTunings(failing=(1,))
+    with Store.open(tmp_path) as store, LocalEvaluators(tmp_path / "trainings") as evaluators:
+        result = run_search(chosen, store, evaluators, tuners, folder=tmp_path / "board")
+        log = store.search(chosen.name, chosen.identity)
+        latency = log.latencies(TARGET)[0]["latency_ms"]
+    assert result["tuning"]["tuned"] == 1
+    assert result["tuning"]["least_accuracy"] == pytest.approx(result["baseline"]["accuracy"] - 1)
+    assert [trial["latency_ms"] for trial in result["recorded"]] == [latency, None]
+    assert [(point["number"], point["latency_ms"]) for point in result["tuning"]["front"]] == [(0, latency)]
+    assert list(result["tuning"]["failed"]) == ["1"]
+    assert result["tuning"]["baseline_ms"] > 0
+    assert read_json(tmp_path / "board" / RESULT_FILE) == msgspec.json.decode(msgspec.json.encode(result))
+    shown = read_json(tmp_path / "board" / STATUS_FILE)
+    assert shown is not None
+    assert (shown["phase"], shown["tuning"]) == ("done", result["tuning"])
+
+
+# -- for real --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.tvm
+@pytest.mark.timeout(300)
+def test_tunings_are_jobs_of_the_lab(tmp_path: Path) -> None:
+    with local_board("bench", threads=1) as board, Lab.open(tmp_path / "lab", slots=1) as lab:
+        options = {"width": 4, "blocks": 1, "match": ["stage1*"]}  # one size, twice: tuning takes its time
+        training = msgspec.structs.replace(TRAINING, options=options)
+        chosen = settings(training=training, trials=1, max_flops_ratio=5.0)
+        space = Space(chosen)
+        log = lab.store.search(chosen.name, chosen.identity)
+        choice = TuningChoice(
+            within=100.0, target=TARGET, tracker=f"{board.host}:{board.port}", key=board.key, trials=1
+        )
+        tunings = Tunings(choice, chosen.name, BASELINE, space, log, JobTuners(lab))
+        Driver(chosen, space, log, Known(), Board(tmp_path / "board"), tunings=tunings).run()
+        assert tunings.finish(lambda fraction, line: None, lambda: False)
+        jobs = {job.name: job for job in lab.jobs(kind="tune")}
+        assert jobs.keys() == {f"search: {what} on {TARGET}" for what in ("the baseline", "trial 0")}
+        assert all(job.state == "finished" for job in jobs.values()), [job.reason for job in jobs.values()]
+        found = log.latencies(TARGET)[0]
+        job = jobs[f"search: trial 0 on {TARGET}"]
+        assert job.result is not None
+        measured = {one.label: one for one in map(TuningResult.from_dict, job.result["results"])}
+        calls = {layer["name"]: layer["calls"] for layer in found["layers"]}
+        assert found["latency_ms"] == pytest.approx(sum(calls[name] * one.latency_ms for name, one in measured.items()))
+        assert [layer["calls"] for layer in found["layers"]] == [2]
+        assert all(one.verified for one in measured.values())
+        assert found["job"] == job.id
+        assert [trial.number for trial in log.front(("accuracy", "latency_ms"), TARGET)] == [0]
+        assert tunings.baseline_ms is not None
+        assert tunings.baseline_ms > 0
+        # Another process finds them done; what was cancelled is tuned again.
+        again = Tunings(choice, chosen.name, BASELINE, space, log, JobTuners(lab))
+        again.finish(lambda fraction, line: None, lambda: False)
+        assert again.baseline_ms == tunings.baseline_ms
+        assert len(lab.jobs(kind="tune")) == 2
+        assert JobTuners(lab).find(job.name, {**job.params, "trials": 2}) is None
+        lab.shutdown()
+
+
+# -- settings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"within": -1.0}, SearchError, "tune within: expected percentage points from 0 to 100, found -1.0"),
+        ({"within": float("nan")}, SearchError, "tune within: expected percentage points"),
+        ({"trials": 0}, SearchError, "tuning trials: expected 1 or more, found 0"),
+        ({"key": "board"}, SearchError, "expected a tracker beside the key 'board', found none"),
+        ({"target": "no such thing"}, TuningError, "expected a target among local"),
+        ({"preset": "fast"}, TuningError, "expected a preset among quick, normal, thorough, found 'fast'"),
+        ({"tracker": "here"}, TrackerError, "expected the tracker's address as host:port, found 'here'"),
+    ],
+)
+def test_choices_that_make_no_sense(changes: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        TuningChoice(**{"within": 1.0, **changes})
+
+
+def test_tuning_needs_a_baseline() -> None:
+    choice = TuningChoice(within=1.0)
+    with pytest.raises(SearchError, match="tuning: expected seeds to train the baseline on, found none"):
+        settings(tuning=choice)
+    chosen = settings(tuning=choice, seeds=(0,))
+    assert SearchSettings.from_dict(msgspec.to_builtins(chosen)) == chosen
+    assert chosen.identity == settings(seeds=(0,)).identity  # what is tuned does not change a search's course

@@ -1,0 +1,250 @@
+"""What branches, as data: the tree of a search, the space around a state, and the boxes of both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from known_trees import known_search, small_spec
+
+from syno_lab.errors import FormatError, StoreError
+from syno_lab.ir.state import State
+from syno_lab.operators import conv2d
+from syno_lab.pgraphs.around import Around
+from syno_lab.reports import LabReader
+from syno_lab.reports.icicle import NARROWEST, icicle, icicle_sketch, listed, parse_filter, way_to
+from syno_lab.reports.trees import read_tree, tree_file, trial_below
+from syno_lab.search.branches import Branch
+from syno_lab.synthesis.candidates import candidates
+from syno_lab.synthesis.distance import distance
+
+
+class Letters:
+    """Words over ``abc`` up to a length: the weight of a word is its number of ``a`` plus one."""
+
+    root = "-"
+
+    def __init__(self, length: int, letters: str = "abc") -> None:
+        self.length, self.letters = length, letters
+
+    def branch(self, key: str) -> Branch:
+        return Branch(key, key, "operator" if len(key) > self.length else "open", reward=key.count("a") / 10)
+
+    def above(self, key: str) -> str | None:
+        return key[:-1] or None
+
+    def below(self, key: str) -> Sequence[str]:
+        return [key + letter for letter in self.letters] if len(key) <= self.length else []
+
+    def weight(self, key: str) -> float:
+        return 1.0 + key.count("a")
+
+
+def boxes(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {box["key"]: box for box in found if box["key"]}
+
+
+def test_children_stand_side_by_side_below_their_parent() -> None:
+    found = icicle(Letters(3), "-", 3).boxes
+    assert len(found) == 1 + 3 + 9 + 27
+    placed = boxes(found)
+    for key, box in placed.items():
+        children = [placed[child] for child in Letters(3).below(key) if child in placed]
+        left = box["left"]
+        for child in children:
+            assert child["level"] == box["level"] + 1
+            assert child["left"] == pytest.approx(left, abs=1e-5)
+            left += child["width"]
+        if children:
+            assert left == pytest.approx(box["left"] + box["width"], abs=1e-5)
+    spare = 1 - 3 * NARROWEST
+    assert placed["-a"]["width"] == pytest.approx(NARROWEST + spare * 2 / 4, abs=1e-5)
+    assert placed["-b"]["width"] == pytest.approx(NARROWEST + spare * 1 / 4, abs=1e-5)
+
+
+def test_what_has_no_room_shares_a_box() -> None:
+    letters = "".join(chr(0x4E00 + number) for number in range(300))
+    found = icicle(Letters(1, letters), "-", 1)
+    assert found.places == 301
+    more = [box for box in found.boxes if box["kind"] == "more"]
+    assert len(more) == 1
+    assert more[0]["text"] == f"{300 - (len(found.boxes) - 2)} more"
+    assert min(box["width"] for box in found.boxes) >= NARROWEST - 1e-5
+    assert max(box["left"] + box["width"] for box in found.boxes) <= 1 + 1e-5
+
+
+def test_a_filter_keeps_the_way_to_what_fits() -> None:
+    found = icicle(Letters(3), "-", 3, wanted="aba")
+    assert set(boxes(found.boxes)) == {"-", "-a", "-ab", "-aba"}
+    assert found.matches == 1
+    assert {box["key"] for box in icicle(Letters(3), "-", 3, wanted="reward>=0.3").boxes} == {"-", "-a", "-aa", "-aaa"}
+    assert [row["key"] for row in listed(Letters(3), "-a", "reward>=0.2")] == ["-aa"]
+    assert [one["key"] for one in way_to(Letters(3), "-ab")] == ["-", "-a", "-ab"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_wanted"),
+    [
+        ("unfold k_1", True),
+        ("UNFOLD shift", False),
+        ("distance<=2", True),
+        ("distance<2", False),
+        ("searches=6 visits>3 outstanding<2", True),
+        ("reward>0.5", False),
+        ("best>0", False),  # not known
+        ("kind=dead", True),
+        ("kind=pruned", False),
+        ("distance<many", False),  # a word
+        ("reason", True),
+    ],
+)
+def test_filters(wanted: str, is_wanted: bool) -> None:
+    branch = Branch("1", "UNFOLD i_H, k_1", "dead end", 4, 1, 1, 0.5, None, 2, "for a reason")
+    assert parse_filter(wanted)(branch) is is_wanted
+
+
+def test_the_sketch_is_whole_and_safe() -> None:
+    hostile = Letters(1, "<&\x00")
+    text = icicle_sketch(icicle(hostile, "-", 1), 'a "quoted" <title>')
+    root = ElementTree.fromstring(text)
+    assert root.get("aria-label") == 'a "quoted" <title>'
+    titles = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert any((one or "").startswith("-<") for one in titles)
+
+
+# -- the tree of a search ----------------------------------------------------------------------------------------------
+
+
+def test_the_tree_of_a_search(tmp_path: Path) -> None:
+    with known_search(tmp_path, 12) as search, LabReader(tmp_path) as reader:
+        tree = read_tree(tree_file(tmp_path, "mine"))
+        places = search.search.tree.places
+        assert len(tree) == len(places)
+        rows = reader.read().of("search:mine")
+        for place in places:
+            branch = tree.branch(str(place.number))
+            assert branch.searches == place.searches
+            assert branch.distance == place.state.distance  # type: ignore[attr-defined]
+            assert (branch.kind == "dead end") == search.search.tree.is_dead(place)
+            below = [places[int(key)].searches for key in tree.below(str(place.number))]
+            assert below == sorted(below, reverse=True)
+            assert sum(below) <= branch.searches
+        # A place's pGraph is read off an operator below it: its size is what the names say.
+        seen = 0
+        for row in rows:
+            if row.steps:
+                for length in range(len(row.steps) + 1):
+                    found = trial_below(rows, row.steps[:length])
+                    assert found is not None
+                    assert found.steps[:length] == row.steps[:length]
+                    assert (found.accuracy or 0) >= (row.accuracy or 0)
+                seen += 1
+        assert seen == 12
+        assert trial_below(rows, ("never",)) is None
+        assert tree.summary().startswith(f"{places[0].searches} searches, {len(places)} places, ")
+        with pytest.raises(KeyError):
+            tree.branch("100000")
+        with pytest.raises(KeyError):
+            tree.below("x")
+
+
+def test_places_of_a_tree_know_how_many_steps_lead_to_them(tmp_path: Path) -> None:
+    with known_search(tmp_path, 12) as search:
+        file = tree_file(tmp_path, "mine")
+        tree = read_tree(file)
+        content = json.loads(file.read_text())
+        for place in content["places"]:
+            del place["steps"]  # as earlier versions wrote it
+        file.write_text(json.dumps(content))
+        old = read_tree(file)
+        ends = 0
+        for place in search.search.tree.places:
+            operator = place.state.operator() if place.state.is_complete else conv2d()
+            if operator is not None:
+                key = str(place.number)
+                assert old.steps_taken(key, operator.to_json()) == tree.steps_taken(key, operator.to_json())
+                if place.state.is_complete:
+                    assert tree.steps_taken(key, "") == len(operator.steps)
+                    ends += 1
+        assert ends
+        with pytest.raises(FormatError, match="expected JSON of an operator"):
+            old.steps_taken("1", "")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "expected a search tree as a search writes it"),
+        ('{"format": "another", "version": 1, "places": []}', "found 'another' of version 1"),
+        ('{"format": "syno-lab search tree", "version": 1, "places": []}', "expected at least one place"),
+        ("cycle", "place 1: expected its number and a parent before it"),
+    ],
+)
+def test_a_broken_tree_is_refused(tmp_path: Path, content: str, said: str) -> None:
+    with known_search(tmp_path, 3):
+        file = tree_file(tmp_path, "mine")
+    if content == "cycle":
+        data = json.loads(file.read_text())
+        data["places"][1]["parent"] = 1
+        content = json.dumps(data)
+    file.write_text(content)
+    with pytest.raises(StoreError, match=said):
+        read_tree(file)
+
+
+def test_no_tree_and_names_that_lead_elsewhere(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="only Monte Carlo tree searches have a tree"):
+        read_tree(tree_file(tmp_path, "none"))
+    with pytest.raises(StoreError, match="has no folder of its own"):
+        tree_file(tmp_path, "../other")
+
+
+# -- the space around a state ------------------------------------------------------------------------------------------
+
+
+def test_the_space_around_a_state() -> None:
+    state = State.root(small_spec())
+    around = Around(state)
+    assert around.below("start") == ()
+    while around.grow(2):
+        pass
+    found = candidates(state)
+    assert len(around.below("start")) == len(found)
+    for key in around.below("start"):
+        branch, one = around.branch(key), found[int(key)]
+        assert (branch.kind == "pruned") == (not one.verdict.canonical)
+        assert branch.reason == (one.verdict.reason or branch.reason)
+        after = around.state_at(key)
+        assert after == state.apply(one.step)
+        assert branch.distance == one.distance == distance(after)
+        if branch.kind == "pruned":
+            assert around.below(key) == ()
+        elif branch.kind == "open":
+            assert len(around.below(key)) == len(candidates(after)) > 0
+            assert all(around.above(child) == key for child in around.below(key))
+    kinds = [around.branch(key).kind for key in around.below("start")]
+    assert kinds == sorted(kinds, key=["operator", "open", "dead end", "pruned"].index)
+    assert around.summary().endswith("operators.")
+    plain = Around(state, pruned=False)
+    plain.grow(1)
+    assert [around.branch(key).text for key in plain.below("start")] == [
+        plain.branch(k).text for k in plain.below("start")
+    ]
+
+
+def test_an_operator_is_found_where_it_is_one_step_away() -> None:
+    operator = conv2d()
+    state = State.root(operator.spec)
+    for step in operator.steps[:-1]:
+        state = state.apply(step)
+    around = Around(state)
+    around.grow(1)
+    ends = [key for key in around.below("start") if around.branch(key).kind == "operator"]
+    assert operator.state in [around.state_at(key) for key in ends]
+    assert all(around.state_at(key).is_complete for key in ends)
+    with pytest.raises(KeyError):
+        around.state_at("100000")

@@ -1,0 +1,85 @@
+"""Schedules of the rule ``channel-lanes`` against the loop nest: a JSON task a line in, a JSON answer a line out.
+
+A task is ``{"operator", "binding", "dtype", "bits", "cores", "draws"}``: for each sketch that has the rule's step, so
+many programs are drawn, finished by TVM's postprocessors, compiled and run. :mod:`trust.tvm_parent` is the other end.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from syno_lab.api import Operator
+from syno_lab.processes.light import import_tvm, tame_intrinsics
+
+tvm = import_tvm()
+tame_intrinsics("x86")
+from tvm.s_tir import Schedule, Trace  # noqa: E402
+from tvm.s_tir import meta_schedule as ms  # noqa: E402
+
+from syno_lab.codegen.tvm_target import lower_json  # noqa: E402
+from syno_lab.tuning import lanes, spaces  # noqa: E402
+from syno_lab.tuning.targets import resolve  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from trust.tvm_answers import answer_lines  # noqa: E402
+
+#: Random operators are small: where registers hold two numbers the rule fits many of them.
+lanes._FEWEST_LANES = 2
+
+
+def has_lanes(trace: Any) -> bool:
+    """Whether the rule changed something."""
+    return any(one.kind.name == "TransformLayout" for one in trace.insts)
+
+
+def answer(task: dict[str, Any]) -> dict[str, Any]:
+    """How far each program's output is from the loop nest's, relative to the largest output."""
+    operator, binding, dtype = Operator.from_json(task["operator"]), task["binding"], task["dtype"]
+    module = lower_json(task["operator"], binding, dtype)
+    target = tvm.target.Target({**json.loads(str(resolve("local:1").tvm)), "num-cores": task["cores"]})
+    plain = ms.space_generator.PostOrderApply()
+    ms.TuneContext(mod=module, target=target, space_generator=plain, num_threads=1)
+    changed: list[str] = []
+
+    def rule(schedule: Any, block: Any) -> Any:
+        found = lanes.channel_lanes(schedule, block, task["bits"])
+        changed.extend([str(schedule.get(block).name_hint)] * (len(found) - 1))
+        return found
+
+    generator = ms.space_generator.PostOrderApply(
+        sch_rules=[spaces._python_rule(rule), *plain.sch_rules], postprocs="from-target", mutator_probs="from-target"
+    )
+    context = ms.TuneContext(mod=module, target=target, space_generator=generator, rand_state=1, num_threads=1)
+    sketches = [one for one in context.generate_design_space() if has_lanes(one.trace)]
+    rng = np.random.default_rng(0)
+    shapes = (operator.input_sizes(binding), *operator.weight_sizes(binding))
+    arrays = [np.asarray(rng.standard_normal(shape)).astype(dtype) for shape in shapes]
+    want = operator.reference(*(one.astype("float64") for one in arrays), binding=binding) if sketches else None
+    errors, refused = [], 0
+    for sketch in sketches[: task["sketches"]]:
+        for seed in range(1, task["draws"] + 1):
+            schedule = Schedule(module, seed=seed)
+            Trace(sketch.trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
+            if not all(one.apply(schedule) for one in generator.postprocs):
+                refused += 1
+                continue
+            buffers = [tvm.runtime.tensor(one) for one in (*arrays, np.full(want.shape, np.nan, dtype))]
+            tvm.compile(schedule.mod, target=target)["main"](*buffers)
+            scale = max(float(np.abs(want).max()), 1e-30)
+            errors.append(float(np.abs(buffers[-1].numpy() - want).max()) / scale)
+    return {
+        "changed": sorted(set(changed)),
+        "sketches": len(sketches),
+        "errors": [one if np.isfinite(one) else str(one) for one in errors],
+        "refused": refused,
+        "widths": {name: lanes.vector_bits(resolve(name).tvm) for name in ("jetson-orin-nano-cpu", "jetson-orin-nano")},
+    }
+
+
+if __name__ == "__main__":
+    answer_lines(answer)

@@ -1,0 +1,69 @@
+"""Tuning as a job of a lab: progress, a pause that loses nothing, and what a job refuses."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from syno_lab import operators
+from syno_lab.errors import TuningError
+from syno_lab.jobs import Lab
+from syno_lab.tuning import TuningResult, list_records
+from syno_lab.tuning.job import run
+
+BINDING = {"N": 1, "C_in": 4, "C_out": 4, "H": 6, "W": 6, "k_1": 3}
+TASK = {"label": "conv2d", "operator": operators.conv2d().to_json(), "binding": BINDING}
+
+
+@pytest.mark.tvm
+def test_a_job_that_is_paused_goes_on(tmp_path):
+    with Lab.open(tmp_path, slots=1) as lab:
+        handle = lab.submit("tune", {"tasks": [TASK], "trials": 20, "target": "local:1"}, name="tuning")
+        deadline = time.monotonic() + 240
+        while "trial " not in handle.record().message:
+            assert time.monotonic() < deadline, handle.record()
+            assert handle.record().state in ("waiting", "running"), handle.log()
+            time.sleep(0.1)
+        assert "trials an hour" in handle.record().message
+        handle.pause()
+        while handle.record().state not in ("paused", "finished"):
+            assert time.monotonic() < deadline, handle.record()
+            time.sleep(0.1)
+        was_paused = handle.record().state == "paused"
+        (row,) = list_records(tmp_path / "tuning")
+        handle.resume()
+        handle.wait(240)
+        record = handle.record()
+        assert record.state == "finished", handle.log()
+        (told,) = record.result["results"]
+        result = TuningResult.from_dict(told)
+        assert result.trials == 20 or result.stopped == "space"
+        assert result.known == (row["trials"] if was_paused else 0), "what was measured is not measured again"
+        assert record.progress == 1.0
+        lab.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({}, "tune: expected tasks as a list of operators, found none"),
+        ({"tasks": [{"label": "x"}]}, "tune: expected label, operator and binding of a task"),
+        ({"tasks": [TASK], "colour": 1}, "tune: expected the parameters .* found colour"),
+        ({"tasks": [TASK], "trials": "many"}, "tune: parameter 'trials' holds 'many'"),
+        ({"tasks": [TASK | {"builder": "os:system"}]}, "conv2d: expected a builder among .* found 'os:system'"),
+        ({"tasks": [TASK], "rules": ["tilling"]}, "tune: expected rules among default, .* found .'tilling'."),
+        ({"tasks": [TASK], "rules": ["mine.py:rule"]}, "expected rules among .*, or code; found .'mine.py:rule'."),
+        ({"tasks": [TASK], "space": "mine.py:rule"}, "expected code as its name, source and origin, found 'mine.py"),
+        (
+            {"tasks": [TASK], "rules": [{"name": "../x", "source": "", "origin": ""}]},
+            "expected code as its name, source and origin, found",
+        ),
+        ({"tasks": [TASK], "strategy": "luck"}, "expected a strategy among evolutionary, .* found 'luck'"),
+        ({"tasks": [TASK], "cost_model": 3}, "tune: expected a strategy and a cost model by their names, found"),
+        ({"tasks": [TASK], "key": "a"}, "tune: expected tracker and key together"),
+        ({"tasks": [TASK], "target": "no such thing"}, "expected a target among local"),
+    ],
+)
+def test_bad_jobs(params, match, tmp_path):
+    with pytest.raises(TuningError, match=match):
+        run(params, SimpleNamespace(root=tmp_path))

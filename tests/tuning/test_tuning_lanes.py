@@ -1,0 +1,105 @@
+"""The schedule rule ``channel-lanes``: where it applies, where it does not, and that it computes the same."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from strategies import random_operator, repro
+from trust.tvm_parent import Child
+
+import syno_lab as sl
+from syno_lab.ir.operator import Operator
+from syno_lab.operators import KNOWN
+from syno_lab.tuning import Method, TuningTask, explain_space
+
+RANDOM_OPERATORS = 16
+CHILD = (sys.executable, str(Path(__file__).with_name("lanes_child.py")))
+TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
+#: Sixteen channels are two vectors of eight float32; nothing else divides into them.
+SMALL = {"N": 1, "C_in": 8, "C_out": 16, "H": 6, "W": 10, "k": 3, "s": 2, "g": 2}
+
+
+def task(operator: Operator, binding: dict[str, int], **more: Any) -> dict[str, Any]:
+    return {"operator": operator.to_json(), "binding": binding, "dtype": "float32", "bits": 256, "cores": 1,
+            "sketches": 8, "draws": 2, **more}  # fmt: skip
+
+
+def sizes(operator: Operator, **more: int) -> dict[str, int]:
+    spec = operator.spec
+    given = SMALL | more
+    return operator.complete_binding(
+        {name: given.get(name, 16) for name in spec.symbols.names if name not in spec.defaults or name in given}
+    )
+
+
+def agree(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every program that was drawn computes what the loop nest computes."""
+    answers = []
+    with Child(CHILD) as child:
+        for one in tasks:
+            answer = child.ask(one)
+            where = f"binding {one['binding']} {one['dtype']}\n{one['operator']}\n{answer}"
+            assert "failure" not in answer, f"{where}\n{answer['failure']}"
+            assert all(float(error) <= TOLERANCE[one["dtype"]] for error in answer["errors"]), where
+            answers.append(answer)
+    return answers
+
+
+@pytest.mark.tvm
+def test_it_applies_to_sums_with_channels_innermost_in_a_weight() -> None:
+    conv2d, matmul = sl.operators.conv2d(), sl.operators.conv1x1()
+    cases = {
+        "two vectors": task(conv2d, sizes(conv2d), draws=3),
+        "in threads": task(conv2d, sizes(conv2d), cores=4, draws=3),
+        "half a vector": task(conv2d, sizes(conv2d, C_out=12)),
+        "no weight along a window": task(matmul, sizes(matmul)),
+        "float64": task(conv2d, sizes(conv2d), dtype="float64"),
+        "channels that are no vectors": task(conv2d, sizes(conv2d, C_out=10 + 5)),
+        "one pixel": task(conv2d, sizes(conv2d, H=1, W=1)),
+        "no vector registers": task(conv2d, sizes(conv2d), bits=0),
+    }
+    found = dict(zip(cases, agree(list(cases.values())), strict=True))
+    for name in ("two vectors", "in threads", "half a vector", "no weight along a window", "float64"):
+        assert found[name]["changed"] == ["Y"], name
+        assert found[name]["errors"], f"{name}: {found[name]}"
+        assert not found[name]["refused"], name
+    for name in ("channels that are no vectors", "one pixel", "no vector registers"):
+        assert (found[name]["changed"], found[name]["sketches"]) == ([], 0), name
+    # A GPU has no such registers, so that a GPU's space is left as it is.
+    assert found["two vectors"]["widths"] == {"jetson-orin-nano-cpu": 128, "jetson-orin-nano": 0}
+
+
+@pytest.mark.tvm
+def test_every_known_operator_computes_the_same() -> None:
+    known = {name: make() for name, make in KNOWN.items()}
+    found = dict(zip(known, agree([task(one, sizes(one), sketches=1, draws=1) for one in known.values()]), strict=True))
+    assert found["conv2d"]["changed"] == ["Y"]
+    assert found["operator_1"]["changed"], found["operator_1"]
+    assert any(not one["changed"] for one in found.values()), "there are operators that it does not fit"
+
+
+@pytest.mark.tvm
+def test_random_operators_compute_the_same(rng: random.Random) -> None:
+    drawn = [random_operator(rng, batch=True) for _ in range(RANDOM_OPERATORS)]
+    try:
+        agree([task(one, sizes, dtype="float64", bits=128, sketches=2, draws=1) for one, sizes in drawn])
+    except AssertionError:
+        print(*(repro(*one) for one in drawn), sep="\n")
+        raise
+
+
+@pytest.mark.tvm
+def test_it_is_part_of_the_default_and_stands_beside_tvm_s_own() -> None:
+    conv2d = sl.operators.conv2d()
+    small = TuningTask("conv2d", conv2d.to_json(), sizes(conv2d))
+    ours, theirs = (explain_space(small, one, target="local:1") for one in (Method(), Method(rules=("default",))))
+    assert ours.changed["channel-lanes"] == ("Y",)
+    assert "channel-lanes" not in theirs.changed
+    assert len(ours.sketches) == len(theirs.sketches) + 1
+    lanes = [one for one in ours.sketches if any("lay a tensor of Y out" in step for step in one.steps)]
+    assert len(lanes) == 1
+    assert "Y_global" in lanes[0].after

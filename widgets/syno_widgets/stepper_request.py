@@ -1,0 +1,45 @@
+"""The messages of a stepper's page."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True):
+    """A message from the browser.
+
+    Attributes:
+        kind: what to do.
+        request: the browser's number for it, given back in the trait ``answered``.
+        revision: the ``revision`` of the lists that the user saw; a choice from older lists is not carried out.
+        index: for ``step`` and ``why`` the item's index, for ``go`` the place.
+        name: for ``load`` and ``replay`` the operator, for ``open`` the text.
+        share: for ``contract`` and ``preview`` the names of the shared coordinates.
+        give: the same for the given ones.
+    """
+
+    kind: Literal[
+        "step",
+        "contract",
+        "preview",
+        "why",
+        "undo",
+        "redo",
+        "reset",
+        "go",
+        "load",
+        "replay",
+        "open",
+        "suggest",
+        "finish",
+        "random",
+        "list",
+    ]
+    request: int
+    revision: int
+    index: int = -1
+    name: str = ""
+    share: list[str] = []
+    give: list[str] = []
