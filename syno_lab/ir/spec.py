@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from syno_lab.errors import SpecError
 from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, positive, printable, quoted
 from syno_lab.ir.size import Size, Symbols, split_shape
+from syno_lab.ir.wants import Wish, parse_wants
 
 Binding = Mapping[str, int]
 _Item = TypeVar("_Item")
@@ -130,6 +131,7 @@ class Spec:
 
     ``fixed_io_pairs`` are pairs of an input and an output axis that are one and the same coordinate and take part in
     nothing (the batch). ``unordered`` names input axes whose inner order does not matter in the final match.
+    ``wants`` are properties that every operator must have (:mod:`syno_lab.ir.wants`).
     ``bindings`` are the concrete sizes that every operator must fit; the first is the one budgets are counted for.
     """
 
@@ -142,6 +144,7 @@ class Spec:
     bindings: tuple[tuple[tuple[str, int], ...], ...] = ()
     limits: Limits = field(default_factory=Limits)
     weight_limits: WeightLimits = "free"
+    wants: tuple[Wish, ...] = ()
 
     def __post_init__(self) -> None:
         for what, number, most in (
@@ -164,6 +167,7 @@ class Spec:
         fixed_io_pairs: Iterable[Sequence[int]] = (),
         unordered: Iterable[str] = (),
         weight_limits: WeightLimits = "free",
+        wants: str | None = None,
         **limits: Any,
     ) -> Spec:
         """Build a spec from the strings of ``syno-readme.md``; ``limits`` are the fields of :class:`Limits`.
@@ -180,15 +184,19 @@ class Spec:
                 raise SpecError(f"unknown limit {quoted(name)}; known are {', '.join(sorted(known))}")
         if weight_limits not in ("free", "strict"):
             raise SpecError(f"weight_limits: expected 'free' or 'strict', found {quoted(weight_limits)}")
-        spec = cls(
-            symbols,
+        shapes = (
             _parse_shape("input_shape", input_shape, symbols),
             _parse_shape("output_shape", output_shape, symbols),
+        )
+        spec = cls(
+            symbols,
+            *shapes,
             (*primary, *coefficient),
             _parse_pairs(fixed_io_pairs),
             _parse_names(unordered),
             limits=Limits(**limits),
             weight_limits=weight_limits,
+            wants=parse_wants(wants, *shapes, symbols),
         )
         spec._check_axes()
         return spec.bound(mappings if mappings is not None else ())
@@ -221,6 +229,7 @@ class Spec:
                 self.limits,
                 self.bindings,
                 self.weight_limits,
+                self.wants,
                 self.unordered,
             )
         )

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from syno_lab.ir.spec import Limits, Spec
+from syno_lab.ir.wants import wants_text
 
 
 class SpecFields(msgspec.Struct, forbid_unknown_fields=True):
@@ -21,6 +22,7 @@ class SpecFields(msgspec.Struct, forbid_unknown_fields=True):
     fixed_io_pairs: list[tuple[int, int]] = []
     unordered: list[str] = []
     weight_limits: Literal["free", "strict"] = "free"
+    wants: str | None = None
     max_primitives: int | msgspec.UnsetType = msgspec.UNSET
     max_tensors: int | msgspec.UnsetType = msgspec.UNSET
     max_reduces: int | msgspec.UnsetType = msgspec.UNSET
@@ -53,6 +55,7 @@ class SpecFields(msgspec.Struct, forbid_unknown_fields=True):
             list(spec.fixed_io_pairs),
             list(spec.unordered),
             spec.weight_limits,
+            wants_text(spec.wants, spec.input_shape, spec.output_shape) or None,
             **{item.name: getattr(spec.limits, item.name) for item in fields(Limits)},
         )
 
