@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno_lab.commands.output import STANDARD_OUTPUT, JsonTarget, Reporter, check_json, say, write_json, write_text
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.specs import WantsOption, load_spec, wants_option
 from syno_lab.effort import resident_bytes
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.inputs import quoted
+from syno_lab.ir.wants import wants_text
 
 if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
@@ -85,6 +86,7 @@ def command(
     weight_limits: Annotated[
         WeightLimits | None, typer.Option(help="Whether occurrence limits bind the dimensions of weights too.")
     ] = None,
+    wants: WantsOption = None,
     count: Annotated[
         int | None,
         typer.Option(min=1, help=f"Stop after so many operators. [{DEFAULT_COUNT} without --seconds]"),
@@ -113,7 +115,10 @@ def command(
     if save is not None:
         _check_save(save)
     parsed, own_seed = load_spec(
-        spec, max_primitives=max_primitives, weight_limits=None if weight_limits is None else weight_limits.value
+        spec,
+        max_primitives=max_primitives,
+        weight_limits=None if weight_limits is None else weight_limits.value,
+        wants=wants_option(wants),
     )
     if count is None and seconds is None:
         count = DEFAULT_COUNT
@@ -137,6 +142,7 @@ def command(
         "spec": spec,
         "max_primitives": parsed.limits.max_primitives,
         "weight_limits": parsed.weight_limits,
+        "wants": wants_text(parsed.wants, parsed.input_shape, parsed.output_shape),
         "seed": drawn.seed,
         "distinct": distinct,
         "cpu_seconds": drawn.cpu_seconds,

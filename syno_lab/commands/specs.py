@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
 
 from syno_lab.commands.operands import read_small
 from syno_lab.errors import FormatError, SpecError, SynoError
@@ -15,6 +16,15 @@ from syno_lab.synthesis.fields import SpecFields
 from syno_lab.versioned import reason
 
 MAX_BYTES = 1 << 20
+
+WantsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WISH",
+        help="Only operators that read and mix so much, as 'C_in>=m, H->W>=o': o one-to-one, m many-to-one, a "
+        "all-to-one. [default: the spec's own; none for none]",
+    ),
+]
 
 
 class SpecFile(SpecFields, forbid_unknown_fields=True):
@@ -45,6 +55,11 @@ SPECS = {
         mappings=[{"H": 32, "W": 32}, {"H": 16, "W": 16}],
     ),
 }
+
+
+def wants_option(text: str | None) -> str | None:
+    """The wish of an option: ``none`` is no wish, whatever a file says."""
+    return "" if text is not None and text.strip().lower() == "none" else text
 
 
 def load_spec(name: str, **changes: Any) -> tuple[Spec, int | None]:

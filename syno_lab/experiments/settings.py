@@ -23,6 +23,8 @@ CHANGEABLE = ("minutes", "trials", "workers", "threads", "tuning")
 
 #: The system of searches that were made before there were several systems.
 DEFAULT_SYSTEM = "syno-lab-operator"
+#: The wish that the replaced layers give.
+DERIVED = "derived"
 
 
 class TuningChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,6 +94,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             one of them.
         tuning: which trials are tuned; None for none.
         system: the format of the operators that are searched (:mod:`syno_lab.systems`).
+        wants: what every operator must read and mix (:attr:`.SpaceRequest.wants`); :data:`DERIVED`: what the replaced
+            layers do themselves; None: nothing, as in searches that were made before there were wishes.
 
     Raises:
         SearchError: for numbers out of range, and a tuning without seeds to train the baseline on.
@@ -114,6 +118,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     starts_with_known: bool = False
     tuning: TuningChoice | None = None
     system: str = DEFAULT_SYSTEM
+    wants: str | None = None
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.trials is None:
@@ -154,6 +159,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop("starts_with_known")
         if self.system == DEFAULT_SYSTEM:  # alike
             plain.pop("system")
+        if self.wants is None:  # alike
+            plain.pop("wants")
         return plain
 
     def to_dict(self) -> dict[str, Any]:
