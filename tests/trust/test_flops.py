@@ -3,10 +3,10 @@
 The counter knows matrix products and convolutions, two FLOPs for a multiply-add as in the plan. It cannot count mere
 sums and element-wise products (``add``, ``sum``, ``mul``, ``avg_pool2d``: it sees them as free), and where a stage
 multiplies by several weights PyTorch makes several products of what the plan counts as one loop nest. Operators with
-neither must agree exactly, but for three corners: along a size of 1 the module may have nothing to multiply by where the
+neither must agree exactly, but for four corners: along a size of 1 the module may have nothing to multiply by where the
 plan, made in symbols, still does; a window around a STRIDEd coordinate is computed at every position first; and with a
 window longer than its axis the module multiplies at the axis's positions, of which there are fewer, and then moves the
-products to their places. No module may do more than :func:`most` says.
+products to their places; and along an EXPANDed coordinate it may compute once what is the same everywhere. No module may do more than :func:`most` says.
 """
 
 from __future__ import annotations
@@ -137,6 +137,9 @@ def test_random_operators(fresh_seed: int) -> None:
             kinds["several weights in a stage"] += 1
         elif has_long_window(operator, binding):
             kinds["a window longer than its axis"] += 1
+            assert flops < operator.flops(binding), why
+        elif any(step.primitive == "EXPAND" for step in operator.steps):
+            kinds["an EXPANDed coordinate"] += 1
             assert flops < operator.flops(binding), why
         elif not is_counted_whole:  # a sum of one term is no call at all
             kinds["arithmetic that is not counted"] += 1
