@@ -14,6 +14,8 @@ from syno_lab.errors import SearchError, SynoError
 from syno_lab.experiments.driver import Driver, Report, Stopped
 from syno_lab.experiments.evaluators import Evaluators, JobEvaluators, LocalEvaluators
 from syno_lab.experiments.finals import against, train_on_seeds
+from syno_lab.experiments.in_rungs import run_in_rungs
+from syno_lab.experiments.rung_worker import JobWorkers, LocalWorkers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.standing import SHARES, Times
@@ -59,6 +61,15 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
         place = search_folder(context.root, settings.name)
         place.mkdir(parents=True, exist_ok=True)
         with alone(place / LOCK_FILE, busy(settings.name, context.root), _PATIENCE_S):
+            if settings.rungs:
+                return run_in_rungs(
+                    settings,
+                    lab.store,
+                    lambda log: JobWorkers(settings, lab),
+                    folder=place,
+                    report=context.report,
+                    should_stop=context.should_stop,
+                )
             return run_search(
                 settings,
                 lab.store,
@@ -100,6 +111,24 @@ def run_here(
     with (
         alone(place / LOCK_FILE, busy(settings.name, folder)),
         Store.open(folder) as store,
+    ):
+        if settings.rungs:
+            return run_in_rungs(
+                settings,
+                store,
+                lambda log: LocalWorkers(settings, log, place / "rungs", should_stop),
+                folder=place,
+                report=report,
+                should_stop=should_stop,
+            )
+        return _run_here(settings, folder, store, report, should_stop)
+
+
+def _run_here(
+    settings: SearchSettings, folder: Path, store: Store, report: Report, should_stop: Callable[[], bool]
+) -> dict[str, Any]:
+    place = search_folder(folder, settings.name)
+    with (
         LocalEvaluators(place / "trainings", settings.workers, should_stop) as evaluators,
     ):
         tuners = LocalTuners(evaluators, folder)

@@ -92,6 +92,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             one of them.
         tuning: which trials are tuned; None for none.
         system: the format of the operators that are searched (:mod:`syno_lab.systems`).
+        rungs: train on the proxies of the backbone first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
+            baseline and finals included.
 
     Raises:
         SearchError: for numbers out of range, and a tuning without seeds to train the baseline on.
@@ -114,6 +116,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     starts_with_known: bool = False
     tuning: TuningChoice | None = None
     system: str = DEFAULT_SYSTEM
+    rungs: bool = False
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.trials is None:
@@ -152,6 +155,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop("max_traffic_ratio")
         if not self.starts_with_known:  # alike
             plain.pop("starts_with_known")
+        if not self.rungs:  # alike
+            plain.pop("rungs")
         if self.system == DEFAULT_SYSTEM:  # alike
             plain.pop("system")
         return plain

@@ -75,6 +75,10 @@ class Space:
             params += number * place.params
         return NetworkCosts(flops, params)
 
+    def replaced_ratio(self, flops: int) -> float:
+        """FLOPs of the replaced layers in a network of ``flops``, over theirs in the baseline."""
+        return (flops - self._rest.flops) / (self.baseline.flops - self._rest.flops)
+
     def traffic(self, operator: Operator) -> float:
         """Elements that the operator stores in all slots (:meth:`.System.traffic`), over the replaced layers' outputs.
 

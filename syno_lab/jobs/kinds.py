@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Function = Callable[[dict[str, Any], "JobContext"], dict[str, Any]]
 
 KINDS: dict[str, str] = {
+    "rungs": "syno_lab.experiments.rung_worker:run",
     "search": "syno_lab.experiments.job:run",
     "train": "syno_lab.trial.job:run",
     "tune": "syno_lab.tuning.job:run",

@@ -41,6 +41,7 @@ class RungTraining:
         state: ``waiting``, ``taken``, or the outcome's.
         measure: what the rung ranks by, higher is better; None without an outcome.
         ended: when (ISO 8601, UTC); None before.
+        outcome: all that the training gave; {} before it has ended.
     """
 
     number: int
@@ -50,17 +51,12 @@ class RungTraining:
     state: str
     measure: float | None
     ended: str | None
-    _outcome: str
+    outcome: Mapping[str, Any]
 
     @property
     def is_ended(self) -> bool:
         """Whether it has an outcome."""
         return self.state not in (WAITING, TAKEN)
-
-    @property
-    def outcome(self) -> dict[str, Any]:
-        """All that the training gave; {} before it has ended."""
-        return from_text(self._outcome, dict, "an outcome") if self._outcome else {}
 
 
 class RungLog:
@@ -149,6 +145,17 @@ class RungLog:
             rest, given = f"{rest} AND rung=?", (*given, rung)
         return list(map(_training, self._database.read(_COLUMNS, f"{rest} ORDER BY place", given)))
 
+    def refresh(self, known: dict[int, RungTraining]) -> None:
+        """Bring ``known``, trainings by their place in the queue, up to date; only rows that changed are read whole."""
+        query = f"SELECT place, state FROM {_TABLE} WHERE search=? ORDER BY place"
+        now = dict(self._database.columns(query, (self._key,)))
+        for place in known.keys() - now.keys():  # withdrawn
+            del known[place]
+        for place, state in now.items():
+            if place not in known or known[place].state != state:
+                rows = self._database.read(_COLUMNS, f"FROM {_TABLE} WHERE place=?", (place,))
+                known.update((place, _training(row)) for row in rows)
+
     def counts(self) -> dict[tuple[str, str], int]:
         """Return how many trainings there are, by rung and state."""
         query = f"SELECT rung, state, COUNT(*) FROM {_TABLE} WHERE search=? GROUP BY rung, state"
@@ -165,7 +172,8 @@ class RungLog:
 
 def _training(row: tuple[Any, ...]) -> RungTraining:
     _, _, number, rung, seed, priority, _, _, state, measure, text, ended = row
-    return RungTraining(number, rung, seed, priority, state, measure, ended, text)
+    outcome = from_text(text, dict, "an outcome") if text else {}
+    return RungTraining(number, rung, seed, priority, state, measure, ended, outcome)
 
 
 def _now() -> str:
