@@ -10,6 +10,7 @@ import msgspec
 from syno_lab.errors import FormatError, SearchError
 from syno_lab.inputs import quoted
 from syno_lab.trial import TrialRequest, parse_rule
+from syno_lab.trial.request import without_later
 from syno_lab.tuning.presets import find_preset
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
@@ -151,6 +152,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop(key, None)
         for key in ("threads", "gives_up"):
             plain["training"].pop(key)
+        plain["training"] = without_later(plain["training"])
         if self.max_traffic_ratio is None:  # left out, as in searches from before there was such a limit
             plain.pop("max_traffic_ratio")
         if not self.starts_with_known:  # alike

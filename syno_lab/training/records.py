@@ -25,8 +25,8 @@ _MOST_BYTES = 1 << 26
 class EpochRecord:
     """One epoch, counted from 1: mean cross entropy in nats, accuracy from 0 to 1, seconds of training and testing.
 
-    The training loss is the mean over the epoch's batches, while the weights changed. For a text, losses and accuracy
-    are for the next token.
+    The training loss is the mean over the epoch's batches, while the weights changed; the closing loss that over its
+    last ones (:data:`.loop.CLOSING`). For a text, losses and accuracy are for the next token.
     """
 
     epoch: int
@@ -34,6 +34,7 @@ class EpochRecord:
     test_loss: float
     test_accuracy: float
     seconds: float
+    closing_loss: float | None = None
 
     @property
     def perplexity(self) -> float:
@@ -85,7 +86,8 @@ class TrainingResult:
     - ``interrupted``: ``should_stop`` returned True; the curve ends with the epoch before.
 
     ``last_loss`` is the last finite loss of a training batch; ``parameters`` the number of trained parameters;
-    ``reason`` says in one line why a training was pruned, diverged or was too slow.
+    ``reason`` says in one line why a training was pruned, diverged or was too slow; ``work_s``: seconds for which its
+    thread was on a processor (of a GPU: wall seconds).
     """
 
     accuracy: float | None
@@ -95,6 +97,7 @@ class TrainingResult:
     parameters: int
     last_loss: float | None = None
     reason: str = ""
+    work_s: float = 0.0
 
     @property
     def final_accuracy(self) -> float | None:

@@ -4,6 +4,7 @@ from syno_lab.trial.backbone import Costs, costs_of, full_costs_of, places_of, s
 from syno_lab.trial.compare import Comparison, Interval, compare, paired_bootstrap
 from syno_lab.trial.request import State, TrialOutcome, TrialRequest
 from syno_lab.trial.run import run_trial
+from syno_lab.trial.rungs import Rung, rung_request, rung_reward, rungs_of
 from syno_lab.trial.stage import Stage, StageTrial, run_stage
 from syno_lab.trial.stopping import RULES, StoppingRule, parse_rule
 
@@ -12,6 +13,7 @@ __all__ = [
     "Comparison",
     "Costs",
     "Interval",
+    "Rung",
     "Stage",
     "StageTrial",
     "State",
@@ -26,6 +28,9 @@ __all__ = [
     "places_of",
     "run_stage",
     "run_trial",
+    "rung_request",
+    "rung_reward",
+    "rungs_of",
     "sites_of",
     "survey_of",
 ]

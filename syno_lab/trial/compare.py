@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from syno_lab.data.datasets import load_dataset
 from syno_lab.errors import TrainingError
 from syno_lab.inputs import quoted
+from syno_lab.trial.examples import images_of
 from syno_lab.trial.facts import facts_of
 from syno_lab.trial.request import TrialOutcome, TrialRequest
 from syno_lab.trial.run import Report, run_trial
@@ -164,9 +164,7 @@ def compared(
     labels: NDArray[np.int64] | None = None
     if facts_of(request).domain == "images":
         measure = "accuracy"
-        labels = load_dataset(
-            request.data, size=request.resolution, train_images=1, test_images=request.test_images
-        ).test_labels
+        labels = images_of(request).test_labels
     first, second = _scores(baselines, labels), _scores(operators, labels)
     return Comparison(
         measure=measure,
