@@ -36,7 +36,9 @@ class Funnel:
     draws: Draws = field(default_factory=Draws)
     rungs: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def count(self, rungs: Sequence[Rung], trainings: Sequence[RungTraining], finals: str, seconds: dict[str, float]) -> None:
+    def count(
+        self, rungs: Sequence[Rung], trainings: Sequence[RungTraining], finals: str, seconds: dict[str, float]
+    ) -> None:
         """Count the trainings of the queue anew; ``seconds`` are worker seconds by rung."""
         for name in [*(rung.name for rung in rungs), finals]:
             mine = [one for one in trainings if one.rung == name and one.number != BASELINE]

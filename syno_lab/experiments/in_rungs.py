@@ -36,6 +36,7 @@ def run_in_rungs(
     folder: Path,
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Do the search of ``settings``, whose minutes bound all of it, or continue it from the store.
 
@@ -66,6 +67,7 @@ def run_in_rungs(
             tuple(SHARES.values()),
             report,
             should_stop,
+            clock,
             elapsed_s=float(earlier.get("search_s") or 0.0),
         )
         driver.run()

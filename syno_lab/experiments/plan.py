@@ -56,7 +56,9 @@ class Plan:
 
     def __str__(self) -> str:
         words = [
-            f"{part.name}: {part.trainings} x {part.each_s:.1f} s" if part.trainings else f"{part.name}: {part.seconds:.0f} s"
+            f"{part.name}: {part.trainings} x {part.each_s:.1f} s"
+            if part.trainings
+            else f"{part.name}: {part.seconds:.0f} s"
             for part in self.parts
         ]
         return f"{self.minutes:.0f} minutes, {self.workers} workers: {'; '.join(words)}"
@@ -67,9 +69,7 @@ class Plan:
         return {"minutes": self.minutes, "workers": self.workers, "parts": parts}
 
 
-def plan_for(
-    minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mapping[str, float], seeds: int
-) -> Plan:
+def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mapping[str, float], seeds: int) -> Plan:
     """Share ``minutes`` among drawing, the rungs and the finals.
 
     Args:

@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from syno_lab.errors import SearchError
 from syno_lab.experiments.driver import LOOK_S, PATIENCE_S, Report, Stopped
 from syno_lab.experiments.funnel import Funnel
 from syno_lab.experiments.plan import FEWEST, Plan, plan_for
-from syno_lab.experiments.rung_worker import FINAL, TIMING, Workers
+from syno_lab.experiments.rung_worker import FINAL, TIMING, TIMING_STEPS, Workers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.watching import PERIOD_S, Board
@@ -29,10 +31,13 @@ from syno_lab.store import SearchLog
 from syno_lab.store.rungs import BASELINE, RungTraining
 from syno_lab.systems import read_operator
 from syno_lab.trial import TrialOutcome
-from syno_lab.trial.rungs import PROBE_STEPS, rungs_of
+from syno_lab.trial.examples import batches_of
+from syno_lab.trial.rungs import HOLDOUT, rungs_of
 
 #: Trainings that wait in the queue beside those under way, so that no worker waits for the search.
 AHEAD = 2
+#: A forward pass takes about this share of a training step.
+FORWARD = 1 / 3
 #: Priorities: what comes first. Rungs lie between, later rungs before earlier ones.
 _FIRST, _RUNGS, _LAST = 0, 10, 99
 
@@ -148,7 +153,7 @@ class RungDriver:
                 raise SearchError(
                     f"expected the baseline to be trained on {name!r}, found {outcome.state}: {outcome.reason}"
                 )
-            each_s[name] = outcome.training_s
+            each_s[name] = outcome.work_s
         timed = self._baseline(TIMING)
         assert timed is not None
         each_s[self.rungs[-1].name] = self._full_seconds(timed)
@@ -158,8 +163,14 @@ class RungDriver:
         return plan_for(minutes, self.settings.workers, self.rungs, each_s, len(self.settings.seeds))
 
     def _full_seconds(self, timed: TrialOutcome) -> float:
-        """Seconds of the full recipe, from those of its first batches."""
-        return self.space.batches / PROBE_STEPS * timed.training_s
+        """Seconds of the full recipe, from those of its first batches, measuring included."""
+        request = self.settings.training
+        held = msgspec.structs.replace(request, holdout=HOLDOUT)
+        _, timed_tests = batches_of(held)
+        batches, tests = batches_of(request)
+        each_s = timed.work_s / (TIMING_STEPS + FORWARD * timed_tests)
+        steps = request.epochs * batches if request.steps is None else request.steps
+        return each_s * (steps + request.epochs * FORWARD * tests)
 
     def _draw(self, plan: Plan) -> None:
         """Fill the list of operators that are asked first: known ones, then the elites of a search without training."""
@@ -190,7 +201,6 @@ class RungDriver:
                 time.sleep(LOOK_S / 5)
                 continue
             is_over = not self._ask(first)
-        self.queue.withdraw(first.name)
         self._wait(lambda: all(one.is_ended for one in self._mine(first.name)))
         self._tell()
 
@@ -428,4 +438,3 @@ class RungDriver:
     @plan.setter
     def plan(self, plan: Plan) -> None:
         self._plan = plan
-

@@ -22,7 +22,7 @@ from syno_lab.experiments.settings import SearchSettings
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, RungLog, RungTraining
 from syno_lab.trial import TrialOutcome, TrialRequest, run_trial
-from syno_lab.trial.rungs import HOLDOUT, PROBE_STEPS, reward_of, rung_request, rungs_of
+from syno_lab.trial.rungs import HOLDOUT, reward_of, rung_request, rungs_of
 
 if TYPE_CHECKING:
     from syno_lab.jobs import JobContext, JobHandle, Lab
@@ -32,6 +32,7 @@ KIND = "rungs"
 FINAL = "final"
 #: The first batches of the full recipe, which tell how long it takes.
 TIMING = "timing"
+TIMING_STEPS = 20
 #: Seconds between two looks at an empty queue.
 LOOK_S = 0.1
 #: Seconds with an empty queue after which a worker ends; a search that goes on starts another.
@@ -42,7 +43,9 @@ RETRY_S = 10.0
 Train = Callable[..., TrialOutcome]
 
 
-def request_for(settings: SearchSettings, one: RungTraining, operator: str | None, baseline_s: float | None) -> TrialRequest:
+def request_for(
+    settings: SearchSettings, one: RungTraining, operator: str | None, baseline_s: float | None
+) -> TrialRequest:
     """The request of one training of the queue.
 
     Args:
@@ -55,7 +58,7 @@ def request_for(settings: SearchSettings, one: RungTraining, operator: str | Non
     if one.rung == FINAL:
         return msgspec.structs.replace(plain, stopping=None, rivals=[], keep_predictions=True)
     if one.rung == TIMING:
-        return msgspec.structs.replace(plain, steps=PROBE_STEPS, holdout=HOLDOUT, stopping=None, rivals=[])
+        return msgspec.structs.replace(plain, steps=TIMING_STEPS, holdout=HOLDOUT, stopping=None, rivals=[])
     (rung,) = (rung for rung in rungs_of(settings.training) if rung.name == one.rung)
     limited = baseline_s if operator is not None else None
     return rung_request(plain, rung, seed=one.seed, baseline_s=limited)
@@ -127,7 +130,7 @@ def _baseline_s(queue: RungLog, rung: str, known: dict[str, float]) -> float | N
     if rung not in known:
         ended = [one for one in queue.trainings(rung) if one.number == BASELINE and one.state == "finished"]
         if ended:
-            known[rung] = TrialOutcome.from_dict(_given(ended[0].outcome)).training_s
+            known[rung] = TrialOutcome.from_dict(_given(ended[0].outcome)).work_s
     return known.get(rung)
 
 

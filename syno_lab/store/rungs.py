@@ -126,13 +126,6 @@ class RungLog:
                     self._write((*row[:7], deaths, "failed", None, to_text(outcome, "outcome"), _now()))
         return len(rows)
 
-    def withdraw(self, rung: str) -> None:
-        """Remove the trainings of a rung that still wait."""
-        query = f"SELECT place FROM {_TABLE} WHERE search=? AND rung=? AND state=?"
-        with self._database.transaction():
-            for place in self._database.column(query, (self._key, rung, WAITING)):
-                self._database.remove(_TABLE, "place", place)
-
     def holders(self) -> set[str]:
         """Who has taken a training that has not ended."""
         query = f"SELECT DISTINCT holder FROM {_TABLE} WHERE search=? AND state=?"
@@ -149,8 +142,6 @@ class RungLog:
         """Bring ``known``, trainings by their place in the queue, up to date; only rows that changed are read whole."""
         query = f"SELECT place, state FROM {_TABLE} WHERE search=? ORDER BY place"
         now = dict(self._database.columns(query, (self._key,)))
-        for place in known.keys() - now.keys():  # withdrawn
-            del known[place]
         for place, state in now.items():
             if place not in known or known[place].state != state:
                 rows = self._database.read(_COLUMNS, f"FROM {_TABLE} WHERE place=?", (place,))

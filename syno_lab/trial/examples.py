@@ -7,9 +7,13 @@ from pathlib import Path
 
 from syno_lab.data.datasets import DIGITS, Dataset, data_path, holds_cifar, load_dataset
 from syno_lab.data.text import TextData
-from syno_lab.trial.facts import text_of
+from syno_lab.trial.facts import facts_of, text_of
 from syno_lab.trial.request import TrialRequest
 
+#: The default number of batches in an epoch of text.
+STEPS = 100
+#: The default number of test windows of a text: all windows would take longer than an epoch.
+TEST_WINDOWS = 256
 #: A folder's files as far as a change of one shows: name, size, and time of the last change in nanoseconds.
 _Files = tuple[tuple[str, int, int], ...]
 
@@ -32,6 +36,14 @@ def held_text_of(request: TrialRequest) -> TextData:
     """The request's text; its test part is held out from the training part where the request says so."""
     text = text_of(request)
     return text if request.holdout is None else text.holding_out(request.holdout)
+
+
+def batches_of(request: TrialRequest) -> tuple[int, int]:
+    """The batches of an epoch, and those of measuring. Raises DataError where the data cannot be read."""
+    if facts_of(request).domain == "text":
+        return request.options.get("steps", STEPS), -(-(request.test_images or TEST_WINDOWS) // request.batch_size)
+    data = images_of(request)
+    return -(-len(data.train_labels) // request.batch_size), -(-len(data.test_labels) // request.batch_size)
 
 
 def _files(folder: Path) -> _Files:

@@ -25,7 +25,7 @@ from syno_lab.training.answers import image_answers, text_answers
 from syno_lab.training.checkpoint import DamagedCheckpointError
 from syno_lab.training.files import write_whole
 from syno_lab.trial.backbone import Network, build
-from syno_lab.trial.examples import held_text_of, images_of
+from syno_lab.trial.examples import STEPS, TEST_WINDOWS, held_text_of, images_of
 from syno_lab.trial.facts import Facts, context_of, facts_of
 from syno_lab.trial.machine import machine_name
 from syno_lab.trial.meter import Meter
@@ -38,12 +38,6 @@ if TYPE_CHECKING:
     from syno_lab.data.text import TextData
 
 Report = Callable[[float, str], None]
-
-STEPS = 100
-"""The default number of batches in an epoch of text."""
-
-TEST_WINDOWS = 256
-"""The default number of test windows of a text: all windows would take longer than an epoch."""
 
 IMAGE_LEARNING_RATE = 0.1
 TEXT_LEARNING_RATE = 1e-3

@@ -58,8 +58,6 @@ def test_a_pause_is_no_death(tmp_path: Path) -> None:
         rungs.take("worker")
         rungs.release("worker", is_dead=False)
         assert rungs.trainings()[0].state == "waiting"
-        rungs.withdraw("first")
-        assert rungs.trainings() == []
 
 
 def test_no_training_is_given_to_two(tmp_path: Path) -> None:
