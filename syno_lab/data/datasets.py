@@ -143,6 +143,10 @@ class Dataset:
         They are computed from counts of pixel values, not by floating-point sums, and so do not depend on the order of
         the images. A channel with a single value gets the deviation 1, so that division by it is safe.
         """
+        return self._statistics
+
+    @cached_property
+    def _statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         levels = np.arange(256) / 255
         counts = np.zeros((self.image_shape[0], 256), dtype=np.int64)
         for first in range(0, len(self.train_images), _COUNTED_AT_ONCE):

@@ -176,7 +176,7 @@ class Loop:
         self.curve, self.last_loss = standing.curve, standing.last_loss
         self.watch.limits.count_from(standing.wall_s, standing.cpu_s, standing.work_s)
         if self.watch.resumed is not None:
-            self.watch.resumed(Resumption(len(self.curve), standing.wall_s, standing.cpu_s))
+            self.watch.resumed(Resumption(len(self.curve), standing.wall_s, standing.cpu_s, standing.work_s))
 
     def _epoch(self, epoch: int) -> None:
         start = time.monotonic()

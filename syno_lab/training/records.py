@@ -61,11 +61,15 @@ class TrainingProgress:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The progress in a checkpoint from which a training continues: epochs done, and their wall and CPU seconds."""
+    """The progress in a checkpoint from which a training continues: epochs done, and their wall and CPU seconds.
+
+    ``work_s``: seconds for which the training's thread was on a processor (:attr:`.limits.Limits.work_s`).
+    """
 
     epochs: int
     wall_s: float
     cpu_s: float
+    work_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,7 @@ class TrainingResult:
     - ``interrupted``: ``should_stop`` returned True; the curve ends with the epoch before.
 
     ``last_loss`` is the last finite loss of a training batch; ``parameters`` the number of trained parameters;
-    ``reason`` says in one line why a training was pruned, diverged or was too slow; ``work_s``: seconds for which its
-    thread was on a processor (of a GPU: wall seconds).
+    ``reason`` says in one line why a training was pruned, diverged or was too slow.
     """
 
     accuracy: float | None
@@ -97,7 +100,6 @@ class TrainingResult:
     parameters: int
     last_loss: float | None = None
     reason: str = ""
-    work_s: float = 0.0
 
     @property
     def final_accuracy(self) -> float | None:

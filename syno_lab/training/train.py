@@ -205,7 +205,6 @@ def _run(loop: Loop, raise_on_divergence: bool) -> TrainingResult:
         parameters=sum(parameter.numel() for parameter in loop.parameters),
         last_loss=loop.last_loss,
         reason=loop.reason,
-        work_s=loop.watch.limits.work_s,
     )
 
 

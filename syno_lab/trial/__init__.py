@@ -7,6 +7,7 @@ from syno_lab.trial.run import run_trial
 from syno_lab.trial.rungs import Rung, rung_request, rung_reward, rungs_of
 from syno_lab.trial.stage import Stage, StageTrial, run_stage
 from syno_lab.trial.stopping import RULES, StoppingRule, parse_rule
+from syno_lab.trial.workers import TrialWorker, TrialWorkers, run_trials
 
 __all__ = [
     "RULES",
@@ -20,6 +21,8 @@ __all__ = [
     "StoppingRule",
     "TrialOutcome",
     "TrialRequest",
+    "TrialWorker",
+    "TrialWorkers",
     "compare",
     "costs_of",
     "full_costs_of",
@@ -28,6 +31,7 @@ __all__ = [
     "places_of",
     "run_stage",
     "run_trial",
+    "run_trials",
     "rung_request",
     "rung_reward",
     "rungs_of",

@@ -122,8 +122,8 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
             operator.
         replaced, places: the number of layers that the operator replaced, and of those that it was offered.
         wall_s, cpu_s: seconds of all attempts together, without work that a kill made the trial repeat.
-        work_s: seconds for which the thread of the training was on a processor (of a GPU: wall seconds), without reading
-            data and building the network; 0 in outcomes from before there was it.
+        work_s: seconds for which the training's thread was on a processor (of a GPU: wall seconds), without those for
+            reading data and building the network; 0 in outcomes from before there was it.
         peak_mib: peak memory in MiB: on a GPU torch's allocations, else the growth of the process.
         resumed: epochs that earlier attempts had completed.
         batch_size: the batch size of the training; after a retry half of the requested one.

@@ -6,6 +6,7 @@ import gc
 import math
 import platform
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -125,6 +126,7 @@ class _Trial:
     network: Network | None = None
     facts: Facts | None = None
     earlier: Resumption = field(default_factory=lambda: Resumption(0, 0.0, 0.0))
+    work_s: float = 0.0
 
     def attempt(self, batch_size: int) -> _End:
         try:
@@ -159,7 +161,10 @@ class _Trial:
         if self.network.replaced:
             where = f"an operator in {self.network.replaced} of {self.network.places} layers"
             self.report(0.0, f"{request.backbone} with {where}, {self.network.flops:,} FLOPs")
+        clock = time.thread_time if request.device == "cpu" else time.monotonic
+        start = clock()
         result = self._fit(data, batch_size)
+        self.work_s = clock() - start
         end = _End(*_STATES[result.stopped], result)
         end.reason = result.reason or end.reason
         if result.stopped == "time" and self._ends_by_clock and result.curve:
@@ -321,7 +326,7 @@ def _outcome(trial: _Trial, end: _End, meter: Meter) -> TrialOutcome:
         measured_on="test" if request.holdout is None else "held out",
         train_loss=result.curve[-1].closing_loss if result is not None and result.curve else None,
         machine=machine_name(request.device, threads),
-        work_s=result.work_s if result is not None else 0.0,
+        work_s=trial.earlier.work_s + trial.work_s,
     )
 
 
