@@ -145,6 +145,10 @@ class OperatorSpace(Protocol):
     def name_of(self, operator: Any) -> str:
         """A name by which a search tells operators apart: equal for operators that compute the same function."""
 
+    def probe(self, operator: Any) -> Mapping[str, float] | None:
+        """Numbers that rank an operator without training, ``score`` among them; None: the system has no probe."""
+        return None
+
 
 @dataclass(frozen=True)
 class SpaceRequest:

@@ -13,7 +13,7 @@ import msgspec
 from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import check_board, grouped
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
-from syno_lab.commands.search_options import Choice, Machine, Network, Run, Training, Tuning
+from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning
 from syno_lab.commands.train import Rule
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
 from syno_lab.inputs import quoted
@@ -27,7 +27,7 @@ KIND = "search"
 LOOK_S = 0.5
 #: Seconds that a search has to come to rest after Ctrl-C; its trainings stop at their next batch.
 REST_S = 60.0
-DEFAULT_MINUTES = 30.0
+DEFAULT_MINUTES, UNTRAINED_MINUTES = 30.0, 5.0
 #: Epochs from which on the first of them tells enough to be judged by; below, it is a fifth of a training or more.
 FEW_EPOCHS = 5
 
@@ -47,6 +47,7 @@ def command(
     First the baseline is trained on several seeds. Then the search trains operators, beginning with the known ones of
     the space. Last, the best found operators within a half and a quarter of the baseline's FLOPs, and the best known
     one, are trained on the same seeds. The folder keeps every result at once: --continue continues a stopped search.
+    With --untrained nothing is trained: the result is a front of a probe's score against FLOPs.
     """
     check_json(json)
     place = lab_folder(run.folder)
@@ -90,7 +91,10 @@ def _settings(
     from syno_lab.experiments import SearchSettings
     from syno_lab.trial import TrialRequest
 
-    workers = machine.workers or (1 if run.in_process or machine.device != "cpu" else _cores())
+    untrained = choice.untrained
+    method = choice.method or (Method.elites if untrained else Method.mcts)
+    minutes = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
+    workers = 1 if untrained else machine.workers or (1 if run.in_process or machine.device != "cpu" else _cores())
     request = TrialRequest(
         backbone=network.backbone,
         options=_options(training.option or [], training.width, training.blocks),
@@ -110,17 +114,18 @@ def _settings(
     return SearchSettings(
         training=request,
         name=run.name,
-        method=choice.method.value,
+        method=method.value,
         seed=choice.seed,
-        minutes=DEFAULT_MINUTES if choice.minutes is None and choice.trials is None else choice.minutes,
+        minutes=minutes if choice.minutes is None and choice.trials is None else choice.minutes,
         trials=choice.trials,
         max_flops_ratio=choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
-        seeds=tuple(range(machine.seeds)),
+        seeds=() if untrained else tuple(range(machine.seeds)),
         limits={"max_primitives": choice.max_primitives},
         starts_with_known=not choice.from_nothing,
         tuning=tuning,
+        untrained=untrained,
         system=_system(choice.system),
     )
 
@@ -356,6 +361,9 @@ def _pause(lab: Lab, handle: JobHandle) -> None:
 
 
 def _say(result: dict[str, Any], json: str | None) -> None:
+    if result.get("untrained"):
+        _say_untrained(result, json)
+        return
     baseline = result["baseline"]
     say(
         f"{result['trials']} trials, {result['trials_per_hour']:.0f} an hour, {result['pruned_share']:.0%} pruned; "
@@ -410,6 +418,29 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     if result["last_failure"]:
         failed = sum(number for state, number in result["states"].items() if state not in ("finished", "pruned"))
         say(f"{failed} trials ended without an accuracy, the last: {result['last_failure']}", json)
+
+
+def _say_untrained(result: dict[str, Any], json: str | None) -> None:
+    say(
+        f"{result['examined']} operators examined, {result['examined_per_cpu_s']:.1f} a CPU-second, none trained; "
+        f"{result['elites']} are in the lab; {result['end']}",
+        json,
+    )
+    for title, points in (("front", result["front"]), ("known", result["known"])):
+        say_table(
+            [
+                {
+                    title: point["known"] or f"trial {point['number']}",
+                    "score": f"{point['score']:.3f}",
+                    "FLOPs": f"{point['flops_ratio']:.3f}",
+                    "of the replaced": f"{point['replaced_ratio']:.3f}",
+                    "parameters": point["params"],
+                }
+                for point in points
+            ],
+            json,
+        )
+    say(f"the front as a picture: {result['picture']}", json)
 
 
 def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:

@@ -19,6 +19,7 @@ class Method(StrEnum):
     mcts = "mcts"
     random = "random"
     evolution = "evolution"
+    elites = "elites"
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,14 @@ class Choice:
 
     minutes: Annotated[
         float | None,
-        typer.Option(help="Minutes of search in all, without baseline and comparison. [default: 30]"),
+        typer.Option(help="Minutes of search in all, without baseline and comparison. [default: 30; untrained, 5]"),
     ] = None
     trials: Annotated[int | None, typer.Option(min=1, help="The most operators to evaluate, in all.")] = None
-    method: Annotated[Method, typer.Option()] = Method.mcts
+    method: Annotated[Method | None, typer.Option(help="[default: mcts; untrained, elites]")] = None
+    untrained: Annotated[
+        bool,
+        flag("--untrained", "Train nothing: rank operators by the score of a probe, some hundredths of a second each."),
+    ] = False
     seed: Annotated[int, typer.Option(min=0, help="The seed of the search; trainings have seed 0.")] = 0
     flops: Annotated[
         float, typer.Option(help="Train no operator with which the network has more than this share of its FLOPs.")

@@ -20,6 +20,7 @@ from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.standing import SHARES, Times
 from syno_lab.experiments.tunings import JobTuners, LocalTuners, Tuners, Tunings
+from syno_lab.experiments.untrained import run_untrained
 from syno_lab.experiments.watching import (
     LOCK_FILE,
     RESULT_FILE,
@@ -151,7 +152,8 @@ def run_search(
     the best operator within a half and within a quarter of the baseline's FLOPs is trained on the same seeds, and so is
     the best known operator, if the search began with known ones. With a :class:`.TuningChoice`, trials about as
     accurate as the baseline are tuned during the search, and the call waits for these tunings at its end. ``folder``
-    gets the files that views read (:mod:`.watching`) and, at the end, the result.
+    gets the files that views read (:mod:`.watching`) and, at the end, the result. An untrained search is that of
+    :func:`.run_untrained`.
 
     Raises:
         SpecError: the backbone has nothing to replace, or no operator can be within the limit.
@@ -159,6 +161,8 @@ def run_search(
         SearchError: the baseline does not train to the end.
         Stopped: ``should_stop`` returned True.
     """
+    if settings.untrained:
+        return run_untrained(settings, store, folder=folder, report=report, should_stop=should_stop)
     space = Space(settings)
     log = store.search(settings.name, settings.identity)
     board = Board(folder)

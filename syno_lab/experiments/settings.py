@@ -15,7 +15,7 @@ from syno_lab.tuning.presets import find_preset
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
 
-Method = Literal["mcts", "random", "evolution"]
+Method = Literal["mcts", "random", "evolution", "elites"]
 
 #: Settings that may differ when a search is continued: its length, its workers and its tuning. None changes its
 #: choices.
@@ -74,7 +74,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         training: how every operator is trained, and the baseline alike: backbone, options, data, epochs and the rest
             of a :class:`.TrialRequest`; the search itself sets its ``operator``, ``rivals``, ``gives_up`` and
             ``keep_predictions``.
-        method: ``mcts``, ``random`` or ``evolution``.
+        method: ``mcts``, ``random``, ``evolution`` or ``elites``.
         seed: of the search's choices.
         minutes: how long to search, baseline and comparison not counted; None: no limit.
         trials: how many operators to evaluate at most; None: no limit. One of the two is given.
@@ -92,6 +92,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             learns from them, and is measured against them. They count as trials; the best discovered operator is never
             one of them.
         tuning: which trials are tuned; None for none.
+        untrained: train nothing: operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials``
+            counts those examined.
         system: the format of the operators that are searched (:mod:`syno_lab.systems`).
         rungs: train on the proxies of the backbone first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
             baseline and finals included.
@@ -116,6 +118,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     occurrences: dict[str, int] | None = None
     starts_with_known: bool = False
     tuning: TuningChoice | None = None
+    untrained: bool = False
     system: str = DEFAULT_SYSTEM
     rungs: bool = False
 
@@ -135,6 +138,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError(f"workers: expected 1 or more, found {self.workers}")
         if len(set(self.seeds)) != len(self.seeds):
             raise SearchError(f"seeds: expected seeds that differ, found {', '.join(map(str, self.seeds))}")
+        if self.tuning is not None and self.untrained:
+            raise SearchError("tuning: expected a search that trains, found an untrained one; leave one of them out")
         if self.tuning is not None and not self.seeds:
             raise SearchError(
                 "tuning: expected seeds to train the baseline on, found none: its accuracy sets the margin"
@@ -161,6 +166,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop("rungs")
         if self.system == DEFAULT_SYSTEM:  # alike
             plain.pop("system")
+        if not self.untrained:  # alike
+            plain.pop("untrained")
         return plain
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 from syno_lab.errors import SpecError
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.models.sites import Site, Strides
 from syno_lab.models.slot import Place
 from syno_lab.protocol import Operator, OperatorSpace, SpaceRequest
-from syno_lab.search import MonteCarloTreeSearch, RandomSearch, RegularizedEvolution, Search
+from syno_lab.search import EliteSearch, MonteCarloTreeSearch, RandomSearch, RegularizedEvolution, Search
+from syno_lab.search.protocol import State
 from syno_lab.systems import find_system
 from syno_lab.trial import sites_of, survey_of
+
+#: Operators whose costs are kept.
+COSTS_KEPT = 1024
 
 
 @dataclass(frozen=True)
@@ -52,12 +57,13 @@ class Space:
         )
         self.most_flops = int(settings.max_flops_ratio * seen.flops)
         self.most_traffic = settings.max_traffic_ratio
-        spare = self.most_flops - self._rest.flops
+        self._spare = spare = self.most_flops - self._rest.flops
         if spare <= 0:
             raise SpecError(
                 f"max_flops_ratio: the layers of {request.backbone} that stay take {self._rest.flops / seen.flops:.1%} "
                 f"of its FLOPs, found a limit of {settings.max_flops_ratio:.1%}; raise it, or replace more layers"
             )
+        self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # asked for several times in a row
         self.system = find_system(settings.system)
         self.operators: OperatorSpace = self.system.space(
             SpaceRequest(
@@ -67,6 +73,9 @@ class Space:
 
     def costs(self, operator: Operator) -> NetworkCosts | None:
         """Costs of the network with the operator in all slots; None where the operator does not fit a layer."""
+        return self._costs(operator)
+
+    def _computed_costs(self, operator: Operator) -> NetworkCosts | None:
         flops, params = self._rest.flops, self._rest.params
         for _, number, place in self._places(operator):
             if not place.replaced:
@@ -78,6 +87,16 @@ class Space:
     def replaced_ratio(self, flops: int) -> float:
         """FLOPs of the replaced layers in a network of ``flops``, over theirs in the baseline."""
         return (flops - self._rest.flops) / (self.baseline.flops - self._rest.flops)
+    def fitting_costs(self, operator: Operator) -> NetworkCosts:
+        """:meth:`costs` of an operator that the space has.
+
+        Raises:
+            SpecError: it does not fit a layer.
+        """
+        found = self.costs(operator)
+        if found is None:
+            raise SpecError("expected an operator for every layer, found one that does not fit")
+        return found
 
     def traffic(self, operator: Operator) -> float:
         """Elements that the operator stores in all slots (:meth:`.System.traffic`), over the replaced layers' outputs.
@@ -112,14 +131,58 @@ class Space:
         flops = f"within {self.most_flops / self.baseline.flops:.0%} of the FLOPs"
         return flops if self.most_traffic is None else f"{flops} and {self.most_traffic:g} times the memory traffic"
 
-    def search(self, settings: SearchSettings) -> Search:
-        """A new search by the settings' method and seed; it leaves out repeats: operators that compute the same."""
+    def share(self, operator: Operator) -> float:
+        """FLOPs of the operator in all slots, as a share of the most that they may have there.
+
+        Raises:
+            SpecError: the operator does not fit a layer.
+        """
+        return (self.fitting_costs(operator).flops - self._rest.flops) / self._spare
+
+    def replaced_share(self, costs: NetworkCosts) -> float:
+        """FLOPs of a network without those of the layers that stay, over those of the replaced layers."""
+        return (costs.flops - self._rest.flops) / (self.baseline.flops - self._rest.flops)
+
+    def probe(self, operator: Operator) -> Mapping[str, float]:
+        """What the system's probe says of the operator (:meth:`.OperatorSpace.probe`), the score among it.
+
+        Raises:
+            SpecError: the system has no probe.
+        """
+        found = self.operators.probe(operator)
+        if found is None:
+            raise SpecError(
+                f"untrained: expected a system with a probe, found {self.system.title}; choose another by --system, or "
+                "leave --untrained out"
+            )
+        return found
+
+    def score(self, operator: Operator) -> float:
+        """The score of the probe, from 0 to 1. Raises SpecError where the system has no probe."""
+        return min(1.0, max(0.0, self.probe(operator)["score"]))
+
+    @cached_property
+    def root(self) -> State:
+        """The first state of the space; repeats, operators that compute what an earlier one computes, are left out."""
         first: dict[str, Operator] = {}
 
         def accepts(operator: Operator) -> bool:
             # Another way of writing an earlier operator is rejected; the earlier one itself is accepted again.
             return self.accepts(operator) and first.setdefault(self.operators.name_of(operator), operator) == operator
 
+        return self.operators.root(accepts)
+
+    def search(self, settings: SearchSettings, prior: Callable[[Operator], float] | None = None) -> Search:
+        """A new search by the settings' method and seed, from :attr:`root`.
+
+        Args:
+            settings: the settings.
+            prior: a number for an operator, greater where more is expected of it, for methods that have an estimate;
+                :meth:`score` is one.
+        """
         rng = random.Random(settings.seed)  # noqa: S311 - for choices, not for secrets
-        make = {"mcts": MonteCarloTreeSearch, "random": RandomSearch, "evolution": RegularizedEvolution}
-        return make[settings.method](self.operators.root(accepts), rng)
+        if settings.method == "mcts":
+            return MonteCarloTreeSearch(self.root, rng, prior=prior)
+        if settings.method == "elites":
+            return EliteSearch(self.root, rng, cost=self.share)
+        return {"random": RandomSearch, "evolution": RegularizedEvolution}[settings.method](self.root, rng)

@@ -11,7 +11,7 @@ no training (:func:`examine`).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from math import floor, isfinite, log2
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from syno_lab.inputs import quoted
 from syno_lab.search.asking import Search
 from syno_lab.search.descent import Stop, claim, descend, draw, never
 from syno_lab.search.mutation import followed, most_alike, neighbours, open_steps, regrown
-from syno_lab.search.protocol import State, Step, Trail
+from syno_lab.search.protocol import Candidate, State, Step, Trail
 
 #: Answers in a row that give nothing new before an operator is drawn at random instead.
 ATTEMPTS = 50
@@ -214,17 +214,28 @@ class Examined(NamedTuple):
     score: float
 
 
-def examine(search: Search, score: Callable[[Any], float], should_stop: Stop = never) -> Iterator[Examined]:
+def examine(
+    search: Search, score: Callable[[Any], float], should_stop: Stop = never, given: Iterable[Any] = ()
+) -> Iterator[Examined]:
     """Ask ``search`` for operators and tell it their scores, from 0 to 1, until the space is exhausted or stopped.
+
+    ``given`` are examined first, where the space has them.
 
     Raises:
         SearchError: for a score outside [0, 1].
     """
-    while not should_stop():
-        candidate = search.ask(should_stop)
-        if candidate is None:
-            return
+
+    def examined(candidate: Candidate) -> Examined:
         found = score(candidate.operator)
         trail = search.trail_of(candidate)
         search.tell(candidate, found)
-        yield Examined(candidate.operator, trail, found)
+        return Examined(candidate.operator, trail, found)
+
+    for operator in given:
+        if should_stop():
+            return
+        candidate = search.adopt(operator)
+        if candidate is not None:
+            yield examined(candidate)
+    while not should_stop() and (candidate := search.ask(should_stop)) is not None:
+        yield examined(candidate)
