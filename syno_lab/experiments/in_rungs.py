@@ -196,7 +196,7 @@ def _recorded(
             "reward": trial.reward,
             "flops": trial.flops,
             "params": trial.params,
-            "replaced_ratio": space.replaced_ratio(trial.flops),
+            "replaced_ratio": space.replaced_share(trial.flops),
             "known": driver.known.get(trial.operator),
             "rungs": {name: found[trial.number] for name, found in measures.items() if trial.number in found},
         }

@@ -264,7 +264,7 @@ class RungDriver:
         at = self.rungs.index(rung)
         values = self._standardised(rung)
         before = self._standardised(self.rungs[at - 1]) if at else {}
-        ratios = {trial.number: self.space.replaced_ratio(trial.flops) for trial in self.log.trials()}
+        ratios = {trial.number: self.space.replaced_share(trial.flops) for trial in self.log.trials()}
         return [
             Score(number, ratios[number], (value + before[number]) / 2 if number in before else value)
             for number, value in values.items()

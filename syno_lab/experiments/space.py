@@ -84,9 +84,6 @@ class Space:
             params += number * place.params
         return NetworkCosts(flops, params)
 
-    def replaced_ratio(self, flops: int) -> float:
-        """FLOPs of the replaced layers in a network of ``flops``, over theirs in the baseline."""
-        return (flops - self._rest.flops) / (self.baseline.flops - self._rest.flops)
     def fitting_costs(self, operator: Operator) -> NetworkCosts:
         """:meth:`costs` of an operator that the space has.
 
@@ -139,9 +136,9 @@ class Space:
         """
         return (self.fitting_costs(operator).flops - self._rest.flops) / self._spare
 
-    def replaced_share(self, costs: NetworkCosts) -> float:
-        """FLOPs of a network without those of the layers that stay, over those of the replaced layers."""
-        return (costs.flops - self._rest.flops) / (self.baseline.flops - self._rest.flops)
+    def replaced_share(self, flops: int) -> float:
+        """FLOPs of the replaced layers in a network of ``flops``, over theirs in the baseline."""
+        return (flops - self._rest.flops) / (self.baseline.flops - self._rest.flops)
 
     def probe(self, operator: Operator) -> Mapping[str, float]:
         """What the system's probe says of the operator (:meth:`.OperatorSpace.probe`), the score among it.

@@ -183,7 +183,7 @@ class Untrained:
             "number": self._numbers.get(elite.operator),
             "score": elite.score,
             "flops_ratio": costs.flops / self.space.baseline.flops,
-            "replaced_ratio": self.space.replaced_share(costs),
+            "replaced_ratio": self.space.replaced_share(costs.flops),
             "params": costs.params,
             "known": self.known.get(elite.operator.to_json()),
         }
