@@ -23,10 +23,12 @@ from syno_lab.experiments.plan import FEWEST, Plan, plan_for
 from syno_lab.experiments.rung_worker import FINAL, TIMING, TIMING_STEPS, Workers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
+from syno_lab.experiments.untrained import first_asked
 from syno_lab.experiments.watching import PERIOD_S, Board
 from syno_lab.models.rungs import Rung
 from syno_lab.protocol import Operator
 from syno_lab.search import Candidate
+from syno_lab.search.protocol import Trail
 from syno_lab.store import SearchLog
 from syno_lab.store.rungs import BASELINE, RungTraining
 from syno_lab.systems import read_operator
@@ -36,6 +38,8 @@ from syno_lab.trial.rungs import HOLDOUT, rungs_of
 
 #: Trainings that wait in the queue beside those under way, so that no worker waits for the search.
 AHEAD = 2
+#: The share of the first rung for the elites of the search without training; the rest is asked for by the method.
+MOST_ELITES = 0.6
 #: A forward pass takes about this share of a training step.
 FORWARD = 1 / 3
 #: Priorities: what comes first. Rungs lie between, later rungs before earlier ones.
@@ -113,6 +117,7 @@ class RungDriver:
         self._begun = self.clock() - self.elapsed_s
         self._next_report = -float("inf")
         self._given: list[Operator] = []
+        self._elites: list[tuple[Operator, Trail, float]] = []
         self._told: set[int] = set()
         self._candidates: dict[int, Candidate] = {}
         self._numbers: set[int] = set()
@@ -175,15 +180,26 @@ class RungDriver:
     def _draw(self, plan: Plan) -> None:
         """Fill the list of operators that are asked first: known ones, then the elites of a search without training."""
         self.phase = "draws"
-        self.search = self.space.search(self.settings)
+        has_probe = self.space.has_probe
+        self.search = self.space.search(self.settings, self.space.score if has_probe else None)
         if self.settings.starts_with_known:
             found = self.space.operators.known(self.search.root)
             self._given = list(found.values())
             self.known = {operator.to_json(): name for name, operator in found.items()}
         self._resume()
-        if self._has_passed(plan, "draws"):
+        if self._told or not has_probe:  # an earlier process has drawn
             return
-        self._show(now=True)
+        begun = self.cpu_clock()
+
+        def should_stop() -> bool:
+            self._show()
+            return self.should_stop()
+
+        seconds = plan.part("draws").seconds / self.settings.workers
+        self._elites = first_asked(self.space, self.settings, seconds, should_stop)
+        del self._elites[int(MOST_ELITES * plan.part(self.rungs[0].name).trainings) :]
+        self.funnel.draws.seconds += self.cpu_clock() - begun
+        self._look()
 
     def _first_rung(self, plan: Plan) -> None:
         """Ask and train on the first rung until the time of the later parts must begin."""
@@ -309,8 +325,7 @@ class RungDriver:
         if candidate is None:
             self.end_reason = self.end_reason or f"no new operator {self.space.limits}"
             return False
-        costs = self.space.costs(candidate.operator)
-        assert costs is not None  # the space has computed them before
+        costs = self.space.fitting_costs(candidate.operator)
         number = self.log.add(
             self.space.operators.name_of(candidate.operator),
             candidate.operator.to_json(),
@@ -329,6 +344,12 @@ class RungDriver:
             candidate = self.search.adopt(self._given.pop(0))
             if candidate is not None:
                 return candidate
+        while self._elites:
+            operator, trail, _ = self._elites.pop(0)
+            if not self.search.knows(operator):
+                candidate = self.search.adopt(operator, trail)
+                if candidate is not None:
+                    return candidate
         deadline = self.cpu_clock() + PATIENCE_S
         return self.search.ask(lambda: self.should_stop() or self.cpu_clock() > deadline)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -153,6 +154,15 @@ class Space:
                 "leave --untrained out"
             )
         return found
+
+    @property
+    def has_probe(self) -> bool:
+        """Whether the system's probe can tell something of the operators that compute the layers themselves."""
+        for site in self.sites:
+            with suppress(SpecError):
+                operator, _ = self.system.for_layer(site)
+                return self.operators.probe(operator) is not None
+        return False
 
     def score(self, operator: Operator) -> float:
         """The score of the probe, from 0 to 1. Raises SpecError where the system has no probe."""

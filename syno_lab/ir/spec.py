@@ -352,11 +352,22 @@ class Spec:
             if name not in names:
                 sizes = printable(", ".join(sorted(names)), QUOTED)
                 raise SpecError(f"unordered {quoted(name)}: no input axis has that size; they are {sizes}")
+        self._check_wants()
         for size in (*self.input_shape, *self.output_shape):
             if not size.is_plausible:
                 raise SpecError(
                     f"size {_cut(size)} can never be a positive integer: primaries may not be in a denominator"
                 )
+
+    def _check_wants(self) -> None:
+        for wish in self.wants:
+            for inp, out in self.fixed_io_pairs:
+                if wish.axis == inp and (wish.least != "o" or wish.output not in (None, out)):
+                    text = quoted(wish.text(self.input_shape, self.output_shape))
+                    raise SpecError(
+                        f"wants {text}: expected axes that take part in something, found input axis {inp}, which is "
+                        f"fixed: one-to-one with output axis {out} and not paired with others"
+                    )
 
 
 def read_weight_limits(text: object) -> WeightLimits:

@@ -103,6 +103,10 @@ class Search(ABC):
         self._expect(trail)
         return candidate
 
+    def knows(self, operator: Any) -> bool:
+        """Whether an operator was asked for, adopted or told."""
+        return operator in self._known
+
     def trail_of(self, candidate: Candidate) -> Trail:
         """The steps to a candidate that is outstanding. Raises SearchError for any other."""
         return self._found(candidate)[1]

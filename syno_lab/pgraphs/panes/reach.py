@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from syno_lab.codegen.mixing import WORDS, mixing
+from syno_lab.codegen.mixing import mixing
 from syno_lab.codegen.receptive_field import ReceptiveField, receptive_field
+from syno_lab.ir.pairing import WORDS
 from syno_lab.operators.neighbours import nearest
 from syno_lab.panes import read_element
 from syno_lab.pgraphs.panes.asked import Asked
