@@ -36,7 +36,6 @@ from syno_lab.search.descent import Stop, never
 from syno_lab.search.protocol import Trail
 from syno_lab.store import SearchLog, Store
 from syno_lab.systems import read_operator
-from syno_lab.training.files import write_whole
 
 #: The picture of the front, in the folder of the search.
 FRONT_FILE = "front.svg"
@@ -210,7 +209,7 @@ def run_untrained(
     space = Space(settings)
     log = store.search(settings.name, settings.identity)
     board = Board(folder)
-    write_whole(folder / SETTINGS_FILE, msgspec.json.encode(settings))
+    board.write(SETTINGS_FILE, msgspec.json.encode(settings))
     earlier = read_json(folder / STATUS_FILE) or {}
     driver = Untrained(
         settings,
@@ -232,8 +231,8 @@ def run_untrained(
     }
     _, rows = read_search(log, store, ())
     picture = front_picture(front_of(rows, ("flops", "probe")), title=f"{settings.name}: probed, not trained")
-    write_whole(folder / FRONT_FILE, picture)
-    write_whole(folder / RESULT_FILE, msgspec.json.encode(result))
+    board.write(FRONT_FILE, picture)
+    board.write(RESULT_FILE, msgspec.json.encode(result))
     board.show({"phase": "done", **driver.to_dict()}, now=True)
     return result
 
