@@ -13,7 +13,7 @@ from syno_lab import private
 from syno_lab.errors import SearchError, SynoError
 from syno_lab.experiments.driver import Driver, Report, Stopped
 from syno_lab.experiments.evaluators import Evaluators, JobEvaluators, LocalEvaluators
-from syno_lab.experiments.finals import against, train_on_seeds
+from syno_lab.experiments.finals import against, baselines_beside, train_on_seeds
 from syno_lab.experiments.in_rungs import run_in_rungs
 from syno_lab.experiments.rung_worker import JobWorkers, LocalWorkers
 from syno_lab.experiments.settings import SearchSettings
@@ -209,6 +209,7 @@ def run_search(
         part(_BEFORE + _SEARCH, _AFTER),
         should_stop,
     )
+    baselines = baselines_beside(settings, baselines, finals, evaluators, part(_AFTER, _AFTER), should_stop)
     if tunings is not None:
         earlier |= _tuned(tunings)
         show("tuning")

@@ -70,3 +70,6 @@ def name_of(operator: Operator) -> str:
     except SynoError:  # more terms than can be looked through: itself alone
         return hashlib.blake2b(operator.to_json().encode(), digest_size=16).hexdigest()
     return f"{digest} {' '.join(f'{name}={size}' for name, size in binding)}"
+
+
+NetworkSpace.probe = lambda self, operator: None  # type: ignore  # TEMPORARY
