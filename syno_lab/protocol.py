@@ -136,6 +136,10 @@ class SearchStep:
 class OperatorSpace(Protocol):
     """The operators that a search may find for some layers of a network; its ``str`` describes them in a few words."""
 
+    @property
+    def wants(self) -> str:
+        """What every operator of it must read and mix, as text for people; empty for nothing."""
+
     def root(self, accepts: Callable[[Any], bool]) -> State:
         """The first state of the space; a complete operator that ``accepts`` refuses is not in the space."""
 
@@ -160,6 +164,8 @@ class SpaceRequest:
         spare_flops: the most FLOPs of the operators in all sites together, for one example.
         coefficients, occurrences, limits: given by the user, as in ``SearchSettings``; a system refuses unknown
             names.
+        wants: what every operator must read and mix, in the system's words; None: what the layers do themselves; empty:
+            nothing.
     """
 
     sites: Sequence[Site]
@@ -168,6 +174,7 @@ class SpaceRequest:
     coefficients: Sequence[str] | None
     occurrences: Mapping[str, int]
     limits: Mapping[str, Any]
+    wants: str | None = None
 
 
 class SessionPlace(Protocol):

@@ -14,6 +14,7 @@ from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import check_board, grouped
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
 from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning
+from syno_lab.commands.specs import wants_option
 from syno_lab.commands.train import Rule
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
 from syno_lab.inputs import quoted
@@ -127,6 +128,7 @@ def _settings(
         tuning=tuning,
         untrained=untrained,
         system=_system(choice.system),
+        wants=wants_option(choice.wants) or None,
     )
 
 
@@ -182,10 +184,11 @@ def _check(settings: SearchSettings, report: Reporter) -> None:
 
     report(KIND, 0.0, "looking at the backbone and the data")
     space = Space(settings)
+    wants = f" that meet {space.operators.wants}" if space.operators.wants else ""
     report(
         KIND,
         0.0,
-        f"{len(space.sites)} layers to replace by operators {space.operators}; "
+        f"{len(space.sites)} layers to replace by operators {space.operators}{wants}; "
         f"baseline {space.baseline.flops:,} FLOPs, {space.baseline.params:,} parameters",
     )
 

@@ -65,6 +65,14 @@ class Choice:
     system: Annotated[
         str, typer.Option(help="The system whose operators are searched, by its title or its format.")
     ] = "pgraphs"
+    wants: Annotated[
+        str,
+        typer.Option(
+            metavar="WISH",
+            help="What every operator must read and mix, as in 'C_in>=m, H>=m'; none for nothing. 'derived': what the "
+            "replaced layers do themselves, some channels being enough.",
+        ),
+    ] = "derived"
     from_nothing: Annotated[
         bool,
         flag("--from-nothing", "Do not begin with the known operators (separable, grouped, …) of the space."),

@@ -24,6 +24,8 @@ CHANGEABLE = ("minutes", "trials", "workers", "threads", "tuning")
 
 #: The system of searches that were made before there were several systems.
 DEFAULT_SYSTEM = "syno-lab-operator"
+#: The wish that the replaced layers give.
+DERIVED = "derived"
 
 
 class TuningChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,6 +99,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         system: the format of the operators that are searched (:mod:`syno_lab.systems`).
         rungs: train on the proxies of the backbone first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
             baseline and finals included.
+        wants: what every operator must read and mix (:attr:`.SpaceRequest.wants`); :data:`DERIVED`: what the replaced
+            layers do themselves; None: nothing, as in searches that were made before there were wishes.
 
     Raises:
         SearchError: for numbers out of range, and a tuning without seeds to train the baseline on.
@@ -121,6 +125,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     untrained: bool = False
     system: str = DEFAULT_SYSTEM
     rungs: bool = False
+    wants: str | None = None
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.trials is None:
@@ -168,6 +173,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop("system")
         if not self.untrained:  # alike
             plain.pop("untrained")
+        if self.wants is None:  # alike
+            plain.pop("wants")
         return plain
 
     def to_dict(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from syno_lab.errors import SpecError
-from syno_lab.experiments.settings import SearchSettings
+from syno_lab.experiments.settings import DERIVED, SearchSettings
 from syno_lab.models.sites import Site, Strides
 from syno_lab.models.slot import Place
 from syno_lab.protocol import Operator, OperatorSpace, SpaceRequest
@@ -68,7 +68,13 @@ class Space:
         self.system = find_system(settings.system)
         self.operators: OperatorSpace = self.system.space(
             SpaceRequest(
-                self.sites, self.strides, spare, settings.coefficients, settings.occurrences or {}, settings.limits
+                self.sites,
+                self.strides,
+                spare,
+                settings.coefficients,
+                settings.occurrences or {},
+                settings.limits,
+                None if settings.wants == DERIVED else settings.wants or "",
             )
         )
 

@@ -10,12 +10,15 @@ from functools import lru_cache
 from syno_lab.errors import SynoError
 from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.operator import Operator
+from syno_lab.ir.wants import wants_text
 from syno_lab.pgraphs.derive import derive_spec
 from syno_lab.pgraphs.known import known_operators
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.pgraphs.traits import traits
+from syno_lab.pgraphs.wishes import derived_wants
 from syno_lab.protocol import SpaceRequest
 from syno_lab.search.protocol import State
+from syno_lab.synthesis.wish_obstacles import check_wants
 
 
 class NetworkSpace:
@@ -25,7 +28,7 @@ class NetworkSpace:
         spec: derived from the layers, every kind of layer one binding.
 
     Raises:
-        SpecError: as :func:`.derive_spec`.
+        SpecError: as :func:`.derive_spec`, and for a wish that no operator can meet.
     """
 
     def __init__(self, request: SpaceRequest) -> None:
@@ -34,8 +37,12 @@ class NetworkSpace:
             strides=request.strides,
             coefficients=request.coefficients,
             occurrences=request.occurrences,
+            wants=request.wants,
             **request.limits,
         )
+        if request.wants is None:
+            spec = replace(spec, wants=derived_wants(request.sites, request.strides))
+        check_wants(spec)
         # A bound for the first binding that no operator within the network's limit exceeds: it prunes early.
         first = spec.binding_maps[0]
         calls = sum(site.calls for site in request.sites if site.binding(request.strides).items() <= first.items())
@@ -47,6 +54,11 @@ class NetworkSpace:
     def __str__(self) -> str:
         shapes = (f"[{', '.join(map(str, shape))}]" for shape in (self.spec.input_shape, self.spec.output_shape))
         return f"{' to '.join(shapes)}, {len(self.spec.bindings)} sizes"
+
+    @property
+    def wants(self) -> str:
+        """The wish that every operator meets, as text; empty for none."""
+        return wants_text(self.spec.wants, self.spec.input_shape, self.spec.output_shape)
 
     def root(self, accepts: Callable[[Operator], bool]) -> State:
         """See :func:`.synthesis_space`."""
