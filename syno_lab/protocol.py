@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from syno_lab.errors import SpecError
 
@@ -164,6 +164,8 @@ class SpaceRequest:
         spare_flops: the most FLOPs of the operators in all sites together, for one example.
         coefficients, occurrences, limits: given by the user, as in ``SearchSettings``; a system refuses unknown
             names.
+        weight_limits: which limits of occurrences bind the dimensions of weights, for a system that has such limits:
+            ``primary``, or ``free`` as in searches of former versions.
         wants: what every operator must read and mix, in the system's words; None: what the layers do themselves; empty:
             nothing.
     """
@@ -174,6 +176,7 @@ class SpaceRequest:
     coefficients: Sequence[str] | None
     occurrences: Mapping[str, int]
     limits: Mapping[str, Any]
+    weight_limits: Literal["free", "primary"] = "primary"
     wants: str | None = None
 
 

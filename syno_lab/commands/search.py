@@ -46,7 +46,7 @@ def command(
     """Search operators for a network by training them in it (Syno, Algorithm 1).
 
     First the baseline is trained on several seeds. Then the search trains operators, beginning with the known ones of
-    the space. Last, the best found operators within a half and a quarter of the baseline's FLOPs, and the best known
+    the space. Last, the best found operators within 0.4 and 0.25 of the replaced layers' FLOPs, and the best known
     one, are trained on the same seeds. The folder keeps every result at once: --continue continues a stopped search.
     With --untrained nothing is trained: the result is a front of a probe's score against FLOPs.
     """
@@ -119,11 +119,12 @@ def _settings(
         seed=choice.seed,
         minutes=minutes if choice.minutes is None and choice.trials is None else choice.minutes,
         trials=choice.trials,
-        max_flops_ratio=choice.flops,
+        max_replaced_ratio=choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
         seeds=() if untrained else tuple(range(machine.seeds)),
         limits={"max_primitives": choice.max_primitives},
+        weight_limits="primary",
         starts_with_known=not choice.from_nothing,
         tuning=tuning,
         untrained=untrained,
@@ -364,6 +365,8 @@ def _pause(lab: Lab, handle: JobHandle) -> None:
 
 
 def _say(result: dict[str, Any], json: str | None) -> None:
+    from syno_lab.experiments import share_text
+
     if result.get("untrained"):
         _say_untrained(result, json)
         return
@@ -382,10 +385,10 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     say_table(
         [
             {
-                "best within": f"1/{2 if share == 'half' else 4} of the FLOPs",
+                "best within": share_text(share),
                 "trial": best["number"],
                 "accuracy": best["accuracy"],
-                "FLOPs": f"{best['flops_ratio']:.3f}",
+                **_shares(best),
                 "parameters": best["params"],
             }
             for share, best in result["best"].items()
@@ -399,7 +402,7 @@ def _say(result: dict[str, Any], json: str | None) -> None:
                 "known": one["known"],
                 "trial": one["number"],
                 "accuracy": one["accuracy"],
-                "FLOPs": f"{one['flops_ratio']:.3f}",
+                **_shares(one),
                 "parameters": one["params"],
             }
             for one in result["known"]
@@ -408,7 +411,7 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     )
     for share, one in result["comparisons"].items():
         interval = one["interval"]
-        which = "best known" if share == "known" else f"best within a {share}"
+        which = "best known" if share == "known" else f"best within {share_text(share)}"
         say(
             f"{which} - baseline: {one['measure']} {interval['difference']:+.4f}, "
             f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
@@ -444,6 +447,13 @@ def _say_untrained(result: dict[str, Any], json: str | None) -> None:
             json,
         )
     say(f"the front as a picture: {result['picture']}", json)
+
+
+def _shares(best: dict[str, Any]) -> dict[str, str]:
+    """The shares of FLOPs of a trial in a result: of the network, and of the replaced layers where they are limited."""
+    replaced = best.get("replaced_ratio")
+    of_replaced = {} if replaced is None else {"of replaced": f"{replaced:.3f}"}
+    return {"FLOPs": f"{best['flops_ratio']:.3f}", **of_replaced}
 
 
 def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:

@@ -378,8 +378,8 @@ def read_weight_limits(text: object) -> WeightLimits:
     """
     if text == FORMER_LIMITS:
         warnings.warn(
-            f"weight_limits {FORMER_LIMITS!r} is read as 'primary': limits of occurrences bind the dimensions of weights "
-            "for primary variables, and for coefficients no more",
+            f"weight_limits {FORMER_LIMITS!r} is read as 'primary': limits of occurrences bind the dimensions of "
+            "weights for primary variables, and for coefficients no more",
             ReadingWarning,
             stacklevel=2,
         )

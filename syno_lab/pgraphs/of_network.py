@@ -21,6 +21,11 @@ from syno_lab.search.protocol import State
 from syno_lab.synthesis.wish_obstacles import check_wants
 
 
+#: Steps of an operator at most, unless the request says otherwise: as many as Operator 1 has. Searches of former
+#: versions, with free weights, have the Sampler's default.
+STEPS = 10
+
+
 class NetworkSpace:
     """The operators that fit all layers of a request.
 
@@ -32,13 +37,17 @@ class NetworkSpace:
     """
 
     def __init__(self, request: SpaceRequest) -> None:
+        limits = dict(request.limits)
+        if request.weight_limits != "free":
+            limits.setdefault("max_primitives", STEPS)
         spec = derive_spec(
             request.sites,
             strides=request.strides,
             coefficients=request.coefficients,
             occurrences=request.occurrences,
             wants=request.wants,
-            **request.limits,
+            weight_limits=request.weight_limits,
+            **limits,
         )
         if request.wants is None:
             spec = replace(spec, wants=derived_wants(request.sites, request.strides))

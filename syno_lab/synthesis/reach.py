@@ -1,10 +1,10 @@
 """How many steps are needed at least: the shape distance, made fast for search and sharper by what the space forbids.
 
-It counts as :mod:`syno_lab.synthesis.distance` does, and knows besides which pieces a weight may take (limits
-of occurrences that bind weights), that windows have no primary variables, how many EXPANDs are left, and which rules and which
-place in the sweep keep a view from a coordinate (the flags). Coordinates that equal an input axis are matched with it
-first; where what is left over then cannot go by itself, other groupings are tried too. Sizes are packed into one
-integer, eight bits an exponent, so that a product is one addition.
+It counts as :mod:`syno_lab.synthesis.distance` does, and knows besides which pieces a weight may take (limits of
+occurrences that bind weights), that windows have no primary variables, how many EXPANDs are left, and which rules and
+which place in the sweep keep a view from a coordinate (the flags). Coordinates that equal an input axis are matched
+with it first; where what is left over then cannot go by itself, other groupings are tried too. Sizes are packed into
+one integer, eight bits an exponent, so that a product is one addition.
 
 That these bounds are never too high is held by tests: the search with them finds what the search without them finds.
 """
