@@ -147,7 +147,18 @@ class OperatorSpace(Protocol):
         """The known operators that the space of ``root`` has, as it has them, by name."""
 
     def name_of(self, operator: Any) -> str:
-        """A name by which a search tells operators apart: equal for operators that compute the same function."""
+        """A name by which a search tells operators apart: equal for operators that compute the same function.
+
+        It may be equal for mirror images too.
+        """
+
+    def probe(self, operator: Any) -> Mapping[str, float] | None:
+        """What an operator of the space promises without training, in numbers of 0 or more, the same each time.
+
+        ``score``, from 0 to about 1, ranks operators: 1 promises as much as the replaced layers. Milliseconds. None
+        where there is no probe, as here.
+        """
+        return None
 
     def probe(self, operator: Any) -> Mapping[str, float] | None:
         """Numbers that rank an operator without training, ``score`` among them; None: the system has no probe."""

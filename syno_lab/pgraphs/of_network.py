@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from math import gcd
 
 from syno_lab.errors import SynoError
 from syno_lab.ir.fingerprint import distinct_key
@@ -13,6 +14,8 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.wants import wants_text
 from syno_lab.pgraphs.derive import derive_spec
 from syno_lab.pgraphs.known import known_operators
+from syno_lab.pgraphs.probe import convolution_probe, probe, probe_binding
+from syno_lab.pgraphs.roles import mirrors_of
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.pgraphs.traits import traits
 from syno_lab.pgraphs.wishes import derived_wants
@@ -59,6 +62,7 @@ class NetworkSpace:
         if spec.limits.max_flops is not None:
             most = min(most, spec.limits.max_flops)
         self.spec = replace(spec, limits=replace(spec.limits, max_flops=most))
+        self._heaviest = max(request.sites, key=lambda site: site.flops)
 
     def __str__(self) -> str:
         shapes = (f"[{', '.join(map(str, shape))}]" for shape in (self.spec.input_shape, self.spec.output_shape))
@@ -82,12 +86,32 @@ class NetworkSpace:
         """See :func:`name_of`."""
         return name_of(operator)
 
+    def probe(self, operator: Operator) -> Mapping[str, float] | None:
+        """The shares of :meth:`.Probe.shares` beside the layer with the most FLOPs; ``score`` is the least.
+
+        None for an operator whose kernel is too large to be computed.
+        """
+        try:
+            found = probe(operator, probe_binding(operator, self.spec.binding_maps[0]))
+        except SynoError:
+            return None
+        outputs, inputs, *lengths = found.kernel.shape
+        site = self._heaviest
+        window = site.kernel_size if site.kind == "conv2d" else ()
+        # A depthwise layer stays one at other channels; other groups stay as many where they divide these.
+        groups = gcd(outputs, inputs, outputs if site.groups == site.in_channels > 1 else site.groups)
+        reference = convolution_probe(outputs, inputs, tuple(lengths), window, groups)
+        return {"score": found.score(reference), **found.shares(reference)}
+
 
 @lru_cache(maxsize=1024)
 def name_of(operator: Operator) -> str:
-    """A name by which a search tells operators apart: the fingerprint, and the sizes on which it was taken."""
+    """A name by which a search tells operators apart: the fingerprint, and the sizes on which it was taken.
+
+    Mirror images (in H, in W, in both) have one name: of such a pair a search trains one.
+    """
     try:
-        binding, digest = distinct_key(operator)
+        binding, digest = distinct_key(operator, mirrors_of(operator.spec))
     except SynoError:  # more terms than can be looked through: itself alone
         return hashlib.blake2b(operator.to_json().encode(), digest_size=16).hexdigest()
     return f"{digest} {' '.join(f'{name}={size}' for name, size in binding)}"
