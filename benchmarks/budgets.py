@@ -1,7 +1,7 @@
 """What it buys to prune partial pGraphs by budgets of FLOPs, parameters and memory, against measuring whole operators.
 
-``python benchmarks/budgets.py`` samples the conv-authors spec under tight budgets, with and without bounds for partial pGraphs,
-in turns in one process; it prints JSON and writes it to ``benchmarks/results/budgets.json``.
+``python benchmarks/budgets.py`` samples the conv-authors spec under tight budgets, with and without bounds for partial
+pGraphs, in turns in one process; it prints JSON and writes it to ``benchmarks/results/budgets.json``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How long one step takes: all candidates of a state with verdicts and distances, explanations left out.
 
-``python benchmarks/step.py`` walks the conv-authors spec (at most 12 primitives) by random canonical steps that stay within
-reach of the input, times ``state.candidates()`` at every depth, prints JSON and writes it to
+``python benchmarks/step.py`` walks the conv-authors spec (at most 12 primitives) by random canonical steps that stay
+within reach of the input, times ``state.candidates()`` at every depth, prints JSON and writes it to
 ``benchmarks/results/step.json``.
 """
 

@@ -1,11 +1,11 @@
 """How long a click in the stepper takes to the drawn graph, and to the lists of next steps that follow it.
 
-``python benchmarks/stepper.py`` steps through the conv-authors spec (at most 12 primitives) by random canonical steps that
-stay within reach of the input, each as the message that a click sends, and times two things at every depth: until the
-picture is ready to be sent (the step taken, laid out and described, with all that belongs to it), and until the answer
-is whole (all candidates with verdicts and distances, the explanation of the distance, the session's text). It prints
-JSON and writes it to ``benchmarks/results/stepper.json``. ``--browser`` measures in JupyterLab and Chromium too, from
-the click to the frame in which the new graph stands, and to that with the new list of next steps
+``python benchmarks/stepper.py`` steps through the conv-authors spec (at most 12 primitives) by random canonical steps
+that stay within reach of the input, each as the message that a click sends, and times two things at every depth: until
+the picture is ready to be sent (the step taken, laid out and described, with all that belongs to it), and until the
+answer is whole (all candidates with verdicts and distances, the explanation of the distance, the session's text). It
+prints JSON and writes it to ``benchmarks/results/stepper.json``. ``--browser`` measures in JupyterLab and Chromium too,
+from the click to the frame in which the new graph stands, and to that with the new list of next steps
 (``benchmarks/stepper_browser.py``), on all cores. ``load`` is the machine's, over a minute, before and after.
 """
 

@@ -19,7 +19,7 @@ ROWS = [*AUTHORS, *FREE, "readme-8"]
 
 
 def options(row: str) -> dict[str, Any]:
-    """The options of ``syno-lab sample`` for ``conv-authors-9`` and the like; ``free`` is that spec with free limits."""
+    """The options of ``syno-lab sample`` for ``conv-authors-9`` and the like; ``conv-free``: that spec, free."""
     spec, _, size = row.rpartition("-")
     is_free = spec == "conv-free"
     return {

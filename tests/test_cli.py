@@ -65,8 +65,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["ablate", "canonical", "--max-primitives", "8..2"], "expected a size such as 8, or sizes such as 2..8"),
         (["ablate", "distance", "--complete"], "--complete: only for `syno-lab ablate canonical`"),
         (
-            ["sample", "--spec", "nothing"],
-            "--spec: expected conv, conv-authors, readme or a JSON file, found 'nothing'",
+            ["sample", "--spec", "no"],
+            "--spec: expected conv, conv-authors, readme or a JSON file, found 'no'",
         ),
         (["train", "conv2d", "--data", "/dev/null/x"], "expected a data folder at /dev/null/x"),
         (["train", "matmul", "--data", "digits"], "found one that fits none: stage1.0.conv1"),

@@ -17,7 +17,6 @@ from syno_lab.pgraphs.traits import traits
 from syno_lab.protocol import SpaceRequest
 from syno_lab.search.protocol import State
 
-
 #: Steps of an operator at most, unless the request says otherwise: as many as Operator 1 has. Searches of former
 #: versions, with free weights, have the Sampler's default.
 STEPS = 10
