@@ -38,8 +38,8 @@ def derive_spec(
 
     Budgets such as ``max_flops`` count for the first binding. ``coefficients`` are the strings of ``sl.Sampler``,
     ``occurrences`` limits for primaries in the place of :data:`OCCURRENCES`; ``weight_limits`` and ``options`` go to
-    :meth:`.Spec.parse`. A coefficient that does not divide the channels of a site is of no use to operators for all: leave such a site (often
-    the first convolution, of three channels) out.
+    :meth:`.Spec.parse`. A coefficient that does not divide the channels of a site is of no use to operators for all:
+    leave such a site (often the first convolution, of three channels) out.
 
     Raises:
         SpecError: for no sites, sites whose operators have different shapes (images and positions; with

@@ -23,7 +23,6 @@ from syno_lab.protocol import SpaceRequest
 from syno_lab.search.protocol import State
 from syno_lab.synthesis.wish_obstacles import check_wants
 
-
 #: Steps of an operator at most, unless the request says otherwise: as many as Operator 1 has. Searches of former
 #: versions, with free weights, have the Sampler's default.
 STEPS = 10

@@ -21,12 +21,15 @@ from syno_lab.codegen.torch_module import to_torch
 from syno_lab.errors import FormatError, SearchError, SpecError, StoreError, TrainingError
 from syno_lab.experiments import (
     RESULT_FILE,
+    SHARES,
     STATUS_FILE,
     TREE_FILE,
     Driver,
     SearchSettings,
     Space,
+    Standing,
     Stopped,
+    Times,
     read_json,
     run_here,
 )
@@ -79,7 +82,7 @@ def test_a_limit_of_the_replaced_layers_is_one_of_these_alone(tmp_path: Path) ->
     trials = trials_in(tmp_path, chosen)
     shares = [(trial.flops - stays) / space.replaced_flops for trial in trials]
     assert len(trials) == 12
-    assert max(shares) <= 0.3 < max(trial.flops / space.replaced_flops for trial in trials) + stays
+    assert max(shares) <= 0.3
     assert space.limits == "within 30% of the replaced layers' FLOPs"
     # The best is named within shares of the same FLOPs, under names of their own.
     told = driver.standing.to_dict(Times())["best"]
@@ -172,7 +175,7 @@ def test_every_operator_fits_every_layer_that_is_replaced() -> None:
 def test_a_limit_below_what_stays_is_refused() -> None:
     with pytest.raises(SpecError, match=r"max_flops_ratio: the layers of resnet20 that stay take .* limit of 1.0%"):
         Space(settings(max_flops_ratio=0.01))
-    with pytest.raises(SpecError, match="max_replaced_ratio: expected a share that leaves FLOPs .* found 1e-12 of the"):
+    with pytest.raises(SpecError, match=r"max_replaced_ratio: expected a share that leaves .* found 1e-12 of the"):
         Space(settings(max_replaced_ratio=1e-12))
 
 
