@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -168,7 +168,7 @@ def times(
     ``rest`` is what is left for the store, the jobs, the estimate and idle workers.
     """
     total = settings.workers * driver.search_s
-    spent: Counter[str] = Counter()
+    spent: defaultdict[str, float] = defaultdict(float)
     for one in trainings:
         name = "baseline" if one.number == BASELINE else one.rung
         spent["timing" if one.rung == TIMING else name] += float(one.outcome.get("cpu_s") or 0.0)
