@@ -72,6 +72,7 @@ _bind(
     coordinates=_on_use("syno_lab.codegen.coordinates", "coordinates"),
     receptive_field=_on_use("syno_lab.codegen.receptive_field", "receptive_field"),
     mixing=_on_use("syno_lab.codegen.mixing", "mixing"),
+    meets=_on_use("syno_lab.codegen.mixing", "meets"),
     reference=_on_use("syno_lab.codegen.reference", "reference"),
     to_torch=_on_use("syno_lab.codegen.torch_module", "to_torch"),
     to_torch_source=_on_use("syno_lab.codegen.torch_module", "to_torch_source"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from syno_lab.errors import SpecError
 
@@ -136,6 +136,10 @@ class SearchStep:
 class OperatorSpace(Protocol):
     """The operators that a search may find for some layers of a network; its ``str`` describes them in a few words."""
 
+    @property
+    def wants(self) -> str:
+        """What every operator of it must read and mix, as text for people; empty for nothing."""
+
     def root(self, accepts: Callable[[Any], bool]) -> State:
         """The first state of the space; a complete operator that ``accepts`` refuses is not in the space."""
 
@@ -151,8 +155,8 @@ class OperatorSpace(Protocol):
     def probe(self, operator: Any) -> Mapping[str, float] | None:
         """What an operator of the space promises without training, in numbers of 0 or more, the same each time.
 
-        ``score``, from 0 to about 1, ranks operators: 1 promises as much as the replaced layers. Milliseconds. None
-        where there is no probe, as here.
+        ``score``, from 0 to about 1, ranks operators: 1 promises as much as the replaced layers. Milliseconds. None:
+        the system has no probe.
         """
         return None
 
@@ -167,6 +171,10 @@ class SpaceRequest:
         spare_flops: the most FLOPs of the operators in all sites together, for one example.
         coefficients, occurrences, limits: given by the user, as in ``SearchSettings``; a system refuses unknown
             names.
+        weight_limits: which limits of occurrences bind the dimensions of weights, for a system that has such limits:
+            ``primary``, or ``free`` as in searches of former versions.
+        wants: what every operator must read and mix, in the system's words; None: what the layers do themselves; empty:
+            nothing.
     """
 
     sites: Sequence[Site]
@@ -175,6 +183,8 @@ class SpaceRequest:
     coefficients: Sequence[str] | None
     occurrences: Mapping[str, int]
     limits: Mapping[str, Any]
+    weight_limits: Literal["free", "primary"] = "primary"
+    wants: str | None = None
 
 
 class SessionPlace(Protocol):

@@ -198,6 +198,8 @@ class Space:
     def __str__(self) -> str:
         return "sums of terms"
 
+    wants = ""
+
     def root(self, accepts: Callable[[Any], bool]) -> Chosen:
         return Chosen(accepts)
 

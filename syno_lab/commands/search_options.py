@@ -19,6 +19,7 @@ class Method(StrEnum):
     mcts = "mcts"
     random = "random"
     evolution = "evolution"
+    elites = "elites"
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,18 @@ class Choice:
 
     minutes: Annotated[
         float | None,
-        typer.Option(help="Minutes of search in all, without baseline and comparison. [default: 30]"),
+        typer.Option(help="Minutes of search in all, without baseline and comparison. [default: 30; untrained, 5]"),
     ] = None
     trials: Annotated[int | None, typer.Option(min=1, help="The most operators to evaluate, in all.")] = None
-    method: Annotated[Method, typer.Option()] = Method.mcts
+    method: Annotated[Method | None, typer.Option(help="[default: mcts; untrained, elites]")] = None
+    untrained: Annotated[
+        bool,
+        flag("--untrained", "Train nothing: rank operators by the score of a probe, some hundredths of a second each."),
+    ] = False
     seed: Annotated[int, typer.Option(min=0, help="The seed of the search; trainings have seed 0.")] = 0
     flops: Annotated[
-        float, typer.Option(help="Train no operator with which the network has more than this share of its FLOPs.")
-    ] = 0.5
+        float, typer.Option(help="Train no operator that takes more than this share of the replaced layers' FLOPs.")
+    ] = 0.4
     traffic: Annotated[
         float,
         typer.Option(
@@ -60,11 +65,19 @@ class Choice:
     system: Annotated[
         str, typer.Option(help="The system whose operators are searched, by its title or its format.")
     ] = "pgraphs"
+    wants: Annotated[
+        str,
+        typer.Option(
+            metavar="WISH",
+            help="What every operator must read and mix, as in 'C_in>=m, H>=m'; none for nothing. 'derived': what the "
+            "replaced layers do themselves, some channels being enough.",
+        ),
+    ] = "derived"
     from_nothing: Annotated[
         bool,
         flag("--from-nothing", "Do not begin with the known operators (separable, grouped, …) of the space."),
     ] = False
-    max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of an operator.")] = 8
+    max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of an operator.")] = 10
 
 
 @dataclass(frozen=True)

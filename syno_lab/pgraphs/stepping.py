@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +15,10 @@ from syno_lab.codegen.drawing_distance import course_svg, explanation_words, gro
 from syno_lab.codegen.drawing_links import links
 from syno_lab.codegen.drawing_session import Tree, session_status
 from syno_lab.effort import Effort, Stop
-from syno_lab.errors import SynoError
+from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State, Step
+from syno_lab.pgraphs.panes.reach import mixing_data
 from syno_lab.protocol import Picture
 from syno_lab.synthesis.candidates import Candidate, Verdict, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
@@ -93,10 +95,17 @@ class PGraphSession(Session):
         return found
 
     def explain(self, state: State, *, should_stop: Stop | None = None) -> dict[str, Any]:
-        """The shape distance, in sentences, with the reshape groups as SVG."""
+        """The shape distance, in sentences, with the reshape groups as SVG; of a complete state ``mixing`` too.
+
+        ``mixing`` is :func:`.mixing_data`: the matrix against the wishes of the spec, where it has any.
+        """
         found = explain_distance(state, should_stop=should_stop)
         groups = groups_svg(found) if found.groups else ""
-        return {"number": found.steps, "words": explanation_words(found), "groups": groups}
+        data: dict[str, Any] = {"number": found.steps, "words": explanation_words(found), "groups": groups}
+        if state.spec.wants and state.is_complete:
+            with suppress(SpecError):  # too large to look at: the status says it
+                data["mixing"] = mixing_data(state.operator())
+        return data
 
     def random_steps(self, state: State, rng: random.Random, *, should_stop: Stop | None = None) -> tuple[Step, ...]:
         """See :func:`syno_lab.synthesis.ways.random_way`."""

@@ -35,7 +35,7 @@ def traits(operator: Operator, binding: Binding) -> dict[str, int]:
         terms.append(0)
         read |= {axis: set() for axis in part.axes}
         fixed = {leaf: place for leaf, place in middle.items() if leaf in part.leaves}
-        for some in points(operator, part, bound, fixed):
+        for some in points(part, [operator.inputs[axis] for axis in part.axes], bound, fixed):
             terms[-1] += len(some[part.leaves[0]])
             for axis in part.axes:
                 read[axis].update(some[operator.inputs[axis]].tolist())

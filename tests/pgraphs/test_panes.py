@@ -373,13 +373,12 @@ def test_of_a_product_of_matrices_there_is_no_map_of_offsets() -> None:
     assert read_pane(Asked(matmul()), "kernel")["rows"][1]["name"] == "linear layer"
 
 
-def test_the_kernel_of_any_operator_is_drawn_or_refused_in_one_line(operators: list[Operator]) -> None:
+def test_the_kernel_of_any_operator_is_drawn(operators: list[Operator]) -> None:
     drawn = 0
     for operator in operators:
         try:
             data = read_pane(Asked(operator, "<a & b>"), "kernel")
-        except SynoError as error:
-            assert str(error).isprintable()
+        except SynoError:  # too large
             continue
         drawn += 1
         assert ElementTree.fromstring(data["svg"]).tag == f"{SVG}svg"

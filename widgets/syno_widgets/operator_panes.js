@@ -2,17 +2,6 @@
 
 const grouped = (number) => Number(number).toLocaleString("en");
 
-/** What can be wider than its place is scrolled, by keyboard too. */
-function frame(label, ...children) {
-  return make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": label }, ...children);
-}
-
-function table(caption, heads, rows) {
-  const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)));
-  const body = [make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...rows)];
-  return frame(caption, make("table", { class: "syno-table" }, ...body));
-}
-
 function codeBlock(text, label) {
   return make("pre", { class: "syno-code", tabindex: "0", role: "group", "aria-label": label }, text);
 }
@@ -118,25 +107,6 @@ function costTable(data, told) {
   if (!rows.length) return [make("p", {}, words)];
   const heads = ["stage", "what it does", "gives", "iterations", "FLOPs", "share", "weights, bytes", "result, bytes"];
   return [make("p", {}, words), table("Stages, from input to output", heads, rows)];
-}
-
-function mixingTable(data) {
-  const rows = data.marks.map((marks, number) =>
-    make(
-      "tr",
-      {},
-      make("th", { scope: "row" }, data.rows[number]),
-      ...marks.map((mark) =>
-        make("td", { class: `syno-mark-${mark}` }, make("abbr", { title: data.words[mark] }, mark)),
-      ),
-    ),
-  );
-  const words = Object.entries(data.words).map(([mark, word]) => `${mark} ${word}`).join(", ");
-  const unsure = data.settled ? "" : " Two generic sizes gave different matrices; this is the larger one's.";
-  return [
-    table("Which output axis (row) is mixed with which input axis (column)", ["out \\ in", ...data.columns], rows),
-    make("p", { class: "syno-quiet" }, `${words}. After alphaNAS, section 3.1.${unsure}`),
-  ];
 }
 
 function kernelPane(data) {

@@ -424,6 +424,7 @@ class View {
         make("ul", {}, ...(found.words ?? []).map((words) => make("li", {}, words))),
         groups,
       ),
+      ...(found.mixing ? mixingTable(found.mixing) : []),
     );
   }
 
