@@ -155,13 +155,9 @@ class OperatorSpace(Protocol):
     def probe(self, operator: Any) -> Mapping[str, float] | None:
         """What an operator of the space promises without training, in numbers of 0 or more, the same each time.
 
-        ``score``, from 0 to about 1, ranks operators: 1 promises as much as the replaced layers. Milliseconds. None
-        where there is no probe, as here.
+        ``score``, from 0 to about 1, ranks operators: 1 promises as much as the replaced layers. Milliseconds. None:
+        the system has no probe.
         """
-        return None
-
-    def probe(self, operator: Any) -> Mapping[str, float] | None:
-        """Numbers that rank an operator without training, ``score`` among them; None: the system has no probe."""
         return None
 
 

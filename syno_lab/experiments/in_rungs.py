@@ -19,6 +19,7 @@ from syno_lab.experiments.rung_worker import FINAL, TIMING, Workers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.watching import RESULT_FILE, SETTINGS_FILE, STATUS_FILE, Board, read_json
+from syno_lab.reports.why import write_pages
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, RungTraining
 from syno_lab.training.files import write_whole
@@ -76,6 +77,7 @@ def run_in_rungs(
         driver.run()
     result = _result(settings, space, log, driver, time.process_time() - begun_cpu) | {"folder": str(folder)}
     write_whole(folder / RESULT_FILE, msgspec.json.encode(result))
+    write_pages(store.path.parent, [f"{settings.name}#{number}" for number in driver.finalists()], folder)
     status = read_json(folder / STATUS_FILE) or {}
     board.show({**status, "phase": "done", "end": result["end"], "verdict": result["verdict"]})
     return result

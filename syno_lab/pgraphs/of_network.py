@@ -85,18 +85,18 @@ class NetworkSpace:
         """See :func:`name_of`."""
         return name_of(operator)
 
-    def probe(self, operator: Operator) -> Mapping[str, float] | None:
+    def probe(self, operator: Operator) -> Mapping[str, float]:
         """The shares of :meth:`.Probe.shares` beside the layer with the most FLOPs; ``score`` is the least.
 
-        None for an operator whose kernel is too large to be computed.
+        All are 0 for an operator whose kernel is too large to be computed.
         """
         try:
             found = probe(operator, probe_binding(operator, self.spec.binding_maps[0]))
         except SynoError:
-            return None
+            return dict.fromkeys(("score", "space", "outputs", "inputs", "product"), 0.0)
         outputs, inputs, *lengths = found.kernel.shape
         site = self._heaviest
-        window = site.kernel_size if site.kind == "conv2d" else ()
+        window = site.kernel_size if len(lengths) == len(site.kernel_size) else (1,) * len(lengths)
         # A depthwise layer stays one at other channels; other groups stay as many where they divide these.
         groups = gcd(outputs, inputs, outputs if site.groups == site.in_channels > 1 else site.groups)
         reference = convolution_probe(outputs, inputs, tuple(lengths), window, groups)
@@ -114,6 +114,3 @@ def name_of(operator: Operator) -> str:
     except SynoError:  # more terms than can be looked through: itself alone
         return hashlib.blake2b(operator.to_json().encode(), digest_size=16).hexdigest()
     return f"{digest} {' '.join(f'{name}={size}' for name, size in binding)}"
-
-
-NetworkSpace.probe = lambda self, operator: None  # type: ignore  # TEMPORARY

@@ -165,6 +165,7 @@ def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, 
     symbols = spec.symbols
     if base is None:
         base = operator.complete_binding() if spec.bindings else generic_binding(operator)
+    base = {**spec.defaults, **base}
     roles = roles_of(spec)
     channels = {name for axis in roles.inputs for name in primaries(spec, spec.input_shape[axis])}
     channels |= {name for axis in roles.outputs for name in primaries(spec, spec.output_shape[axis])}

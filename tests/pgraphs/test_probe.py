@@ -192,20 +192,20 @@ def turned(table: Terms, shape: tuple[int, ...], axis: int) -> Terms:
 
 def test_mirror_images_have_one_name_and_no_others() -> None:
     """On all operators of a small space, judged by the whole tables of their terms and those of their mirror images."""
-    sampler = Sampler("[H, W]", "[H, W]", ["H: 1", "W: 0"], ["s=2: 2"], max_primitives=4, max_shifts=2)
-    operators = list(sampler.enumerate(4))
-    print(len(operators))
+    sampler = Sampler("[H]", "[H]", ["H: 2"], ["s=2: 1"], max_primitives=5)
+    operators = list(sampler.enumerate(5))
     pairs = mirrors_of(operators[0].spec)
-    assert pairs == ((0, 0), (1, 1))
-    bound = {"H": 8, "W": 12, "s": 2}
-    shape = (8, 12)
+    assert pairs == ((0, 0),)
     judged: dict[str, set[str]] = defaultdict(set)
     names: dict[str, set[str]] = defaultdict(set)
     merged = defaultdict(set)
     for operator in operators:
-        name = distinct_key(operator, pairs)[1]
-        table = terms(operator, bound)
-        images = [table, turned(table, shape, 0), turned(table, shape, 1), turned(turned(table, shape, 0), shape, 1)]
+        binding, name = distinct_key(operator, pairs)
+        try:
+            table = terms(operator, dict(binding))
+        except SpecError:  # the judge takes no step of a size that the whole operator does not need
+            continue
+        images = (table, turned(table, table.x_shape, 0))
         judge = min(map(table_fingerprint, images))
         judged[name].add(judge)
         names[judge].add(name)
