@@ -110,7 +110,9 @@ class Stepper(View):
     """The numbers of the places that undo and redo run along."""
 
     distance = t.Dict(read_only=True).tag(sync=True)
-    """The shape distance: ``number`` (None: out of reach), ``words``, and as SVG its ``groups`` and its ``course``."""
+    """The shape distance: ``number`` (None: out of reach), ``words``, and as SVG its ``groups`` and its ``course``.
+
+    Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of the property distance."""
 
     complete = t.Bool(False, read_only=True).tag(sync=True)
     """Whether the pGraph is an operator."""
