@@ -43,8 +43,8 @@ class Graph(Roots):
 
     #: Steps to spare from which on the distance of a move is guessed.
     SPARE = 3
-    #: How much likelier an UNFOLD is that brings what is wished; and while no weight has its window, so that all that it
-    #: reads would be summed with one weight.
+    #: How much likelier an UNFOLD is that brings what is wished; and while no weight has its window, so that one weight
+    #: is for all that it reads.
     WINDOW = 40.0
     BARE_WINDOW = 2.0
 
