@@ -13,7 +13,7 @@ import msgspec
 from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import check_board, grouped
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
-from syno_lab.commands.search_options import Choice, Machine, Network, Run, Training, Tuning
+from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning, Validating
 from syno_lab.commands.specs import wants_option
 from syno_lab.commands.train import Rule
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
@@ -28,7 +28,7 @@ KIND = "search"
 LOOK_S = 0.5
 #: Seconds that a search has to come to rest after Ctrl-C; its trainings stop at their next batch.
 REST_S = 60.0
-DEFAULT_MINUTES = 30.0
+DEFAULT_MINUTES, UNTRAINED_MINUTES = 30.0, 5.0
 #: Epochs from which on the first of them tells enough to be judged by; below, it is a fifth of a training or more.
 FEW_EPOCHS = 5
 
@@ -39,6 +39,7 @@ def command(
     choice: Choice,
     training: Training,
     machine: Machine,
+    validating: Validating,
     tuning: Tuning,
     run: Run,
     json: JsonTarget = None,
@@ -46,8 +47,9 @@ def command(
     """Search operators for a network by training them in it (Syno, Algorithm 1).
 
     First the baseline is trained on several seeds. Then the search trains operators, beginning with the known ones of
-    the space. Last, the best found operators within a half and a quarter of the baseline's FLOPs, and the best known
+    the space. Last, the best found operators within 0.4 and 0.25 of the replaced layers' FLOPs, and the best known
     one, are trained on the same seeds. The folder keeps every result at once: --continue continues a stopped search.
+    With --untrained nothing is trained: the result is a front of a probe's score against FLOPs.
     """
     check_json(json)
     place = lab_folder(run.folder)
@@ -55,6 +57,13 @@ def command(
         raise SynoError("--address: expected trainings as jobs; leave --in-process out")
     if run.detach and run.in_process:
         raise SynoError("--detach: expected a search as a job; leave --in-process out")
+    if validating.validate_proxy:
+        from syno_lab.commands.validate import validate
+
+        validate(_settings(network, choice, training, machine, run, None), validating, run, place, json)
+        return
+    if validating.operators is not None or validating.full_seeds is not None:
+        raise SynoError("--operators and --full-seeds: expected --validate-proxy beside them, found none")
     if run.go_on:
         settings = _earlier(place, run.name, choice, machine, _tuning(tuning))
     else:
@@ -91,7 +100,10 @@ def _settings(
     from syno_lab.experiments import SearchSettings
     from syno_lab.trial import TrialRequest
 
-    workers = machine.workers or (1 if run.in_process or machine.device != "cpu" else _cores())
+    untrained = choice.untrained
+    method = choice.method or (Method.elites if untrained else Method.mcts)
+    minutes = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
+    workers = 1 if untrained else machine.workers or (1 if run.in_process or machine.device != "cpu" else _cores())
     request = TrialRequest(
         backbone=network.backbone,
         options=_options(training.option or [], training.width, training.blocks),
@@ -111,17 +123,19 @@ def _settings(
     return SearchSettings(
         training=request,
         name=run.name,
-        method=choice.method.value,
+        method=method.value,
         seed=choice.seed,
-        minutes=DEFAULT_MINUTES if choice.minutes is None and choice.trials is None else choice.minutes,
+        minutes=minutes if choice.minutes is None and choice.trials is None else choice.minutes,
         trials=choice.trials,
-        max_flops_ratio=choice.flops,
+        max_replaced_ratio=choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
-        seeds=tuple(range(machine.seeds)),
+        seeds=() if untrained else tuple(range(machine.seeds)),
         limits={"max_primitives": choice.max_primitives},
+        weight_limits="primary",
         starts_with_known=not choice.from_nothing,
         tuning=tuning,
+        untrained=untrained,
         system=_system(choice.system),
         wants=wants_option(choice.wants) or None,
     )
@@ -359,6 +373,11 @@ def _pause(lab: Lab, handle: JobHandle) -> None:
 
 
 def _say(result: dict[str, Any], json: str | None) -> None:
+    from syno_lab.experiments import share_text
+
+    if result.get("untrained"):
+        _say_untrained(result, json)
+        return
     baseline = result["baseline"]
     say(
         f"{result['trials']} trials, {result['trials_per_hour']:.0f} an hour, {result['pruned_share']:.0%} pruned; "
@@ -374,10 +393,10 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     say_table(
         [
             {
-                "best within": f"1/{2 if share == 'half' else 4} of the FLOPs",
+                "best within": share_text(share),
                 "trial": best["number"],
                 "accuracy": best["accuracy"],
-                "FLOPs": f"{best['flops_ratio']:.3f}",
+                **_shares(best),
                 "parameters": best["params"],
             }
             for share, best in result["best"].items()
@@ -391,7 +410,7 @@ def _say(result: dict[str, Any], json: str | None) -> None:
                 "known": one["known"],
                 "trial": one["number"],
                 "accuracy": one["accuracy"],
-                "FLOPs": f"{one['flops_ratio']:.3f}",
+                **_shares(one),
                 "parameters": one["params"],
             }
             for one in result["known"]
@@ -400,7 +419,7 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     )
     for share, one in result["comparisons"].items():
         interval = one["interval"]
-        which = "best known" if share == "known" else f"best within a {share}"
+        which = "best known" if share == "known" else f"best within {share_text(share)}"
         say(
             f"{which} - baseline: {one['measure']} {interval['difference']:+.4f}, "
             f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
@@ -413,6 +432,36 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     if result["last_failure"]:
         failed = sum(number for state, number in result["states"].items() if state not in ("finished", "pruned"))
         say(f"{failed} trials ended without an accuracy, the last: {result['last_failure']}", json)
+
+
+def _say_untrained(result: dict[str, Any], json: str | None) -> None:
+    say(
+        f"{result['examined']} operators examined, {result['examined_per_cpu_s']:.1f} a CPU-second, none trained; "
+        f"{result['elites']} are in the lab; {result['end']}",
+        json,
+    )
+    for title, points in (("front", result["front"]), ("known", result["known"])):
+        say_table(
+            [
+                {
+                    title: point["known"] or f"trial {point['number']}",
+                    "score": f"{point['score']:.3f}",
+                    "FLOPs": f"{point['flops_ratio']:.3f}",
+                    "of the replaced": f"{point['replaced_ratio']:.3f}",
+                    "parameters": point["params"],
+                }
+                for point in points
+            ],
+            json,
+        )
+    say(f"the front as a picture: {result['picture']}", json)
+
+
+def _shares(best: dict[str, Any]) -> dict[str, str]:
+    """The shares of FLOPs of a trial in a result: of the network, and of the replaced layers where they are limited."""
+    replaced = best.get("replaced_ratio")
+    of_replaced = {} if replaced is None else {"of replaced": f"{replaced:.3f}"}
+    return {"FLOPs": f"{best['flops_ratio']:.3f}", **of_replaced}
 
 
 def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:

@@ -5,6 +5,7 @@ first state (:mod:`syno_lab.search.protocol`) and imports no system.
 """
 
 from syno_lab.search.asking import Search
+from syno_lab.search.elites import Elite, Elites, EliteSearch, Examined, examine
 from syno_lab.search.evolution import RegularizedEvolution
 from syno_lab.search.mcts import MonteCarloTreeSearch
 from syno_lab.search.policies import rave, uct
@@ -16,7 +17,11 @@ from syno_lab.search.simulate import Event, simulate
 __all__ = [
     "Candidate",
     "Child",
+    "Elite",
+    "EliteSearch",
+    "Elites",
     "Event",
+    "Examined",
     "MonteCarloTreeSearch",
     "RandomSearch",
     "RecordedState",
@@ -24,6 +29,7 @@ __all__ = [
     "Search",
     "State",
     "Step",
+    "examine",
     "rave",
     "recorded_space",
     "simulate",

@@ -208,6 +208,8 @@ class MonteCarloTreeSearch(Search):
         rng: the only source of chance.
         policy: the value of a step in ``select``.
         settings: widening, virtual loss and the rest.
+        prior: a number for an operator, greater where more is expected of it, before any reward: the mean of the
+            estimate (:mod:`.estimate`). Rewards decide how much it counts.
         observe: called with the tree whenever it has grown or learned, for those who want to show it.
     """
 
@@ -218,17 +220,19 @@ class MonteCarloTreeSearch(Search):
         *,
         policy: Select | None = None,
         settings: Settings | None = None,
+        prior: Callable[[Any], float] | None = None,
         observe: Callable[[Tree], None] | None = None,
     ) -> None:
         super().__init__(root, rng)
         self.policy = rave() if policy is None else policy
         self.settings = Settings() if settings is None else settings
         self.tree = Tree(root, self.facts, self.settings.is_sharing)
+        self._prior = prior
         self._observe = observe
         self._estimate = Estimate()
         self._paths: dict[Hashable, list[Place]] = {}
         self._kept: dict[Hashable, tuple[Step, ...]] = {}  # drawn and not taken, the most promising first
-        self._traits: dict[Hashable, Bag] = {}
+        self._traits: dict[Hashable, tuple[Bag, float]] = {}  # and the prior
 
     @property
     def is_exhausted(self) -> bool:
@@ -239,7 +243,7 @@ class MonteCarloTreeSearch(Search):
         tree, settings, rng = self.tree, self.settings, self.rng
         toss = rng.random()
         is_unknown_wanted = settings.chance <= toss < settings.chance + settings.unknown
-        if toss < settings.chance and not tree.root.is_closed:
+        if toss < settings.chance and self.told and not tree.root.is_closed:
             for steps in self._strays(set()):
                 operator = claim(steps[-1].state, self.facts, self._known)
                 if operator is not None:
@@ -266,12 +270,17 @@ class MonteCarloTreeSearch(Search):
                         trail = Trail(steps)
                         self._enter(trail, path if id(steps) in within else self._path(trail))
                         return trail, operator
-                if not added.is_closed and tree.is_dead(added):
+                if not added.is_closed and not self.facts.is_open(added.state):
                     tree.close(added)
             for place in path:
                 place.fruitless += 1
                 place.record.fruitless += 1
         return None
+
+    @property
+    def _compares(self) -> bool:
+        """Whether there is anything to compare operators by before they are evaluated."""
+        return bool(self.told) or self._prior is not None
 
     def _completions(self, place: Place, knower: Record) -> list[tuple[Step, ...]]:
         """Different ways on from a place to complete states; none where descents come to nothing."""
@@ -281,13 +290,13 @@ class MonteCarloTreeSearch(Search):
             if rest is None:
                 break
             found.setdefault(rest[-1].state.key if rest else None, rest)
-            if not rest or not self.told:  # nothing to choose, or nothing to choose by
+            if not rest or not self._compares:  # nothing to choose, or nothing to choose by
                 break
         return list(found.values())
 
     def _strays(self, known: set[Hashable]) -> Iterator[tuple[Step, ...]]:
         """Different ways by chance alone from the root to complete states that are not ``known``; added to it."""
-        for _ in range(self.settings.strays if self.told else 0):
+        for _ in range(self.settings.strays if self._compares else 0):
             steps = descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
             if steps is not None and steps[-1].state.key not in known:
                 known.add(steps[-1].state.key)
@@ -300,13 +309,18 @@ class MonteCarloTreeSearch(Search):
         return [*trails, *old]
 
     def _in_order(self, trails: list[tuple[Step, ...]], is_unknown_wanted: bool) -> list[tuple[Step, ...]]:
-        """The most promising first; before them, where it is wanted, the one of which least is known."""
+        """The most promising first; before them, where it is wanted, the one of which least is known.
+
+        With a prior, those that are no operators of the space are left out.
+        """
+        if self._prior is not None:
+            trails = [steps for steps in trails if self._is_there(steps[-1].state)]
         if len(trails) < 2:
             return trails
         waiting = [self._portrait(trail.steps) for _, trail in self._waiting.values()]
         mean, deviation = self._estimate.beliefs([self._portrait(steps) for steps in trails], waiting)
         order = np.argsort(-(mean + self.settings.bound * deviation), kind="stable").tolist()
-        if is_unknown_wanted:
+        if is_unknown_wanted and self.told:
             order.insert(0, order.pop(order.index(int(deviation.argmax()))))
         found = [trails[i] for i in order]
         self._kept = {steps[-1].state.key: steps for steps in found[1 : 1 + self.settings.kept]}
@@ -314,13 +328,21 @@ class MonteCarloTreeSearch(Search):
         self._traits = {key: traits for key, traits in self._traits.items() if key in wanted}
         return found
 
+    def _is_there(self, end: State) -> bool:
+        """Whether a complete state is an operator of the space; one that is not is not met again."""
+        if end.key in self._traits or end.operator() is not None:
+            return True
+        self.facts.ended.add(end.key)
+        return False
+
     def _portrait(self, steps: Sequence[Step]) -> Portrait:
-        """What the estimate is shown of an operator; its traits are asked for once while it is compared."""
+        """What the estimate is shown of an operator; traits and prior are asked for once while it is compared."""
         end = steps[-1].state
-        traits = self._traits.get(end.key)
-        if traits is None:
-            traits = self._traits[end.key] = Counter(end.traits())
-        return Portrait(bag(steps), traits)
+        known = self._traits.get(end.key)
+        if known is None:
+            prior = 0.0 if self._prior is None else self._prior(end.operator())
+            known = self._traits[end.key] = Counter(end.traits()), prior
+        return Portrait(bag(steps), *known)
 
     def _knower(self, path: Sequence[Place]) -> Record:
         """Whose knowledge of actions is asked: the last that has enough of it, else the root's."""

@@ -26,7 +26,7 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.nodes import LIMITED, STAYS, Edge, Gift, Move, SearchNode
-from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, NEVER, STRIDED, WAITING
+from syno_lab.synthesis.reach import DEMANDS, EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, NEVER, STRIDED, WAITING
 from syno_lab.synthesis.roots import Roots
 from syno_lab.synthesis.space import step_cost
 
@@ -43,6 +43,10 @@ class Graph(Roots):
 
     #: Steps to spare from which on the distance of a move is guessed.
     SPARE = 3
+    #: How much likelier an UNFOLD is that brings what is wished; and while no weight has its window, so that one weight
+    #: is for all that it reads.
+    WINDOW = 40.0
+    BARE_WINDOW = 2.0
 
     # -- edges -------------------------------------------------------------------------------------------------------
 
@@ -156,6 +160,10 @@ class Graph(Roots):
             return
         number = len(node.packed)
         have = [(node.packed[i], i) for i in places] + [(p, number + i) for i, p in enumerate(added)]
+        wishes, made = self.wishes, 0
+        if wishes is not None:
+            for place in operands:
+                made |= node.items[place]
 
         def fill(axis: int, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             self.effort.tick("matching axes of the input")
@@ -172,6 +180,8 @@ class Graph(Roots):
                     tried.add(node.features[place])
                 if place < number and node.items[place] & STRIDED:
                     return
+                if wishes is not None and wishes.unmet(self._own[axis], node.items[place] if place < number else made):
+                    continue
                 made_by = node.places[place].node.primitive if place < number else primitive
                 if self._is_free[axis] and made_by == "SHIFT":
                     continue  # see syno_lab.synthesis.unordered
@@ -246,6 +256,9 @@ class Graph(Roots):
             flag = WAITING | (STRIDED if primitive == "STRIDE" else MERGEABLE | GIVABLE)
             if primitive == "MERGE":
                 flag |= EXPANDABLE
+            if self.wishes is not None:
+                for place in operands:
+                    flag |= stage.items[place] & DEMANDS
             for size in added:
                 insort(items, size << FLAG_BITS | flag)
             is_over = not added and stage.is_last
@@ -254,7 +267,12 @@ class Graph(Roots):
                 return None
         if not self._is_legal(primitive, added):
             return None
-        return Move(1, need, partial(self._view_edges, view, used, need))
+        favour = 1.0
+        if self.wishes is not None and primitive == "UNFOLD":
+            main, window = operands
+            if self.wishes.is_served(node.items[main], node.items[window]):
+                favour = self.WINDOW if node.places[window] in node.state.sharing else self.BARE_WINDOW
+        return Move(1, need, partial(self._view_edges, view, used, need), favour=favour)
 
     def _view_edges(self, view: _View, used: tuple[int, ...], need: int) -> Iterator[Edge]:
         """The edges of one view; none where Table 1 or a rule rejects it.
@@ -469,11 +487,11 @@ class Graph(Roots):
                 yield Move(1, 0, partial(self._share, gift, shared, left, before))
 
     def _taken(self, spent: tuple[int, ...], node: SearchNode, places: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Occurrences after a weight has taken these; only ``strict`` limits count them."""
-        if not self._is_strict:
+        """Occurrences after a weight has taken these; where limits do not bind weights, as before."""
+        if not self._binding_weights:
             return spent
         for place in places:
-            found = self._add(spent, tuple(map(abs, node.places[place].size.exponents)))
+            found = self._add(spent, self.spec.weight_cost(node.places[place].size))
             if found is None:
                 return None
             spent = found

@@ -34,6 +34,23 @@ class Roots(Nodes):
         return [(size, self._pack(size), step_cost(Step("REDUCE", (), size))) for size in sizes]
 
     @cached_property
+    def _root_items(self) -> list[int]:
+        """The output's coordinates as the distance sees them."""
+        flags = WAITING | MERGEABLE | EXPANDABLE | GIVABLE
+        has = [0 if self.wishes is None else self.wishes.has(c) for c in self.root.places]
+        return [packed << FLAG_BITS | mine | flags for packed, mine in zip(self.root.packed, has, strict=True)]
+
+    @cached_property
+    def _reduce_items(self) -> list[int]:
+        """The coordinate of a REDUCE of each size, as the distance sees it."""
+        wishes = self.wishes
+        has = [0 if wishes is None else wishes.has(reduce_coordinate(0, size)) for size, _, _ in self._reduces]
+        return [
+            packed << FLAG_BITS | mine | WAITING | MERGEABLE
+            for (_, packed, _), mine in zip(self._reduces, has, strict=True)
+        ]
+
+    @cached_property
     def _lacking(self) -> dict[int, int]:
         """Primary variables that only REDUCEs can bring, by position, and how many it takes of each."""
         number = len(self.spec.symbols.primary)
@@ -124,8 +141,8 @@ class Roots(Nodes):
     def _root_move(self, chosen: tuple[int, ...], spent: tuple[int, ...], left: int) -> Move | None:
         """The move of one multiset; None where the distance or a budget has something against it."""
         node = self.root
-        items = [p << FLAG_BITS | WAITING | MERGEABLE | EXPANDABLE | GIVABLE for p in node.packed]
-        items += [self._reduces[at][1] << FLAG_BITS | WAITING | MERGEABLE for at in chosen]
+        items = list(self._root_items)
+        items += [self._reduce_items[at] for at in chosen]
         need = self._steps(sorted(items), left - len(chosen), 0, node.used, spent)
         if len(chosen) + need > left:
             return None

@@ -20,6 +20,7 @@ from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.ir.wants import wants_text
 from syno_lab.synthesis.distance import distance
+from syno_lab.synthesis.property_distance import property_distance
 from syno_lab.synthesis.recognise import recognise
 from syno_lab.synthesis.ways import PATIENCE_S, Way, random_way, shortest_way
 
@@ -62,6 +63,13 @@ class Entry:
         if "distance" not in self.__dict__:
             self.__dict__["distance"] = distance(self.state, effort=effort)
         found: int | None = self.__dict__["distance"]
+        return found
+
+    def wished(self, effort: Effort | None = None) -> int | None:
+        """The property distance there, kept; as :meth:`measured`."""
+        if "wished" not in self.__dict__:
+            self.__dict__["wished"] = property_distance(self.state, effort)
+        found: int | None = self.__dict__["wished"]
         return found
 
 

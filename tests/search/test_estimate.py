@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from search_spaces import Words
 
 from syno_lab.protocol import SearchStep
 from syno_lab.search import MonteCarloTreeSearch, uct
-from syno_lab.search.estimate import MOST_REWARDS, NOISE, Bag, Estimate, Portrait, bag
+from syno_lab.search.estimate import MOST_REWARDS, NOISE, SLOPE, SLOPE_VARIANCE, Bag, Estimate, Portrait, bag
 from syno_lab.search.mcts import Settings
 
 
@@ -159,3 +159,95 @@ def test_the_most_promising_completion_is_evaluated() -> None:
 
     assert mean(1) == pytest.approx(1 / 3, abs=0.1)
     assert mean(8) > 0.45
+
+
+# -- a prior ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_prior_is_the_mean_with_a_slope_that_is_learned() -> None:
+    known = [Portrait(Counter(word), Counter(), prior) for word, prior in (("aab", 3), ("abc", 1), ("cd", 2), ("d", 0))]
+    asked = [Portrait(Counter(word), Counter(), prior) for word, prior in (("aac", 5), ("d", 1), ("zz", 0))]
+    rewards = [0.9, 0.7, 0.2, 0.1]
+    estimate = Estimate()
+    for one, reward in zip(known, rewards, strict=True):
+        estimate.add(one, reward)
+    told = np.array([one.prior for one in known])
+    spread = np.std([one.prior for one in known + asked])
+    line, wanted = (told - told.mean()) / spread, (np.array([one.prior for one in asked]) - told.mean()) / spread
+    values = (np.array(rewards) - np.mean(rewards)) / np.std(rewards)
+    # A slope that is normally distributed is one more kernel, the product of the priors (Rasmussen and Williams, 2.7).
+    kernel = np.array([[common(x, y) + NOISE * (x is y) for y in known] for x in known])
+    near = np.array([[common(x, y) for y in known] for x in asked])
+    both = kernel + SLOPE_VARIANCE * np.outer(line, line)
+    means = SLOPE * wanted + (near + SLOPE_VARIANCE * np.outer(wanted, line)) @ np.linalg.solve(
+        both, values - SLOPE * line
+    )
+    mean, deviation = estimate.beliefs(asked)
+    assert mean == pytest.approx(means)
+    assert deviation == pytest.approx(np.sqrt([1 - row @ np.linalg.inv(kernel) @ row for row in near]))
+
+
+def test_before_the_first_reward_the_prior_alone_decides() -> None:
+    mean, deviation = Estimate().beliefs([Portrait(Counter(), Counter(), prior) for prior in (0.2, 0.8, 0.5)])
+    assert np.argsort(-mean).tolist() == [1, 2, 0]
+    assert deviation.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_prior_alike_for_all_is_none() -> None:
+    first, second = Estimate(), Estimate()
+    for number, (one, reward) in enumerate(zip(BAGS, [0.9, 0.7, 0.2, 0.1, 0.3], strict=False)):
+        first.add(one, reward)
+        second.add(one._replace(prior=0.7), reward)
+        asked = BAGS[number:]
+        expected = first.beliefs(asked, BAGS[:2])
+        found = second.beliefs(
+            [one._replace(prior=0.7) for one in asked], [one._replace(prior=0.7) for one in BAGS[:2]]
+        )
+        assert np.array(found).tolist() == np.array(expected).tolist()
+
+
+def test_a_prior_that_is_wrong_gets_a_negative_slope() -> None:
+    estimate = Estimate()
+    for number in range(20):
+        estimate.add(Portrait(Counter(), Counter({f"t{number}": 1}), number / 20), 1 - number / 20)
+    mean, _ = estimate.beliefs([Portrait(Counter(), Counter({"new": 1}), prior) for prior in (0.0, 0.5, 1.0)])
+    assert mean[0] > mean[1] + 0.5 > mean[2] + 1
+
+
+def asked_with(prior: Callable[[str], float] | None, seed: int, trials: int) -> list[float]:
+    """The rewards of a search for words with many letters a."""
+    small = Settings(strays=8, completions=4, kept=40)
+    search = MonteCarloTreeSearch(Words("abcdef", 8), random.Random(seed), prior=prior, settings=small)
+    for _ in range(trials):
+        candidate = search.ask()
+        assert candidate is not None
+        search.tell(candidate, candidate.operator.count("a") / 8)
+    return [reward for _, reward in search.told]
+
+
+def test_a_right_prior_is_asked_first_and_a_wrong_one_is_overcome() -> None:
+    def right(word: str) -> float:
+        return word.count("a") / 8
+
+    def wrong(word: str) -> float:
+        return -right(word)
+
+    plain, helped, misled = ([asked_with(prior, seed, 40) for seed in range(4)] for prior in (None, right, wrong))
+    first = [np.mean([rewards[:5] for rewards in runs]) for runs in (plain, helped, misled)]
+    assert first[1] > first[0] + 0.1
+    assert first[2] < first[0]
+    last = [np.mean([rewards[20:] for rewards in runs]) for runs in (plain, helped, misled)]
+    assert min(last) > max(last) - 1 / 8
+    assert min(last) > first[0] + 0.1
+
+
+def test_what_a_prior_is_asked_of_is_an_operator_of_the_space() -> None:
+    space = Words("abc", 4, dead=frozenset({"ab"}), refused=frozenset({"aacc", "bbbb", "cabc"}))
+    seen = []
+    search = MonteCarloTreeSearch(space, random.Random(5), prior=lambda word: seen.append(word) or 0.5)
+    asked = []
+    while (candidate := search.ask()) is not None:
+        asked.append(candidate.operator)
+        search.tell(candidate, candidate.operator.count("a") / 4)
+    assert Counter(asked) == Counter(space.all())
+    assert set(seen) <= space.all()

@@ -14,13 +14,21 @@ from search_spaces import SPECS, Sets, Words
 from syno_lab.errors import SearchError
 from syno_lab.ir.operator import Operator
 from syno_lab.pgraphs.space import _Space, synthesis_space
-from syno_lab.search import Candidate, MonteCarloTreeSearch, RandomSearch, RegularizedEvolution, Search
+from syno_lab.search import (
+    Candidate,
+    EliteSearch,
+    MonteCarloTreeSearch,
+    RandomSearch,
+    RegularizedEvolution,
+    Search,
+)
 from syno_lab.synthesis.sampler import Sampler
 
 SEARCHES: dict[str, Callable[..., Search]] = {
     "tree": MonteCarloTreeSearch,
     "random": RandomSearch,
     "evolution": partial(RegularizedEvolution, population=5, tournament=2),
+    "elites": partial(EliteSearch, cost=lambda operator: random.Random(str(operator)).random(), per_bin=2),
 }
 every_search = pytest.mark.parametrize("make", SEARCHES.values(), ids=SEARCHES)
 

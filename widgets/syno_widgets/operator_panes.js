@@ -109,6 +109,26 @@ function costTable(data, told) {
   return [make("p", {}, words), table("Stages, from input to output", heads, rows)];
 }
 
+function kernelPane(data) {
+  const ranks = ["space", "outputs", "inputs"];
+  const line = (name, texts) =>
+    make("tr", {}, make("th", { scope: "row" }, name), ...texts.map((text) => make("td", { class: "syno-number" }, text)));
+  const rows = data.rows.map((row) => line(row.name, ranks.map((rank) => row[rank].toFixed(1))));
+  rows.push(line("share", ranks.map((rank) => `${(100 * data.shares[rank]).toFixed(0)} %`)));
+  const heads = ["effective rank over", "offsets", "output channels", "input channels"];
+  return [
+    table("Effective ranks of the kernel for random weights", heads, rows),
+    make("p", {}, `Score, the least share: ${data.shares.score.toFixed(2)}`),
+    picture(data.svg, "Kernels", data.text),
+    make(
+      "p",
+      { class: "syno-quiet" },
+      "By how much each input element counts for the output in the middle: over the offsets, the mean of all channels; " +
+        "over the channels, the mean of all offsets. Darker is more, each map by itself.",
+    ),
+  ];
+}
+
 /** The differences of one neighbour; those of the nearest are open. */
 function differences(texts, open) {
   const count = `${texts.length} ${texts.length === 1 ? "difference" : "differences"}`;
@@ -189,6 +209,7 @@ const DRAW = {
   cost: costTable,
   reach: (data) => [picture(data.svg, "Map of the receptive field", data.text), codeBlock(data.text, "Receptive field, axis by axis")],
   mixing: mixingTable,
+  kernel: kernelPane,
   image: photoPane,
   near: nearTable,
 };

@@ -155,6 +155,9 @@ class OperatorView(View):
     pane_mixing = _pane("The mixing matrix")
     """The pairing and locality of axes, after alphaNAS."""
 
+    pane_kernel = _pane("The kernel beside a convolution's")
+    """The kernel for random weights as SVG, and its effective ranks (:mod:`syno_lab.pgraphs.panes.kernel`)."""
+
     pane_image = _pane("The operator applied to an image")
     """Pictures before and after, with the credit (:mod:`syno_lab.pgraphs.panes.image`)."""
 
