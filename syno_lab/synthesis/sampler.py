@@ -313,7 +313,7 @@ class Sampler(SamplerMethods):
             raise SpecError(self._unreachable())
         if excess(self.root()) is not None:
             raise SpecError(self._nothing_found())
-        check_wants(self.spec)
+        check_wants(self.spec, effort=self._effort)
 
     def _nothing_found(self) -> str:
         over = excess(self.root())

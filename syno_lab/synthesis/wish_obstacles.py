@@ -1,29 +1,56 @@
-"""Why no operator of a space can meet a wish (:mod:`syno_lab.ir.wants`), where the limits alone tell.
+"""Why no operator of a space can meet a wish (:mod:`syno_lab.ir.wants`), by its limits or by the property distance.
 
-An output element reads several positions of an axis only by a sum, so by a REDUCE; and of an axis whose own variables
-no REDUCE may have, only where an UNFOLD or a SPLIT joins a sum with what runs along the axis: every other primitive
-makes coordinates of one iterator each.
+An output element reads several positions of an axis only by a sum, so by a REDUCE, and at most as many as its REDUCEs
+have together: all of an axis with a primary variable only if one of them has such a variable. Of an axis whose own
+variables no REDUCE may have, it reads several only where an UNFOLD or a SPLIT joins a sum with what runs along it:
+every other primitive makes coordinates of one iterator each.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from syno_lab.effort import Effort
 from syno_lab.errors import SpecError
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.wants import RANK, Wish
+from syno_lab.ir.state import State
+from syno_lab.ir.wants import RANK, Wish, wants_text
+from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.parameters import reduce_sizes
+from syno_lab.synthesis.property_distance import lost_wishes, property_distance
 
 
-def check_wants(spec: Spec) -> None:
-    """Refuse wishes that no operator of the space can meet.
+def check_wants(spec: Spec, *, effort: Effort | None = None) -> None:
+    """Refuse wishes that no operator of the space can meet; of a space whose input is out of reach, nothing is said.
 
     Raises:
-        SpecError: one line that names the wish and the limit.
+        SpecError: one line that names the wish and the reason.
+        EffortError: as :func:`.property_distance`.
     """
     for wish in spec.wants:
         obstacle = _obstacle(spec, wish)
         if obstacle is not None:
-            text = wish.text(spec.input_shape, spec.output_shape)
-            raise SpecError(f"wants {text}: no operator of this space can have it: {obstacle}")
+            raise SpecError(f"wants {_text(spec, (wish,))}: no operator of this space can have it: {obstacle}")
+    root, most = State.root(spec), spec.limits.max_primitives
+    shape = distance(root, effort=effort) if spec.wants else None
+    if shape is None or shape > most:
+        return
+    least = property_distance(root, effort=effort)
+    if least is None:
+        text = _text(spec, lost_wishes(root) or spec.wants)
+        raise SpecError(
+            f"wants {text}: no operator of this space can have it: neither the output nor what the limits of "
+            "occurrences and primitives let in brings it; raise a limit, or wish less"
+        )
+    if least > most:
+        raise SpecError(
+            f"wants {_text(spec, spec.wants)}: every operator that has it takes at least {least} steps, found "
+            f"max_primitives {most}; raise it, or wish less"
+        )
+
+
+def _text(spec: Spec, wants: Sequence[Wish]) -> str:
+    return wants_text(wants, spec.input_shape, spec.output_shape)
 
 
 def _obstacle(spec: Spec, wish: Wish) -> str | None:
@@ -35,6 +62,8 @@ def _obstacle(spec: Spec, wish: Wish) -> str | None:
     if not reduce_sizes(spec):
         return "more than one position is read only by a REDUCE, and no variable has a limit of 1 or more"
     names = [name for name, power in zip(spec.symbols.primary, size.primary_exponents, strict=True) if power]
+    if wish.least == "a" and names and not any(spec.occurrence_limits[name] != 0 for name in spec.symbols.primary):
+        return f"all of {size} is read only by a REDUCE with a primary variable, and none has a limit of 1 or more"
     is_summed = any(spec.occurrence_limits[name] != 0 for name in names) or not names
     if limits.max_unfolds == 0 and limits.max_splits == 0 and not is_summed:
         return (

@@ -35,7 +35,9 @@ def test_the_filtered_space_is_the_space_filtered(arguments: tuple, options: dic
     for wish in wishes:
         sampler = sl.Sampler(*arguments, **options, wants=wish, seed=0)
         left = [operator for operator, mixing in every if mixing.meets(sampler.spec.wants)]
-        assert list(sampler.enumerate()) == left
+        found = list(sampler.enumerate())
+        assert len(found) == len(left)
+        assert set(found) == set(left)
         assert sampler.count() == len(left)
         assert set(sampler.samples()) == set(left)
         shares.append(len(left))
@@ -97,13 +99,16 @@ def test_known_operators_and_the_wish_of_a_convolution() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"wants": "H>=a"}, "wants H>=a: .*: all of H is read only by a REDUCE with a primary variable, and none"),
         ({"max_reduces": 0}, "wants H>=m: .*: more than one position is read only by a REDUCE, and max_reduces is 0"),
         ({"max_unfolds": 0, "max_splits": 0}, "wants H>=m: .*: no REDUCE may have H, and without UNFOLD and SPLIT"),
     ],
 )
 def test_a_wish_that_no_operator_can_meet_is_refused_at_once(options: dict, message: str) -> None:
     arguments, limits = ("[H]", "[H]", ["H=8: 0"], ["k=3: 2"]), {"min_weights": 0, **options}
-    wanted = {**limits, "wants": "H>=m"}
+    wanted = {"wants": "H>=m", **limits}
+    (wish,) = Spec.parse(*arguments, **wanted).wants
+    limits.pop("wants", None)
     for refused in (
         lambda: sl.Sampler(*arguments, **wanted).sample(),
         lambda: next(sl.Sampler(*arguments, **wanted).samples()),
@@ -116,13 +121,19 @@ def test_a_wish_that_no_operator_can_meet_is_refused_at_once(options: dict, mess
     # It is right: without the wish there are operators, and none of them meets it.
     every = list(islice(sl.Sampler(*arguments, **limits).enumerate(4), 2000))
     assert every
-    assert not any(operator.meets([Wish(0, "m")]) for operator in every)
+    assert not any(operator.meets([wish]) for operator in every)
+
+
+def test_a_wish_that_takes_more_steps_than_there_are_is_refused_at_once() -> None:
+    arguments, options = ROW
+    message = "wants C_in>=a, H>=m: every operator that has it takes at least 4 steps, found max_primitives 3"
+    with pytest.raises(SpecError, match=message):
+        sl.Sampler(*arguments, **{**options, "max_primitives": 3}, wants="C_in>=a, H>=m", seed=0).sample()
+    assert sl.Sampler(*arguments, **options, wants="C_in>=a, H>=m", seed=0).sample().meets()
 
 
 def test_a_space_without_an_operator_that_meets_the_wish_says_so() -> None:
-    arguments, options = ROW
-    with pytest.raises(
-        SpecError, match=r"no operator found from .* that meets C_in>=a, H>=m with at most 2 primitives"
-    ):
-        sl.Sampler(*arguments, max_primitives=2, wants="C_in>=a, H>=m", seed=0).sample()
-    assert options["max_primitives"] > 2
+    """Where no bound tells: H is paired with W, but not in so few steps."""
+    arguments, options = VIEWS
+    with pytest.raises(SpecError, match=r"no operator found from \[H, W\] .* that meets .* with at most 2 primitives"):
+        sl.Sampler(*arguments, **{**options, "max_primitives": 2}, wants="H->W>=o, W->H>=o", seed=0).sample()
