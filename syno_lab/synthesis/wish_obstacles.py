@@ -17,7 +17,7 @@ from syno_lab.ir.state import State
 from syno_lab.ir.wants import RANK, Wish, wants_text
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.parameters import reduce_sizes
-from syno_lab.synthesis.property_distance import lost_wishes, property_distance
+from syno_lab.synthesis.property_distance import property_distance
 
 
 def check_wants(spec: Spec, *, effort: Effort | None = None) -> None:
@@ -36,16 +36,10 @@ def check_wants(spec: Spec, *, effort: Effort | None = None) -> None:
     if shape is None or shape > most:
         return
     least = property_distance(root, effort=effort)
-    if least is None:
-        text = _text(spec, lost_wishes(root) or spec.wants)
+    if least is None or least > most:
+        why = "no steps bring it" if least is None else f"it takes at least {least} steps, found max_primitives {most}"
         raise SpecError(
-            f"wants {text}: no operator of this space can have it: neither the output nor what the limits of "
-            "occurrences and primitives let in brings it; raise a limit, or wish less"
-        )
-    if least > most:
-        raise SpecError(
-            f"wants {_text(spec, spec.wants)}: every operator that has it takes at least {least} steps, found "
-            f"max_primitives {most}; raise it, or wish less"
+            f"wants {_text(spec, spec.wants)}: no operator of this space can have it: {why}; raise a limit, or wish less"
         )
 
 

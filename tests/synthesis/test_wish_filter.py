@@ -126,7 +126,7 @@ def test_a_wish_that_no_operator_can_meet_is_refused_at_once(options: dict, mess
 
 def test_a_wish_that_takes_more_steps_than_there_are_is_refused_at_once() -> None:
     arguments, options = ROW
-    message = "wants C_in>=a, H>=m: every operator that has it takes at least 4 steps, found max_primitives 3"
+    message = "wants C_in>=a, H>=m: no operator .* it takes at least 4 steps, found max_primitives 3; raise a limit"
     with pytest.raises(SpecError, match=message):
         sl.Sampler(*arguments, **{**options, "max_primitives": 3}, wants="C_in>=a, H>=m", seed=0).sample()
     assert sl.Sampler(*arguments, **options, wants="C_in>=a, H>=m", seed=0).sample().meets()
