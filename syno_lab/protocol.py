@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from syno_lab.errors import SpecError
 
@@ -156,6 +156,8 @@ class SpaceRequest:
         spare_flops: the most FLOPs of the operators in all sites together, for one example.
         coefficients, occurrences, limits: given by the user, as in ``SearchSettings``; a system refuses unknown
             names.
+        weight_limits: which limits of occurrences bind the dimensions of weights, for a system that has such limits:
+            ``primary``, or ``free`` as in searches of former versions.
     """
 
     sites: Sequence[Site]
@@ -164,6 +166,7 @@ class SpaceRequest:
     coefficients: Sequence[str] | None
     occurrences: Mapping[str, int]
     limits: Mapping[str, Any]
+    weight_limits: Literal["free", "primary"] = "primary"
 
 
 class SessionPlace(Protocol):

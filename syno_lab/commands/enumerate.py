@@ -14,8 +14,8 @@ import typer
 
 from syno_lab import private
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
-from syno_lab.commands.sample import WeightLimits, seldom
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.sample import seldom
+from syno_lab.commands.specs import NAMES, WeightLimitsOption, load_spec
 from syno_lab.effort import Effort
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.inputs import quoted
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    spec: Annotated[str, typer.Option(metavar="conv|readme|FILE", help="What to synthesise.")] = "conv",
+    spec: Annotated[str, typer.Option(metavar=NAMES, help="What to synthesise.")] = "conv",
     max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of one operator.")] = 5,
-    weight_limits: Annotated[
-        WeightLimits | None, typer.Option(help="Whether occurrence limits bind the dimensions of weights too.")
-    ] = None,
+    weight_limits: WeightLimitsOption = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many operators.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
     out: Annotated[
@@ -48,8 +46,7 @@ def command(
     from syno_lab.synthesis.sampler import Sampler
 
     check_json(json)
-    limits = None if weight_limits is None else weight_limits.value
-    parsed, _ = load_spec(spec, max_primitives=max_primitives, weight_limits=limits)
+    parsed, _ = load_spec(spec, max_primitives=max_primitives, weight_limits=weight_limits)
     begun = time.monotonic()
     by_steps: dict[int, int] = {}
     is_whole = True

@@ -10,14 +10,13 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from syno_lab.commands.output import STANDARD_OUTPUT, JsonTarget, Reporter, check_json, say, write_json, write_text
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.specs import NAMES, WeightLimitsOption, load_spec
 from syno_lab.effort import resident_bytes
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.inputs import quoted
@@ -37,13 +36,6 @@ LEAST_FINGERPRINTED = 5_000
 _REPORT_PERIOD_S = 0.1
 _QUIET_S = 1.0  # before it is said that there is no operator yet
 _COURSE_PARTS = 32  # points at most in the course of a run, twice that while it is taken
-
-
-class WeightLimits(StrEnum):
-    """Whether the limits of occurrences bind the weights' dimensions too."""
-
-    FREE = "free"
-    STRICT = "strict"
 
 
 @dataclass(frozen=True)
@@ -80,11 +72,9 @@ class Drawn:
 
 
 def command(
-    spec: Annotated[str, typer.Option(metavar="conv|readme|FILE", help="What to synthesise.")] = "conv",
+    spec: Annotated[str, typer.Option(metavar=NAMES, help="What to synthesise.")] = "conv",
     max_primitives: Annotated[int | None, typer.Option(min=1, help="The most steps of one operator.")] = None,
-    weight_limits: Annotated[
-        WeightLimits | None, typer.Option(help="Whether occurrence limits bind the dimensions of weights too.")
-    ] = None,
+    weight_limits: WeightLimitsOption = None,
     count: Annotated[
         int | None,
         typer.Option(min=1, help=f"Stop after so many operators. [{DEFAULT_COUNT} without --seconds]"),
@@ -112,9 +102,7 @@ def command(
     check_json(json)
     if save is not None:
         _check_save(save)
-    parsed, own_seed = load_spec(
-        spec, max_primitives=max_primitives, weight_limits=None if weight_limits is None else weight_limits.value
-    )
+    parsed, own_seed = load_spec(spec, max_primitives=max_primitives, weight_limits=weight_limits)
     if count is None and seconds is None:
         count = DEFAULT_COUNT
     keep = max(LISTED, fingerprints_of if fingerprints else 0, FINGERPRINTED if save is not None else 0)

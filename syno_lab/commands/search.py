@@ -45,7 +45,7 @@ def command(
     """Search operators for a network by training them in it (Syno, Algorithm 1).
 
     First the baseline is trained on several seeds. Then the search trains operators, beginning with the known ones of
-    the space. Last, the best found operators within a half and a quarter of the baseline's FLOPs, and the best known
+    the space. Last, the best found operators within 0.4 and 0.25 of the replaced layers' FLOPs, and the best known
     one, are trained on the same seeds. The folder keeps every result at once: --continue continues a stopped search.
     """
     check_json(json)
@@ -114,11 +114,12 @@ def _settings(
         seed=choice.seed,
         minutes=DEFAULT_MINUTES if choice.minutes is None and choice.trials is None else choice.minutes,
         trials=choice.trials,
-        max_flops_ratio=choice.flops,
+        max_replaced_ratio=choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
         seeds=tuple(range(machine.seeds)),
         limits={"max_primitives": choice.max_primitives},
+        weight_limits="primary",
         starts_with_known=not choice.from_nothing,
         tuning=tuning,
         system=_system(choice.system),
@@ -356,6 +357,8 @@ def _pause(lab: Lab, handle: JobHandle) -> None:
 
 
 def _say(result: dict[str, Any], json: str | None) -> None:
+    from syno_lab.experiments import share_text
+
     baseline = result["baseline"]
     say(
         f"{result['trials']} trials, {result['trials_per_hour']:.0f} an hour, {result['pruned_share']:.0%} pruned; "
@@ -371,10 +374,10 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     say_table(
         [
             {
-                "best within": f"1/{2 if share == 'half' else 4} of the FLOPs",
+                "best within": share_text(share),
                 "trial": best["number"],
                 "accuracy": best["accuracy"],
-                "FLOPs": f"{best['flops_ratio']:.3f}",
+                **_shares(best),
                 "parameters": best["params"],
             }
             for share, best in result["best"].items()
@@ -388,7 +391,7 @@ def _say(result: dict[str, Any], json: str | None) -> None:
                 "known": one["known"],
                 "trial": one["number"],
                 "accuracy": one["accuracy"],
-                "FLOPs": f"{one['flops_ratio']:.3f}",
+                **_shares(one),
                 "parameters": one["params"],
             }
             for one in result["known"]
@@ -397,7 +400,7 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     )
     for share, one in result["comparisons"].items():
         interval = one["interval"]
-        which = "best known" if share == "known" else f"best within a {share}"
+        which = "best known" if share == "known" else f"best within {share_text(share)}"
         say(
             f"{which} - baseline: {one['measure']} {interval['difference']:+.4f}, "
             f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
@@ -410,6 +413,13 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     if result["last_failure"]:
         failed = sum(number for state, number in result["states"].items() if state not in ("finished", "pruned"))
         say(f"{failed} trials ended without an accuracy, the last: {result['last_failure']}", json)
+
+
+def _shares(best: dict[str, Any]) -> dict[str, str]:
+    """The shares of FLOPs of a trial in a result: of the network, and of the replaced layers where they are limited."""
+    replaced = best.get("replaced_ratio")
+    of_replaced = {} if replaced is None else {"of replaced": f"{replaced:.3f}"}
+    return {"FLOPs": f"{best['flops_ratio']:.3f}", **of_replaced}
 
 
 def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:

@@ -47,8 +47,8 @@ class Choice:
     method: Annotated[Method, typer.Option()] = Method.mcts
     seed: Annotated[int, typer.Option(min=0, help="The seed of the search; trainings have seed 0.")] = 0
     flops: Annotated[
-        float, typer.Option(help="Train no operator with which the network has more than this share of its FLOPs.")
-    ] = 0.5
+        float, typer.Option(help="Train no operator that takes more than this share of the replaced layers' FLOPs.")
+    ] = 0.4
     traffic: Annotated[
         float,
         typer.Option(
@@ -64,7 +64,7 @@ class Choice:
         bool,
         flag("--from-nothing", "Do not begin with the known operators (separable, grouped, …) of the space."),
     ] = False
-    max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of an operator.")] = 8
+    max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of an operator.")] = 10
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,10 @@ from syno_lab.pgraphs.traits import traits
 from syno_lab.protocol import SpaceRequest
 from syno_lab.search.protocol import State
 
+#: Steps of an operator at most, unless the request says otherwise: as many as Operator 1 has. Searches of former
+#: versions, with free weights, have the Sampler's default.
+STEPS = 10
+
 
 class NetworkSpace:
     """The operators that fit all layers of a request.
@@ -29,12 +33,16 @@ class NetworkSpace:
     """
 
     def __init__(self, request: SpaceRequest) -> None:
+        limits = dict(request.limits)
+        if request.weight_limits != "free":
+            limits.setdefault("max_primitives", STEPS)
         spec = derive_spec(
             request.sites,
             strides=request.strides,
             coefficients=request.coefficients,
             occurrences=request.occurrences,
-            **request.limits,
+            weight_limits=request.weight_limits,
+            **limits,
         )
         # A bound for the first binding that no operator within the network's limit exceeds: it prunes early.
         first = spec.binding_maps[0]

@@ -487,11 +487,11 @@ class Graph(Roots):
                 yield Move(1, 0, partial(self._share, gift, shared, left, before))
 
     def _taken(self, spent: tuple[int, ...], node: SearchNode, places: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Occurrences after a weight has taken these; only ``strict`` limits count them."""
-        if not self._is_strict:
+        """Occurrences after a weight has taken these; where limits do not bind weights, as before."""
+        if not self._binding_weights:
             return spent
         for place in places:
-            found = self._add(spent, tuple(map(abs, node.places[place].size.exponents)))
+            found = self._add(spent, self.spec.weight_cost(node.places[place].size))
             if found is None:
                 return None
             spent = found

@@ -217,7 +217,8 @@ class Nodes:
         shallow = {p: tuple(r for r in rules_for(p, rules) if not r.is_deep) for p in PRIMITIVES}
         self._matches = {p: tuple(r.match for r in found) for p, found in shallow.items()}
         self._given = tuple(r.match for r in shallow["SHARE"] if r.is_of_given)
-        self._is_strict = spec.weight_limits == "strict"
+        # Of the occurrences so far the first so many bound what weights may take: those of the primary variables.
+        self._binding_weights = 0 if spec.weight_limits == "free" else len(spec.symbols.primary)
         self._limit_of = tuple(spec.occurrence_limits.values())
         self._features: dict[Any, int] = {}
         self._is_reduction: list[bool] = []
@@ -389,9 +390,8 @@ class Nodes:
         left = self.most_weights - weights
         lacking = self.limits.min_weights - weights
         must = lacking if lacking > must_contract else int(must_contract)
-        steps = self.reach.steps(
-            tuple(items), limit, left, self._most_expands - used[3], spent if self._is_strict else (), must
-        )
+        spent = spent[: self._binding_weights]
+        steps = self.reach.steps(tuple(items), limit, left, self._most_expands - used[3], spent, must)
         if wishes is not None and steps <= limit:
             most_unfolds = self._most[4]
             unfolds = 99 if most_unfolds is None else most_unfolds - used[4]

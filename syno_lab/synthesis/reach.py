@@ -1,10 +1,10 @@
 """How many steps are needed at least: the shape distance, made fast for search and sharper by what the space forbids.
 
-It counts as :mod:`syno_lab.synthesis.distance` does, and knows besides which pieces a weight may take (``strict``
-limits of occurrences), that windows have no primary variables, how many EXPANDs are left, and which rules and which
-place in the sweep keep a view from a coordinate (the flags). Coordinates that equal an input axis are matched with it
-first; where what is left over then cannot go by itself, other groupings are tried too. Sizes are packed into one
-integer, eight bits an exponent, so that a product is one addition.
+It counts as :mod:`syno_lab.synthesis.distance` does, and knows besides which pieces a weight may take (limits of
+occurrences that bind weights), that windows have no primary variables, how many EXPANDs are left, and which rules and
+which place in the sweep keep a view from a coordinate (the flags). Coordinates that equal an input axis are matched
+with it first; where what is left over then cannot go by itself, other groupings are tried too. Sizes are packed into
+one integer, eight bits an exponent, so that a product is one addition.
 
 That these bounds are never too high is held by tests: the search with them finds what the search without them finds.
 """
@@ -81,7 +81,7 @@ class Reach:
             limit: larger bounds are not told apart, which saves most of the work.
             contractions: CONTRACTIONs left.
             expands: EXPANDs left.
-            spent: occurrences so far, where they bind the dimensions of weights.
+            spent: occurrences of each primary variable so far, where they bind the dimensions of weights; else empty.
             must: how many CONTRACTIONs come in any case, unless the input is there already.
         """
         key = (items, contractions, expands, spent, must)
@@ -237,8 +237,13 @@ class Reach:
             cost += 2  # a SPLIT to something larger than the window, and a MERGE
         if joined and not is_bare and not has_window:
             cost += 1
-        if helped and not unfolded:
-            cost += 1
+        if helped:
+            self._is_stuck = True
+            if not (unfolded or pieces_unfolded):  # a window over it: of what may be one, or of what goes otherwise
+                if twice_or_unfolded:
+                    unfolded = 1
+                else:
+                    cost += 1
         if twice_or_unfolded == 1 and not (twice or unfolded or contracted):
             unfolded = 1
         elif is_bare and not (unfolded or joined):
@@ -304,7 +309,7 @@ class Reach:
             primaries = len(self.spec.symbols.primary)
             is_given = not spent or all(
                 limit is None or already + times * abs(power) <= limit
-                for power, limit, already in zip(exponents, self.spec.occurrence_limits.values(), spent, strict=True)
+                for power, limit, already in zip(exponents, self.spec.occurrence_limits.values(), spent, strict=False)
             )
             kind = self._kinds[key] = (is_given, not any(exponents[:primaries]))
         return kind

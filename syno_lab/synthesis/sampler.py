@@ -57,7 +57,9 @@ class Sampler(SamplerMethods):
         unordered: input axes whose inner order is free in the final match: of operators that differ only in it one is
             given (:mod:`syno_lab.synthesis.unordered`).
         seed: for reproducible samples; None draws one, kept in ``.seed``.
-        weight_limits: ``"free"`` or ``"strict"``: whether the limits of occurrences bind the weights' dimensions too.
+        weight_limits: which limits of occurrences bind the dimensions of weights too: ``"free"``: none;
+            ``"primary"``: those of primary variables, not those of coefficients. ``C_out: 0`` then keeps C_out out of
+            weights, and ``H: 0, W: 0`` keeps operators equivariant under translation.
         rules: what is canonical: ``sl.RULES``, with rows of one's own or without some that are not of kind ``space``.
         limits: the fields of :class:`syno_lab.ir.spec.Limits` (``max_primitives``, ``max_flops``, …).
 

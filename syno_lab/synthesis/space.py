@@ -55,15 +55,18 @@ def sums_no_weights(state: State) -> bool:
 
 
 def occurrences(state: State) -> tuple[int, ...]:
-    """How often each variable occurs: absolute exponents in REDUCEs, STRIDEs and the cheaper side of MERGEs."""
+    """How often each variable occurs: absolute exponents in REDUCEs, STRIDEs and the cheaper side of MERGEs.
+
+    Where the limits bind weights, so do the dimensions of weights (:meth:`.Spec.weight_cost`).
+    """
     total = [0] * len(state.spec.symbols.names)
     for step in state.steps:
         for i, number in enumerate(step_cost(step)):
             total[i] += number
-    if state.spec.weight_limits == "strict":
-        for weight in state.weights:
-            for size in weight.shape:
-                total = [a + abs(b) for a, b in zip(total, size.exponents, strict=True)]
+    for weight in state.weights:
+        for size in weight.shape:
+            for i, number in enumerate(state.spec.weight_cost(size)):
+                total[i] += number
     return tuple(total)
 
 
@@ -84,6 +87,7 @@ class _Room:
     def __init__(self, state: State) -> None:
         limits = state.spec.occurrence_limits.values()
         spent = occurrences(state)
+        self._weight_cost = state.spec.weight_cost
         self._left = [(i, limit - spent[i]) for i, limit in enumerate(limits) if limit is not None]
 
     def has(self, cost: Sequence[int]) -> bool:
@@ -91,9 +95,9 @@ class _Room:
         return not cost or all(cost[i] <= left for i, left in self._left)
 
     def has_sizes(self, sizes: Iterable[Size]) -> bool:
-        """Whether these dimensions of a weight are, which count where limits are strict."""
-        exponents = [size.exponents for size in sizes]
-        return all(sum([abs(e[i]) for e in exponents]) <= left for i, left in self._left)
+        """Whether these dimensions of a weight are."""
+        costs = [cost for cost in map(self._weight_cost, sizes) if cost]
+        return all(sum([cost[i] for cost in costs]) <= left for i, left in self._left)
 
 
 def _free(state: State) -> list[Coordinate]:

@@ -65,7 +65,7 @@ def test_the_published_example_runs() -> None:
 
 def test_a_seed_gives_the_same_operators() -> None:
     def some(seed: int) -> list[sl.Operator]:
-        sampler = sl.Sampler(*CONV, fixed_io_pairs=[(0, 0)], weight_limits="strict", max_primitives=5, seed=seed)
+        sampler = sl.Sampler(*CONV, fixed_io_pairs=[(0, 0)], weight_limits="primary", max_primitives=5, seed=seed)
         return [operator for operator, _ in zip(sampler.samples(), range(3), strict=False)]
 
     assert some(3) == some(3)
@@ -77,7 +77,7 @@ def test_samples_are_canonical_legal_and_within_every_budget() -> None:
     sampler = sl.Sampler(
         *CONV,
         fixed_io_pairs=[(0, 0)],
-        weight_limits="strict",
+        weight_limits="primary",
         max_primitives=7,
         max_tensors=3,
         max_flops=300_000,
@@ -102,12 +102,14 @@ def test_samples_are_canonical_legal_and_within_every_budget() -> None:
         assert sum(step.primitive == "SHIFT" for step in operator.steps) <= 1
         for weight in operator.weights:
             for size in weight.shape:
-                assert not size.exponents[sampler.spec.symbols.position["H"]], "strict limits keep H out of weights"
+                assert not size.exponents[sampler.spec.symbols.position["H"]], (
+                    "limits of primaries keep H out of weights"
+                )
 
 
 def test_enumeration_gives_each_pgraph_once_and_sampling_stays_within_it() -> None:
     spec = ("[C, H]", "[D, H]", ["C=4: 2", "D=6: 1", "H=8: 0"], ["k=3: 2"])
-    options = {"max_primitives": 4, "max_tensors": 2, "max_shifts": 0, "max_expands": 0, "weight_limits": "strict"}
+    options = {"max_primitives": 4, "max_tensors": 2, "max_shifts": 0, "max_expands": 0, "weight_limits": "primary"}
     every = list(sl.Sampler(*spec, seed=0, **options).enumerate(4))
     assert len(set(every)) == len(every) > 3
     sampler = sl.Sampler(*spec, seed=1, **options)
