@@ -139,12 +139,12 @@ def _of_backbone(name: str, wants: str) -> Spec:
     known = backbone(name)
     sites = known.survey().select(known.selection)
     spare = int(SHARE * sum(site.flops for site in sites))
-    limits = {"max_primitives": STEPS, "weight_limits": "primary", "wants": wants}
+    limits = {"max_primitives": STEPS, "wants": wants}
     return NetworkSpace(SpaceRequest(sites, "pool", spare, None, {}, limits)).spec
 
 
 def _conv() -> Spec:
-    spec, _ = load_spec("conv", weight_limits="primary", max_primitives=STEPS)
+    spec, _ = load_spec("conv", max_primitives=STEPS)
     return replace(spec, wants=parse_wants(IMAGES, spec.input_shape, spec.output_shape, spec.symbols))
 
 

@@ -121,7 +121,8 @@ def course_svg(
         parts.append(
             f"<g><title>place {first + place}: property distance {name}</title>"
             f'<rect x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" fill="none" stroke="currentColor"/>'
-            f'<text x="{x:.1f}" y="{y - 7:.1f}" font-size="10" text-anchor="middle" fill="currentColor">{number}</text></g>'
+            f'<text x="{x:.1f}" y="{y - 7:.1f}" font-size="10" text-anchor="middle" fill="currentColor">{number}</text>'
+            "</g>"
         )
     for place in range(len(distances) - 1):
         one, other = at(place, distances), at(place + 1, distances)

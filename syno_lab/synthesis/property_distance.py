@@ -142,6 +142,17 @@ def lost_wishes(state: State) -> tuple[Wish, ...]:
     return tuple(found)
 
 
+def _in_the_way(state: State, left: int) -> tuple[Wish, ...]:
+    """The wishes without any one of which the others could be met in ``left`` steps."""
+    found = []
+    for wish in state.spec.wants:
+        others = tuple(other for other in state.spec.wants if other != wish)
+        steps = _wished(_Asked.of(replace(state, spec=replace(state.spec, wants=others))), 0)
+        if steps is not None and steps <= left:
+            found.append(wish)
+    return tuple(found)
+
+
 def wish_verdicts(state: State) -> Callable[[Step], Rule | None]:
     """A function that gives the verdict of the wishes on a step from ``state``, without applying it.
 
@@ -173,10 +184,10 @@ def _as_rule(state: State, step: Step, steps: int | None, left: int) -> Rule | N
     if far is None or far > left:
         return None
     spec = state.spec
-    lost = lost_wishes(state.apply(step)) if steps is None else ()
-    within = "" if steps is None else f" within the {left} steps that are left" if left != 1 else " with one step"
-    wished = ", ".join(_text(spec, wish) for wish in lost or spec.wants)
-    reason = f"It cannot {_named(spec, lost or spec.wants)} any more{within}."
+    named = (lost_wishes(state.apply(step)) if steps is None else _in_the_way(state.apply(step), left)) or spec.wants
+    within = "" if steps is None else f" with {left} {'step' if left == 1 else 'steps'} left"
+    wished = ", ".join(_text(spec, wish) for wish in named)
+    reason = f"It cannot {_named(spec, named)} any more{within}."
     return Rule("wish", "operators without what is wished", f"operators with {wished}", reason, "7.1", "wish", _always)
 
 
