@@ -194,7 +194,6 @@ EACH = {FIRST: 2.0, SECOND: 8.0, NETWORK: 80.0}
 
 
 class TestPlan:
-
     def test_it_uses_all_minutes(self) -> None:
         plan = plan_for(30, 2, RUNGS, EACH, 5)
         assert plan.minutes == pytest.approx(30)
