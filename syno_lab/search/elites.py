@@ -115,8 +115,8 @@ class Mixture:
         SearchError: for shares below 0, or above 1 together.
     """
 
-    fresh: float = 0.25
-    near: float = 0.25
+    fresh: float = 0.1
+    near: float = 0.2
 
     def __post_init__(self) -> None:
         if not (self.fresh >= 0 and self.near >= 0 and self.fresh + self.near <= 1):
