@@ -342,7 +342,10 @@ class Session(Protocol):
         """Why a candidate is pruned, as plain data. Raises SynoError for a canonical one."""
 
     def explain(self, state: Any, *, should_stop: Stop | None = None) -> dict[str, Any]:
-        """How far the state is from an operator: ``number`` (None: out of reach), ``words``, ``groups`` (SVG)."""
+        """How far the state is from an operator: ``number`` (None: out of reach), ``words``, ``groups`` (SVG).
+
+        Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of that distance.
+        """
 
     def course(self, most: int) -> str:
         """The distances along :attr:`history` around the place that is shown, at most so many, as SVG."""

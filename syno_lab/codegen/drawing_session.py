@@ -33,7 +33,16 @@ def session_status(session: Session, effort: Effort | None = None) -> str:
         return f"After {count}: the shape distance is not known yet, {steps_left(state)} left in the budget."
     if distance is None:
         return f"After {count}: the input is out of reach within the budgets."
-    return f"After {count}: shape distance {distance}, {steps_left(state)} left in the budget."
+    wished = ""
+    if state.spec.wants:
+        try:
+            far = entry.wished(effort)
+        except EffortError:
+            far = distance
+        if far is None:
+            return f"After {count}: shape distance {distance}, what is wished is out of reach."
+        wished = f" property distance {far},"
+    return f"After {count}: shape distance {distance},{wished} {steps_left(state)} left in the budget."
 
 
 class Tree:

@@ -13,7 +13,7 @@ import msgspec
 from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import check_board, grouped
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
-from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning
+from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning, Validating
 from syno_lab.commands.specs import wants_option
 from syno_lab.commands.train import Rule
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
@@ -39,6 +39,7 @@ def command(
     choice: Choice,
     training: Training,
     machine: Machine,
+    validating: Validating,
     tuning: Tuning,
     run: Run,
     json: JsonTarget = None,
@@ -56,6 +57,13 @@ def command(
         raise SynoError("--address: expected trainings as jobs; leave --in-process out")
     if run.detach and run.in_process:
         raise SynoError("--detach: expected a search as a job; leave --in-process out")
+    if validating.validate_proxy:
+        from syno_lab.commands.validate import validate
+
+        validate(_settings(network, choice, training, machine, run, None), validating, run, place, json)
+        return
+    if validating.operators is not None or validating.full_seeds is not None:
+        raise SynoError("--operators and --full-seeds: expected --validate-proxy beside them, found none")
     if run.go_on:
         settings = _earlier(place, run.name, choice, machine, _tuning(tuning))
     else:

@@ -125,6 +125,24 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Validating:
+    """Whether the proxies are validated instead of searching."""
+
+    validate_proxy: Annotated[
+        bool,
+        flag(
+            "--validate-proxy",
+            "Search nothing: train operators drawn at random on each rung and with the full recipe, and say how well "
+            "the proxies rank them, beside FLOPs and parameters. The same command continues it.",
+        ),
+    ] = False
+    operators: Annotated[int | None, typer.Option(min=4, help="Operators of --validate-proxy. [default: 30]")] = None
+    full_seeds: Annotated[
+        int | None, typer.Option(min=1, help="Seeds of the full recipe of --validate-proxy. [default: 2]")
+    ] = None
+
+
+@dataclass(frozen=True)
 class Tuning:
     """What is tuned while the search goes on, and for what."""
 

@@ -241,6 +241,8 @@ class Driver:
     def _told(self, one: _Pending) -> None:
         """Record the outcome of a training, then tell the search."""
         outcome = outcome_of(one.running)
+        if outcome.get("state") != "interrupted":
+            outcome = outcome | self.space.probed(read_operator(self.log.trial(one.number).operator))
         with self._spending("store_s"):
             is_new = self.log.record(one.number, outcome, one.running.job)
             trial = self.log.trial(one.number)

@@ -365,7 +365,9 @@ class RungDriver:
             if len(trainings) < rung.seeds or not all(one.is_ended for one in trainings):
                 continue
             reward = statistics.fmean(one.measure or 0.0 for one in trainings)
-            self.log.record(number, {**trainings[0].outcome, "rung": rung.name}, reward=min(1.0, max(0.0, reward)))
+            outcome = {**trainings[0].outcome, "rung": rung.name}
+            outcome |= self.space.probed(read_operator(self.log.trial(number).operator))
+            self.log.record(number, outcome, reward=min(1.0, max(0.0, reward)))
             self._told.add(number)
             candidate = self._candidates.pop(number, None)
             if candidate is not None:

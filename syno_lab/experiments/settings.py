@@ -101,7 +101,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         untrained: train nothing: operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials``
             counts those examined.
         system: the format of the operators that are searched (:mod:`syno_lab.systems`).
-        rungs: train on the proxies of the backbone first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
+        rungs: train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
             baseline and finals included.
         wants: what every operator must read and mix (:attr:`.SpaceRequest.wants`); :data:`DERIVED`: what the replaced
             layers do themselves; None: nothing, as in searches that were made before there were wishes.

@@ -176,6 +176,11 @@ class Space:
             )
         return found
 
+    def probed(self, operator: Operator) -> dict[str, Mapping[str, float]]:
+        """The field ``probe`` of an outcome, where the system has a probe."""
+        found = self.operators.probe(operator)
+        return {} if found is None else {"probe": found}
+
     @property
     def has_probe(self) -> bool:
         """Whether the system's probe can tell something of the operators that compute the layers themselves."""

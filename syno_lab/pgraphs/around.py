@@ -9,8 +9,11 @@ from syno_lab.codegen.drawing import describe_step
 from syno_lab.codegen.mixing import wish_verdict
 from syno_lab.codegen.text import expressions
 from syno_lab.effort import Effort
+from syno_lab.errors import SynoError
+from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State
 from syno_lab.operators import KNOWN
+from syno_lab.pgraphs.probe import beside_convolution, probe
 from syno_lab.pgraphs.stepping import PGraphSession
 from syno_lab.search.branches import Branch, Kind
 from syno_lab.synthesis.candidates import Candidate, candidates
@@ -175,7 +178,8 @@ class Around:
         if after is None:
             return Branch(key, text, distance=one.distance)
         kind, reason = _kind(after)
-        return Branch(key, text, kind, distance=one.distance, reason=reason)
+        score = _score(after.operator()) if kind == "operator" else None
+        return Branch(key, text, kind, distance=one.distance, reason=reason, probe=score)
 
 
 def _kind(state: State) -> tuple[Kind, str]:
@@ -184,6 +188,15 @@ def _kind(state: State) -> tuple[Kind, str]:
         return "open", ""
     operator = state.operator()
     return ("operator", "") if operator.meets() else ("open", f"complete, but it {wish_verdict(operator)}")
+
+
+def _score(operator: Operator) -> float | None:
+    """The score of the probe beside a convolution; None where its kernel is too large."""
+    try:
+        found = probe(operator)
+    except SynoError:
+        return None
+    return found.score(beside_convolution(found)[1])
 
 
 def _dead(branch: Branch, reason: str) -> Branch:

@@ -83,6 +83,20 @@ def _unfolded(array: Array, axis: int) -> Array:
     return matrix
 
 
+def beside_convolution(found: Probe) -> tuple[str, Probe]:
+    """The name and the probe of a convolution of the same sizes, with a window of 3 along each axis of offsets.
+
+    Without such an axis, or with a single one along which one position is read (rows that are taken one by one), it is
+    a linear layer.
+    """
+    outputs, inputs, *lengths = found.kernel.shape
+    if len(lengths) == 1 and np.count_nonzero(found.kernel.any(axis=(0, 1))) == 1:
+        return "linear layer", convolution_probe(outputs, inputs, tuple(lengths), (1,))
+    name = " x ".join([str(WINDOW)] * len(lengths))
+    named = f"conv{len(lengths)}d, {name}" if lengths else "linear layer"
+    return named, convolution_probe(outputs, inputs, tuple(lengths), (WINDOW,) * len(lengths))
+
+
 def effective_rank(matrix: Array) -> float:
     """The exponential of the entropy of the normalised squares of the singular values; 0 for a matrix of zeros."""
     rows, columns = matrix.shape
@@ -165,7 +179,9 @@ def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, 
     symbols = spec.symbols
     if base is None:
         base = operator.complete_binding() if spec.bindings else generic_binding(operator)
-    base = {**spec.defaults, **base}
+    base = {**spec.defaults, **{name: size for name, size in base.items() if name in symbols.names}}
+    if not base.keys() >= set(symbols.coefficient):
+        return operator.complete_binding(base)  # which says what is missing
     roles = roles_of(spec)
     channels = {name for axis in roles.inputs for name in primaries(spec, spec.input_shape[axis])}
     channels |= {name for axis in roles.outputs for name in primaries(spec, spec.output_shape[axis])}

@@ -129,7 +129,7 @@ class _Space:
         if self.is_counted:
             edges = move.edges()
             return sum(1 if e.target is None else count(self.graph, e.target, left - e.cost) for e in edges)
-        weight = move.width * PULL ** -min(move.need, _FAR)
+        weight = move.width * PULL ** -min(move.need, _FAR) * move.favour
         if move.sizes and self._spare is not None and self._binding is not None:
             naive = prod(size.at(self._binding) for size in move.sizes)
             if naive > self._spare:

@@ -386,6 +386,18 @@ def test_settings_are_plain_data() -> None:
     assert SearchSettings.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
 
 
+def test_a_wish_is_a_setting_and_earlier_searches_have_none() -> None:
+    plain, derived = settings(), settings(wants="derived")
+    stored = plain.to_dict()
+    assert "wants" not in plain.identity
+    assert derived.identity == {**plain.identity, "wants": "derived"}
+    stored.pop("wants")
+    assert SearchSettings.from_dict(stored) == plain
+    assert Space(plain).operators.wants == ""
+    assert Space(derived).operators.wants == "C_in>=m, H>=m, W>=m"
+    assert Space(settings(wants="H≥m")).operators.wants == "H>=m"
+
+
 def test_other_settings_are_another_search(tmp_path: Path) -> None:
     drive(tmp_path, Known(), settings(trials=2))
     drive(tmp_path, Known(), settings(trials=3, workers=2))  # only its end and its hands

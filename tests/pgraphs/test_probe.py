@@ -151,8 +151,9 @@ def test_sizes_are_the_smallest_that_fit() -> None:
     assert probe_binding(grouped(), sizes) == {"N": 1, "C_in": 36, "C_out": 36, "H": 8, "W": 8, "k_1": 5, "g": 3}
     odd = {**sizes, "C_in": 35, "C_out": 35, "g": 35}
     assert probe_binding(grouped(), odd) == odd  # no smaller sizes fit
-    with pytest.raises(SpecError):
-        probe(conv2d(), {"N": 1})
+    assert probe_binding(grouped(), {**sizes, "z": 3}) == probe_binding(grouped(), sizes)  # of another spec
+    with pytest.raises(SpecError, match=r"no value for H, W"):
+        probe(conv2d(), {"N": 1, "C_in": 1, "C_out": 1, "k_1": 3})
 
 
 # -- roles ---------------------------------------------------------------------------------------------------------

@@ -9,14 +9,13 @@ import numpy as np
 
 from syno_lab.panes.forms import csv_text, drawn, form, whole
 from syno_lab.pgraphs.panes.asked import Asked
-from syno_lab.pgraphs.probe import WINDOW, Probe, convolution_probe, probe, probe_binding
+from syno_lab.pgraphs.probe import Probe, beside_convolution, probe, probe_binding
 
 Array = np.ndarray[Any, Any]
 _MOST_CELLS = 64  # along one axis of a picture
 _SIDE = 160  # of a map, in pixels
 _LEVELS = 8  # of darkness
 _GAP, _LINE = 24, 18
-_OTHERS = {0: "linear layer", 1: f"conv1d, {WINDOW}", 2: f"conv2d, {WINDOW} x {WINDOW}"}
 _RANKS = (
     ("space", "offsets", "e_space"),
     ("outputs", "output channels", "e_out"),
@@ -38,11 +37,7 @@ def kernel_pane(asked: Asked) -> dict[str, Any]:
     """
     bound = probe_binding(asked.operator, asked.bound())
     found = probe(asked.operator, bound)
-    outputs, inputs, *lengths = found.kernel.shape
-    window, name = (WINDOW,) * len(lengths), _OTHERS.get(len(lengths), f"convolution, {WINDOW} along each axis")
-    if len(lengths) == 1 and np.count_nonzero(found.kernel.any(axis=(0, 1))) == 1:  # rows, taken one by one
-        window, name = (1,), _OTHERS[0]
-    other = convolution_probe(outputs, inputs, tuple(lengths), window)
+    name, other = beside_convolution(found)
     shares = {"score": found.score(other), **found.shares(other)}
     both = ((asked.name, found), (name, other))
     rows = [{"name": what, **{key: getattr(one, rank) for key, _, rank in _RANKS}} for what, one in both]
