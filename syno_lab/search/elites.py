@@ -11,6 +11,7 @@ no training (:func:`examine`).
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from math import floor, isfinite, log2
@@ -27,6 +28,8 @@ from syno_lab.search.protocol import Candidate, State, Step, Trail
 ATTEMPTS = 50
 #: The ranges of cost in an octave.
 BINS_AN_OCTAVE = 2
+#: The ways to answer a question: a descent from the root, a neighbour of an elite, an elite grown anew.
+WAYS = ("fresh", "near", "anew")
 
 
 class Elite(NamedTuple):
@@ -105,11 +108,14 @@ class Elites:
 
 @dataclass(frozen=True)
 class Mixture:
-    """How questions are answered once there are elites; what is left grows an elite anew after a random place.
+    """How questions are answered once there are elites, where all three ways come to new operators alike.
+
+    A way that comes to nothing more often is tried less, in proportion: in a large space most descents from the root
+    may be in vain, and take longest.
 
     Attributes:
         fresh: share of descents from the root.
-        near: share of neighbours of an elite.
+        near: share of neighbours of an elite; what is left grows an elite anew after a random place.
 
     Raises:
         SearchError: for shares below 0, or above 1 together.
@@ -123,6 +129,11 @@ class Mixture:
             raise SearchError(
                 f"expected shares of 0 or more for fresh and near, together at most 1, found {self.fresh}, {self.near}"
             )
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """The shares of :data:`WAYS`."""
+        return self.fresh, self.near, 1 - self.fresh - self.near
 
 
 class EliteSearch(Search):
@@ -151,6 +162,8 @@ class EliteSearch(Search):
         self.elites = Elites(bins, per_bin)
         self.mixture = Mixture() if mixture is None else mixture
         self._operators: dict[Hashable, Any] = {}  # asked for and not told, by the key of their state
+        self.tries: Counter[str] = Counter()  # attempts by their way
+        self.answers: Counter[str] = Counter()  # those that gave a new operator
         self._first: list[Step] | None = None  # the steps from the root, which may be thousands
         self._near_first: dict[str, list[Step]] = {}  # the neighbours of one of them
 
@@ -158,21 +171,32 @@ class EliteSearch(Search):
         for _ in range(ATTEMPTS if len(self.elites) else 0):
             if self._should_stop():
                 return None
-            steps = self._made()
+            way = self._way()
+            steps = self._made(way)
             operator = None if steps is None else claim(steps[-1].state, self.facts, self._known)
+            self.tries[way] += 1
             if steps is not None and operator is not None:
+                self.answers[way] += 1
                 return self._entered(Trail(steps), operator)
         found = draw(self.root, self.rng, self.facts, self._known, self._should_stop)
         return None if found is None else self._entered(*found)
 
-    def _made(self) -> tuple[Step, ...] | None:
+    def _way(self) -> str:
+        """A way by its share, times the share of its attempts that were answered (as if one of two before had been)."""
+        weights = [
+            share * (self.answers[way] + 1) / (self.tries[way] + 2)
+            for way, share in zip(WAYS, self.mixture.shares, strict=True)
+        ]
+        (way,) = self.rng.choices(WAYS, weights)
+        return way
+
+    def _made(self, way: str) -> tuple[Step, ...] | None:
         """Steps to a complete state that was not met before; None where this attempt gives none."""
-        toss = self.rng.random()
-        if toss < self.mixture.fresh:
-            return descend(self.root, self.rng, self.facts)
+        if way == "fresh":
+            return descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
         parent = self.elites.draw(self.rng).trail.steps
         place = self.rng.randrange(len(parent))
-        if toss >= self.mixture.fresh + self.mixture.near:
+        if way == "anew":
             return regrown(self.root, parent, place, self.rng, self.facts)
         near = self._neighbours(parent, place)
         if not near:

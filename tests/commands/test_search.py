@@ -88,3 +88,20 @@ def test_a_store_of_another_version(tmp_path: Path, capsys: pytest.CaptureFixtur
     with closing(sqlite3.connect(tmp_path / "results.sqlite")) as file:
         file.execute("PRAGMA user_version=99")
     assert "has version 99" in refused(capsys, "search", *SMALL, "--folder", str(tmp_path), "--trials", "1")
+
+
+def test_a_search_without_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ("--folder", str(tmp_path), "--name", "untrained")
+    small = (*SMALL, "--wants", "none", "--flops", "2")
+    found = json.loads(answered(capsys, "search", *small, *place, "--untrained", "--trials", "20", "--json", "-"))
+    assert (found["untrained"], found["examined"], found["end"]) == (True, 20, "20 operators are examined")
+    assert found["settings"]["method"] == "elites"
+    assert found["baseline"]["accuracy"] is None
+    scores = [point["score"] for point in found["front"]]
+    assert scores == sorted(scores)
+    assert Path(found["picture"]).read_text().startswith("<?xml")
+    text = answered(capsys, "search", "--continue", "--in-process", *place, "--trials", "30")
+    assert "30 operators examined" in text
+    assert "none trained" in text
+    line = refused(capsys, "search", *small, "--folder", str(tmp_path), "--untrained", "--tune-within", "1")
+    assert "tuning: expected a search that trains, found an untrained one" in line

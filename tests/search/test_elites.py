@@ -217,6 +217,26 @@ def test_each_way_alone_comes_to_the_end(mixture: Mixture, rng: random.Random) -
     assert Counter(found) == Counter(space.all())
 
 
+def test_a_way_that_comes_to_nothing_is_tried_less(rng: random.Random) -> None:
+    search = EliteSearch(Words(), rng, cost=cost, mixture=Mixture(0.5, 0.25))
+    search.tries.update(fresh=98, near=8, anew=18)
+    search.answers.update(fresh=0, near=8, anew=9)
+    weights = {"fresh": 0.5 * 1 / 100, "near": 0.25 * 9 / 10, "anew": 0.25 * 10 / 20}
+    found = Counter(search._way() for _ in range(10_000))
+    for way, weight in weights.items():
+        share = weight / sum(weights.values())
+        assert abs(found[way] - 10_000 * share) < 6 * (10_000 * share * (1 - share)) ** 0.5
+
+
+def test_attempts_are_counted_by_their_way(rng: random.Random) -> None:
+    search = EliteSearch(Words(letters="ab", length=5, dead=frozenset({"aba", "bb"})), rng, cost=cost)
+    found = list(examine(search, lambda word: 0.5))
+    assert set(search.tries) == {"fresh", "near", "anew"}
+    assert all(search.answers[way] <= search.tries[way] for way in search.tries)
+    # The rest were drawn at random: the first, and those after so many attempts in vain.
+    assert 0 < search.answers.total() < len(found)
+
+
 def test_what_is_examined_is_told_and_may_be_stopped(rng: random.Random) -> None:
     search = EliteSearch(Words("abcd", 6), rng, cost=cost)
     seen = []
