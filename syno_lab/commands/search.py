@@ -14,7 +14,7 @@ from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import check_board, grouped
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
 from syno_lab.commands.search_options import Choice, Machine, Network, Run, Training, Tuning, Validating
-from syno_lab.commands.train import Rule
+from syno_lab.commands.train import Rule, precision_of
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.processes.alone import holder
@@ -111,7 +111,8 @@ def _settings(
         learning_rate=training.learning_rate,
         device=machine.device,
         threads=None if run.in_process else max(1, _cores() // workers),
-        precision=machine.precision.value,
+        precision=precision_of(machine.precision, machine.device),
+        channels_last=True,
         time_limit_s=training.time_limit,
         stopping=None if training.to_the_end else _stopping(training.stop_early, training.epochs),
     )
