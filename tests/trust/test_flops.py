@@ -3,9 +3,10 @@
 The counter knows matrix products and convolutions, two FLOPs for a multiply-add as in the plan. It cannot count mere
 sums and element-wise products (``add``, ``sum``, ``mul``, ``avg_pool2d``: it sees them as free), and where a stage
 multiplies by several weights PyTorch makes several products of what the plan counts as one loop nest. Operators with
-neither must agree exactly, but for two corners: along a size of 1 the module may have nothing to multiply by where the
-plan, made in symbols, still does; and a window around a STRIDEd coordinate is computed at every position first. No
-module may do more than :func:`most` says.
+neither must agree exactly, but for four corners: along a size of 1 the module may have nothing to multiply by where the
+plan, made in symbols, still does; a window around a STRIDEd coordinate is computed at every position first; and with a
+window longer than its axis the module multiplies at the axis's positions, of which there are fewer, and then moves the
+products to their places; and along an EXPANDed coordinate it may compute once what is the same everywhere. No module may do more than :func:`most` says.
 """
 
 from __future__ import annotations
@@ -87,6 +88,13 @@ def windowed_strides(operator: Operator) -> set[Coordinate]:
     return set().union(*(strided(operand) for step in windows for operand in step.operands))
 
 
+def has_long_window(operator: Operator, binding: dict[str, int]) -> bool:
+    """Whether an UNFOLD's window is longer than the axis that it slides along."""
+    at = operator.complete_binding(binding)
+    windows = [step.operands for step in operator.steps if step.primitive == "UNFOLD"]
+    return any(window.size.at(at) > main.size.at(at) for main, window in windows)
+
+
 def most(operator: Operator, binding: dict[str, int]) -> int:
     """What PyTorch can count at most, stage by stage of the plan.
 
@@ -127,6 +135,12 @@ def test_random_operators(fresh_seed: int) -> None:
             kinds["windows around strided coordinates"] += 1
         elif any(len(stage.weights) > 1 for stage in stages):
             kinds["several weights in a stage"] += 1
+        elif has_long_window(operator, binding):
+            kinds["a window longer than its axis"] += 1
+            assert flops < operator.flops(binding), why
+        elif any(step.primitive == "EXPAND" for step in operator.steps):
+            kinds["an EXPANDed coordinate"] += 1
+            assert flops < operator.flops(binding), why
         elif not is_counted_whole:  # a sum of one term is no call at all
             kinds["arithmetic that is not counted"] += 1
         else:
