@@ -40,7 +40,8 @@ class Precision(StrEnum):
 def precision_of(chosen: Precision, device: str) -> Literal["float32", "bfloat16", "float16"]:
     """The precision that a request has."""
     if chosen is not Precision.fastest:
-        return chosen.value
+        found: Any = chosen.value
+        return found
     from syno_lab.training.precision import fastest_precision
 
     return fastest_precision(device)
