@@ -232,6 +232,10 @@ REASONS: dict[str, dict[str, str]] = {
         "- import multiprocessing": "between our own processes, over pipes",
         "- import multiprocessing.connection": "between our own processes, over pipes",
     },
+    "syno_lab/trial/workers.py": {
+        "- import multiprocessing": "between our own processes, over pipes, as JSON",
+        "- import multiprocessing.connection": "between our own processes, over pipes, as JSON",
+    },
     "syno_lab/ir/spec.py": {
         "Limits.__post_init__ getattr by name": "fields of a value",
         "Limits.of getattr by name": "fields of a value",

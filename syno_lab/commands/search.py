@@ -15,7 +15,7 @@ from syno_lab.commands.options import check_board, grouped
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
 from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning, Validating
 from syno_lab.commands.specs import wants_option
-from syno_lab.commands.train import Rule
+from syno_lab.commands.train import Rule, precision_of
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.processes.alone import holder
@@ -116,7 +116,8 @@ def _settings(
         learning_rate=training.learning_rate,
         device=machine.device,
         threads=None if run.in_process else max(1, _cores() // workers),
-        precision=machine.precision.value,
+        precision=precision_of(machine.precision, machine.device),
+        channels_last=True,
         time_limit_s=training.time_limit,
         stopping=None if training.to_the_end else _stopping(training.stop_early, training.epochs),
     )
@@ -418,13 +419,13 @@ def _say(result: dict[str, Any], json: str | None) -> None:
         json,
     )
     for share, one in result["comparisons"].items():
-        interval = one["interval"]
+        interval = one.get("over_seeds") or one["interval"]
         which = "best known" if share == "known" else f"best within {share_text(share)}"
         say(
             f"{which} - baseline: {one['measure']} {interval['difference']:+.4f}, "
             f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
             f"({len(one['seeds'])} seeds), {one['flops_ratio']:.3f} of the FLOPs, {one['params_ratio']:.3f} of the "
-            "parameters",
+            f"parameters{': ' + one['verdict'] if one.get('verdict') else ''}",
             json,
         )
     if "tuning" in result:

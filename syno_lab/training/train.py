@@ -62,9 +62,10 @@ def train(
     after every epoch but the last whether to go on (:mod:`..trial.stopping` has such rules).
 
     ``steps`` makes it a training of so many batches in all, whatever ``epochs`` says: its curve has one record, it is
-    measured at the end alone, and it has no checkpoint. ``channels_last`` keeps images and the weights of ``nn.Conv2d`` with the channels
-    last in memory. ``probe_steps``: the batches that ``gives_up`` measures at least (by default four); with
-    it the time limit counts the seconds for which this thread is on a processor, whatever else the machine does.
+    measured at the end alone, and it has no checkpoint. ``channels_last`` keeps images and the weights of ``nn.Conv2d``
+    with the channels last in memory. ``probe_steps``: the batches that ``gives_up`` measures at least (by default
+    four); with it the time limit counts the seconds for which this thread is on a processor, whatever else the machine
+    does.
 
     ``seed`` decides the order of the images, the augmentation and the module's random numbers (dropout), but not the
     module's initial weights. On a CPU with a given number of threads, equal weights and seed give equal results to the

@@ -76,6 +76,17 @@ def rung_reward(rung: Rung, outcomes: Sequence[TrialOutcome]) -> float:
     return math.fsum(reward_of(rung.measure, outcome) for outcome in outcomes) / len(outcomes) if outcomes else 0.0
 
 
+def goes_on(rung: Rung, reward: float, others: Sequence[float]) -> bool:
+    """Whether an operator with this reward goes on to the next rung, among the ``others`` on this rung so far.
+
+    It does if it is one of the best ``keep`` of all of them, at least the best one (asynchronous successive halving, Li
+    et al. 2018, algorithm 2: no trial waits for the rung to fill up). A reward of 0, of a training that did not finish,
+    never does.
+    """
+    places = max(1, math.floor(rung.keep * (len(others) + 1)))
+    return reward > 0 and sum(other > reward for other in others) < places
+
+
 def reward_of(measure: Measure, outcome: TrialOutcome) -> float:
     """The reward of one training by a measure; 0 for one that did not finish."""
     if outcome.state != "finished":
