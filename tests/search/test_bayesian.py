@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from search_spaces import Words
 
+from syno_lab.errors import SearchError
 from syno_lab.search import EstimateSearch, RandomSearch, Search, TreeWithEstimate
-from syno_lab.search.pool import Pool, Settings
+from syno_lab.search.bayesian import Settings
+from syno_lab.search.pool import Pool
 from syno_lab.search.tree_with_estimate import Settings as TreeSettings
 
 
@@ -86,6 +88,32 @@ def test_the_pool_holds_operators_of_the_space_alone() -> None:
     assert sorted(asked) == sorted(Words("ab", 5).all() - refused)
 
 
+def test_it_grows_the_best_anew() -> None:
+    # Of words by chance a letter in eight is right; those that begin like the best keep its right letters.
+    def mean(**settings: int) -> float:
+        chosen = Settings(chance=0, unknown=0, **settings)
+        runs = [
+            rewards_of(EstimateSearch(Words("abcdefgh", 8), random.Random(seed), settings=chosen), 50)
+            for seed in range(4)
+        ]
+        return float(np.mean([rewards[25:] for rewards in runs]))
+
+    assert mean(strays=6, near=6) > mean(strays=12, near=0) + 0.05
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"near": -1}, "near: expected 0 or more, found -1"),
+        ({"parents": 0}, "parents: expected 1 or more, found 0"),
+        ({"strays": -1}, "strays: expected 0 or more, found -1"),
+    ],
+)
+def test_settings_that_make_no_sense(settings: dict[str, int], message: str) -> None:
+    with pytest.raises(SearchError, match=message):
+        Settings(**settings)
+
+
 def test_once_it_is_to_stop_nothing_more_is_drawn() -> None:
     search = EstimateSearch(Words("abcd", 6, dead=frozenset("abcd")), random.Random(4))
     assert search.ask(lambda: True) is None
@@ -97,7 +125,7 @@ def test_once_it_is_to_stop_nothing_more_is_drawn() -> None:
 
 SMALL: dict[Any, Callable[..., Search]] = {
     "estimate": lambda space, rng, prior: EstimateSearch(
-        space, rng, prior=prior, settings=Settings(strays=12, kept=40)
+        space, rng, prior=prior, settings=Settings(strays=8, near=4, kept=40)
     ),
     "tree": lambda space, rng, prior: TreeWithEstimate(
         space, rng, prior=prior, settings=TreeSettings(strays=8, completions=4, kept=40)
@@ -109,7 +137,7 @@ both = pytest.mark.parametrize("make", SMALL.values(), ids=SMALL)
 @both
 def test_a_right_prior_is_asked_first_and_a_wrong_one_is_overcome(make: Callable[..., Search]) -> None:
     def runs(prior: Callable[[str], float] | None) -> list[list[float]]:
-        return [rewards_of(make(Words("abcdef", 8), random.Random(seed), prior), 40) for seed in range(4)]
+        return [rewards_of(make(Words("abcdef", 8), random.Random(seed), prior), 40) for seed in range(6)]
 
     plain, helped, misled = (runs(prior) for prior in (None, letters, lambda word: -letters(word)))
     first = [np.mean([rewards[:5] for rewards in found]) for found in (plain, helped, misled)]
