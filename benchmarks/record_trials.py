@@ -1,6 +1,6 @@
 """Every operator of a small space trained alike, so that searches can be compared on rewards of real trainings.
 
-``python benchmarks/record_trials.py --data FOLDER`` enumerates the conv spec (strict, at most 6 primitives) and puts
+``python benchmarks/record_trials.py --data FOLDER`` enumerates the conv-authors spec (at most 6 primitives) and puts
 each operator twice into one small network, trained on CIFAR-10: a 3x3 stem, two layers of the operator with batch
 normalisation, 16 channels at 16 x 16 and 8 x 8, mean pooling, a linear layer. 2,000 training images, averaged to
 16 x 16, for ``--epochs`` epochs by AdamW, g = 4; the reward is the accuracy on 2,000 images, the test images and
@@ -31,13 +31,13 @@ from syno_lab.ir.operator import Operator
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.search import RandomSearch
 
-SIZE, LIMITS = 6, "strict"
+SIZE, LIMITS = 6, "primary"
 CHANNELS, TRAINED, CHECKED, BATCH = 16, 2_000, 2_000, 64
 
 
 def trails() -> list[tuple[tuple[str, ...], Operator]]:
     """All operators with the names of their steps, in a random order that is always the same."""
-    spec, _ = load_spec("conv", max_primitives=SIZE, weight_limits=LIMITS)
+    spec, _ = load_spec("conv-authors", max_primitives=SIZE, weight_limits=LIMITS)
     search = RandomSearch(synthesis_space(spec, countable_nodes=60_000), random.Random(0))
     found = []
     while (candidate := search.ask()) is not None:

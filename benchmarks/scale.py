@@ -2,7 +2,7 @@
 
 ``python benchmarks/scale.py --recorded benchmarks/results/search_resnet20.json`` simulates on the trials of a recorded
 search, with the seconds that its trainings took. Without a record the rewards are those of a surrogate
-(``interaction`` of ``surrogates.py``) over the conv spec (strict, at most 7 primitives), and training times are
+(``interaction`` of ``surrogates.py``) over the conv-authors spec (at most 7 primitives), and training times are
 log-normal with a median of 30 s and a deviation of 0.5 of their logarithm. Each question takes ``--asking`` seconds of
 the one process that asks. It prints JSON, writes ``benchmarks/results/scale.json`` and draws
 ``benchmarks/results/scale.svg``.
@@ -53,7 +53,7 @@ def recorded(path: Path) -> tuple[World, dict[str, Any]]:
 
 def surrogate() -> tuple[World, dict[str, Any]]:
     """The world of a surrogate, drawn anew for each seed."""
-    spec, _ = load_spec("conv", max_primitives=7, weight_limits="strict")
+    spec, _ = load_spec("conv-authors", max_primitives=7)
     operators = list(Sampler.from_spec(spec).enumerate())
     table = standardised(operators)
     index = {operator: i for i, operator in enumerate(operators)}

@@ -1,6 +1,6 @@
 """Monte Carlo tree search against random search and regularised evolution, at equal trials, where the best is known.
 
-``python benchmarks/search.py`` enumerates the conv spec (strict, at most 7 primitives), runs every search on every
+``python benchmarks/search.py`` enumerates the conv-authors spec (at most 7 primitives), runs every search on every
 surrogate of ``surrogates.py`` and on the trainings of ``record_trials.py`` with 20 seeds, and times the search itself
 on a space that cannot be enumerated. It prints JSON, writes ``benchmarks/results/search.json`` and draws
 ``benchmarks/results/search.svg``. ``--part`` measures one of the three anew and keeps the others; ``--draw`` draws the
@@ -41,8 +41,8 @@ from syno_lab.search import (
 from syno_lab.search.mcts import Settings
 from syno_lab.synthesis.sampler import Sampler
 
-SIZE, LIMITS = 7, "strict"
-OVERHEAD_SIZE, OVERHEAD_LIMITS = 9, "strict"
+SIZE, LIMITS = 7, "primary"
+OVERHEAD_SIZE, OVERHEAD_LIMITS = 9, "primary"
 AT = (1, 1_000, 5_000)
 EVERY = 10  # trials between the points of a curve
 SHOWN = (25, 50, 100, 150)
@@ -89,7 +89,7 @@ def interval(values: np.ndarray) -> list[float]:
 
 def compare(surrogates: list[str], trials: int, seeds: int, first_seed: int, ablate: bool) -> dict[str, Any]:
     """Every search on every surrogate."""
-    spec, _ = load_spec("conv", max_primitives=SIZE, weight_limits=LIMITS)
+    spec, _ = load_spec("conv-authors", max_primitives=SIZE, weight_limits=LIMITS)
     operators = list(Sampler.from_spec(spec).enumerate())
     say(f"{len(operators):,} operators")
     table = standardised(operators)
@@ -169,7 +169,7 @@ def overhead(seed: int) -> dict[str, Any]:
     """Milliseconds that a search takes for a trial, from a cold start on a space that is too large to enumerate."""
     rows = []
     for label in ("mcts", "random", "evolution"):
-        spec, _ = load_spec("conv", max_primitives=OVERHEAD_SIZE, weight_limits=OVERHEAD_LIMITS)
+        spec, _ = load_spec("conv-authors", max_primitives=OVERHEAD_SIZE, weight_limits=OVERHEAD_LIMITS)
         gc.collect()
         search = SEARCHES[label](synthesis_space(spec), random.Random(seed))
         chance = random.Random(seed)

@@ -1,7 +1,7 @@
 """How long one step takes: all candidates of a state with verdicts and distances, explanations left out.
 
-``python benchmarks/step.py`` walks the conv spec (at most 12 primitives) by random canonical steps that stay within
-reach of the input, times ``state.candidates()`` at every depth, prints JSON and writes it to
+``python benchmarks/step.py`` walks the conv-authors spec (at most 12 primitives) by random canonical steps that stay
+within reach of the input, times ``state.candidates()`` at every depth, prints JSON and writes it to
 ``benchmarks/results/step.json``.
 """
 
@@ -53,13 +53,13 @@ def figures(milliseconds: list[float]) -> dict[str, Any]:
 def main() -> None:
     """Walk for so many seconds with each of the weight limits."""
     arguments = parser(__doc__ or "")
-    arguments.add_argument("--seconds", type=float, default=60.0, help="for each of strict and free (60)")
+    arguments.add_argument("--seconds", type=float, default=60.0, help="for each of primary and free (60)")
     arguments.add_argument("--walks", type=int, default=200, help="at most, for each (200)")
     chosen = arguments.parse_args()
     core = use_one_core(chosen.core)
     result: dict[str, Any] = {}
-    for limits in ("strict", "free"):
-        spec, _ = load_spec("conv", max_primitives=MOST, weight_limits=limits)
+    for limits in ("primary", "free"):
+        spec, _ = load_spec("conv-authors", max_primitives=MOST, weight_limits=limits)
         rng = random.Random(chosen.seed)
         times: list[list[float]] = [[] for _ in range(MOST)]
         end = time.monotonic() + chosen.seconds

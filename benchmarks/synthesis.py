@@ -13,19 +13,24 @@ from typing import Any
 
 from common import RESULTS, about, parser, sample, save, say, typed, use_one_core
 
-STRICT = [f"conv-strict-{size}" for size in (7, 8, 9, 12)]
+AUTHORS = [f"conv-authors-{size}" for size in (7, 8, 9, 12)]
 FREE = [f"conv-free-{size}" for size in (7, 8, 9, 12)]
-ROWS = [*STRICT, *FREE, "readme-8"]
+ROWS = [*AUTHORS, *FREE, "readme-8"]
 
 
 def options(row: str) -> dict[str, Any]:
-    """The options of ``syno-lab sample`` for ``conv-strict-9`` and the like."""
-    spec, *limits, size = row.split("-")
-    return {"spec": spec, "weight_limits": limits[0] if limits else None, "max_primitives": int(size)}
+    """The options of ``syno-lab sample`` for ``conv-authors-9`` and the like; ``conv-free``: that spec, free."""
+    spec, _, size = row.rpartition("-")
+    is_free = spec == "conv-free"
+    return {
+        "spec": "conv-authors" if is_free else spec,
+        "weight_limits": "free" if is_free else None,
+        "max_primitives": int(size),
+    }
 
 
 def rows(text: str) -> list[str]:
-    """Rows by name, separated by commas; ``conv-strict`` and ``conv`` mean all that begin so."""
+    """Rows by name, separated by commas; ``conv-authors`` and ``conv`` mean all that begin so."""
     chosen = []
     for part in text.split(","):
         found = [row for row in ROWS if row == part or row.startswith(f"{part}-")]

@@ -9,7 +9,7 @@ the kernel is the contraction of them all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -22,10 +22,11 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
 
 Array = np.ndarray[Any, Any]
-#: The most elements of an array on the way to a kernel: 128 MiB.
-MOST_ELEMENTS = 1 << 24
-#: The most products of numbers in one of the contractions that make it: some seconds.
-MOST_PRODUCTS = 1 << 31
+Factor = tuple[Array, tuple[int, ...]]  # an array, and a letter for each of its axes: an iterator or an input axis
+#: The most elements of an array on the way to a kernel: 32 MiB.
+MOST_ELEMENTS = 1 << 22
+#: The most products of numbers in one of the contractions that make it: a second or less.
+MOST_PRODUCTS = 1 << 28
 
 
 def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed: Mapping[int, int]) -> Array:
@@ -43,19 +44,36 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
 
     Raises:
         SpecError: where a size is no positive integer under the binding.
-        SynoError: an array on the way would have more than :data:`MOST_ELEMENTS` elements.
+        SynoError: more than :data:`MOST_ELEMENTS` elements or :data:`MOST_PRODUCTS` products on the way.
     """
     loops = (*operator.output, *operator.reductions)
-    domains = [
-        np.array([fixed[number]]) if number in fixed else np.arange(loop.size.at(binding))
-        for number, loop in enumerate(loops)
-    ]
-    grids: dict[Coordinate, Array] = {}
-    for number, (loop, domain) in enumerate(zip(loops, domains, strict=True)):
-        shape = [1] * len(loops)
-        shape[number] = len(domain)
-        grids[loop] = domain.reshape(shape)
-    factors: list[tuple[Array, tuple[int, ...]]] = []
+    lengths = [1 if number in fixed else loop.size.at(binding) for number, loop in enumerate(loops)]
+    grids: dict[Coordinate, Array] = dict(zip(loops, np.ogrid[tuple(map(slice, lengths))], strict=True))
+    for number, index in fixed.items():
+        grids[loops[number]] = grids[loops[number]] + index
+    lengths += [c.size.at(binding) for c in operator.inputs]
+    factors = [_factor(inside) for inside in _climb(operator, binding, grids)]
+    for weight, array in zip(operator.weights, weights, strict=True):
+        at = tuple(grids[c] for c in weight.coordinates)
+        _check(prod(np.broadcast_shapes(*(one.shape for one in at))))
+        factors.append(_factor(np.asarray(array)[at]))
+    for axis, coordinate in enumerate(operator.inputs, len(loops)):
+        place = grids[coordinate]
+        _check(place.size * lengths[axis])
+        factors.append(_factor(place[..., None] == np.arange(lengths[axis]), axis))
+    used = {letter for _, letters in factors for letter in letters}
+    free = [number for number in range(len(operator.output)) if number not in fixed]
+    result = [*free, *range(len(loops), len(lengths))]
+    # What nothing depends on repeats every term, or every row.
+    times = prod(length for number, length in enumerate(lengths) if number not in (*used, *result))
+    found = _contract(factors, [letter for letter in result if letter in used]) * times
+    shape = [lengths[letter] if letter in used else 1 for letter in result]
+    spread: Array = np.broadcast_to(found.reshape(shape), [lengths[letter] for letter in result])
+    return spread
+
+
+def _climb(operator: Operator, binding: Binding, grids: dict[Coordinate, Array]) -> Iterator[Array]:
+    """Evaluate the other coordinates over the iterators' ``grids``; yields for each bound where it holds."""
     for step in operator.steps:
         if step.primitive in ("REDUCE", "SHARE"):
             continue
@@ -63,62 +81,41 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
         args = tuple(grids[c] for c in step.operands)
         sizes = tuple(c.size.at(binding) for c in step.operands)
         parameter = None if step.parameter is None else step.parameter.at(binding)
-        for result, index in zip(
-            operator.state.results(step), primitive.index(args, sizes, parameter), strict=True
-        ):
-            if primitive.clips:
-                length = result.size.at(binding)
-                inside = (index >= 0) & (index < length)
-                if not inside.all():
-                    factors.append(_squeezed(inside.astype(np.float64)))
-                    index = np.clip(index, 0, length - 1)  # where a term is zero any element will do
+        results = operator.state.results(step)
+        for result, index in zip(results, primitive.index(args, sizes, parameter), strict=True):
             grids[result] = index
-    for weight, array in zip(operator.weights, weights, strict=True):
-        index = tuple(grids[c] for c in weight.coordinates)
-        _check(prod(np.broadcast_shapes(*(one.shape for one in index))))
-        factors.append(_squeezed(np.asarray(array, np.float64)[index]))
-    for axis, coordinate in enumerate(operator.inputs):
-        size = coordinate.size.at(binding)
-        _check(grids[coordinate].size * size)
-        hit = grids[coordinate][..., None] == np.arange(size)
-        table, letters = _squeezed(hit.astype(np.float64), keep=1)
-        factors.append((table, (*letters, len(loops) + axis)))
-    free = [number for number in range(len(operator.output)) if number not in fixed]
-    result = [*free, *range(len(loops), len(loops) + len(operator.inputs))]
-    used = {letter for _, letters in factors for letter in letters}
-    # What nothing depends on repeats every term, or every row.
-    times = prod(len(domains[number]) for number in range(len(loops)) if number not in used and number not in free)
-    found = _contract(factors, [letter for letter in result if letter in used]) * times
-    lengths = [len(domains[number]) for number in free] + [c.size.at(binding) for c in operator.inputs]
-    shape = tuple(length if letter in used else 1 for letter, length in zip(result, lengths, strict=True))
-    spread: Array = np.broadcast_to(found.reshape(shape), lengths)
-    return spread
+            if primitive.clips:
+                # Where a term is zero any element will do, so that no index is out of bounds.
+                grids[result] = np.clip(index, 0, result.size.at(binding) - 1)
+                yield grids[result] == index
 
 
-def _squeezed(array: Array, keep: int = 0) -> tuple[Array, tuple[int, ...]]:
-    """The array without axes of length 1, and the numbers of those that are left; the last ``keep`` stay, unnumbered."""
-    own = array.ndim - keep
-    letters = tuple(axis for axis in range(own) if array.shape[axis] > 1)
-    shape = [array.shape[axis] for axis in (*letters, *range(own, array.ndim))]
-    return array.reshape(shape), letters
+def _factor(array: Array, last: int | None = None) -> Factor:
+    """An array over the iterators, without axes of length 1; ``last``: the letter of its last axis, which stays."""
+    own = array.ndim - (last is not None)
+    letters = [axis for axis in range(own) if array.shape[axis] > 1]
+    if last is not None:
+        letters.append(last)
+    shape = [array.shape[letter] if letter < own else array.shape[-1] for letter in letters]
+    return array.reshape(shape).astype(np.float64), tuple(letters)
 
 
-def _check(elements: int, most: int = MOST_ELEMENTS) -> None:
-    if elements > most:
-        raise SynoError(f"kernel: expected at most {most:,} elements on the way, found {elements:,}: give smaller sizes")
+def _check(elements: int, products: int = 0) -> None:
+    for found, most, what in ((elements, MOST_ELEMENTS, "elements"), (products, MOST_PRODUCTS, "products")):
+        if found > most:
+            raise SynoError(f"kernel: expected at most {most:,} {what} on the way, found {found:,}: give smaller sizes")
 
 
-def _contract(factors: list[tuple[Array, tuple[int, ...]]], result: list[int]) -> Array:
+def _contract(factors: list[Factor], result: list[int]) -> Array:
     """The sum of the products of all factors over the letters that are not in the result, two factors at a time."""
     arguments: list[Any] = [one for factor in factors for one in factor]
     path, _ = np.einsum_path(*arguments, result, optimize="greedy")
     length = {letter: size for array, letters in factors for letter, size in zip(letters, array.shape, strict=True)}
     left = [set(letters) for _, letters in factors]
     for taken in path[1:]:
-        joined = set().union(*(left.pop(place) for place in sorted(taken, reverse=True)))
+        joined: set[int] = set().union(*(left.pop(place) for place in sorted(taken, reverse=True)))
         kept = joined & set(result).union(*left)
-        _check(prod(length[letter] for letter in kept))
-        _check(prod(length[letter] for letter in joined), MOST_PRODUCTS)
+        _check(prod(length[letter] for letter in kept), prod(length[letter] for letter in joined))
         left.append(kept)
     found: Array = np.einsum(*arguments, result, optimize=path)
     return found

@@ -36,7 +36,7 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.pairing import Pairing
 from syno_lab.ir.spec import Binding
-from syno_lab.ir.wants import Letter, Wish
+from syno_lab.ir.wants import Letter, Wish, wants_text
 
 MAX_ELEMENTS = 1 << 27
 _SCALES = (1, 2, 3, 5)
@@ -99,6 +99,17 @@ def meets(operator: Operator, wants: Iterable[Wish] | None = None) -> bool:
         wants: None for those of its spec.
     """
     return all(_meets(operator, wish) for wish in (operator.spec.wants if wants is None else wants))
+
+
+def wish_verdict(operator: Operator) -> str:
+    """Whether the operator meets the wishes of its spec, after the word *it*; empty without wishes."""
+    wants = operator.spec.wants
+    if not wants:
+        return ""
+    try:
+        return mixing(operator).verdict(wants)
+    except SpecError as error:
+        return f"may miss the wish {wants_text(wants, operator.spec.input_shape, operator.spec.output_shape)}: {error}"
 
 
 def _meets(operator: Operator, wish: Wish) -> bool:

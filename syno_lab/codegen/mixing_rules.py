@@ -110,7 +110,8 @@ def taken(coordinate: Coordinate, running: Set[Coordinate]) -> Taken | None:
         return "one"
     node = coordinate.node
     if node.primitive == "UNFOLD":
-        return _unfolded(*node.operands, running)
+        main, window = node.operands
+        return _unfolded(main, window, running)
     found = [taken(c, running) for c in node.operands]
     if None in found:
         return None

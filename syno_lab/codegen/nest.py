@@ -272,6 +272,7 @@ def variables(operator: Operator) -> tuple[str, ...]:
 
 
 def all_sizes(operator: Operator) -> Iterator[Size]:
+    """The sizes of all coordinates and the parameters of all steps, some of them several times."""
     yield from sizes_of((*operator.output, *operator.reductions))
     for step in operator.steps:
         yield from sizes_of(step.operands + step.given)

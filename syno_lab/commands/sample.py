@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno_lab.commands.output import STANDARD_OUTPUT, JsonTarget, Reporter, check_json, say, write_json, write_text
-from syno_lab.commands.specs import NAMES, WeightLimitsOption, load_spec
+from syno_lab.commands.specs import NAMES, WantsOption, WeightLimitsOption, load_spec, wants_option
 from syno_lab.effort import resident_bytes
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.inputs import quoted
+from syno_lab.ir.wants import wants_text
 
 if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
@@ -75,6 +76,7 @@ def command(
     spec: Annotated[str, typer.Option(metavar=NAMES, help="What to synthesise.")] = "conv",
     max_primitives: Annotated[int | None, typer.Option(min=1, help="The most steps of one operator.")] = None,
     weight_limits: WeightLimitsOption = None,
+    wants: WantsOption = None,
     count: Annotated[
         int | None,
         typer.Option(min=1, help=f"Stop after so many operators. [{DEFAULT_COUNT} without --seconds]"),
@@ -102,7 +104,9 @@ def command(
     check_json(json)
     if save is not None:
         _check_save(save)
-    parsed, own_seed = load_spec(spec, max_primitives=max_primitives, weight_limits=weight_limits)
+    parsed, own_seed = load_spec(
+        spec, max_primitives=max_primitives, weight_limits=weight_limits, wants=wants_option(wants)
+    )
     if count is None and seconds is None:
         count = DEFAULT_COUNT
     keep = max(LISTED, fingerprints_of if fingerprints else 0, FINGERPRINTED if save is not None else 0)
@@ -125,6 +129,7 @@ def command(
         "spec": spec,
         "max_primitives": parsed.limits.max_primitives,
         "weight_limits": parsed.weight_limits,
+        "wants": wants_text(parsed.wants, parsed.input_shape, parsed.output_shape),
         "seed": drawn.seed,
         "distinct": distinct,
         "cpu_seconds": drawn.cpu_seconds,

@@ -13,7 +13,8 @@ import msgspec
 from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import check_board, grouped
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
-from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning
+from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning, Validating
+from syno_lab.commands.specs import wants_option
 from syno_lab.commands.train import Rule
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
 from syno_lab.inputs import quoted
@@ -38,6 +39,7 @@ def command(
     choice: Choice,
     training: Training,
     machine: Machine,
+    validating: Validating,
     tuning: Tuning,
     run: Run,
     json: JsonTarget = None,
@@ -45,7 +47,7 @@ def command(
     """Search operators for a network by training them in it (Syno, Algorithm 1).
 
     First the baseline is trained on several seeds. Then the search trains operators, beginning with the known ones of
-    the space. Last, the best found operators within a half and a quarter of the baseline's FLOPs, and the best known
+    the space. Last, the best found operators within 0.4 and 0.25 of the replaced layers' FLOPs, and the best known
     one, are trained on the same seeds. The folder keeps every result at once: --continue continues a stopped search.
     With --untrained nothing is trained: the result is a front of a probe's score against FLOPs.
     """
@@ -55,6 +57,13 @@ def command(
         raise SynoError("--address: expected trainings as jobs; leave --in-process out")
     if run.detach and run.in_process:
         raise SynoError("--detach: expected a search as a job; leave --in-process out")
+    if validating.validate_proxy:
+        from syno_lab.commands.validate import validate
+
+        validate(_settings(network, choice, training, machine, run, None), validating, run, place, json)
+        return
+    if validating.operators is not None or validating.full_seeds is not None:
+        raise SynoError("--operators and --full-seeds: expected --validate-proxy beside them, found none")
     if run.go_on:
         settings = _earlier(place, run.name, choice, machine, _tuning(tuning))
     else:
@@ -123,15 +132,17 @@ def _settings(
         seed=choice.seed,
         minutes=minutes if choice.minutes is None and choice.trials is None else choice.minutes,
         trials=choice.trials,
-        max_flops_ratio=choice.flops,
+        max_replaced_ratio=choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
         seeds=() if untrained else tuple(range(machine.seeds)),
         limits={"max_primitives": choice.max_primitives},
+        weight_limits="primary",
         starts_with_known=not choice.from_nothing,
         tuning=tuning,
         untrained=untrained,
         system=_system(choice.system),
+        wants=wants_option(choice.wants) or None,
     )
 
 
@@ -187,10 +198,11 @@ def _check(settings: SearchSettings, report: Reporter) -> None:
 
     report(KIND, 0.0, "looking at the backbone and the data")
     space = Space(settings)
+    wants = f" that meet {space.operators.wants}" if space.operators.wants else ""
     report(
         KIND,
         0.0,
-        f"{len(space.sites)} layers to replace by operators {space.operators}; "
+        f"{len(space.sites)} layers to replace by operators {space.operators}{wants}; "
         f"baseline {space.baseline.flops:,} FLOPs, {space.baseline.params:,} parameters",
     )
 
@@ -366,6 +378,8 @@ def _pause(lab: Lab, handle: JobHandle) -> None:
 
 
 def _say(result: dict[str, Any], json: str | None) -> None:
+    from syno_lab.experiments import share_text
+
     if result.get("untrained"):
         _say_untrained(result, json)
         return
@@ -384,10 +398,10 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     say_table(
         [
             {
-                "best within": f"1/{2 if share == 'half' else 4} of the FLOPs",
+                "best within": share_text(share),
                 "trial": best["number"],
                 "accuracy": best["accuracy"],
-                "FLOPs": f"{best['flops_ratio']:.3f}",
+                **_shares(best),
                 "parameters": best["params"],
             }
             for share, best in result["best"].items()
@@ -401,7 +415,7 @@ def _say(result: dict[str, Any], json: str | None) -> None:
                 "known": one["known"],
                 "trial": one["number"],
                 "accuracy": one["accuracy"],
-                "FLOPs": f"{one['flops_ratio']:.3f}",
+                **_shares(one),
                 "parameters": one["params"],
             }
             for one in result["known"]
@@ -410,7 +424,7 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     )
     for share, one in result["comparisons"].items():
         interval = one["interval"]
-        which = "best known" if share == "known" else f"best within a {share}"
+        which = "best known" if share == "known" else f"best within {share_text(share)}"
         say(
             f"{which} - baseline: {one['measure']} {interval['difference']:+.4f}, "
             f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
@@ -446,6 +460,13 @@ def _say_untrained(result: dict[str, Any], json: str | None) -> None:
             json,
         )
     say(f"the front as a picture: {result['picture']}", json)
+
+
+def _shares(best: dict[str, Any]) -> dict[str, str]:
+    """The shares of FLOPs of a trial in a result: of the network, and of the replaced layers where they are limited."""
+    replaced = best.get("replaced_ratio")
+    of_replaced = {} if replaced is None else {"of replaced": f"{replaced:.3f}"}
+    return {"FLOPs": f"{best['flops_ratio']:.3f}", **of_replaced}
 
 
 def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:

@@ -66,8 +66,8 @@ class Choice:
     ] = False
     seed: Annotated[int, typer.Option(min=0, help="The seed of the search; trainings have seed 0.")] = 0
     flops: Annotated[
-        float, typer.Option(help="Train no operator with which the network has more than this share of its FLOPs.")
-    ] = 0.5
+        float, typer.Option(help="Train no operator that takes more than this share of the replaced layers' FLOPs.")
+    ] = 0.4
     traffic: Annotated[
         float,
         typer.Option(
@@ -79,11 +79,19 @@ class Choice:
     system: Annotated[
         str, typer.Option(help="The system whose operators are searched, by its title or its format.")
     ] = "pgraphs"
+    wants: Annotated[
+        str,
+        typer.Option(
+            metavar="WISH",
+            help="What every operator must read and mix, as in 'C_in>=m, H>=m'; none for nothing. 'derived': what the "
+            "replaced layers do themselves, some channels being enough.",
+        ),
+    ] = "derived"
     from_nothing: Annotated[
         bool,
         flag("--from-nothing", "Do not begin with the known operators (separable, grouped, …) of the space."),
     ] = False
-    max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of an operator.")] = 8
+    max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of an operator.")] = 10
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,24 @@ class Machine:
     ] = None
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu"
     precision: Annotated[Precision, typer.Option()] = Precision.float32
+
+
+@dataclass(frozen=True)
+class Validating:
+    """Whether the proxies are validated instead of searching."""
+
+    validate_proxy: Annotated[
+        bool,
+        flag(
+            "--validate-proxy",
+            "Search nothing: train operators drawn at random on each rung and with the full recipe, and say how well "
+            "the proxies rank them, beside FLOPs and parameters. The same command continues it.",
+        ),
+    ] = False
+    operators: Annotated[int | None, typer.Option(min=4, help="Operators of --validate-proxy. [default: 30]")] = None
+    full_seeds: Annotated[
+        int | None, typer.Option(min=1, help="Seeds of the full recipe of --validate-proxy. [default: 2]")
+    ] = None
 
 
 @dataclass(frozen=True)

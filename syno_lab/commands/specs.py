@@ -17,6 +17,15 @@ from syno_lab.versioned import reason
 
 MAX_BYTES = 1 << 20
 
+WantsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WISH",
+        help="Only operators that read and mix so much, as 'C_in>=m, H->W>=o': o one-to-one, m many-to-one, a "
+        "all-to-one. [default: the spec's own; none for none]",
+    ),
+]
+
 
 class SpecFile(SpecFields, forbid_unknown_fields=True):
     """A spec as a file: the Sampler's arguments by their names, its seed among them."""
@@ -79,6 +88,11 @@ WeightLimitsOption = Annotated[
     ),
 ]
 """Of commands with a ``--spec``."""
+
+
+def wants_option(text: str | None) -> str | None:
+    """The wish of an option: ``none`` is no wish, whatever a file says."""
+    return "" if text is not None and text.strip().lower() == "none" else text
 
 
 def load_spec(name: str, **changes: Any) -> tuple[Spec, int | None]:

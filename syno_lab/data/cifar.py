@@ -171,7 +171,8 @@ def read_cifar(folder: Path, form: CifarFormat, *, has_test: bool = True) -> Cif
     """
     read = _read_binary if form.binary else _read_python
     parts = [read(folder / name, form) for name in form.train_files]
-    test_images, test_labels = read(folder / form.test_file, form) if has_test else (a[:0] for a in parts[0])
+    images, labels = parts[0]
+    test_images, test_labels = read(folder / form.test_file, form) if has_test else (images[:0], labels[:0])
     return CifarArrays(
         np.concatenate([images for images, _ in parts]),
         np.concatenate([labels for _, labels in parts]),

@@ -5,7 +5,7 @@ from syno_lab.experiments.evaluators import Evaluators, JobEvaluators, LocalEval
 from syno_lab.experiments.job import busy, run_here, run_search
 from syno_lab.experiments.settings import SearchSettings, TuningChoice
 from syno_lab.experiments.space import Space
-from syno_lab.experiments.standing import SHARES, Standing, Times
+from syno_lab.experiments.standing import SHARES, Standing, Times, share_text
 from syno_lab.experiments.tunings import JobTuners, LocalTuners, Tuners, Tunings
 from syno_lab.experiments.untrained import FRONT_FILE, PROBED, Untrained, first_asked, run_untrained
 from syno_lab.experiments.watching import (
@@ -50,4 +50,5 @@ __all__ = [
     "run_search",
     "run_untrained",
     "search_folder",
+    "share_text",
 ]

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from syno_lab.errors import TrainingError
 from syno_lab.experiments.driver import Report
+from syno_lab.experiments.finals import against
 from syno_lab.experiments.plan import FINALISTS
 from syno_lab.experiments.rung_driver import RungDriver
 from syno_lab.experiments.rung_worker import FINAL, TIMING, Workers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.watching import RESULT_FILE, SETTINGS_FILE, STATUS_FILE, Board, read_json
+from syno_lab.reports.why import write_pages
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, RungTraining
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialOutcome
-from syno_lab.trial.compare import Comparison, compared
+from syno_lab.trial.compare import Comparison
+from syno_lab.trial.verdicts import Verdict
 
 #: Shares of the replaced layers' FLOPs within which a best operator is looked for, by the names in results.
 SHARES = {"0.4": 0.4, "0.25": 0.25}
@@ -41,9 +45,9 @@ def run_in_rungs(
     """Do the search of ``settings``, whose minutes bound all of it, or continue it from the store.
 
     ``workers`` makes the workers for the search's records. ``folder`` gets the files that views read
-    (:mod:`.watching`) and, at the end, the result. The result's ``verdict`` is one of ``found`` (the best discovered
-    operator's interval against the baseline reaches above -1 point), ``worse``, ``none`` (no operator was discovered)
-    and ``untrained`` (no finals).
+    (:mod:`.watching`) and, at the end, the result. The result's ``verdict`` is the text of a :class:`.Verdict`: that on
+    the best discovered operator within the largest share; ``not_compared`` has reasons, where finals could not be
+    compared (they ran on two machines).
 
     Raises:
         SpecError: the backbone has no proxies or nothing to replace, or no operator can be within the limit.
@@ -73,6 +77,7 @@ def run_in_rungs(
         driver.run()
     result = _result(settings, space, log, driver, time.process_time() - begun_cpu) | {"folder": str(folder)}
     write_whole(folder / RESULT_FILE, msgspec.json.encode(result))
+    write_pages(store.path.parent, [f"{settings.name}#{number}" for number in driver.finalists()], folder)
     status = read_json(folder / STATUS_FILE) or {}
     board.show({**status, "phase": "done", "end": result["end"], "verdict": result["verdict"]})
     return result
@@ -87,25 +92,32 @@ def _result(
     scores = driver.scores(driver.rungs[-1])
     measures = {rung.name: driver.measures(rung) for rung in driver.rungs}
     discovered = [one for one in scores if trials[one.number].operator not in driver.known]
-    best, comparisons = {}, {}
+    best: dict[str, Any] = dict.fromkeys(SHARES)
+    finalists: dict[str, int] = {}
     for name, share in SHARES.items():
         found = driver.best(discovered, share)
-        best[name] = None
-        if found is None:
-            continue
-        best[name] = {
-            "number": found.number,
-            "accuracy": measures[driver.rungs[-1].name][found.number],
-            "flops_ratio": trials[found.number].flops / space.baseline.flops,
-            "replaced_ratio": found.ratio,
-            "params": trials[found.number].params,
-            "operator": trials[found.number].operator,
-        }
-        if baselines and (finals := _finals(trainings, found.number)):
-            comparisons[name] = compared(settings.training, list(settings.seeds), baselines, finals)
-    for number, trial in trials.items():
-        if trial.operator in driver.known and baselines and (finals := _finals(trainings, number)):
-            comparisons["known"] = compared(settings.training, list(settings.seeds), baselines, finals)
+        if found is not None:
+            finalists[name] = found.number
+            best[name] = {
+                "number": found.number,
+                "accuracy": measures[driver.rungs[-1].name][found.number],
+                "flops_ratio": trials[found.number].flops / space.baseline.flops,
+                "replaced_ratio": found.ratio,
+                "params": trials[found.number].params,
+                "operator": trials[found.number].operator,
+            }
+    known = [one for one in scores if trials[one.number].operator in driver.known]
+    if known:
+        finalists["known"] = max(known, key=lambda one: one.value).number
+    comparisons: dict[str, Comparison] = {}
+    not_compared = {}
+    for name, number in finalists.items():
+        finals = _finals(trainings, number)
+        if baselines and finals:
+            try:
+                comparisons[name] = against(settings, baselines, finals)
+            except TrainingError as error:
+                not_compared[name] = str(error)
     accuracies = [one.accuracy for one in baselines if one.accuracy is not None]
     return {
         "settings": settings.to_dict(),
@@ -125,7 +137,8 @@ def _result(
         },
         "best": best,
         "comparisons": {name: one.to_dict() for name, one in comparisons.items()},
-        "verdict": verdict(discovered, comparisons),
+        "not_compared": not_compared,
+        "verdict": str(verdict(best, comparisons)),
         "front": [
             {
                 "number": one.number,
@@ -141,14 +154,12 @@ def _result(
     }
 
 
-def verdict(discovered: Sequence[Any], comparisons: Mapping[str, Comparison]) -> str:
-    """What the search may claim, as one of the words in :func:`run_in_rungs`."""
-    if not discovered:
-        return "none"
-    mine = [one for name, one in comparisons.items() if name != "known"]
-    if not mine:
-        return "untrained"
-    return "found" if any(one.interval.high >= -0.01 for one in mine) else "worse"
+def verdict(best: Mapping[str, Any], comparisons: Mapping[str, Comparison]) -> Verdict:
+    """What the search may claim of the best operator that it discovered within the largest share that has one."""
+    if not any(best.values()):
+        return Verdict.none_found
+    found = next((comparisons[name].verdict for name in best if name in comparisons), None)
+    return Verdict.untrained if found is None else Verdict(found)
 
 
 def times(
@@ -159,7 +170,7 @@ def times(
     ``rest`` is what is left for the store, the jobs, the estimate and idle workers.
     """
     total = settings.workers * driver.search_s
-    spent: Counter[str] = Counter()
+    spent: defaultdict[str, float] = defaultdict(float)
     for one in trainings:
         name = "baseline" if one.number == BASELINE else one.rung
         spent["timing" if one.rung == TIMING else name] += float(one.outcome.get("cpu_s") or 0.0)

@@ -18,7 +18,7 @@ from syno_lab.experiments.in_rungs import run_in_rungs
 from syno_lab.experiments.rung_worker import JobWorkers, LocalWorkers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
-from syno_lab.experiments.standing import SHARES, Times
+from syno_lab.experiments.standing import Times
 from syno_lab.experiments.tunings import JobTuners, LocalTuners, Tuners, Tunings
 from syno_lab.experiments.untrained import run_untrained
 from syno_lab.experiments.watching import (
@@ -149,7 +149,7 @@ def run_search(
     """Syno's Algorithm 1: extract, derive, search, evaluate, decide, keep; continued from the store if it has begun.
 
     The baseline is trained on the settings' seeds first, alike in everything; then the clock of the search runs; then
-    the best operator within a half and within a quarter of the baseline's FLOPs is trained on the same seeds, and so is
+    the best operator within each share of FLOPs (:data:`.standing.SHARES`) is trained on the same seeds, and so is
     the best known operator, if the search began with known ones. With a :class:`.TuningChoice`, trials about as
     accurate as the baseline are tuned during the search, and the call waits for these tunings at its end. ``folder``
     gets the files that views read (:mod:`.watching`) and, at the end, the result. An untrained search is that of
@@ -196,7 +196,7 @@ def run_search(
         driver.tunings = Tunings(settings.tuning, settings.name, baseline["accuracy"], space, log, tuners)
     driver.run()
     standing, tunings = driver.standing, driver.tunings
-    found = {name: best for name, share in SHARES.items() if (best := standing.best(share)) is not None}
+    found = {name: best for name, share in standing.shares.items() if (best := standing.best(share)) is not None}
     earlier = standing.to_dict(times) | {"end": driver.end_reason} | _tuned(tunings)
     show("comparison")
     compared = found if standing.best_known is None else found | {"known": standing.best_known}
@@ -224,7 +224,7 @@ def run_search(
             for name, best in compared.items()
             if settings.seeds
         },
-        "front": _front(log, space, driver.known),
+        "front": _front(log, space, driver),
         "recorded": _recorded(log, tunings, driver.known),
         "folder": str(folder),
     }
@@ -248,15 +248,16 @@ def _baseline(space: Space, trained: list[TrialOutcome]) -> dict[str, Any]:
     }
 
 
-def _front(log: SearchLog, space: Space, known: dict[str, str]) -> list[dict[str, Any]]:
-    """The front of accuracy and FLOPs; ``known`` has operators' names by their JSON."""
+def _front(log: SearchLog, space: Space, driver: Driver) -> list[dict[str, Any]]:
+    """The front of accuracy and FLOPs."""
     return [
         {
             "number": trial.number,
             "accuracy": trial.accuracy,
             "flops_ratio": trial.flops / space.baseline.flops,
+            "replaced_ratio": driver.standing.replaced_ratio(trial.flops),
             "params": trial.params,
-            "known": known.get(trial.operator),
+            "known": driver.known.get(trial.operator),
         }
         for trial in log.front(("accuracy", "flops"))
     ]

@@ -69,6 +69,17 @@ class Plan:
         return {"minutes": self.minutes, "workers": self.workers, "parts": parts}
 
 
+def worthwhile(rungs: Sequence[Rung], each_s: Mapping[str, float]) -> tuple[Rung, ...]:
+    """The rungs that cost at most half of what the network itself costs; others decide nothing that it would not.
+
+    Args:
+        rungs: the cheapest first, the network itself last.
+        each_s: as for :func:`plan_for`.
+    """
+    full_s = each_s[rungs[-1].name]
+    return tuple(rung for rung in rungs if rung.is_full or 2 * rung.seeds * each_s[rung.name] <= full_s)
+
+
 def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mapping[str, float], seeds: int) -> Plan:
     """Share ``minutes`` among drawing, the rungs and the finals.
 

@@ -19,7 +19,7 @@ import msgspec
 from syno_lab.errors import SearchError
 from syno_lab.experiments.driver import LOOK_S, PATIENCE_S, Report, Stopped
 from syno_lab.experiments.funnel import Funnel
-from syno_lab.experiments.plan import FEWEST, Plan, plan_for
+from syno_lab.experiments.plan import FEWEST, Plan, plan_for, worthwhile
 from syno_lab.experiments.rung_worker import FINAL, TIMING, TIMING_STEPS, Workers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
@@ -165,6 +165,7 @@ class RungDriver:
         minutes = self.settings.minutes
         if minutes is None:
             raise SearchError("minutes: expected the minutes of a search in rungs, which shares them, found none")
+        self.rungs = worthwhile(self.rungs, each_s)
         return plan_for(minutes, self.settings.workers, self.rungs, each_s, len(self.settings.seeds))
 
     def _full_seconds(self, timed: TrialOutcome) -> float:
@@ -364,7 +365,9 @@ class RungDriver:
             if len(trainings) < rung.seeds or not all(one.is_ended for one in trainings):
                 continue
             reward = statistics.fmean(one.measure or 0.0 for one in trainings)
-            self.log.record(number, {**trainings[0].outcome, "rung": rung.name}, reward=min(1.0, max(0.0, reward)))
+            outcome = {**trainings[0].outcome, "rung": rung.name}
+            outcome |= self.space.probed(read_operator(self.log.trial(number).operator))
+            self.log.record(number, outcome, reward=min(1.0, max(0.0, reward)))
             self._told.add(number)
             candidate = self._candidates.pop(number, None)
             if candidate is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -134,7 +134,7 @@ def _baseline_s(queue: RungLog, rung: str, known: dict[str, float]) -> float | N
     return known.get(rung)
 
 
-def _given(outcome: dict[str, Any]) -> dict[str, Any]:
+def _given(outcome: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in outcome.items() if value is not None}
 
 

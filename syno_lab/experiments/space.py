@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from syno_lab.errors import SpecError
-from syno_lab.experiments.settings import SearchSettings
+from syno_lab.experiments.settings import DERIVED, SearchSettings
 from syno_lab.models.sites import Site, Strides
 from syno_lab.models.slot import Place
 from syno_lab.protocol import Operator, OperatorSpace, SpaceRequest
@@ -48,11 +48,12 @@ class Space:
     Attributes:
         system: the operators' system; ``operators``: its space for this backbone.
         baseline: the costs of the network without an operator.
+        replaced_flops: the FLOPs of the layers that are replaced.
         most_flops: the most FLOPs that the network may have with an operator.
         most_traffic: the most memory traffic that an operator may have, see :meth:`traffic`; None: no limit.
 
     Raises:
-        SpecError: the backbone has no layer to replace, or its other layers alone exceed the limit.
+        SpecError: the backbone has no layer to replace, or the limit leaves no FLOPs for an operator.
     """
 
     def __init__(self, settings: SearchSettings) -> None:
@@ -64,12 +65,22 @@ class Space:
         self._kinds = sorted(kinds.items(), key=lambda pair: -pair[0].flops)
         seen = survey_of(request)
         self.baseline = NetworkCosts(seen.flops, seen.params)
+        self.replaced_flops = sum(site.flops for site in self.sites)
         self._rest = NetworkCosts(
-            seen.flops - sum(site.flops for site in self.sites), seen.params - sum(site.params for site in self.sites)
+            seen.flops - self.replaced_flops, seen.params - sum(site.params for site in self.sites)
         )
-        self.most_flops = int(settings.max_flops_ratio * seen.flops)
+        self._replaced_ratio = settings.max_replaced_ratio
         self.most_traffic = settings.max_traffic_ratio
+        if self._replaced_ratio is None:
+            self.most_flops = int(settings.max_flops_ratio * seen.flops)
+        else:
+            self.most_flops = self._rest.flops + int(self._replaced_ratio * self.replaced_flops)
         self._spare = spare = self.most_flops - self._rest.flops
+        if spare <= 0 and self._replaced_ratio is not None:
+            raise SpecError(
+                f"max_replaced_ratio: expected a share that leaves FLOPs for an operator, found {self._replaced_ratio} "
+                f"of the {self.replaced_flops:,} that the replaced layers of {request.backbone} take; raise it"
+            )
         if spare <= 0:
             raise SpecError(
                 f"max_flops_ratio: the layers of {request.backbone} that stay take {self._rest.flops / seen.flops:.1%} "
@@ -79,7 +90,14 @@ class Space:
         self.system = find_system(settings.system)
         self.operators: OperatorSpace = self.system.space(
             SpaceRequest(
-                self.sites, self.strides, spare, settings.coefficients, settings.occurrences or {}, settings.limits
+                self.sites,
+                self.strides,
+                spare,
+                settings.coefficients,
+                settings.occurrences or {},
+                settings.limits,
+                settings.weight_limits,
+                None if settings.wants == DERIVED else settings.wants or "",
             )
         )
 
@@ -137,7 +155,10 @@ class Space:
     @property
     def limits(self) -> str:
         """The limits as text, for messages."""
-        flops = f"within {self.most_flops / self.baseline.flops:.0%} of the FLOPs"
+        if self._replaced_ratio is None:
+            flops = f"within {self.most_flops / self.baseline.flops:.0%} of the FLOPs"
+        else:
+            flops = f"within {self._replaced_ratio:.0%} of the replaced layers' FLOPs"
         return flops if self.most_traffic is None else f"{flops} and {self.most_traffic:g} times the memory traffic"
 
     def share(self, operator: Operator) -> float:
@@ -150,7 +171,7 @@ class Space:
 
     def replaced_share(self, flops: int) -> float:
         """FLOPs of the replaced layers in a network of ``flops``, over theirs in the baseline."""
-        return (flops - self._rest.flops) / (self.baseline.flops - self._rest.flops)
+        return (flops - self._rest.flops) / self.replaced_flops
 
     def probe(self, operator: Operator) -> Mapping[str, float]:
         """What the system's probe says of the operator (:meth:`.OperatorSpace.probe`), the score among it.
@@ -165,6 +186,11 @@ class Space:
                 "leave --untrained out"
             )
         return found
+
+    def probed(self, operator: Operator) -> dict[str, Mapping[str, float]]:
+        """The field ``probe`` of an outcome, where the system has a probe."""
+        found = self.operators.probe(operator)
+        return {} if found is None else {"probe": found}
 
     @property
     def has_probe(self) -> bool:

@@ -79,8 +79,8 @@ def parts(
     """The parts of ``operator``: each its key and which members it has.
 
     Members are numbered: the weights in order, then the input axes ``free``, whose positions may be renamed. Reductions
-    that reach nothing are left out, as they only add a global factor. ``flips`` are pairs of an input and an output axis
-    along which input and output are turned around: the parts are those of the operator's mirror image.
+    that reach nothing are left out, as they only add a global factor. ``flips`` are pairs of an input and an output
+    axis along which both are turned around: the parts are those of the operator's mirror image.
 
     Raises:
         SpecError: where a size is no positive integer under the binding.

@@ -218,6 +218,16 @@ class Spec:
                     size.at(dict(item))
         return replace(self, bindings=tuple(completed))
 
+    def with_wants(self, wants: str | None) -> Spec:
+        """The same spec with these wishes in the place of its own, as ``"C_in>=m, H>=m"``.
+
+        Raises:
+            SpecError: for what is no wish, or one for an axis that takes part in nothing.
+        """
+        found = replace(self, wants=parse_wants(wants, self.input_shape, self.output_shape, self.symbols))
+        found._check_wants()
+        return found
+
     def __hash__(self) -> int:
         return self._hash
 
@@ -378,8 +388,8 @@ def read_weight_limits(text: object) -> WeightLimits:
     """
     if text == FORMER_LIMITS:
         warnings.warn(
-            f"weight_limits {FORMER_LIMITS!r} is read as 'primary': limits of occurrences bind the dimensions of weights "
-            "for primary variables, and for coefficients no more",
+            f"weight_limits {FORMER_LIMITS!r} is read as 'primary': limits of occurrences bind the dimensions of "
+            "weights for primary variables, and for coefficients no more",
             ReadingWarning,
             stacklevel=2,
         )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Letter = Literal["x", "o", "m", "a"]
 #: How expressive each letter is.
 RANK: dict[Letter, int] = {letter: rank for rank, letter in enumerate(get_args(Letter))}
+_LEAST: dict[str, Letter] = {"o": "o", "m": "m", "a": "a"}
 _WISH = re.compile(r"\s*(?P<axis>[^<>=≥]+?)\s*(?:->\s*(?P<output>[^<>=≥]+?)\s*)?(?:>=|≥)\s*(?P<least>\w+)\s*")
 
 
@@ -57,9 +58,11 @@ def parse_wants(
         match = _WISH.fullmatch(part)
         if match is None:
             raise SpecError(f"wants: expected axis>=letter, as in 'C_in>=m' or 'H->W>=o', found {quoted(part.strip())}")
-        least = match["least"]
-        if least not in ("o", "m", "a"):
-            raise SpecError(f"wants {quoted(part.strip())}: expected o, m or a after '>=', found {quoted(least)}")
+        least = _LEAST.get(match["least"])
+        if least is None:
+            raise SpecError(
+                f"wants {quoted(part.strip())}: expected o, m or a after '>=', found {quoted(match['least'])}"
+            )
         axis = _axis(match["axis"], "input", input_shape, symbols)
         output = None if match["output"] is None else _axis(match["output"], "output", output_shape, symbols)
         found.append(Wish(axis, least, output))

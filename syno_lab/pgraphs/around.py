@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syno_lab.codegen.drawing import describe_step
+from syno_lab.codegen.mixing import wish_verdict
 from syno_lab.codegen.text import expressions
 from syno_lab.effort import Effort
 from syno_lab.ir.state import State
@@ -43,9 +44,9 @@ class Around:
     def __init__(self, state: State, *, pruned: bool = True) -> None:
         self.state = state
         self._has_pruned = pruned
-        kind: Kind = "operator" if state.is_complete else "open"
+        kind, reason = _kind(state)
         words = f"after {len(state.steps)} {'step' if len(state.steps) == 1 else 'steps'}"
-        first = Branch(self.root, words, kind, distance=distance(state))
+        first = Branch(self.root, words, kind, distance=distance(state), reason=reason)
         self._places = {self.root: _Place(first, state, None, None, state)}
         self.looked_at = 0
 
@@ -170,13 +171,19 @@ class Around:
             steps = "step" if left == 1 else "steps"
             reason = f"{left} {steps} left are too few"
             return Branch(key, text, "dead end", distance=one.distance, reason=reason)
-        is_complete = one.distance == 0 and one.verdict.state is not None and _completes(one)
-        return Branch(key, text, "operator" if is_complete else "open", distance=one.distance)
+        after = one.verdict.state.apply(one.step) if one.distance == 0 and one.verdict.state is not None else None
+        if after is None:
+            return Branch(key, text, distance=one.distance)
+        kind, reason = _kind(after)
+        return Branch(key, text, kind, distance=one.distance, reason=reason)
 
 
-def _completes(one: Candidate) -> bool:
-    assert one.verdict.state is not None
-    return one.verdict.state.apply(one.step).is_complete
+def _kind(state: State) -> tuple[Kind, str]:
+    """Whether a state is an operator, and if it is complete and none of the space, why."""
+    if not state.is_complete:
+        return "open", ""
+    operator = state.operator()
+    return ("operator", "") if operator.meets() else ("open", f"complete, but it {wish_verdict(operator)}")
 
 
 def _dead(branch: Branch, reason: str) -> Branch:

@@ -2,9 +2,9 @@
 
 The kernel of the middle of the output (:mod:`syno_lab.codegen.kernel`) is an array ``K[outputs, inputs, offsets...]``:
 output channels, input channels, and the positions that are read. Unfolded along each of the three, it is a matrix whose
-*effective rank* says how many directions it really has: the exponential of the entropy of its squared singular values,
-divided by their sum (Roy and Vetterli, The effective rank, EUSIPCO 2007, take the values themselves; the squares are
-the shares of the kernel's energy, and tell a narrow middle apart more sharply). An operator through a narrow middle has a low rank
+*effective rank* says how many directions it really has: the exponential of the entropy of its squared singular values
+over their sum, the shares of the kernel's energy. (Roy and Vetterli, The effective rank, EUSIPCO 2007, take the values
+without squaring them, which tells a narrow middle less sharply.) An operator through a narrow middle has a low rank
 over the channels, one that reads the same everywhere a rank of 1 over the offsets. As shares of the replaced layer's
 own ranks at the same sizes, the least of the three is the operator's weakest link.
 
@@ -13,12 +13,11 @@ The ranks do not depend on the scale of the weights, so all are drawn from one n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,8 @@ from syno_lab.codegen.kernel import MOST_ELEMENTS, kernel
 from syno_lab.codegen.nest import all_sizes, generic_binding
 from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Binding, Spec
+from syno_lab.ir.spec import Binding
+from syno_lab.pgraphs.roles import primaries, roles_of
 
 Array = np.ndarray[Any, Any]
 SEED = 1
@@ -36,14 +36,6 @@ SIDES = (8, 9, 10, 12, 16, 24, 32)
 _TRIED = sorted(product(CHANNELS, SIDES), key=prod)
 #: Along each axis of offsets, the window of the convolution that an operator is compared with by default.
 WINDOW = 3
-
-
-class Roles(NamedTuple):
-    """The meaning of the axes that are not fixed: output channels, input channels, and input axes of positions."""
-
-    outputs: tuple[int, ...]
-    inputs: tuple[int, ...]
-    offsets: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,16 +57,15 @@ class Probe:
     @classmethod
     def of(cls, found: Array) -> Probe:
         """The probe of a kernel ``[outputs, inputs, offsets...]``; where it is zero all ranks are 0."""
-        outputs, inputs = found.shape[:2]
-        flat = found.reshape(outputs, inputs, -1)
+        flat = found.reshape(*found.shape[:2], -1)
         read = flat[:, :, flat.any(axis=(0, 1))]  # an offset that is not read adds a singular value of 0
-        space, out, into = (effective_rank(np.moveaxis(read, axis, 0).reshape(read.shape[axis], -1)) for axis in (2, 0, 1))
+        space, out, into = (effective_rank(_unfolded(read, axis)) if read.size else 0.0 for axis in (2, 0, 1))
         return cls(found, space, out, into)
 
     def shares(self, reference: Probe) -> dict[str, float]:
-        """The ranks as shares of the reference's: ``space`` (at most 1), ``outputs``, ``inputs``, and their ``product``.
+        """The ranks as shares of the reference's: ``space`` (at most 1), ``outputs``, ``inputs``; their ``product``.
 
-        A reference of rank 0 is taken to have rank 1.
+        A rank below 1 of the reference is taken for 1.
         """
         space = min(1.0, self.e_space / max(1.0, reference.e_space))
         outputs = self.e_out / max(1.0, reference.e_out)
@@ -85,6 +76,11 @@ class Probe:
         """The least share, from 0 to about 1: the weakest link beside the reference."""
         shares = self.shares(reference)
         return min(shares["space"], shares["outputs"], shares["inputs"])
+
+
+def _unfolded(array: Array, axis: int) -> Array:
+    matrix: Array = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    return matrix
 
 
 def effective_rank(matrix: Array) -> float:
@@ -134,11 +130,14 @@ def probe(operator: Operator, binding: Binding | None = None) -> Probe:
 
 
 @lru_cache(maxsize=64)
-def convolution_probe(outputs: int, inputs: int, lengths: tuple[int, ...], window: tuple[int, ...], groups: int = 1) -> Probe:
+def convolution_probe(
+    outputs: int, inputs: int, lengths: tuple[int, ...], window: tuple[int, ...], groups: int = 1
+) -> Probe:
     """The probe of a convolution (without offsets: of a linear layer), with weights that are the same each time.
 
     Args:
-        outputs, inputs: channels.
+        outputs: output channels.
+        inputs: input channels.
         lengths: positions along each axis of offsets; what does not fit of the window is cut off.
         window: of the convolution, along each of these axes.
         groups: of channels; each must divide into so many.
@@ -151,31 +150,6 @@ def convolution_probe(outputs: int, inputs: int, lengths: tuple[int, ...], windo
         part = found[(rows, columns, *inside)]
         part[...] = rng.standard_normal(part.shape)
     return Probe.of(found)
-
-
-@lru_cache(maxsize=256)
-def roles_of(spec: Spec) -> Roles:
-    """The roles of the axes of a spec's shapes.
-
-    Channels are the axes of a primary variable that the other side does not have (``C_in``, ``C_out``). Where there is
-    none on either side and a batch is fixed, the first axis after it is taken for channels.
-    """
-    fixed_in = {into for into, _ in spec.fixed_io_pairs}
-    fixed_out = {out for _, out in spec.fixed_io_pairs}
-    ins = [axis for axis in range(len(spec.input_shape)) if axis not in fixed_in]
-    outs = [axis for axis in range(len(spec.output_shape)) if axis not in fixed_out]
-    of_ins = {name for axis in ins for name in _primaries(spec, spec.input_shape[axis])}
-    of_outs = {name for axis in outs for name in _primaries(spec, spec.output_shape[axis])}
-    inputs = tuple(axis for axis in ins if not _primaries(spec, spec.input_shape[axis]) <= of_outs)
-    outputs = tuple(axis for axis in outs if not _primaries(spec, spec.output_shape[axis]) <= of_ins)
-    if not inputs and not outputs and spec.fixed_io_pairs:
-        inputs, outputs = tuple(ins[:1]), tuple(outs[:1])
-    return Roles(outputs, inputs, tuple(axis for axis in ins if axis not in inputs))
-
-
-def _primaries(spec: Spec, size: Any) -> set[str]:
-    powers = dict(zip(spec.symbols.names, size.exponents, strict=True))
-    return {name for name in spec.symbols.primary if powers[name]}
 
 
 def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, int]:
@@ -191,10 +165,11 @@ def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, 
     symbols = spec.symbols
     if base is None:
         base = operator.complete_binding() if spec.bindings else generic_binding(operator)
+    base = {**spec.defaults, **base}
     roles = roles_of(spec)
-    channels = {name for axis in roles.inputs for name in _primaries(spec, spec.input_shape[axis])}
-    channels |= {name for axis in roles.outputs for name in _primaries(spec, spec.output_shape[axis])}
-    fixed = {name for axis, _ in spec.fixed_io_pairs for name in _primaries(spec, spec.input_shape[axis])}
+    channels = {name for axis in roles.inputs for name in primaries(spec, spec.input_shape[axis])}
+    channels |= {name for axis in roles.outputs for name in primaries(spec, spec.output_shape[axis])}
+    fixed = {name for axis, _ in spec.fixed_io_pairs for name in primaries(spec, spec.input_shape[axis])}
     sizes = set(all_sizes(operator))
     for number, side in _TRIED:
         bound = {name: 1 if name in fixed else number if name in channels else side for name in symbols.primary}

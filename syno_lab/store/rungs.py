@@ -26,6 +26,8 @@ MOST_DEATHS = 2
 
 _TABLE = "syno_search_rungs"
 _COLUMNS = "place, search, number, rung, seed, priority, holder, deaths, state, measure, outcome, ended"
+# The texts below are put together of our own names, never of anybody's data.
+# ruff: noqa: S608
 _KEY = "WHERE search=? AND number=? AND rung=? AND seed=?"
 
 
@@ -141,8 +143,7 @@ class RungLog:
     def refresh(self, known: dict[int, RungTraining]) -> None:
         """Bring ``known``, trainings by their place in the queue, up to date; only rows that changed are read whole."""
         query = f"SELECT place, state FROM {_TABLE} WHERE search=? ORDER BY place"
-        now = dict(self._database.columns(query, (self._key,)))
-        for place, state in now.items():
+        for place, state in self._database.columns(query, (self._key,)):
             if place not in known or known[place].state != state:
                 rows = self._database.read(_COLUMNS, f"FROM {_TABLE} WHERE place=?", (place,))
                 known.update((place, _training(row)) for row in rows)

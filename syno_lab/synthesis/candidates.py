@@ -14,6 +14,7 @@ from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import Excess, cost_of, excess, meter_of
 from syno_lab.synthesis.distance import distances_after
+from syno_lab.synthesis.property_distance import wish_verdicts
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule, rules_for
 from syno_lab.synthesis.space import proposals, room_for_contractions
 
@@ -26,7 +27,8 @@ class Verdict:
     """Whether a step is canonical, and if not, the rule that rejects it and what it rewrites.
 
     Where no rule does, but every operator that the step leads to is beyond a budget, ``rejected_by`` is a row of kind
-    ``budget``: its name is the budget's, its reason has the bound and the limit.
+    ``budget``: its name is the budget's, its reason has the bound and the limit. Where none meets the wishes, it is a
+    row of kind ``wish``, whose reason says what cannot be read any more.
 
     Explanations are made when they are asked for, so that search does not pay for them.
 
@@ -152,13 +154,13 @@ def candidates(
 def _candidates(state: State, rules: tuple[Rule, ...], effort: Effort) -> list[Candidate]:
     effort.make_room(*room_for_contractions(state))
     distance = distances_after(state, effort=effort)
-    budget = _budget_after(state)
+    budget, wish = _budget_after(state), wish_verdicts(state)
     asked = {primitive: rules_for(primitive, rules) for primitive in PRIMITIVES}
     found = []
     for step in proposals(state):
         effort.tick("listing the next steps")
         rule = next((rule for rule in asked[step.primitive] if rule.match(state, step)), None)
-        found.append(Candidate(step, Verdict(rule or budget(step), state, step), distance(step)))
+        found.append(Candidate(step, Verdict(rule or budget(step) or wish(step), state, step), distance(step)))
     return found
 
 

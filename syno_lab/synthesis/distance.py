@@ -12,7 +12,7 @@ and so no distance, but of the operators that differ only in it one is kept (:mo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -86,7 +86,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class _Left:
+class Left:
     """Budgets left: how many of each helpful primitive may still come."""
 
     contractions: int
@@ -119,10 +119,10 @@ def explain_distance(state: State, *, effort: Effort | None = None, should_stop:
     Raises:
         EffortError: when it was stopped, or would take more than it may.
     """
-    have = tuple(sorted(_look(c) for c in state.data if c not in state.fixed))
-    left = _left(state.spec, Counter(step.primitive for step in state.steps))
+    have = tuple(sorted(look(c) for c in state.data if c not in state.fixed))
+    left = budgets_left(state.spec, Counter(step.primitive for step in state.steps))
     with (effort or Effort()).within(should_stop=should_stop) as watched:
-        return _explained(state.spec, have, left, _reduces_left(state), watched)
+        return _explained(state.spec, have, left, reduces_left(state), watched)
 
 
 def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[Step], int | None]:
@@ -133,10 +133,10 @@ def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[
     """
     watched = effort or Effort()
     spec = state.spec
-    have = sorted(_look(c) for c in state.data if c not in state.fixed)
+    have = sorted(look(c) for c in state.data if c not in state.fixed)
     used = Counter(step.primitive for step in state.steps)
-    budgets = {name: _left(spec, used + Counter((name,))) for name in PRIMITIVES}
-    reduces = _reduces_left(state)
+    budgets = {name: budgets_left(spec, used + Counter((name,))) for name in PRIMITIVES}
+    reduces = reduces_left(state)
     known: dict[Any, int | None] = {}
 
     def after(step: Step) -> int | None:
@@ -151,7 +151,7 @@ def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[
         if key not in known:
             shape = list(have)
             for coordinate in gone:
-                shape.remove(_look(coordinate))
+                shape.remove(look(coordinate))
             shape += [(step.primitive == "STRIDE", size.exponents) for size in added]
             more = None if reduces is None or step.primitive != "REDUCE" else reduces - 1
             known[key] = _explained(spec, tuple(sorted(shape)), budgets[step.primitive], more, watched).steps
@@ -160,25 +160,26 @@ def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[
     return after
 
 
-def _look(coordinate: Coordinate) -> tuple[bool, Exponents]:
+def look(coordinate: Coordinate) -> tuple[bool, Exponents]:
+    """What the distance sees of a coordinate: whether it is STRIDEd, and its size."""
     return (coordinate.node.primitive == "STRIDE", coordinate.size.exponents)
 
 
-def _reduces_left(state: State) -> int | None:
+def reduces_left(state: State) -> int | None:
     """How many REDUCEs may still come; None once another primitive has."""
     if any(step.primitive != "REDUCE" for step in state.steps):
         return None
     return state.spec.limits.max_reduces - len(state.steps)
 
 
-def _explained(spec: Spec, have: _Have, left: _Left, reduces: int | None, effort: Effort) -> Explanation:
+def _explained(spec: Spec, have: _Have, left: Left, reduces: int | None, effort: Effort) -> Explanation:
     plain = _explain(spec, have, left, effort=effort)
     return plain if reduces is None else _with_reduces(spec, have, left, reduces, plain, effort)
 
 
-def _with_reduces(spec: Spec, have: _Have, left: _Left, budget: int, plain: Explanation, effort: Effort) -> Explanation:
+def _with_reduces(spec: Spec, have: _Have, left: Left, budget: int, plain: Explanation, effort: Effort) -> Explanation:
     """The least bound over all sets of further REDUCEs, smallest first; at most two more than are lacking."""
-    lacking = _lacking_primaries(spec, have)
+    lacking = lacking_primaries(spec, [exponents for _, exponents in have])
     best = plain
     sizes = reduce_sizes(spec, effort=effort)
     for count in range(max(1, sum(lacking)), min(budget, sum(lacking) + 2) + 1):
@@ -195,23 +196,25 @@ def _with_reduces(spec: Spec, have: _Have, left: _Left, budget: int, plain: Expl
     return best
 
 
-def _lacking_primaries(spec: Spec, have: _Have) -> tuple[int, ...]:
+def lacking_primaries(spec: Spec, have: Sequence[Exponents]) -> tuple[int, ...]:
     """How often each primary variable is missing from the data for the input."""
     fixed = {inp for inp, _ in spec.fixed_io_pairs}
     want = [size.exponents for axis, size in enumerate(spec.input_shape) if axis not in fixed]
-    return tuple(max(0, sum(e[i] for e in want) - sum(e[i] for _, e in have)) for i in range(len(spec.symbols.primary)))
+    return tuple(max(0, sum(e[i] for e in want) - sum(e[i] for e in have)) for i in range(len(spec.symbols.primary)))
 
 
-def _left(spec: Spec, used: Counter[str]) -> _Left:
+def budgets_left(spec: Spec, used: Counter[str]) -> Left:
+    """The budgets that are left after so many of each primitive."""
+
     def left(primitive: str) -> int:
         budget = spec.limits.of(primitive)
         return UNLIMITED if budget is None else max(0, budget - used[primitive])
 
-    return _Left(left("SHARE"), left("UNFOLD"), left("EXPAND"), left("MERGE"), left("SPLIT"))
+    return Left(left("SHARE"), left("UNFOLD"), left("EXPAND"), left("MERGE"), left("SPLIT"))
 
 
 @kept(1 << 17)
-def _explain(spec: Spec, have: _Have, left: _Left, *, effort: Effort) -> Explanation:
+def _explain(spec: Spec, have: _Have, left: Left, *, effort: Effort) -> Explanation:
     fixed_inputs = {inp for inp, _ in spec.fixed_io_pairs}
     want = tuple(size for axis, size in enumerate(spec.input_shape) if axis not in fixed_inputs)
     sizes = tuple(Size(spec.symbols, exponents) for _, exponents in have)
@@ -247,7 +250,7 @@ class _Search:
     that more was taken than is there.
     """
 
-    def __init__(self, spec: Spec, left: _Left, strided: int, effort: Effort) -> None:
+    def __init__(self, spec: Spec, left: Left, strided: int, effort: Effort) -> None:
         self.effort = effort
         self.spec = spec
         self.left = left

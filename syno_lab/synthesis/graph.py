@@ -43,6 +43,10 @@ class Graph(Roots):
 
     #: Steps to spare from which on the distance of a move is guessed.
     SPARE = 3
+    #: How much likelier an UNFOLD is that brings what is wished; and while no weight has its window, so that one weight
+    #: is for all that it reads.
+    WINDOW = 40.0
+    BARE_WINDOW = 2.0
 
     # -- edges -------------------------------------------------------------------------------------------------------
 
@@ -176,7 +180,7 @@ class Graph(Roots):
                     tried.add(node.features[place])
                 if place < number and node.items[place] & STRIDED:
                     return
-                if wishes is not None and self._needs[axis] & ~(node.items[place] if place < number else made):
+                if wishes is not None and wishes.unmet(self._own[axis], node.items[place] if place < number else made):
                     continue
                 made_by = node.places[place].node.primitive if place < number else primitive
                 if self._is_free[axis] and made_by == "SHIFT":
@@ -263,7 +267,12 @@ class Graph(Roots):
                 return None
         if not self._is_legal(primitive, added):
             return None
-        return Move(1, need, partial(self._view_edges, view, used, need))
+        favour = 1.0
+        if self.wishes is not None and primitive == "UNFOLD":
+            main, window = operands
+            if self.wishes.is_served(node.items[main], node.items[window]):
+                favour = self.WINDOW if node.places[window] in node.state.sharing else self.BARE_WINDOW
+        return Move(1, need, partial(self._view_edges, view, used, need), favour=favour)
 
     def _view_edges(self, view: _View, used: tuple[int, ...], need: int) -> Iterator[Edge]:
         """The edges of one view; none where Table 1 or a rule rejects it.

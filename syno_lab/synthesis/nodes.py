@@ -73,9 +73,10 @@ class Move:
         need: steps that are needed afterwards at least.
         width: how many edges it may turn out to be, as far as is known without looking.
         sizes: of REDUCEs; else empty.
+        favour: how much likelier draws should take it than others as near, because of what is wished.
     """
 
-    __slots__ = ("_edges", "_make", "cost", "need", "sizes", "width")
+    __slots__ = ("_edges", "_make", "cost", "favour", "need", "sizes", "width")
 
     def __init__(
         self,
@@ -84,8 +85,10 @@ class Move:
         make: Callable[[], Iterator[Edge]],
         width: int = 1,
         sizes: tuple[Size, ...] = (),
+        favour: float = 1.0,
     ) -> None:
         self.sizes = sizes
+        self.favour = favour
         self.cost = cost
         self.need = need
         self.width = width
@@ -235,11 +238,7 @@ class Nodes:
         taken = {inp for inp, _ in spec.fixed_io_pairs}
         self._total = sum(self.reach.want)
         self._axes = [pack(size) for axis, size in enumerate(spec.input_shape) if axis not in taken]
-        self._needs = (
-            []
-            if self.wishes is None
-            else [self.wishes.needs[a] for a in range(len(spec.input_shape)) if a not in taken]
-        )
+        self._own = [axis for axis in range(len(spec.input_shape)) if axis not in taken]
         self._is_free = [str(size) in spec.unordered for a, size in enumerate(spec.input_shape) if a not in taken]
 
     def __len__(self) -> int:

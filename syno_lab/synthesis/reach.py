@@ -1,10 +1,10 @@
 """How many steps are needed at least: the shape distance, made fast for search and sharper by what the space forbids.
 
-It counts as :mod:`syno_lab.synthesis.distance` does, and knows besides which pieces a weight may take (limits
-of occurrences that bind weights), that windows have no primary variables, how many EXPANDs are left, and which rules and which
-place in the sweep keep a view from a coordinate (the flags). Coordinates that equal an input axis are matched with it
-first; where what is left over then cannot go by itself, other groupings are tried too. Sizes are packed into one
-integer, eight bits an exponent, so that a product is one addition.
+It counts as :mod:`syno_lab.synthesis.distance` does, and knows besides which pieces a weight may take (limits of
+occurrences that bind weights), that windows have no primary variables, how many EXPANDs are left, and which rules and
+which place in the sweep keep a view from a coordinate (the flags). Coordinates that equal an input axis are matched
+with it first; where what is left over then cannot go by itself, other groupings are tried too. Sizes are packed into
+one integer, eight bits an exponent, so that a product is one addition.
 
 That these bounds are never too high is held by tests: the search with them finds what the search without them finds.
 """
@@ -63,7 +63,7 @@ class Reach:
         self._partitions: dict[Shape, tuple[tuple[Shape, ...], ...]] = {}
         self._known: dict[tuple[Shape, int, int, Shape, int], int] = {}
         self._legal: dict[int, bool] = {}
-        self._is_ratio: dict[int, bool] = {0: True}  # of what a group has over what it wants
+        self.ratios: dict[int, bool] = {0: True}  # of what a group may have over what it wants
         self._values: dict[int, int] = {}
         self._kinds: dict[tuple[int, Shape, int], tuple[bool, bool]] = {}
         self._ways_at: dict[tuple[int, Shape], dict[int, tuple[int, bool, int]]] = {}
@@ -174,7 +174,7 @@ class Reach:
         """
         self.effort.tick("looking for the distance to the input")
         wanted, number = groups[at]
-        items, sums, is_legal = self._items, self._sums, self._is_ratio
+        items, sums, is_legal = self._items, self._sums, self.ratios
         is_last = at + 1 == len(groups)
         most = self._best - cost  # items that it may take at most
         try:
@@ -340,9 +340,9 @@ class Reach:
 
     def is_ratio(self, packed: int) -> bool:
         """Whether a group may have so much over what it wants: nothing, or what may be a coordinate."""
-        found = self._is_ratio.get(packed)
+        found = self.ratios.get(packed)
         if found is None:
-            found = self._is_ratio[packed] = self.is_legal(packed)
+            found = self.ratios[packed] = self.is_legal(packed)
         return found
 
     def unpacked(self, packed: int) -> tuple[int, ...]:

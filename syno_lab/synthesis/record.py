@@ -179,8 +179,8 @@ def replay(
     if fields.weight_limits == FORMER_LIMITS:
         fields = msgspec.structs.replace(fields, weight_limits="primary")
         notes.append(
-            f"the record was drawn with weight_limits {FORMER_LIMITS!r}, which bound coefficients in weights too; it is "
-            "replayed with 'primary', another space, so other operators are drawn; those of the record stay valid"
+            f"the record was drawn with weight_limits {FORMER_LIMITS!r}, which bound coefficients in weights too; it "
+            "is replayed with 'primary', another space, so other operators are drawn; those of the record stay valid"
         )
     try:
         spec = fields.spec()

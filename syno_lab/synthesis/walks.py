@@ -200,7 +200,7 @@ class Walker:
         return found
 
     def _weight(self, move: Move) -> float:
-        weight = move.width * self.PULL ** -min(move.need, 9)
+        weight = move.width * self.PULL ** -min(move.need, 9) * move.favour
         if move.sizes and self._most_flops is not None and self._binding is not None:
             naive = prod(size.at(self._binding) for size in move.sizes)
             if naive > self._spare_flops:

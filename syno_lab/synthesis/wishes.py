@@ -39,9 +39,18 @@ from syno_lab.synthesis.reach import (
 )
 
 _SUMMED, _LARGE = "a REDUCE", "a REDUCE with a primary variable"
-_Chosen = tuple[int, bool, bool]  # a group's items, whether it leaves a piece, whether a window serves it
 _Demand = frozenset[str | int]  # what a leaf may be that meets it; a number is an output axis
 _MOST_GROUPINGS = 1 << 16  # that are tried for one bound; above it there is none
+
+
+class _Option(NamedTuple):
+    """Items that become a group's axes: steps, which, whether a piece is left, whether it may be a window, REDUCEs."""
+
+    steps: int
+    mask: int
+    has_piece: bool
+    is_window: bool
+    missing: int
 
 
 class Plan(NamedTuple):
@@ -94,8 +103,8 @@ class Wishes:
         for need in needs:
             self._every |= need
         self._known: dict[tuple[Shape, bool, int, int, int], tuple[int, int]] = {}
-        self._loosely: dict[int, bool] = {}
         self._small: dict[int, bool] = {}
+        self._asked: dict[int, int] = {}
 
     def has(self, coordinate: Coordinate) -> int:
         """Which demands a coordinate meets, as bits."""
@@ -116,6 +125,21 @@ class Wishes:
     def unmet(self, axis: int, has: int) -> int:
         """The demands on an input axis that a coordinate with these bits does not meet."""
         return self.needs[axis] & ~has
+
+    def is_served(self, main: int, window: int) -> bool:
+        """Whether a window (an item) brings a main coordinate what an axis demands that it may become part of."""
+        size = main >> FLAG_BITS
+        asked = self._asked.get(size)
+        if asked is None:
+            asked = 0
+            primaries = len(self.spec.symbols.primary)
+            mine = self._reach.unpacked(size)[:primaries]
+            for wanted, need in self._want:
+                theirs = self._reach.unpacked(wanted)[:primaries]
+                if not any(theirs) or any(map(min, mine, theirs)):
+                    asked |= need
+            self._asked[size] = asked
+        return asked & window & ~main != 0
 
     def steps(
         self,
@@ -187,34 +211,62 @@ class Wishes:
         number = len(items)
         if partitions(len(self._want)) << number > _MOST_GROUPINGS:
             return 0
-        sums = [0]
+        sums, gives = [0], [0]
         for item in items:
             size = item >> FLAG_BITS
             sums += [size + other for other in sums]
-        self._items, self._sums, self._spare = items, sums, spare
+            gives += [item | other for other in gives]
+        self._items, self._sums, self._gives, self._spare = items, sums, gives, spare
+        self._strided = sum([1 for item in items if item & STRIDED])
         self._left = (contractions, unfolds, min(NEVER, unfolds + expands))
+        # Of equal items the first is chosen first.
         self._twins = [3 << i for i in range(number - 1) if items[i] == items[i + 1]]
         self._best, self._enough = limit + 1, enough
+        options: dict[int, list[_Option]] = {}
         for partition in _partitions(len(self._want)):
+            cost = len(self._want) - len(partition)
+            if cost + len(partition) - 1 > limit + number:
+                continue
             groups = []
             for group in partition:
                 size = need = 0
                 for at in group:
                     size += self._want[at][0]
                     need |= self._want[at][1]
-                groups.append((size, need))
-            cost = len(self._want) - len(groups)
+                if size not in options:
+                    options[size] = self._options(size, number)
+                groups.append((options[size], need))
             self._assign((1 << number) - 1, partition, groups, (), cost, 0, 0, 0)
             if self._best <= enough:
                 break
         return self._best if self._best <= limit else NEVER if limit >= NEVER - 1 else limit + 1
 
+    def _options(self, wanted: int, number: int) -> list[_Option]:
+        """The items that may become axes of this size, the fewest steps first."""
+        sums, is_ratio = self._sums, self._reach.ratios
+        fewest = masks(number, min(number, self._best))
+        try:
+            fitting = [mask for mask in fewest if is_ratio[sums[mask] - wanted]]
+        except KeyError:
+            fitting = [mask for mask in fewest if self._reach.is_ratio(sums[mask] - wanted)]
+        found = []
+        for mask in fitting:
+            has_piece = sums[mask] != wanted
+            is_window = has_piece and self._is_small(sums[mask] - wanted)
+            found.append(_Option(mask.bit_count() - 1 + has_piece, mask, has_piece, is_window, 0))
+        # With a REDUCE still to come, of whatever size fits: it, and the SPLIT that joins it.
+        for mask in fewest if self._spare else ():
+            is_over = self._is_over(sums[mask] - wanted)
+            if is_over is not None:
+                found.append(_Option(mask.bit_count() + 1 + is_over, mask, is_over, False, 1))
+        return sorted(found)
+
     def _assign(
         self,
         free: int,
         partition: tuple[tuple[int, ...], ...],
-        groups: list[tuple[int, int]],
-        chosen: tuple[_Chosen, ...],
+        groups: list[tuple[list[_Option], int]],
+        chosen: tuple[_Option, ...],
         cost: int,
         windows: int,
         lacking: int,
@@ -222,96 +274,66 @@ class Wishes:
     ) -> None:
         """Give the next group some of the ``free`` items; ``cost`` counts MERGEs, SPLITs and REDUCEs so far."""
         self.effort.tick("looking for the distance to what is wished")
-        if self._best <= self._enough:
-            return
-        if len(chosen) == len(groups):
-            self._close(free, partition, groups, chosen, cost, windows, lacking, missing)
-            return
-        wanted, need = groups[len(chosen)]
-        items, sums, is_legal = self._items, self._sums, self._reach.is_ratio
-        for mask in masks(len(items), max(0, min(len(items), self._best - cost - windows))):
-            if mask & ~free:
-                continue
-            more = cost + mask.bit_count() - 1
-            if more + windows >= self._best:
+        gives, twins = self._gives, self._twins
+        options, need = groups[len(chosen)]
+        is_last = len(chosen) + 1 == len(groups)
+        for option in options:
+            steps, mask, _, _, more = option
+            if cost + steps + windows >= self._best or self._best <= self._enough:
                 return
-            if self._twins and any(mask & pair == pair & ~(pair >> 1) and free & pair == pair for pair in self._twins):
+            if mask & ~free or missing + more > self._spare:
                 continue
-            ratio = sums[mask] - wanted
-            unmet = need
-            for at, item in enumerate(items):
-                if mask >> at & 1:
-                    unmet &= ~item
-            if is_legal(ratio):
-                one = unmet != 0
-                if more + (ratio != 0) + windows + one < self._best:
-                    self._assign(
-                        free & ~mask,
-                        partition,
-                        groups,
-                        (*chosen, (mask, ratio != 0, one)),
-                        more + (ratio != 0),
-                        windows + one,
-                        lacking | unmet,
-                        missing,
-                    )
-            # A REDUCE still to come, of whatever size fits, joins the group.
-            if missing < self._spare and (unmet or not is_legal(ratio) or ratio):
-                over = self._is_loosely_legal(ratio)
-                if over is not None and more + 2 + over + windows < self._best:
-                    self._assign(
-                        free & ~mask,
-                        partition,
-                        groups,
-                        (*chosen, (mask, over, False)),
-                        more + 2 + over,
-                        windows,
-                        lacking,
-                        missing + 1,
-                    )
+            if twins and any(mask & pair == pair & ~(pair >> 1) and free & pair == pair for pair in twins):
+                continue
+            unmet = 0 if more else need & ~gives[mask]
+            count = windows + (unmet != 0)
+            if cost + steps + count >= self._best:
+                continue
+            ahead = (*chosen, option)
+            if is_last:
+                self._close(
+                    free & ~mask, partition, groups, ahead, cost + steps, count, lacking | unmet, missing + more
+                )
+            else:
+                self._assign(
+                    free & ~mask, partition, groups, ahead, cost + steps, count, lacking | unmet, missing + more
+                )
 
     def _close(
         self,
         rest: int,
         partition: tuple[tuple[int, ...], ...],
-        groups: list[tuple[int, int]],
-        chosen: tuple[_Chosen, ...],
+        groups: list[tuple[list[_Option], int]],
+        chosen: tuple[_Option, ...],
         cost: int,
         windows: int,
         lacking: int,
         missing: int,
     ) -> None:
         """Eliminate what is left: windows that bring what is wished by UNFOLDs, the others as cheaply as can be."""
-        items = self._items
         contractions, unfolds, one_each = self._left
         if windows > unfolds:
             return
-        pieces = rest.bit_count()
-        fitting = found = 0  # pieces that may be a window that is asked for, and what all pieces have
-        for at, item in enumerate(items):
-            if rest >> at & 1:
-                found |= item
-                fitting += bool(item & lacking) and self._is_small(item >> FLAG_BITS)
-        for (mask, has_piece, is_served), (wanted, _) in zip(chosen, groups, strict=True):
-            if has_piece:
-                pieces += 1
-                has = 0
-                for at, item in enumerate(items):
-                    if mask >> at & 1:
-                        has |= item
-                found |= has
-                # A group that a window serves hands on what that brings.
-                fitting += (is_served or bool(has & lacking)) and self._is_small(self._sums[mask] - wanted)
-        short = max(0, windows - fitting)
-        if short and lacking & ~found:
-            # Only by REDUCEs still to come; else one more MERGE gives one more window.
-            missing += short
-            if missing > self._spare:
-                return
-        elif lacking & ~found:
-            return
-        strided = sum([1 for item in items if item & STRIDED])
-        needed = max(windows, -(-strided // 2))
+        pieces = rest.bit_count() + sum([option.has_piece for option in chosen])
+        short = 0
+        if windows:
+            fitting = 0  # pieces that may be a window that is asked for
+            found = self._gives[rest]  # what all pieces have
+            for at, item in enumerate(self._items):
+                fitting += rest >> at & 1 and item & lacking != 0 and self._is_small(item >> FLAG_BITS)
+            for option, (_, need) in zip(chosen, groups, strict=True):
+                if option.has_piece:
+                    has = self._gives[option.mask]
+                    found |= has
+                    # A group that a window serves hands on what that brings.
+                    fitting += option.is_window and (has & lacking != 0 or need & ~has != 0)
+            short = max(0, windows - fitting)
+            if lacking & ~found:
+                # Only by REDUCEs still to come; else one more MERGE gives one more window.
+                missing += max(short, 1)
+                if missing > self._spare:
+                    return
+        needed = max(windows, -(-self._strided // 2))
         pieces += short
         if needed > min(one_each, pieces):
             return
@@ -323,8 +345,8 @@ class Wishes:
             self._best = total
             self._plan = Plan(
                 tuple(
-                    (_places(mask), tuple([self._axes[at] for at in axes]))
-                    for (mask, _, _), axes in zip(chosen, partition, strict=True)
+                    (_places(option.mask), tuple([self._axes[at] for at in axes]))
+                    for option, axes in zip(chosen, partition, strict=True)
                 ),
                 _places(rest),
                 windows,
@@ -339,7 +361,7 @@ class Wishes:
             found = self._small[packed] = not any(self._reach.unpacked(packed)[:primaries])
         return found
 
-    def _is_loosely_legal(self, ratio: int) -> bool | None:
+    def _is_over(self, ratio: int) -> bool | None:
         """With a factor of coefficients free to choose: whether a ratio leaves a piece, or None where it cannot be."""
         exponents = self._reach.unpacked(ratio)[: len(self.spec.symbols.primary)]
         return any(exponents) if min(exponents, default=0) >= 0 else None

@@ -138,9 +138,11 @@ class Loop:
         self._trained = Trained(module, self.optimizer, arithmetic.scaler)
         self._without_gradient = 0
         self._skipped = 0
-        steps, batches = settings.get("total_steps"), task.train_batches
-        self._epochs: int = settings["epochs"] if steps is None else -(-steps // batches)
-        self._steps: int = self._epochs * batches if steps is None else steps
+        # A training of a number of steps is one epoch of so many batches, in which the task begins anew when it is
+        # through: it is measured once, at its end.
+        steps = settings.get("total_steps")
+        self._epochs: int = settings["epochs"] if steps is None else 1
+        self._batches: int = task.train_batches if steps is None else steps
         self._closing: list[float] = []
 
     def go(self) -> Stopped:
@@ -194,17 +196,16 @@ class Loop:
         self.curve.append(EpochRecord(epoch, train.loss, test.loss, test.accuracy, time.monotonic() - start, closing))
         if out_of_time:
             raise Stop("time")
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and self.settings.get("total_steps") is None:
             limits = self.watch.limits
             standing = Standing(self.curve, self.last_loss, limits.wall_s, limits.cpu_s, limits.work_s)
             save_checkpoint(self.checkpoint, self.settings, self._trained, standing)
 
     def _train_epoch(self, epoch: int, mean: _Mean, draw: torch.Generator) -> None:
         self.module.train()
-        self.task.start_epoch(draw)
         self._without_gradient = self._skipped = 0
-        limits, total, first = self.watch.limits, self._steps, (epoch - 1) * self.task.train_batches
-        batches = min(self.task.train_batches, total - first)  # the last epoch of a number of steps may be shorter
+        limits, batches = self.watch.limits, self._batches
+        total, first = self._epochs * batches, (epoch - 1) * batches
         tests = (self._epochs - epoch + 1) * self.task.test_batches
         last_losses: deque[float] = deque(maxlen=max(1, min(CLOSING, int(CLOSING_SHARE * batches))))
         limits.begin()
@@ -213,7 +214,10 @@ class Loop:
             rate = self.settings["learning_rate"] * self.recipe.rate(first + number, total)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            inputs, answers = self.task.train_batch(number, self.dtype, draw)
+            place = number % self.task.train_batches
+            if not place:
+                self.task.start_epoch(draw)
+            inputs, answers = self.task.train_batch(place, self.dtype, draw)
             with self.arithmetic.forward():
                 logits = self.task.check(self.module(inputs), inputs)
             loss = cross_entropy(logits, answers)

@@ -61,8 +61,8 @@ def train(
     limit is too short. ``patience`` is the number of epochs to wait for a better test accuracy; ``judge`` is asked
     after every epoch but the last whether to go on (:mod:`..trial.stopping` has such rules).
 
-    ``steps`` ends the training after so many batches in all, whatever ``epochs`` says; the last epoch may be shorter,
-    and is measured as the others are. ``channels_last`` keeps images and the weights of ``nn.Conv2d`` with the channels
+    ``steps`` makes it a training of so many batches in all, whatever ``epochs`` says: its curve has one record, it is
+    measured at the end alone, and it has no checkpoint. ``channels_last`` keeps images and the weights of ``nn.Conv2d`` with the channels
     last in memory. ``probe_steps``: the batches that ``gives_up`` measures at least (by default four); with
     it the time limit counts the seconds for which this thread is on a processor, whatever else the machine does.
 
@@ -150,8 +150,7 @@ def train_text(
     learning rate falls so that the training can be stopped fairly at any step. Otherwise the learning rate makes one
     cosine cycle.
 
-    ``total_steps`` ends the training after so many batches in all, whatever ``epochs`` says. All other arguments and
-    errors are those of :func:`train`.
+    ``total_steps`` is ``steps`` of :func:`train`. All other arguments and errors are those of that function.
     """
     _check_numbers(epochs=epochs, batch_size=batch_size, steps=steps, context=context, test_windows=test_windows)
     _check_numbers(total_steps=total_steps, probe_steps=probe_steps)

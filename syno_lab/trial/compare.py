@@ -176,10 +176,10 @@ def two_way_bootstrap(
 
     Another training would have another seed, and another test other images: seeds and examples are each drawn with
     replacement, independently, the same ones for both sides, and the interval is the percentile interval (the
-    pigeonhole bootstrap, Owen 2007). It counts the variation of single answers twice, and knows little of seeds that are
-    few: in 800 simulated comparisons with 1,000 images its 95 % interval held the truth in 95.8 to 99.3 % with five
-    seeds, depending on how much seeds differ, and in 93 % with three. Raises TrainingError where the shapes differ, there are fewer than two seeds or examples, or ``confidence`` is
-    not between 0 and 1.
+    pigeonhole bootstrap, Owen 2007). It counts the variation of single answers twice, and knows little of seeds that
+    are few: in 800 simulated comparisons with 1,000 images its 95 % interval held the truth in 95.8 to 99.3 % with five
+    seeds, depending on how much seeds differ, and in 93 % with three. Raises TrainingError where the shapes differ,
+    there are fewer than two seeds or examples, or ``confidence`` is not between 0 and 1.
     """
     one, other = np.asarray(baseline, dtype=float), np.asarray(operator, dtype=float)
     if one.shape != other.shape or one.ndim != 2 or min(one.shape) < 2:

@@ -37,8 +37,8 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             the outcome is measured on; the split is the same for every seed, and the test images stay unread. None:
             all are trained on, and the outcome is measured on the test images.
         epochs: number of epochs; for a text an epoch is ``options["steps"]`` batches.
-        steps: end after so many batches in all, in the middle of an epoch too, and then measure; ``epochs`` does not
-            count then, and the learning rate's cycle spans the steps. None: ``epochs`` decides.
+        steps: train for so many batches in all and then measure, once; ``epochs`` does not count then, the learning
+            rate's cycle spans the steps, and a stopped training begins anew. None: ``epochs`` decides.
         batch_size, learning_rate: examples in a batch, and the highest learning rate of the cycle; None: 0.1 for
         images, 0.001 for text.
         seed: decides weights, order and augmentation.

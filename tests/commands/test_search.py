@@ -11,6 +11,7 @@ from command_line import answered, refused
 SMALL = (
     *("--backbone", "resnet20", "--data", "digits", "--width", "4", "--blocks", "1", "--epochs", "1"),
     *("--images", "100", "--test-images", "50", "--max-primitives", "4", "--in-process"),
+    *("--wants", "none"),  # so few steps make no operator that does what a convolution does
 )
 
 
@@ -29,6 +30,7 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
     assert more["recorded"][:2] == found["recorded"]
     assert more["settings"]["training"] == found["settings"]["training"]
     assert more["settings"]["system"] == "syno-lab-operator"
+    assert more["settings"]["wants"] is None
     # Each trial's steps are there whole, with their names.
     for trial in more["recorded"]:
         assert [step["name"] for step in trial["taken"]] == trial["steps"]
@@ -44,8 +46,11 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
         (("--option", 'leave=["*"]'), "expected something to replace in this CifarResNet"),
         (("--backbone", "gpt_tiny"), "expected text for the backbone gpt_tiny, found images as data"),
         (("--data", "/no/such/folder"), "/no/such/folder"),
-        (("--flops", "0.001"), "max_flops_ratio: the layers of resnet20 that stay take"),
-        (("--flops", "-1"), "max_flops_ratio: expected a number above 0"),
+        (("--flops", "1e-12"), "max_replaced_ratio: expected a share that leaves FLOPs for an operator, found 1e-12"),
+        (("--wants", "K>=m"), "wants: expected an input axis of [N, C_in, H, W], found 'K'"),
+        (("--wants", "N>=m"), "wants 'N>=m': expected axes that take part in something"),
+        (("--wants", "H"), "wants: expected axis>=letter, as in 'C_in>=m' or 'H->W>=o', found 'H'"),
+        (("--flops", "-1"), "max_replaced_ratio: expected a number above 0"),
         (("--minutes", "0"), "minutes: expected a number above 0"),
         (("--option", "nonsense"), "--option: expected NAME=VALUE"),
         (("--system", "halide"), "--system: expected a system among pgraphs, nas-pte, found 'halide'"),

@@ -21,7 +21,7 @@ from syno_lab.experiments import SearchSettings, Stopped
 from syno_lab.experiments.in_rungs import SHARES, run_in_rungs
 from syno_lab.experiments.plan import FINALISTS, plan_for
 from syno_lab.experiments.rung_driver import Score, survivors
-from syno_lab.experiments.rung_worker import FINAL, TIMING, LocalWorkers
+from syno_lab.experiments.rung_worker import FINAL, TIMING, TIMING_STEPS, LocalWorkers
 from syno_lab.models.rungs import Rung
 from syno_lab.store import Store
 from syno_lab.store.rungs import BASELINE
@@ -46,7 +46,8 @@ class Known:
         return self.worked_s / 2
 
     def __call__(self, request: TrialRequest, *, folder: Path, **_: Any) -> TrialOutcome:
-        work_s = 10.0 if request.steps is None else 0.05 * request.steps
+        # The network itself takes 10 s for 46 batches and the measuring of its two epochs; its first 20 take 4.2 s.
+        work_s = {None: 10.0, TIMING_STEPS: 4.2}.get(request.steps, 0.01 * (request.steps or 0))
         with self._guard:
             self.requests.append(request)
             self.worked_s += work_s
@@ -75,7 +76,7 @@ def worth(operator: str) -> float:
 
 
 def chosen(**changes: Any) -> SearchSettings:
-    given = {"minutes": 4.0, "trials": None, "rungs": True, "seeds": (100, 101), "workers": 2, "method": "random"}
+    given = {"minutes": 2.0, "trials": None, "rungs": True, "seeds": (100, 101), "workers": 2, "method": "random"}
     return settings(**given | {"max_flops_ratio": 10.0} | changes)
 
 
@@ -121,14 +122,14 @@ def test_the_best_go_on_and_nothing_is_trained_twice(tmp_path: Path) -> None:
         is_final = request.keep_predictions
         assert is_final == (request.seed in asked.seeds)
         assert (request.holdout is None) == is_final
-    assert result["time"]["wall_s"] <= 60 * 4 * 1.1
-    assert result["verdict"] in ("found", "worse")
+    assert result["time"]["wall_s"] <= 60 * 2 * 1.1
+    assert result["verdict"] == result["comparisons"][next(iter(SHARES))]["verdict"]
+    assert not result["not_compared"]
     shares = result["time"]["shares"]
     assert sum(shares.values()) == pytest.approx(1)
 
 
 def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
-    whole = search(tmp_path / "whole", Known(), chosen(name="whole"))
     known, stops = Known(), [3, 12, 30, 40]
     result: dict[str, Any] = {}
     while not result:
@@ -137,14 +138,13 @@ def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
             result = search(
                 tmp_path / "parts", known, chosen(name="whole"), should_stop=lambda n=after: len(known.requests) >= n
             )
-        except Stopped as error:
-            assert "in the store" in str(error)
+        except Stopped:
+            continue
     assert len(stops) < 2
     assert max(trained(known).values()) == 1
-    assert result["time"]["wall_s"] <= 60 * 4 * 1.1
-    # Which operators are asked for depends on the order in which workers end, but not how many and how far they come.
-    for rung, found in whole["funnel"]["rungs"].items():
-        assert found["begun"] / 2 - 2 <= result["funnel"]["rungs"][rung]["begun"] <= 2 * found["begun"] + 2
+    assert result["time"]["wall_s"] <= 60 * 2 * 1.1
+    assert all(found["begun"] for found in result["funnel"]["rungs"].values())
+    assert len(result["baseline"]["accuracies"]) == 2
 
 
 def test_what_fails_does_not_go_on(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_search_without_anything_new_says_so(tmp_path: Path) -> None:
             return super().__call__(request, folder=folder, **more)
 
     result = search(tmp_path, Hopeless(), chosen(trials=6))
-    assert result["verdict"] == "none"
+    assert result["verdict"] == "no new operator was found"
     assert result["best"] == dict.fromkeys(SHARES)
 
 
@@ -180,7 +180,7 @@ def test_a_baseline_that_does_not_train_ends_the_search(tmp_path: Path) -> None:
         def __call__(self, request: TrialRequest, *, folder: Path, **more: Any) -> TrialOutcome:
             return TrialOutcome(state="failed", reason="no data there")
 
-    with pytest.raises(SearchError, match="expected the baseline to be trained on .*no data there"):
+    with pytest.raises(SearchError, match=r"expected the baseline to be trained on .*no data there"):
         search(tmp_path, Broken(), chosen())
 
 
@@ -190,11 +190,13 @@ def test_a_backbone_without_proxies_is_refused(tmp_path: Path) -> None:
         search(tmp_path, Known(), asked)
 
 
+EACH = {FIRST: 2.0, SECOND: 8.0, NETWORK: 80.0}
+
+
 class TestPlan:
-    EACH = {FIRST: 2.0, SECOND: 8.0, NETWORK: 80.0}
 
     def test_it_uses_all_minutes(self) -> None:
-        plan = plan_for(30, 2, RUNGS, self.EACH, 5)
+        plan = plan_for(30, 2, RUNGS, EACH, 5)
         assert plan.minutes == pytest.approx(30)
         counts = {part.name: part.trainings for part in plan.parts}
         assert counts["finals"] == 5 * FINALISTS
@@ -210,7 +212,7 @@ class TestPlan:
     @pytest.mark.parametrize("minutes", [0.1, 5, 15])
     def test_too_few_minutes_say_how_many_are_needed(self, minutes: float) -> None:
         with pytest.raises(SearchError, match=rf"^minutes: expected at least \d+.*found {minutes:g}") as found:
-            plan_for(minutes, 2, RUNGS, self.EACH, 5)
+            plan_for(minutes, 2, RUNGS, EACH, 5)
         assert "\n" not in str(found.value)
         needed = float(str(found.value).split("at least ")[1].split()[0].rstrip(","))
         assert needed > minutes
@@ -243,4 +245,4 @@ def test_survivors(found: list[tuple[float, float]], count: int) -> None:
 
 
 def test_timing_is_no_rung() -> None:
-    assert TIMING not in {rung.name for rung in RUNGS} and FINAL not in {rung.name for rung in RUNGS}
+    assert not {TIMING, FINAL} & {rung.name for rung in RUNGS}

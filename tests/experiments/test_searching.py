@@ -22,12 +22,15 @@ from syno_lab.codegen.torch_module import to_torch
 from syno_lab.errors import FormatError, SearchError, SpecError, StoreError, TrainingError
 from syno_lab.experiments import (
     RESULT_FILE,
+    SHARES,
     STATUS_FILE,
     TREE_FILE,
     Driver,
     SearchSettings,
     Space,
+    Standing,
     Stopped,
+    Times,
     read_json,
     run_here,
 )
@@ -77,6 +80,28 @@ def test_no_operator_is_above_the_limit_and_costs_are_those_of_a_trial(tmp_path:
     free = settings(max_flops_ratio=100.0, name="free", method="random")
     drive(tmp_path, Known(), free)
     assert any(trial.flops > 0.3 * baseline for trial in trials_in(tmp_path, free))
+
+
+def test_a_limit_of_the_replaced_layers_is_one_of_these_alone(tmp_path: Path) -> None:
+    chosen = settings(max_replaced_ratio=0.3, weight_limits="primary", method="random")
+    driver = drive(tmp_path, Known(), chosen)
+    space = Space(chosen)
+    stays = space.baseline.flops - sum(site.flops for site in space.sites)
+    trials = trials_in(tmp_path, chosen)
+    shares = [(trial.flops - stays) / space.replaced_flops for trial in trials]
+    assert len(trials) == 12
+    assert max(shares) <= 0.3
+    assert space.limits == "within 30% of the replaced layers' FLOPs"
+    # The best is named within shares of the same FLOPs, under names of their own.
+    told = driver.standing.to_dict(Times())["best"]
+    assert list(told) == ["replaced_0.4", "replaced_0.25"]
+    for name, share in SHARES.items():
+        within = [trial for trial, found in zip(trials, shares, strict=True) if found <= share]
+        best = max(within, key=lambda trial: trial.accuracy)
+        assert told[name]["number"] == best.number
+        assert told[name]["replaced_ratio"] == pytest.approx(shares[trials.index(best)])
+        assert told[name]["flops_ratio"] == best.flops / space.baseline.flops
+    assert list(Standing(100, 1).to_dict(Times())["best"]) == ["half", "quarter"], "as in results of former versions"
 
 
 def stored_by_torch(operator: Operator, binding: dict[str, int]) -> int:
@@ -158,6 +183,8 @@ def test_every_operator_fits_every_layer_that_is_replaced() -> None:
 def test_a_limit_below_what_stays_is_refused() -> None:
     with pytest.raises(SpecError, match=r"max_flops_ratio: the layers of resnet20 that stay take .* limit of 1.0%"):
         Space(settings(max_flops_ratio=0.01))
+    with pytest.raises(SpecError, match=r"max_replaced_ratio: expected a share that leaves .* found 1e-12 of the"):
+        Space(settings(max_replaced_ratio=1e-12))
 
 
 def test_a_backbone_with_nothing_to_replace_is_refused() -> None:
@@ -420,11 +447,38 @@ def test_each_method_is_the_search_of_its_name(changes: dict[str, Any], made: ty
         assert search.settings.looks == (8 if changes["tree"] == "rave" else 1)
 
 
+def test_a_wish_is_a_setting_and_earlier_searches_have_none() -> None:
+    plain, derived = settings(), settings(wants="derived")
+    stored = plain.to_dict()
+    assert "wants" not in plain.identity
+    assert derived.identity == {**plain.identity, "wants": "derived"}
+    stored.pop("wants")
+    assert SearchSettings.from_dict(stored) == plain
+    assert Space(plain).operators.wants == ""
+    assert Space(derived).operators.wants == "C_in>=m, H>=m, W>=m"
+    assert Space(settings(wants="H≥m")).operators.wants == "H>=m"
+
+
 def test_other_settings_are_another_search(tmp_path: Path) -> None:
     drive(tmp_path, Known(), settings(trials=2))
     drive(tmp_path, Known(), settings(trials=3, workers=2))  # only its end and its hands
     with pytest.raises(StoreError, match=r"max_flops_ratio was 0\.5, is 0\.4"):
         drive(tmp_path, Known(), settings(max_flops_ratio=0.4))
+
+
+def test_a_search_of_a_former_version_is_the_same_search(tmp_path: Path) -> None:
+    """Its settings lack the fields that came later, and mean what they meant."""
+    later = ("max_replaced_ratio", "weight_limits")
+    stored = {key: value for key, value in settings().to_dict().items() if key not in later}
+    found = SearchSettings.from_dict(stored)
+    assert (found.max_flops_ratio, found.max_replaced_ratio, found.weight_limits) == (0.5, None, "free")
+    assert found == settings()
+    assert not set(later) & found.identity.keys()
+    assert Space(found).most_flops == int(0.5 * Space(found).baseline.flops)
+    assert settings(max_replaced_ratio=0.4).identity.keys() ^ found.identity.keys() == {
+        "max_replaced_ratio",
+        "max_flops_ratio",
+    }
 
 
 @pytest.mark.parametrize(
@@ -434,6 +488,8 @@ def test_other_settings_are_another_search(tmp_path: Path) -> None:
         ({"trials": 0}, "trials: expected a number above 0, found 0"),
         ({"minutes": float("nan")}, "minutes: expected a number above 0, found nan"),
         ({"max_flops_ratio": -1.0}, "max_flops_ratio: expected a number above 0"),
+        ({"max_replaced_ratio": 0.0}, "max_replaced_ratio: expected a number above 0, found 0.0"),
+        ({"max_replaced_ratio": 0.4, "max_flops_ratio": 0.3}, "expected one limit of FLOPs, found max_replaced_ratio"),
         ({"max_traffic_ratio": 0.0}, "max_traffic_ratio: expected a number above 0, found 0.0"),
         ({"workers": 0}, "workers: expected 1 or more, found 0"),
         ({"seeds": (1, 1)}, "seeds: expected seeds that differ, found 1, 1"),

@@ -125,7 +125,7 @@ def test_digests_are_those_of_pgraphs_not_of_the_way_they_were_built() -> None:
     assert len(digest(operator)) == 32
 
 
-@pytest.mark.parametrize("name", ["conv", "readme"])
+@pytest.mark.parametrize("name", ["conv", "conv-authors", "readme"])
 def test_the_spec_in_a_record_is_one_for_spec_files(name: str, tmp_path: Path) -> None:
     spec, _ = specs.load_spec(name, max_primitives=9, weight_limits="primary")
     path = tmp_path / "spec.json"

@@ -47,6 +47,23 @@ def stepper() -> Stepper:
     )
 
 
+def test_an_operator_is_shown_against_the_wish(stepper: Stepper) -> None:
+    assert "mixing" not in stepper.distance
+    spec = conv2d().spec.with_wants("C_in>=m, H>=m")
+    view = Stepper(spec)
+    view.load("conv1x1")
+    assert view.status.endswith("It misses the wish H>=m (it is one-to-one).")
+    mixing = view.distance["mixing"]
+    assert mixing["lacks"] == [[row, 2] for row in range(4)]
+    assert mixing["verdict"] == "misses the wish H>=m (it is one-to-one)"
+    view.reset()
+    view.load("conv2d")
+    assert view.status.endswith("It meets the wish C_in>=m, H>=m.")
+    assert view.distance["mixing"]["lacks"] == []
+    view.undo()
+    assert "mixing" not in view.distance
+
+
 def own_traits() -> set[str]:
     """The traits that the page sees, but for those of every widget."""
     own = {*View.class_own_traits(sync=True), *Stepper.class_own_traits(sync=True)}

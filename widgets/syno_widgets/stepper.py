@@ -29,7 +29,7 @@ from syno_widgets.stepper_request import Request
 from syno_widgets.view import View
 from syno_widgets.working import Work
 
-_FILES = ("shared.js", "operator_graph.js", "stepper_steps.js", "stepper_history.js", "stepper.js")
+_FILES = ("shared.js", "operator_graph.js", "mixing_table.js", "stepper_steps.js", "stepper_history.js", "stepper.js")
 _STYLES = ("shared.css", "operator_graph.css", "stepper.css")
 _MAX_COORDINATES = 256
 _MAX_BYTES = 1 << 22  # of a text that is opened
@@ -110,7 +110,11 @@ class Stepper(View):
     """The numbers of the places that undo and redo run along."""
 
     distance = t.Dict(read_only=True).tag(sync=True)
-    """The shape distance: ``number`` (None: out of reach), ``words``, and as SVG its ``groups`` and its ``course``."""
+    """The shape distance: ``number`` (None: out of reach), ``words``, and as SVG its ``groups`` and its ``course``.
+
+    Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of the property distance; of an
+    operator also ``mixing``: its matrix against the wishes, see :func:`syno_lab.pgraphs.panes.reach.mixing_data`.
+    """
 
     complete = t.Bool(False, read_only=True).tag(sync=True)
     """Whether the pGraph is an operator."""
