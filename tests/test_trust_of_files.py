@@ -240,7 +240,6 @@ REASONS: dict[str, dict[str, str]] = {
         "Limits.__post_init__ getattr by name": "fields of a value",
         "Limits.of getattr by name": "fields of a value",
     },
-    "syno_lab/search/mcts.py": {"Settings.__post_init__ getattr by name": "fields of a value"},
     "syno_lab/synthesis/fields.py": {"SpecFields.from_spec getattr by name": "fields of a value"},
     "widgets/syno_widgets/__init__.py": {
         "__getattr__ getattr by name": "names in this file",

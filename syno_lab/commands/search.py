@@ -101,7 +101,10 @@ def _settings(
     from syno_lab.trial import TrialRequest
 
     untrained = choice.untrained
-    method = choice.method or (Method.elites if untrained else Method.mcts)
+    method = choice.method or (Method.elites if untrained else Method.estimate)
+    for option, is_given in (("--rave", choice.rave), ("--virtual-loss", choice.virtual_loss)):
+        if is_given and method != Method.mcts:
+            raise SearchError(f"{option}: expected --method mcts beside it, found {method.value}")
     minutes = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
     workers = 1 if untrained else machine.workers or (1 if run.in_process or machine.device != "cpu" else _cores())
     request = TrialRequest(
@@ -125,6 +128,8 @@ def _settings(
         training=request,
         name=run.name,
         method=method.value,
+        tree=("rave" if choice.rave else "uct") if method == Method.mcts else "estimate",
+        virtual_loss=choice.virtual_loss,
         seed=choice.seed,
         minutes=minutes if choice.minutes is None and choice.trials is None else choice.minutes,
         trials=choice.trials,

@@ -16,9 +16,10 @@ from syno_lab.commands.train import Precision, Rule
 class Method(StrEnum):
     """The methods that choose the next operator."""
 
+    estimate = "estimate"
     mcts = "mcts"
-    random = "random"
     evolution = "evolution"
+    random = "random"
     elites = "elites"
 
 
@@ -45,7 +46,20 @@ class Choice:
         typer.Option(help="Minutes of search in all, without baseline and comparison. [default: 30; untrained, 5]"),
     ] = None
     trials: Annotated[int | None, typer.Option(min=1, help="The most operators to evaluate, in all.")] = None
-    method: Annotated[Method | None, typer.Option(help="[default: mcts; untrained, elites]")] = None
+    method: Annotated[
+        Method | None,
+        typer.Option(
+            help="estimate: Bayesian, the highest expected reward of many drawn; mcts: Monte Carlo tree search (UCT); "
+            "elites: the best of each range of FLOPs, changed. [default: estimate; untrained, elites]"
+        ),
+    ] = None
+    rave: Annotated[bool, flag("--rave", "With --method mcts: value actions wherever they were taken (RAVE), too.")] = (
+        False
+    )
+    virtual_loss: Annotated[
+        float,
+        typer.Option(min=0, help="With --method mcts: an operator in training counts for so many losses."),
+    ] = 0.0
     untrained: Annotated[
         bool,
         flag("--untrained", "Train nothing: rank operators by the score of a probe, some hundredths of a second each."),

@@ -15,7 +15,9 @@ from syno_lab.tuning.presets import find_preset
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
 
-Method = Literal["mcts", "random", "evolution", "elites"]
+Method = Literal["estimate", "mcts", "random", "evolution", "elites"]
+#: What the method ``mcts`` is: the paper's UCT, that with values of actions, or the tree search with an estimate.
+TreeKind = Literal["uct", "rave", "estimate"]
 
 #: Settings that may differ when a search is continued: its length, its workers and its tuning. None changes its
 #: choices.
@@ -77,7 +79,10 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         training: how every operator is trained, and the baseline alike: backbone, options, data, epochs and the rest
             of a :class:`.TrialRequest`; the search itself sets its ``operator``, ``rivals``, ``gives_up`` and
             ``keep_predictions``.
-        method: ``mcts``, ``random``, ``evolution`` or ``elites``.
+        method: ``estimate`` (Bayesian), ``mcts``, ``evolution``, ``random`` or ``elites``.
+        tree: which tree search ``mcts`` is: ``uct``, as in section 7.2; ``rave``, which also values actions wherever
+            they were taken; ``estimate``, as in searches from before there was a choice (:class:`.TreeWithEstimate`).
+        virtual_loss: losses for which an operator in training counts in ``uct`` and ``rave``.
         seed: of the search's choices.
         minutes: how long to search, baseline and comparison not counted; None: no limit.
         trials: how many operators to evaluate at most; None: no limit. One of the two is given.
@@ -113,7 +118,9 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     training: TrialRequest
     name: str = "search"
-    method: Method = "mcts"
+    method: Method = "estimate"
+    tree: TreeKind = "estimate"
+    virtual_loss: float = 0.0
     seed: int = 0
     minutes: float | None = None
     trials: int | None = None
@@ -151,6 +158,12 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 f"expected one limit of FLOPs, found max_replaced_ratio {self.max_replaced_ratio} and max_flops_ratio "
                 f"{self.max_flops_ratio}; leave one out"
             )
+        if self.method != "mcts" and self.tree != "estimate":
+            raise SearchError(f"tree: expected the method mcts beside {self.tree}, found {self.method}")
+        if not (math.isfinite(self.virtual_loss) and self.virtual_loss >= 0):
+            raise SearchError(f"virtual_loss: expected a number of 0 or more, found {self.virtual_loss}")
+        if self.virtual_loss and self.tree == "estimate":
+            raise SearchError("virtual_loss: expected the method mcts with the tree uct or rave; leave it out")
         if self.workers < 1:
             raise SearchError(f"workers: expected 1 or more, found {self.workers}")
         if len(set(self.seeds)) != len(self.seeds):
@@ -180,6 +193,10 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         plain.pop("max_replaced_ratio" if self.max_replaced_ratio is None else "max_flops_ratio")  # the one not used
         if self.weight_limits == "free":  # alike
             plain.pop("weight_limits")
+        if self.tree == "estimate":  # alike
+            plain.pop("tree")
+        if not self.virtual_loss:  # alike
+            plain.pop("virtual_loss")
         if not self.starts_with_known:  # alike
             plain.pop("starts_with_known")
         if not self.rungs:  # alike

@@ -14,7 +14,18 @@ from syno_lab.experiments.settings import DERIVED, SearchSettings
 from syno_lab.models.sites import Site, Strides
 from syno_lab.models.slot import Place
 from syno_lab.protocol import Operator, OperatorSpace, SpaceRequest
-from syno_lab.search import EliteSearch, MonteCarloTreeSearch, RandomSearch, RegularizedEvolution, Search
+from syno_lab.search import (
+    EliteSearch,
+    EstimateSearch,
+    MonteCarloTreeSearch,
+    RandomSearch,
+    RegularizedEvolution,
+    Search,
+    TreeWithEstimate,
+    mcts,
+    rave,
+    uct,
+)
 from syno_lab.search.protocol import State
 from syno_lab.systems import find_system
 from syno_lab.trial import sites_of, survey_of
@@ -214,8 +225,14 @@ class Space:
                 :meth:`score` is one.
         """
         rng = random.Random(settings.seed)  # noqa: S311 - for choices, not for secrets
+        if settings.method == "estimate":
+            return EstimateSearch(self.root, rng, prior=prior)
+        if settings.method == "mcts" and settings.tree == "estimate":
+            return TreeWithEstimate(self.root, rng, prior=prior)
         if settings.method == "mcts":
-            return MonteCarloTreeSearch(self.root, rng, prior=prior)
+            policy, chosen = (rave(), mcts.RAVE) if settings.tree == "rave" else (uct(), mcts.Settings())
+            chosen = replace(chosen, virtual_loss=settings.virtual_loss)
+            return MonteCarloTreeSearch(self.root, rng, policy=policy, settings=chosen)
         if settings.method == "elites":
             return EliteSearch(self.root, rng, cost=self.share)
         return {"random": RandomSearch, "evolution": RegularizedEvolution}[settings.method](self.root, rng)

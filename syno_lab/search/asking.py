@@ -62,6 +62,11 @@ class Search(ABC):
         return tuple(candidate for candidate, _ in self._waiting.values() if candidate not in self._again)
 
     @property
+    def waiting(self) -> tuple[Trail, ...]:
+        """The steps to those that wait for a reward; of a resumed search also to those not asked for again yet."""
+        return tuple(trail for _, trail in self._waiting.values())
+
+    @property
     def best(self) -> tuple[Any, float] | None:
         """The operator with the highest reward so far, the first of equals."""
         return max(self.told, key=lambda pair: pair[1], default=None)
@@ -226,3 +231,14 @@ def check_reward(reward: float) -> None:
         raise SearchError(
             f"reward: expected a number from 0 to 1 (an accuracy), found {quoted(reward)}; tell 0 for a failure"
         )
+
+
+def check_numbers(*rows: tuple[str, float, bool, str]) -> None:
+    """Refuse the first setting that is not right; a row is its name, its value, whether it is right, what is expected.
+
+    Raises:
+        SearchError: for a value that is not right.
+    """
+    for name, value, is_right, expected in rows:
+        if not is_right:
+            raise SearchError(f"{name}: expected {expected}, found {value}")

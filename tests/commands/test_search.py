@@ -63,6 +63,8 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
         (("--tune-within", "1", "--target", "no such thing"), "expected a target among local"),
         (("--tune-within", "1", "--tracker", "127.0.0.1:1"), "no RPC tracker listens at 127.0.0.1:1"),
         (("--tune-within", "1", "--seeds", "0"), "tuning: expected seeds to train the baseline on"),
+        (("--rave",), "--rave: expected --method mcts beside it, found estimate"),
+        (("--virtual-loss", "1", "--method", "random"), "--virtual-loss: expected --method mcts beside it, found rand"),
         (("--tracker", "127.0.0.1:1"), "--tracker: expected --tune-within POINTS beside it, found none"),
     ],
 )

@@ -6,6 +6,7 @@ Trainings are stood in for by a function whose rewards are known, but for one se
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ from syno_lab.experiments import (
 from syno_lab.experiments.watching import Board
 from syno_lab.ir.operator import Operator
 from syno_lab.pgraphs.traffic import stored_elements
+from syno_lab.search import (
+    EstimateSearch,
+    MonteCarloTreeSearch,
+    RandomSearch,
+    RegularizedEvolution,
+    TreeWithEstimate,
+)
 from syno_lab.store import Store
 from syno_lab.trial import costs_of
 
@@ -201,7 +209,7 @@ def test_what_is_told_is_in_the_store(tmp_path: Path) -> None:
     assert driver.standing.states == {"finished": 12}
 
 
-@pytest.mark.parametrize("method", ["mcts", "random", "evolution"])
+@pytest.mark.parametrize("method", ["estimate", "mcts", "random", "evolution"])
 def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path, method: Any) -> None:
     chosen = settings(method=method)
     whole = drive(tmp_path / "whole", Known(), chosen)
@@ -371,7 +379,7 @@ def test_a_space_that_is_used_up_ends_the_search(tmp_path: Path) -> None:
 
 
 def test_the_tree_is_shown(tmp_path: Path) -> None:
-    driver = drive(tmp_path, Known(), settings())
+    driver = drive(tmp_path, Known(), settings(method="mcts", tree="uct"))
     shown = read_json(tmp_path / "board" / TREE_FILE)
     assert shown == json.loads(json.dumps(driver.search.tree.to_json()))
     assert shown is not None
@@ -384,6 +392,59 @@ def test_the_tree_is_shown(tmp_path: Path) -> None:
 def test_settings_are_plain_data() -> None:
     chosen = settings(minutes=3.0, occurrences={"C_in": 2})
     assert SearchSettings.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
+
+
+#: Settings as the version before there was a choice of trees stored them; without those that were None or False.
+STORED = {
+    "training": {"backbone": "resnet20", "data": "digits", "options": {"width": 4, "blocks": 1}, "epochs": 2},
+    "name": "search",
+    "method": "mcts",
+    "seed": 0,
+    "trials": 12,
+    "max_flops_ratio": 0.5,
+    "workers": 1,
+    "seeds": [],
+    "limits": {"max_primitives": 4},
+    "coefficients": ["s=2: 1"],
+    "system": "syno-lab-operator",
+}
+
+
+def test_a_stored_search_goes_on_with_the_tree_that_it_began_with(tmp_path: Path) -> None:
+    chosen = SearchSettings.from_dict(STORED)
+    assert not {"tree", "virtual_loss"} & chosen.identity.keys()
+    space = Space(chosen)
+    assert type(space.search(chosen)) is TreeWithEstimate
+    before = TreeWithEstimate(space.root, random.Random(0))
+    for _ in range(12):
+        candidate = before.ask()
+        assert candidate is not None
+        before.tell(candidate, accuracy(candidate.operator.to_json()))
+    known = Known()
+    with pytest.raises(Stopped):
+        drive(tmp_path, known, chosen, should_stop=lambda: len(known.begun) >= 5)
+    assert drive(tmp_path, known, SearchSettings.from_dict(STORED)).search.told == before.told
+
+
+@pytest.mark.parametrize(
+    ("changes", "made"),
+    [
+        ({}, EstimateSearch),
+        ({"method": "mcts", "tree": "uct"}, MonteCarloTreeSearch),
+        ({"method": "mcts", "tree": "rave", "virtual_loss": 1.5}, MonteCarloTreeSearch),
+        ({"method": "evolution"}, RegularizedEvolution),
+        ({"method": "random"}, RandomSearch),
+    ],
+)
+def test_each_method_is_the_search_of_its_name(changes: dict[str, Any], made: type) -> None:
+    chosen = settings(**changes)
+    search = Space(chosen).search(chosen)
+    assert type(search) is made
+    assert SearchSettings.from_dict(chosen.to_dict()).identity == chosen.identity
+    if isinstance(search, MonteCarloTreeSearch):
+        assert chosen.identity["tree"] == changes["tree"]
+        assert search.settings.virtual_loss == changes.get("virtual_loss", 0.0)
+        assert search.settings.looks == (8 if changes["tree"] == "rave" else 1)
 
 
 def test_a_wish_is_a_setting_and_earlier_searches_have_none() -> None:
@@ -433,6 +494,9 @@ def test_a_search_of_a_former_version_is_the_same_search(tmp_path: Path) -> None
         ({"workers": 0}, "workers: expected 1 or more, found 0"),
         ({"seeds": (1, 1)}, "seeds: expected seeds that differ, found 1, 1"),
         ({"name": "a/b"}, "name: expected a name that can be one of a folder"),
+        ({"tree": "uct"}, "tree: expected the method mcts beside uct, found estimate"),
+        ({"method": "mcts", "virtual_loss": 1.0}, "virtual_loss: expected the method mcts with the tree uct or rave"),
+        ({"method": "mcts", "tree": "rave", "virtual_loss": -1.0}, "virtual_loss: expected a number of 0 or more"),
     ],
 )
 def test_settings_that_make_no_sense(changes: dict[str, Any], message: str) -> None:

@@ -72,7 +72,7 @@ def trials_in(folder: Path, chosen: SearchSettings) -> list[Any]:
         return store.search(chosen.name, chosen.identity).trials()
 
 
-@pytest.mark.parametrize("method", ["elites", "random", "evolution", "mcts"])
+@pytest.mark.parametrize("method", ["elites", "random", "evolution", "mcts", "estimate"])
 def test_any_method_examines_and_keeps_the_elites(tmp_path: Path, probe: list[Operator], method: Any) -> None:
     chosen = settings(method=method)
     result = searched(tmp_path, chosen)

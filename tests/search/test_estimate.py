@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 from search_spaces import Words
 
 from syno_lab.protocol import SearchStep
-from syno_lab.search import MonteCarloTreeSearch, uct
 from syno_lab.search.estimate import MOST_REWARDS, NOISE, SLOPE, SLOPE_VARIANCE, Bag, Estimate, Portrait, bag
-from syno_lab.search.mcts import Settings
 
 
 def portrait(word: str = "", traits: str = "") -> Portrait:
@@ -125,42 +122,6 @@ def test_the_words_of_a_step_are_counted_where_it_has_some() -> None:
     assert bag(steps) == Counter({"UNFOLD": 2, "UNFOLD H": 2, "c": 1})
 
 
-def test_what_was_drawn_and_not_taken_is_compared_again() -> None:
-    def kept(number: int) -> list[int]:
-        search = MonteCarloTreeSearch(Words("abcd", 6), random.Random(2), settings=Settings(kept=number))
-        found = []
-        for _ in range(12):
-            candidate = search.ask()
-            assert candidate is not None
-            assert candidate.operator not in [steps[-1].state.operator() for steps in search._kept.values()]
-            search.tell(candidate, candidate.operator.count("a") / 6)
-            found.append(len(search._kept))
-        return found
-
-    assert set(kept(0)) == {0}
-    assert kept(40)[-1] == 40
-    assert max(kept(500)) > 100
-
-
-def test_the_most_promising_completion_is_evaluated() -> None:
-    # The tree is kept from learning anything: what is gained is gained by the choice among completions.
-    def mean(completions: int) -> float:
-        search = MonteCarloTreeSearch(
-            Words("abc", 8),
-            random.Random(3),
-            policy=uct(1e6),
-            settings=Settings(completions=completions, strays=0, kept=0, unknown=0, temperature=1e9, width=1e6),
-        )
-        for _ in range(100):
-            candidate = search.ask()
-            assert candidate is not None
-            search.tell(candidate, candidate.operator.count("a") / 8)
-        return sum(value for _, value in search.told[50:]) / 50
-
-    assert mean(1) == pytest.approx(1 / 3, abs=0.1)
-    assert mean(8) > 0.45
-
-
 # -- a prior ---------------------------------------------------------------------------------------------------------
 
 
@@ -212,42 +173,3 @@ def test_a_prior_that_is_wrong_gets_a_negative_slope() -> None:
         estimate.add(Portrait(Counter(), Counter({f"t{number}": 1}), number / 20), 1 - number / 20)
     mean, _ = estimate.beliefs([Portrait(Counter(), Counter({"new": 1}), prior) for prior in (0.0, 0.5, 1.0)])
     assert mean[0] > mean[1] + 0.5 > mean[2] + 1
-
-
-def asked_with(prior: Callable[[str], float] | None, seed: int, trials: int) -> list[float]:
-    """The rewards of a search for words with many letters a."""
-    small = Settings(strays=8, completions=4, kept=40)
-    search = MonteCarloTreeSearch(Words("abcdef", 8), random.Random(seed), prior=prior, settings=small)
-    for _ in range(trials):
-        candidate = search.ask()
-        assert candidate is not None
-        search.tell(candidate, candidate.operator.count("a") / 8)
-    return [reward for _, reward in search.told]
-
-
-def test_a_right_prior_is_asked_first_and_a_wrong_one_is_overcome() -> None:
-    def right(word: str) -> float:
-        return word.count("a") / 8
-
-    def wrong(word: str) -> float:
-        return -right(word)
-
-    plain, helped, misled = ([asked_with(prior, seed, 40) for seed in range(4)] for prior in (None, right, wrong))
-    first = [np.mean([rewards[:5] for rewards in runs]) for runs in (plain, helped, misled)]
-    assert first[1] > first[0] + 0.1
-    assert first[2] < first[0]
-    last = [np.mean([rewards[20:] for rewards in runs]) for runs in (plain, helped, misled)]
-    assert min(last) > max(last) - 1 / 8
-    assert min(last) > first[0] + 0.1
-
-
-def test_what_a_prior_is_asked_of_is_an_operator_of_the_space() -> None:
-    space = Words("abc", 4, dead=frozenset({"ab"}), refused=frozenset({"aacc", "bbbb", "cabc"}))
-    seen = []
-    search = MonteCarloTreeSearch(space, random.Random(5), prior=lambda word: seen.append(word) or 0.5)
-    asked = []
-    while (candidate := search.ask()) is not None:
-        asked.append(candidate.operator)
-        search.tell(candidate, candidate.operator.count("a") / 4)
-    assert Counter(asked) == Counter(space.all())
-    assert set(seen) <= space.all()
