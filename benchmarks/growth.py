@@ -31,7 +31,13 @@ def marginal_ms(course: list[dict[str, Any]]) -> float | None:
 def measure(limits: str, size: int, seconds: float, seed: int) -> dict[str, Any]:
     """One run."""
     found = sample(
-        spec="conv-authors", weight_limits=limits, max_primitives=size, seconds=seconds, seed=seed, fingerprints=False
+        spread=False,
+        spec="conv-authors",
+        weight_limits=limits,
+        max_primitives=size,
+        seconds=seconds,
+        seed=seed,
+        fingerprints=False,
     )
     row: dict[str, Any] = {"weight_limits": limits, "max_primitives": size}
     if "error" in found:

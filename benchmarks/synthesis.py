@@ -1,6 +1,7 @@
 """How many distinct operators a CPU-second sampling gives, from a cold start on one core.
 
-``python benchmarks/synthesis.py`` runs ``syno-lab sample`` once for each row, prints JSON and writes it to
+``python benchmarks/synthesis.py`` runs ``syno-lab sample`` for each row, once by neighbourhoods (``--no-spread``, the
+fastest) and once by default, prints JSON and writes it to
 ``benchmarks/results/synthesis.json``; ``python benchmarks/render.py`` puts it into the README. Rows that were not run
 keep the results they have.
 """
@@ -51,8 +52,13 @@ def main() -> None:
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     for row in chosen.rows:
         say(f"{row}: {chosen.seconds:g} seconds")
-        found = sample(**options(row), seconds=chosen.seconds, seed=chosen.seed)
+        found = sample(**options(row), spread=False, seconds=chosen.seconds, seed=chosen.seed)
         say(f"  {found.get('error') or '{distinct_per_cpu_second:.1f} a CPU-second'.format(**found)}")
+        say(f"{row}: draws that spread")
+        default = sample(**options(row), seconds=chosen.seconds, seed=chosen.seed)
+        found["default"] = {
+            name: default[name] for name in ("distinct_per_cpu_second", "repeat_share", "error") if name in default
+        }
         result[row] = found | {"asked_seconds": chosen.seconds, "about": about(typed(), core)}
     save("synthesis", {row: result[row] for row in ROWS if row in result})
 

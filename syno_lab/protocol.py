@@ -9,7 +9,7 @@ A *binding* gives each variable of an operator a positive size: ``{"C_in": 64, "
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -318,8 +318,13 @@ class Session(Protocol):
     def candidates(self, state: Any, *, should_stop: Stop | None = None) -> Sequence[Any]:
         """All steps that may be taken next, pruned ones with their reasons among them."""
 
-    def menu(self, state: Any, found: Sequence[Any], chosen: str = "") -> list[dict[str, Any]]:
-        """The candidates in groups, as plain data; with a ``chosen`` node of the picture, only those that use it."""
+    def menu(
+        self, state: Any, found: Sequence[Any], chosen: str = "", whole: Collection[str] = ()
+    ) -> list[dict[str, Any]]:
+        """The candidates in groups, as plain data; with a ``chosen`` node of the picture, only those that use it.
+
+        Where there are many the groups may hold the first of them; those whose primitives are in ``whole`` hold all.
+        """
 
     def ticks(self, state: Any) -> list[dict[str, Any]]:
         """The coordinates that the user can combine into a step: ``id``, ``text``, ``size``; [] for none."""

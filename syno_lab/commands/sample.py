@@ -83,6 +83,9 @@ def command(
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed draws the same operators.")] = None,
+    spread: Annotated[
+        bool, typer.Option(help="Few operators from one place; else neighbourhoods are listed: faster, and alike.")
+    ] = True,
     fingerprints: Annotated[
         bool, typer.Option(help="Count operators that compute the same function, after the timed part.")
     ] = True,
@@ -111,7 +114,7 @@ def command(
         count = DEFAULT_COUNT
     keep = max(LISTED, fingerprints_of if fingerprints else 0, FINGERPRINTED if save is not None else 0)
     with Reporter() as report:
-        drawn = draw(parsed, own_seed if seed is None else seed, count, seconds, report, keep)
+        drawn = draw(parsed, own_seed if seed is None else seed, count, seconds, report, keep, spread=spread)
         peak = _peak_memory_bytes()  # of sampling: fingerprints and records come after it
         listed = drawn.operators if count is not None else drawn.operators[:LISTED]
         start = time.process_time()
@@ -120,7 +123,7 @@ def command(
         repeat_share = _repeat_share(named, names, report)
         fingerprint_cpu_seconds = time.process_time() - start
         if save is not None:
-            _save(save, parsed, drawn)
+            _save(save, parsed, drawn, spread)
     entries = [_entry(operator, name) for operator, name in itertools.zip_longest(listed, names[: len(listed)])]
     for entry in entries:
         say(_line(entry), json)
@@ -130,6 +133,7 @@ def command(
         "max_primitives": parsed.limits.max_primitives,
         "weight_limits": parsed.weight_limits,
         "wants": wants_text(parsed.wants, parsed.input_shape, parsed.output_shape),
+        "spread": spread,
         "seed": drawn.seed,
         "distinct": distinct,
         "cpu_seconds": drawn.cpu_seconds,
@@ -153,6 +157,8 @@ def draw(
     seconds: float | None,
     report: Report,
     keep: int = FINGERPRINTED,
+    *,
+    spread: bool = True,
 ) -> Drawn:
     """Draw until ``count`` operators, ``seconds`` of wall time, or no more are found.
 
@@ -174,7 +180,7 @@ def draw(
             tell("sample", min(now / (seconds or math.inf), 0.99), f"no operator after {sampler.trials} walks")
         return seconds is not None and now >= seconds
 
-    sampler = Sampler.from_spec(spec, seed=seed)
+    sampler = Sampler.from_spec(spec, seed=seed, spread=spread)
     operators: list[Operator] = []
     drawn = 0
     course = _Course()
@@ -245,12 +251,12 @@ def _check_save(path: Path) -> None:
         ) from None
 
 
-def _save(path: Path, spec: Spec, drawn: Drawn) -> None:
+def _save(path: Path, spec: Spec, drawn: Drawn, spread: bool) -> None:
     from syno_lab.synthesis.record import record_search, to_text
 
     kept = drawn.operators[:FINGERPRINTED]
     whole = drawn.exhausted and len(kept) == drawn.distinct
-    write_text(path, to_text(record_search(spec, drawn.seed, kept, exhausted=whole)))
+    write_text(path, to_text(record_search(spec, drawn.seed, kept, exhausted=whole, spread=spread)))
 
 
 def _fingerprints(operators: list[Operator], report: Report) -> list[str | None]:

@@ -299,7 +299,16 @@ class Spec:
 
     def is_legal(self, size: Size) -> bool:
         """Whether a coordinate may have this size: plausible in symbols and integral under every binding."""
-        return size.is_plausible and all(size.is_integral(b) for b in self.binding_maps)
+        known = self._legal.get(size.exponents)
+        if known is None:
+            known = size.is_plausible and all(size.is_integral(b) for b in self.binding_maps)
+            self._legal[size.exponents] = known
+        return known
+
+    @cached_property
+    def _legal(self) -> dict[tuple[int, ...], bool]:
+        """Which sizes a coordinate may have, as far as that was asked: rules ask it of few sizes, and often."""
+        return {}
 
     @cached_property
     def fixed_outputs(self) -> dict[int, int]:

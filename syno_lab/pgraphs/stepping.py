@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State, Step
 from syno_lab.pgraphs.panes.reach import mixing_data
 from syno_lab.protocol import Picture
-from syno_lab.synthesis.candidates import Candidate, Verdict, candidates
+from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
 from syno_lab.synthesis.property_distance import explain_property_distance
 from syno_lab.synthesis.session import Session
@@ -82,15 +82,17 @@ class PGraphSession(Session):
 
     # -- next steps --------------------------------------------------------------------------------------------------
 
-    def candidates(self, state: State, *, should_stop: Stop | None = None) -> list[Candidate]:
+    def candidates(self, state: State, *, should_stop: Stop | None = None) -> Sequence[Candidate]:
         """See :func:`syno_lab.synthesis.candidates.candidates`."""
         return candidates(state, should_stop=should_stop)
 
-    def menu(self, state: State, found: Sequence[Candidate], chosen: str = "") -> list[dict[str, Any]]:
+    def menu(
+        self, state: State, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
+    ) -> list[dict[str, Any]]:
         """See :func:`syno_lab.codegen.drawing_menu.menu`; of a chosen coordinate the steps that use it."""
         coordinate = drawing.coordinate_ids(state).get(chosen)
         only = None if coordinate is None else drawing_menu.touching(found, coordinate)
-        return [msgspec.to_builtins(group) for group in drawing_menu.menu(state, found, only=only)]
+        return [msgspec.to_builtins(group) for group in drawing_menu.menu(state, found, only=only, whole=whole)]
 
     def why(self, state: State, candidate: Candidate) -> dict[str, Any]:
         """See :func:`syno_lab.codegen.drawing_menu.why`."""
@@ -147,12 +149,14 @@ class PGraphSession(Session):
             after = state.apply(step)
         except SynoError as refused:
             return {"legal": False, "canonical": False, "distance": None, "text": str(refused)}
-        listed = [c for c in found if c.primitive == "SHARE" and _sides(c) == _sides(step)]
-        far = listed[0].distance if listed else distance(after, should_stop=should_stop)
-        verdict = listed[0].verdict if listed else Verdict()
-        text = verdict.reason or ("canonical" if listed else "legal, but outside the space of this spec's budgets")
-        return {"legal": True, "canonical": bool(listed) and verdict.canonical, "distance": far, "text": text}
-
-
-def _sides(step: Step | Candidate) -> tuple[frozenset[Any], frozenset[Any]]:
-    return frozenset(step.operands), frozenset(step.given)
+        listed = found.of_contraction(step.operands, step.given) if isinstance(found, Candidates) else None
+        if listed is None:
+            far, text = distance(after, should_stop=should_stop), "legal, but outside the space of this spec's budgets"
+            return {"legal": True, "canonical": False, "distance": far, "text": text}
+        verdict = listed.verdict
+        return {
+            "legal": True,
+            "canonical": verdict.canonical,
+            "distance": listed.distance,
+            "text": verdict.reason or "canonical",
+        }

@@ -49,6 +49,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
         exhausted: whether there were no more.
         digests: :func:`digest` of each, in the order of drawing.
         operators: the first of them in full, as operator files.
+        spread: whether draws spread over the space; they did not before records said so.
     """
 
     format: str
@@ -61,6 +62,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
     exhausted: bool
     digests: list[str]
     operators: list[dict[str, Any]] = []
+    spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def record_search(
     operators: Iterable[Operator],
     *,
     exhausted: bool = False,
+    spread: bool = True,
     rules: Sequence[Rule] = RULES,
 ) -> Record:
     """The record of ``operators``, which a :class:`Sampler` with these arguments drew first and in this order."""
@@ -114,6 +117,7 @@ def record_search(
         exhausted,
         digests,
         whole,
+        spread,
     )
 
 
@@ -189,7 +193,9 @@ def replay(
     if record.syno_lab != __version__:
         notes.insert(0, f"the record is of Syno Lab {_shown(record.syno_lab)}, this is {__version__}")
     try:
-        sampler = Sampler.from_spec(spec, seed=record.seed, rules=chosen, effort=Effort(should_stop=should_stop))
+        sampler = Sampler.from_spec(
+            spec, seed=record.seed, spread=record.spread, rules=chosen, effort=Effort(should_stop=should_stop)
+        )
     except SpecError as error:
         raise FormatError(f"search record: {error}") from None
     compared, difference = _compare(record, _drawn(sampler), report)

@@ -59,6 +59,9 @@ class Sampler(SamplerMethods):
         unordered: input axes whose inner order is free in the final match: of operators that differ only in it one is
             given (:mod:`syno_lab.synthesis.unordered`).
         seed: for reproducible samples; None draws one, kept in ``.seed``.
+        spread: whether draws from a space that is too large to be counted spread over it, few from one place; else they
+            list the neighbourhood of one place after the other, which gives more operators a second, many of them alike
+            (:class:`syno_lab.synthesis.walks.Walker`).
         weight_limits: which limits of occurrences bind the dimensions of weights too: ``"free"``: none;
             ``"primary"``: those of primary variables, not those of coefficients. ``C_out: 0`` then keeps C_out out of
             weights, and ``H: 0, W: 0`` keeps operators equivariant under translation.
@@ -84,6 +87,7 @@ class Sampler(SamplerMethods):
         seed: int | None = None,
         weight_limits: WeightLimits = "free",
         wants: str | None = None,
+        spread: bool = True,
         rules: tuple[Rule, ...] = RULES,
         **limits: Any,
     ) -> None:
@@ -100,18 +104,26 @@ class Sampler(SamplerMethods):
         )
         if net is not None:
             mappings = [*(mappings or ()), *self._mappings_of(net)]
-        self._start(spec.bound(mappings) if mappings else spec, seed, rules, Effort())
+        self._start(spec.bound(mappings) if mappings else spec, seed, rules, Effort(), spread)
 
     @classmethod
     def from_spec(
-        cls, spec: Spec, *, seed: int | None = None, rules: tuple[Rule, ...] = RULES, effort: Effort | None = None
+        cls,
+        spec: Spec,
+        *,
+        seed: int | None = None,
+        spread: bool = True,
+        rules: tuple[Rule, ...] = RULES,
+        effort: Effort | None = None,
     ) -> Sampler:
         """A sampler for a specification that is already parsed; ``effort`` bounds all that it does."""
         sampler = cls.__new__(cls)
-        sampler._start(spec, seed, rules, effort or Effort())
+        sampler._start(spec, seed, rules, effort or Effort(), spread)
         return sampler
 
-    def _start(self, spec: Spec, seed: int | None, rules: tuple[Rule, ...], effort: Effort) -> None:
+    def _start(
+        self, spec: Spec, seed: int | None, rules: tuple[Rule, ...], effort: Effort, spread: bool = True
+    ) -> None:
         self.spec = spec
         self.rules = rules
         self.seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
@@ -120,7 +132,7 @@ class Sampler(SamplerMethods):
         self._effort = effort
         self._graph = Graph(spec, rules, self._effort)
         self._builder = Builder(self._graph)
-        self._walker = Walker(self._graph, spec.limits.max_primitives, self._random)
+        self._walker = Walker(self._graph, spec.limits.max_primitives, self._random, spread=spread)
         self._total: int | None = None
         self._is_countable: bool | None = None
 

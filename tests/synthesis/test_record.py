@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,14 @@ def test_a_record_replays_through_its_file(stored: Record, tmp_path: Path) -> No
     whole = [Operator.from_json(msgspec.json.encode(o).decode()) for o in stored.operators]
     assert [digest(operator) for operator in whole] == stored.digests[: len(whole)]
     assert len(whole) == records.WHOLE
+
+
+def test_a_record_of_before_lists_neighbourhoods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", 0)
+    drawn = list(itertools.islice(Sampler.from_spec(SPEC, seed=9, spread=False).samples(), 22))
+    fields = json.loads(to_text(record_search(SPEC, 9, drawn, spread=False)))
+    del fields["spread"]  # which records had not
+    assert replay(from_text(json.dumps(fields))).same
 
 
 def test_another_seed_or_spec_differs_at_once(stored: Record) -> None:
