@@ -67,9 +67,9 @@ class Entry:
 
     def wished(self, effort: Effort | None = None) -> int | None:
         """The property distance there, kept; as :meth:`measured`."""
-        if "wished" not in self.__dict__:
-            self.__dict__["wished"] = property_distance(self.state, effort)
-        found: int | None = self.__dict__["wished"]
+        if "_wished" not in self.__dict__:
+            self.__dict__["_wished"] = property_distance(self.state, effort)
+        found: int | None = self.__dict__["_wished"]
         return found
 
 
