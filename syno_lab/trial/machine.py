@@ -46,7 +46,7 @@ def processor() -> str:
         return printable(platform.processor() or platform.machine(), 80)
     found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
     name = re.sub(r"\((R|TM)\)", "", found.get("model name") or platform.processor() or platform.machine())
-    numbers = "/".join(found[field] for field in _FIELDS[1:] if field in found)
+    numbers = ".".join(found[field] for field in _FIELDS[1:] if field in found)
     return printable(" ".join(name.split()) + (f" ({numbers})" if numbers else ""), 80)
 
 
