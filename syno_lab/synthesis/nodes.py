@@ -195,7 +195,7 @@ class Gift(NamedTuple):
 class Nodes:
     """The nodes met so far, for one spec under one table of rules."""
 
-    #: Steps left up to which the distance to what is wished is looked for; above it is counted roughly.
+    #: Steps left up to which the distance to what is wished is looked for; above, it is counted without a search.
     NEAR = 3
 
     def __init__(self, spec: Spec, rules: tuple[Rule, ...] = RULES, effort: Effort | None = None) -> None:

@@ -165,6 +165,8 @@ class Wishes:
         """
         if self.impossible:
             return NEVER
+        if not self._every:
+            return 0
         hits = total = 0
         for item in items:
             hits |= item
