@@ -47,6 +47,8 @@ class Graph(Roots):
     #: is for all that it reads.
     WINDOW = 40.0
     BARE_WINDOW = 2.0
+    #: The same of a SPLIT that joins what would be two axes, and has to be taken apart again.
+    JOIN = 0.05
 
     # -- edges -------------------------------------------------------------------------------------------------------
 
@@ -268,10 +270,12 @@ class Graph(Roots):
         if not self._is_legal(primitive, added):
             return None
         favour = 1.0
-        if self.wishes is not None and primitive == "UNFOLD":
-            main, window = operands
-            if self.wishes.is_served(node.items[main], node.items[window]):
-                favour = self.WINDOW if node.places[window] in node.state.sharing else self.BARE_WINDOW
+        if self.wishes is not None and len(operands) == 2:
+            one, other = operands  # of an UNFOLD the main coordinate and the window
+            if primitive == "SPLIT":
+                favour = self.JOIN if self.wishes.joins(node.items[one], node.items[other]) else 1.0
+            elif self.wishes.is_served(node.items[one], node.items[other]):
+                favour = self.WINDOW if node.places[other] in node.state.sharing else self.BARE_WINDOW
         return Move(1, need, partial(self._view_edges, view, used, need), favour=favour)
 
     def _view_edges(self, view: _View, used: tuple[int, ...], need: int) -> Iterator[Edge]:

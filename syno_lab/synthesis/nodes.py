@@ -195,6 +195,9 @@ class Gift(NamedTuple):
 class Nodes:
     """The nodes met so far, for one spec under one table of rules."""
 
+    #: Steps left up to which the distance to what is wished is looked for; above, it is counted without a search.
+    NEAR = 3
+
     def __init__(self, spec: Spec, rules: tuple[Rule, ...] = RULES, effort: Effort | None = None) -> None:
         names = {rule.name for rule in rules}
         lacking = [rule.name for rule in RULES if rule.kind == "space" and rule.name not in names]
@@ -395,7 +398,9 @@ class Nodes:
         if wishes is not None and steps <= limit:
             most_unfolds = self._most[4]
             unfolds = 99 if most_unfolds is None else most_unfolds - used[4]
-            steps = wishes.steps(tuple(wished), limit, left, unfolds, self._most_expands - used[3], least=steps)
+            steps = max(steps, wishes.few(wished))
+            if steps <= limit <= self.NEAR:
+                steps = wishes.steps(tuple(wished), limit, left, unfolds, self._most_expands - used[3], least=steps)
         return max(steps, lacking)
 
     def _pack(self, size: Size) -> int:

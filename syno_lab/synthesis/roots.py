@@ -27,6 +27,11 @@ _Chosen = tuple[tuple[int, ...], tuple[int, ...]]  # which sizes, by number, and
 class Roots(Nodes):
     """The search graph as far as its root: every multiset of REDUCEs is one move."""
 
+    #: Where something is wished: how much less likely a multiset is for each step more that its shortest way has, of
+    #: which there are about so many more; and for each window that is asked for and not one of them.
+    LONG_WAY = 6.0
+    NO_WINDOW = 0.02
+
     @cached_property
     def _reduces(self) -> list[tuple[Size, int, tuple[int, ...]]]:
         """The sizes for REDUCE, each packed and with its cost."""
@@ -149,7 +154,10 @@ class Roots(Nodes):
         sizes = tuple([self._reduces[at][0] for at in chosen])
         if self.meter is not None and self.meter.start(sizes).excess is not None:
             return None
-        return Move(len(chosen), need, partial(self._reduce, node, sizes, spent, need), 1, sizes)
+        favour = 1.0
+        if self.wishes is not None:
+            favour = self.LONG_WAY ** -(len(chosen) + need) * self.NO_WINDOW ** self.wishes.short(items)
+        return Move(len(chosen), need, partial(self._reduce, node, sizes, spent, need), 1, sizes, favour)
 
     def _reduce(self, node: SearchNode, sizes: tuple[Size, ...], spent: tuple[int, ...], need: int) -> Iterator[Edge]:
         added = tuple([reduce_coordinate(number, size) for number, size in enumerate(sizes)])

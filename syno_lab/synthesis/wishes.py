@@ -19,6 +19,7 @@ small spaces.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -40,6 +41,7 @@ from syno_lab.synthesis.reach import (
 
 _SUMMED, _LARGE = "a REDUCE", "a REDUCE with a primary variable"
 _Demand = frozenset[str | int]  # what a leaf may be that meets it; a number is an output axis
+_SMALL = 1 << 64  # above the bits of axes
 _MOST_GROUPINGS = 1 << 16  # that are tried for one bound; above it there is none
 
 
@@ -104,6 +106,18 @@ class Wishes:
             self._every |= need
         self._known: dict[tuple[Shape, bool, int, int, int], tuple[int, int]] = {}
         self._small: dict[int, bool] = {}
+        self._total = sum(size for size, _ in self._want)
+        self._surplus: dict[int, bool] = {}
+        self._marks: dict[int, int] = {}
+        # Axes that are told by a primary variable which no other axis has: its position, and the demands.
+        self._telling = []
+        for size, need in self._want:
+            mine = self._primaries(size)
+            others = [self._primaries(other) for other, _ in self._want if other != size]
+            alike = sum([1 for other, _ in self._want if other == size])
+            own = [at for at, power in enumerate(mine) if power and alike == 1 and not any(o[at] for o in others)]
+            if need and own:
+                self._telling.append((own[0], need))
         self._asked: dict[int, int] = {}
 
     def has(self, coordinate: Coordinate) -> int:
@@ -132,14 +146,90 @@ class Wishes:
         asked = self._asked.get(size)
         if asked is None:
             asked = 0
-            primaries = len(self.spec.symbols.primary)
-            mine = self._reach.unpacked(size)[:primaries]
+            mine = self._primaries(size)
             for wanted, need in self._want:
-                theirs = self._reach.unpacked(wanted)[:primaries]
+                theirs = self._primaries(wanted)
                 if not any(theirs) or any(map(min, mine, theirs)):
                     asked |= need
             self._asked[size] = asked
         return asked & window & ~main != 0
+
+    def few(self, items: Iterable[int]) -> int:
+        """A bound that takes no search: never above :meth:`steps`, and mostly the same where axes have their primaries.
+
+        Take the axes whose items, those with the axis's own primary variable, lack what is demanded, those that share
+        an item as one. A reshape group with k of them has at least k items and k axes, so 2k - 2 MERGEs and SPLITs, and
+        one UNFOLD; or one item more, which has it. Either way it takes k steps, and one more for each that has no small
+        item of its own with what is demanded. What the data have of primary variables and the input has not is
+        eliminated besides, for no window has primary variables.
+        """
+        if self.impossible:
+            return NEVER
+        if not self._every:
+            return 0
+        hits = total = 0
+        for item in items:
+            hits |= item
+            total += item >> FLAG_BITS
+        if self._every & ~hits:
+            return NEVER
+        clusters, short = self._lacking(items)
+        over = self._surplus.get(total)
+        if over is None:
+            over = self._surplus[total] = any(power > 0 for power in self._primaries(total - self._total))
+        return clusters + short + over
+
+    def short(self, items: Iterable[int]) -> int:
+        """How many windows are asked for of which no item is one yet."""
+        return self._lacking(items)[1]
+
+    def joins(self, one: int, other: int) -> bool:
+        """Whether two items both have primary variables, so that a SPLIT of them mixes what are two axes."""
+        return not (self._is_small(one >> FLAG_BITS) or self._is_small(other >> FLAG_BITS))
+
+    def _lacking(self, items: Iterable[int]) -> tuple[int, int]:
+        """How many axes lack what is demanded, those that share an item as one, and how many windows are missing."""
+        marks = self._marks
+        of_axis = [0] * len(self._telling)
+        seen = []
+        for item in items:
+            size = item >> FLAG_BITS
+            mark = marks.get(size)
+            if mark is None:
+                mark = marks[size] = self._mark(size)
+            if mark:
+                seen.append((mark, item))
+                for at in range(len(of_axis)):
+                    if mark >> at & 1:
+                        of_axis[at] |= item
+        lacking = bits = 0
+        for at, (_, need) in enumerate(self._telling):
+            unmet = need & ~of_axis[at]
+            if unmet:
+                lacking |= 1 << at
+                bits |= unmet
+        if not lacking:
+            return 0, 0
+        small = sum([1 for mark, item in seen if mark == _SMALL and item & bits])
+        clusters: list[int] = []
+        for mark, _ in seen:
+            mine = mark & lacking if mark != _SMALL else 0
+            if mine:
+                for other in [other for other in clusters if other & mine]:
+                    clusters.remove(other)
+                    mine |= other
+                clusters.append(mine)
+        return len(clusters), max(0, len(clusters) - small)
+
+    def _mark(self, size: int) -> int:
+        """Which axes an item's size tells of, as bits; :data:`_SMALL` for one without a primary variable, else 0."""
+        primaries = self._primaries(size)
+        if not any(primaries):
+            return _SMALL
+        return sum([1 << at for at, (position, _) in enumerate(self._telling) if primaries[position]])
+
+    def _primaries(self, packed: int) -> tuple[int, ...]:
+        return self._reach.unpacked(packed)[: len(self.spec.symbols.primary)]
 
     def steps(
         self,
@@ -357,13 +447,12 @@ class Wishes:
         """Whether a size has no primary variable, as a window's."""
         found = self._small.get(packed)
         if found is None:
-            primaries = len(self.spec.symbols.primary)
-            found = self._small[packed] = not any(self._reach.unpacked(packed)[:primaries])
+            found = self._small[packed] = not any(self._primaries(packed))
         return found
 
     def _is_over(self, ratio: int) -> bool | None:
         """With a factor of coefficients free to choose: whether a ratio leaves a piece, or None where it cannot be."""
-        exponents = self._reach.unpacked(ratio)[: len(self.spec.symbols.primary)]
+        exponents = self._primaries(ratio)
         return any(exponents) if min(exponents, default=0) >= 0 else None
 
 

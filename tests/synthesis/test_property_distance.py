@@ -128,10 +128,11 @@ def test_wishes_of_m_are_hardly_ever_missed_by_what_is_found(name: str) -> None:
         assert sum(meets(every[operator], asked) for operator in found) >= 0.9 * len(found)
 
 
+FEW: dict[str, Any] = {"max_shifts": 0, "max_strides": 0, "max_expands": 0}
 SMALL = [
-    Spec.parse("[C, H]", "[D, H]", ["C=4: 1", "D=6: 1", "H=10: 0"], ["k=2: 2"], max_primitives=4, max_tensors=2),
-    Spec.parse("[s*H]", "[H]", ["H=12: 1"], ["s=2: 2"], max_primitives=4, max_tensors=1, min_weights=0),
-    Spec.parse("[H, W]", "[H, W]", ["H=12: 0", "W=10: 0"], ["s=2: 2"], max_primitives=3, max_tensors=2),
+    Spec.parse("[C, H]", "[D, H]", ["C=4: 1", "D=6: 1", "H=10: 0"], ["k=2: 2"], max_primitives=4, max_tensors=2, **FEW),
+    Spec.parse("[s*H]", "[H]", ["H=12: 1"], ["s=2: 2"], max_primitives=3, max_tensors=1, min_weights=0),
+    Spec.parse("[H, W]", "[H, W]", ["H=12: 0", "W=10: 0"], ["s=2: 2"], max_primitives=3, max_tensors=2, **FEW),
     Spec.parse(
         "[N, C, H]",
         "[N, C, H]",
@@ -142,7 +143,7 @@ SMALL = [
         max_strides=1,
     ),
 ]
-SMALL_WISHES = [(0, "C>=m, H>=m"), (0, "H>=m"), (0, "C->D>=m"), (1, "s*H>=m"), (2, "H>=m"), (2, "H->W>=o"), (3, "H>=m")]
+SMALL_WISHES = [(0, "C>=m, H>=m"), (1, "s*H>=m"), (2, "H>=m"), (2, "H->W>=o"), (3, "H>=m")]
 
 
 @pytest.mark.parametrize(("number", "wish"), SMALL_WISHES)
@@ -168,7 +169,9 @@ def test_never_above_the_truth(number: int, wish: str) -> None:
                 truth[state] = length
     below: Counter[int] = Counter()
     dead = seen = 0
-    for state in successors:
+    for number_of_state, state in enumerate(successors):
+        if state not in truth and number_of_state % 20:
+            continue  # of the dead ends some are enough
         bound = property_distance(state)
         shape = distance(state)
         assert bound is None or (shape is not None and bound >= shape)
@@ -199,7 +202,7 @@ def test_nodes_that_are_one_have_one_property_distance(name: str, wish: str) -> 
 
         def _interned(self, node: SearchNode) -> SearchNode:
             found = super()._interned(node)
-            if found is not node and self.merged % 7 == 0:
+            if found is not node and self.merged % 50 == 0:
                 assert property_distance(found.state) == property_distance(node.state)
             self.merged += found is not node
             return found
@@ -281,3 +284,21 @@ def test_without_wishes_it_is_the_shape_distance() -> None:
     assert state.explain_property_distance().words() == []
     assert Graph(state.spec).wishes is None
     assert NEVER > 64
+
+
+@each_wish
+def test_the_bound_without_a_search_is_never_above_the_one_with_it(name: str, wish: str) -> None:
+    """For the items of every node that the guided search meets."""
+    spec = wishing(SPACES[name][0], wish)
+
+    class Watched(Graph):
+        def _interned(self, node: SearchNode) -> SearchNode:
+            assert self.wishes is not None
+            items = tuple(sorted(node.items))
+            found = self.wishes.steps(items, 12, 2, 99, 99)
+            assert min(13, self.wishes.few(items)) <= found
+            return super()._interned(node)
+
+    graph = Watched(spec)
+    for _ in exactly(graph, graph.root, spec.limits.max_primitives - 1):
+        pass
