@@ -75,3 +75,4 @@ def test_a_search_for_a_network_sees_them() -> None:
     assert trail is not None
     assert trail.end.traits() == traits(candidate.operator, space.operators.spec.binding_maps[0])
     assert search.root.traits() == {}
+    assert space.probed(candidate.operator) == {"probe": space.operators.probe(candidate.operator)}
