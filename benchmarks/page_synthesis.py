@@ -93,15 +93,44 @@ def _limits(result: Result) -> list[str]:
 
 def step(result: Result) -> str:
     """Times of one step by depth."""
+    whats = ("number", "first", "all")
 
-    def cell(found: Result, bold: str = "") -> str:
-        return f"{bold}{number(found['median_ms'])} / {number(found['p95_ms'])}{bold} ({found['states']})"
+    def cells(found: Result, bold: str = "") -> list[str]:
+        times = (found[what] for what in whats)
+        shown = (f"{bold}{number(one['median_ms'])} / {number(one['p95_ms'])}{bold}" for one in times)
+        return [*shown, f"{found['most_candidates']:,}", str(found["states"])]
 
+<<<<<<< HEAD
     here = _limits(result)
     by_depth = zip(*(result[limits]["depths"] for limits in here), strict=True)
     rows = [[str(pair[0]["depth"]), *map(cell, pair)] for pair in by_depth]
     rows.append(["**all**", *(cell(result[limits]["all"], "**") for limits in here)])
     return table(f"depth | {here[0]}: median / 95th percentile, ms (states) | {here[1]}", rows)
+=======
+    rows = []
+    for limits in (limits for limits in LIMITS if limits in result):
+        rows += [[f"{limits} {found['depth']}", *cells(found)] for found in result[limits]["depths"]]
+        rows.append([f"**{limits}, all**", *cells(result[limits]["all"], "**")])
+    heading = "limits, depth | number: median / 95th percentile, ms | the first 200 | all | most candidates | states"
+    return table(heading, rows)
+
+
+def spread(result: Result) -> str:
+    """How widely draws are spread, and how well seeds agree."""
+    form = (
+        "{spec} | {draws} | {distinct_roots:.0f} | {most_of_one_root:.0%} | {distinct_weights:.0f} | {kinds_bits:.1f}"
+        " | {kinds_divergence:.2f} | {lengths_divergence:.2f} | {roots_in_common:.0%} | {cpu_seconds:.1f}"
+    )
+    rows = []
+    for row in result["rows"]:
+        windows = "{median:.1%} ({least:.1%} to {most:.1%})".format_map(row["windows"])
+        rows.append(f"{form.format_map(row)} | {windows}")
+    return table(
+        "spec, at most | draws | multisets of REDUCEs | the most of one | shapes of weights | kinds, bits"
+        " | divergence of kinds | of lengths | multisets in common | CPU-seconds | windows in H and W (least to most)",
+        rows,
+    )
+>>>>>>> spread
 
 
 def stepper(result: Result) -> str:
@@ -269,6 +298,7 @@ PARTS = (
     single("synthesis", synthesis),
     single("growth", growth, "![Time for one more operator and peak memory by size](results/growth.svg)"),
     single("budgets", budgets),
+    single("spread", spread),
     single("step", step),
     single("bias", bias),
     single("trust", trust),

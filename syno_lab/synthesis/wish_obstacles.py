@@ -37,7 +37,8 @@ def check_wants(spec: Spec, *, effort: Effort | None = None) -> None:
         return
     least = property_distance(root, effort=effort)
     if least is None or least > most:
-        why = "no steps bring it" if least is None else f"it takes at least {least} steps, found max_primitives {most}"
+        takes = f"it takes at least {least} steps, found max_primitives {most}"
+        why = "no steps bring it" if least is None else takes
         text = _text(spec, spec.wants)
         raise SpecError(f"wants {text}: no operator of this space can have it: {why}; raise a limit, or wish less")
 

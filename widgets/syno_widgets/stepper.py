@@ -112,8 +112,8 @@ class Stepper(View):
     distance = t.Dict(read_only=True).tag(sync=True)
     """The shape distance: ``number`` (None: out of reach), ``words``, and as SVG its ``groups`` and its ``course``.
 
-    Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of the property distance; of an
-    operator also ``mixing``: its matrix against the wishes, see :func:`syno_lab.pgraphs.panes.reach.mixing_data`.
+    Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of the property distance; of
+    an operator also ``mixing``: its matrix against the wishes, see :func:`syno_lab.pgraphs.panes.reach.mixing_data`.
     """
 
     complete = t.Bool(False, read_only=True).tag(sync=True)
