@@ -100,13 +100,6 @@ def step(result: Result) -> str:
         shown = (f"{bold}{number(one['median_ms'])} / {number(one['p95_ms'])}{bold}" for one in times)
         return [*shown, f"{found['most_candidates']:,}", str(found["states"])]
 
-<<<<<<< HEAD
-    here = _limits(result)
-    by_depth = zip(*(result[limits]["depths"] for limits in here), strict=True)
-    rows = [[str(pair[0]["depth"]), *map(cell, pair)] for pair in by_depth]
-    rows.append(["**all**", *(cell(result[limits]["all"], "**") for limits in here)])
-    return table(f"depth | {here[0]}: median / 95th percentile, ms (states) | {here[1]}", rows)
-=======
     rows = []
     for limits in (limits for limits in LIMITS if limits in result):
         rows += [[f"{limits} {found['depth']}", *cells(found)] for found in result[limits]["depths"]]
@@ -130,7 +123,6 @@ def spread(result: Result) -> str:
         " | divergence of kinds | of lengths | multisets in common | CPU-seconds | windows in H and W (least to most)",
         rows,
     )
->>>>>>> spread
 
 
 def stepper(result: Result) -> str:

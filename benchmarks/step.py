@@ -1,14 +1,8 @@
 """How long one step takes: the candidates of a state with distances, the nearest first, explanations left out.
 
-<<<<<<< HEAD
 ``python benchmarks/step.py`` walks the conv-authors spec (at most 12 primitives) by random canonical steps that stay
-within reach of the input, times ``state.candidates()`` at every depth, prints JSON and writes it to
-``benchmarks/results/step.json``.
-=======
-``python benchmarks/step.py`` walks the conv spec (at most 12 primitives) by random canonical steps that stay within
-reach of the input, times ``state.candidates()``, the first 200 with verdicts and all of them at every depth,
+within reach of the input, times ``state.candidates()``, the first 200 with verdicts and all of them at every depth,
 prints JSON and writes it to ``benchmarks/results/step.json``.
->>>>>>> spread
 """
 
 from __future__ import annotations

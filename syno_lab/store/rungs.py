@@ -143,8 +143,8 @@ class RungLog:
     def refresh(self, known: dict[int, RungTraining]) -> None:
         """Bring ``known``, trainings by their place in the queue, up to date; only rows that changed are read whole."""
         query = f"SELECT place, state FROM {_TABLE} WHERE search=? ORDER BY place"
-        found: list[tuple[int, str]] = self._database.columns(query, (self._key,))
-        for place, state in found:
+        states: list[tuple[Any, ...]] = self._database.columns(query, (self._key,))
+        for place, state in states:
             if place not in known or known[place].state != state:
                 rows = self._database.read(_COLUMNS, f"FROM {_TABLE} WHERE place=?", (place,))
                 known.update((place, _training(row)) for row in rows)
