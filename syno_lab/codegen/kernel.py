@@ -108,6 +108,10 @@ def _check(elements: int, products: int = 0) -> None:
 
 def _contract(factors: list[Factor], result: list[int]) -> Array:
     """The sum of the products of all factors over the letters that are not in the result, two factors at a time."""
+    scalar = prod(float(array) for array, letters in factors if not letters)
+    factors = [factor for factor in factors if factor[1]]
+    if not factors:
+        return np.array(scalar)
     arguments: list[Any] = [one for factor in factors for one in factor]
     path, _ = np.einsum_path(*arguments, result, optimize="greedy")
     length = {letter: size for array, letters in factors for letter, size in zip(letters, array.shape, strict=True)}
@@ -117,5 +121,5 @@ def _contract(factors: list[Factor], result: list[int]) -> Array:
         kept = joined & set(result).union(*left)
         _check(prod(length[letter] for letter in kept), prod(length[letter] for letter in joined))
         left.append(kept)
-    found: Array = np.einsum(*arguments, result, optimize=path)
+    found: Array = np.einsum(*arguments, result, optimize=path) * scalar
     return found
