@@ -23,10 +23,10 @@ from syno_lab.ir.spec import Binding
 
 Array = np.ndarray[Any, Any]
 Factor = tuple[Array, tuple[int, ...]]  # an array, and a letter for each of its axes: an iterator or an input axis
-#: The most elements of an array on the way to a kernel: 32 MiB.
-MOST_ELEMENTS = 1 << 22
+#: The most elements of an array on the way to a kernel: 16 MiB.
+MOST_ELEMENTS = 1 << 21
 #: The most products of numbers in one of the contractions that make it: a second or less.
-MOST_PRODUCTS = 1 << 28
+MOST_PRODUCTS = 1 << 24
 
 
 def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed: Mapping[int, int]) -> Array:

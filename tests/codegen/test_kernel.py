@@ -13,7 +13,6 @@ from syno_lab.codegen.kernel import kernel
 from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.operators import KNOWN, conv2d, operator_1
-from syno_lab.synthesis.sampler import Sampler
 
 SIZES = {"N": 2, "C_in": 4, "C_out": 8, "H": 6, "W": 5, "k_1": 3, "g": 2, "s": 2, "M": 3, "K": 4, "C": 4}
 SIZES |= {"D_in": 4, "D_out": 6}
@@ -63,10 +62,10 @@ def test_any_operator_at_any_place(seed: int, some: int) -> None:
     checked(operator, binding, fixed, seed)
 
 
-def test_an_operator_without_an_axis_to_read_has_a_kernel() -> None:
-    operator = next(Sampler("[]", "[H]", ["H=3: 1"], ["k=2: 1"], max_primitives=2).enumerate(2))
-    checked(operator, {"H": 3, "k": 2}, {})
-    checked(operator, {"H": 3, "k": 2}, {0: 1})
+def test_factors_without_an_axis_are_numbers() -> None:
+    # All sizes are 1: no factor has an axis, as in the kernel of a scalar.
+    checked(conv2d(), {"N": 1, "C_in": 1, "C_out": 1, "H": 1, "W": 1, "k_1": 1}, {0: 0, 1: 0, 2: 0, 3: 0})
+    assert module._contract([(np.array(2.0), ()), (np.array(3.0), ())], []) == 6
 
 
 def test_conv2d_is_its_weight() -> None:
