@@ -23,10 +23,10 @@ from syno_lab.ir.spec import Binding
 
 Array = np.ndarray[Any, Any]
 Factor = tuple[Array, tuple[int, ...]]  # an array, and a letter for each of its axes: an iterator or an input axis
-#: The most elements of an array on the way to a kernel: 32 MiB.
-MOST_ELEMENTS = 1 << 22
+#: The most elements of an array on the way to a kernel: 16 MiB.
+MOST_ELEMENTS = 1 << 21
 #: The most products of numbers in one of the contractions that make it: a second or less.
-MOST_PRODUCTS = 1 << 28
+MOST_PRODUCTS = 1 << 24
 
 
 def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed: Mapping[int, int]) -> Array:
@@ -108,6 +108,10 @@ def _check(elements: int, products: int = 0) -> None:
 
 def _contract(factors: list[Factor], result: list[int]) -> Array:
     """The sum of the products of all factors over the letters that are not in the result, two factors at a time."""
+    scalar = prod(float(array) for array, letters in factors if not letters)
+    factors = [factor for factor in factors if factor[1]]
+    if not factors:
+        return np.array(scalar)
     arguments: list[Any] = [one for factor in factors for one in factor]
     path, _ = np.einsum_path(*arguments, result, optimize="greedy")
     length = {letter: size for array, letters in factors for letter, size in zip(letters, array.shape, strict=True)}
@@ -117,5 +121,5 @@ def _contract(factors: list[Factor], result: list[int]) -> Array:
         kept = joined & set(result).union(*left)
         _check(prod(length[letter] for letter in kept), prod(length[letter] for letter in joined))
         left.append(kept)
-    found: Array = np.einsum(*arguments, result, optimize=path)
+    found: Array = np.einsum(*arguments, result, optimize=path) * scalar
     return found

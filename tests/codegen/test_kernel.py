@@ -62,6 +62,12 @@ def test_any_operator_at_any_place(seed: int, some: int) -> None:
     checked(operator, binding, fixed, seed)
 
 
+def test_factors_without_an_axis_are_numbers() -> None:
+    # All sizes are 1: no factor has an axis, as in the kernel of a scalar.
+    checked(conv2d(), {"N": 1, "C_in": 1, "C_out": 1, "H": 1, "W": 1, "k_1": 1}, {0: 0, 1: 0, 2: 0, 3: 0})
+    assert module._contract([(np.array(2.0), ()), (np.array(3.0), ())], []) == 6
+
+
 def test_conv2d_is_its_weight() -> None:
     binding = {"N": 1, "C_in": 4, "C_out": 6, "H": 7, "W": 8, "k_1": 3}
     operator = conv2d()
