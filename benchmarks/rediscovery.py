@@ -25,7 +25,7 @@ BINDING = {"N": 1, "C_in": 16, "C_out": 32, "H": 8, "W": 16}
 #: Products of the space's coefficients (3, 4, 2) that fit into the image.
 WINDOWS = (2, 3, 4, 6, 8)
 GROUPS = (1, 2, 4, 8)
-BOTTLENECKS = (1, 2, 4, 8, 16, 32)
+BOTTLENECKS = (2, 4, 8, 16, 32)
 
 
 def main() -> None:
@@ -142,8 +142,8 @@ def operator_1(g: int, m: int, p: int, q: int, is_turned: bool) -> Iterator[tupl
 
     Without groups (1) the second weight reduces the channels whole.
     """
-    build, (n, o, h, w) = _begun(**({"g": g} if g > 1 else {}), **({"m": m} if m > 1 else {}), p=p, q=q)
-    groups, middle = [build.reduce("g")] if g > 1 else [], [build.reduce("m")] if m > 1 else []
+    build, (n, o, h, w) = _begun(**({"g": g} if g > 1 else {}), m=m, p=p, q=q)
+    groups, middle = [build.reduce("g")] if g > 1 else [], [build.reduce("m")]
     i, j, c = build.reduce("p"), build.reduce("q"), build.reduce("g^-1*C_in" if g > 1 else "C_in")
     build.contract(share=[*groups, i, j, *middle], give=[o])
     channel = build.split(groups[0], c) if groups else c
