@@ -135,7 +135,8 @@ class RungLog:
 
     def trainings(self, rung: str | None = None) -> list[RungTraining]:
         """Return the trainings, or those of a rung, in the order of queueing."""
-        rest, given = f"FROM {_TABLE} WHERE search=?", (self._key,)
+        given: tuple[object, ...] = (self._key,)
+        rest = f"FROM {_TABLE} WHERE search=?"
         if rung is not None:
             rest, given = f"{rest} AND rung=?", (*given, rung)
         return list(map(_training, self._database.read(_COLUMNS, f"{rest} ORDER BY place", given)))
