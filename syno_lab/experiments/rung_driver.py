@@ -207,7 +207,7 @@ class RungDriver:
         first, later = self.rungs[0], self.rungs[1:]
         self.phase = first.name
         is_over = any(self._mine(rung.name) for rung in later)
-        reserve = sum(plan.part(rung.name).seconds for rung in later)
+        reserve = self._reserve(plan, first)
         while not is_over:
             self._look()
             waiting = sum(1 for one in self._mine(first.name) if not one.is_ended)
@@ -238,11 +238,14 @@ class RungDriver:
 
     def _room(self, plan: Plan, rung: Rung) -> int:
         """The operators that the rung can train in what is left of the time: as planned, or as many as still fit."""
-        later = self.rungs[self.rungs.index(rung) + 1 :]
-        reserve = sum(plan.part(one.name).seconds for one in later)
-        left = self._left_s() - self._finals_s() - reserve
+        left = self._left_s() - self._finals_s() - self._reserve(plan, rung)
         each = plan.part(rung.name).each_s
         return max(FEWEST, int(left / each))
+
+    def _reserve(self, plan: Plan, rung: Rung) -> float:
+        """Worker seconds for the rungs after this one: their planned share of what is left without the finals."""
+        parts = [plan.part(one.name).seconds for one in self.rungs[self.rungs.index(rung) :]]
+        return max(0.0, self._left_s() - self._finals_s()) * (1 - parts[0] / sum(parts))
 
     def _finals(self) -> None:
         """Train the best operator within each share, and the best known one, on the seeds of the finals."""
