@@ -242,13 +242,13 @@ def scale(result: Result) -> str:
 
 
 def regret(result: Result) -> str:
-    """Regrets by case and search at some numbers of trials, and the tree search less the other, paired by seed.
+    """Regrets by case and search at some numbers of trials, and the case's first search less the other, by seed.
 
-    A difference whose interval excludes 0 is bold: below 0 the tree search is ahead.
+    A difference whose interval excludes 0 is bold: below 0 the first search is ahead.
     """
 
     def less_at(entry: Result, at: str) -> str:
-        less = entry.get("mcts_less_this", {}).get("at", {}).get(at)
+        less = entry.get("first_less_this", {}).get("at", {}).get(at)
         if less is None:
             return NONE
         text = within(*less, ".3f")
@@ -267,7 +267,7 @@ def regret(result: Result) -> str:
         "rewards",
         "search",
         *(f"regret at {at}" for at in SHOWN),
-        *(f"tree search less this at {at}" for at in SHOWN),
+        *(f"the first less this at {at}" for at in SHOWN),
     ]
     return table(header, rows)
 
