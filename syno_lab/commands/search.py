@@ -14,6 +14,7 @@ from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import check_board, grouped
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
 from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning, Validating
+from syno_lab.commands.search_rungs import say_rungs
 from syno_lab.commands.specs import wants_option
 from syno_lab.commands.train import Rule, precision_of
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
@@ -49,6 +50,7 @@ def command(
     First the baseline is trained on several seeds. Then the search trains operators, beginning with the known ones of
     the space. Last, the best found operators within 0.4 and 0.25 of the replaced layers' FLOPs, and the best known
     one, are trained on the same seeds. The folder keeps every result at once: --continue continues a stopped search.
+    With --rungs many operators are trained on cheap proxies first, and only the best in the network itself.
     With --untrained nothing is trained: the result is a front of a probe's score against FLOPs.
     """
     check_json(json)
@@ -98,6 +100,7 @@ def _settings(
 ) -> SearchSettings:
     """The settings of a new search."""
     from syno_lab.experiments import SearchSettings
+    from syno_lab.experiments.finals import final_seeds
     from syno_lab.trial import TrialRequest
 
     untrained = choice.untrained
@@ -136,12 +139,13 @@ def _settings(
         max_replaced_ratio=choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
-        seeds=() if untrained else tuple(range(machine.seeds)),
+        seeds=() if untrained else final_seeds(machine.seeds) if choice.rungs else tuple(range(machine.seeds)),
         limits={"max_primitives": choice.max_primitives},
         weight_limits="primary",
         starts_with_known=not choice.from_nothing,
         tuning=tuning,
         untrained=untrained,
+        rungs=choice.rungs,
         system=_system(choice.system),
         wants=wants_option(choice.wants) or None,
     )
@@ -381,6 +385,9 @@ def _pause(lab: Lab, handle: JobHandle) -> None:
 def _say(result: dict[str, Any], json: str | None) -> None:
     from syno_lab.experiments import share_text
 
+    if "funnel" in result:
+        say_rungs(result, json)
+        return
     if result.get("untrained"):
         _say_untrained(result, json)
         return

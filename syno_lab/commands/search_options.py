@@ -87,6 +87,14 @@ class Choice:
             "replaced layers do themselves, some channels being enough.",
         ),
     ] = "derived"
+    rungs: Annotated[
+        bool,
+        flag(
+            "--rungs",
+            "Train many operators on the network's proxies, and the best of them more and more; --minutes bound all of "
+            "it then, baseline and finals included.",
+        ),
+    ] = False
     from_nothing: Annotated[
         bool,
         flag("--from-nothing", "Do not begin with the known operators (separable, grouped, …) of the space."),
