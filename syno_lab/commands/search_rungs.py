@@ -9,7 +9,7 @@ from syno_lab.commands.output import say, say_table
 
 def say_rungs(result: dict[str, Any], json: str | None) -> None:
     """Print the plan, the funnel, the finals and where the time went; with ``json`` on standard output, nothing."""
-    baseline, funnel = result["baseline"], result["funnel"]
+    baseline, funnel, shares = result["baseline"], result["funnel"], result["time"]["shares"]
     say_table(
         [
             {
@@ -17,13 +17,13 @@ def say_rungs(result: dict[str, Any], json: str | None) -> None:
                 "planned": part["trainings"] or "",
                 "seconds each": f"{part['each_s']:.1f}" if part["trainings"] else "",
                 "minutes of a worker": f"{part['seconds'] / 60:.1f}",
-                "share of the time": f"{result['time']['shares'].get(SHARES_OF.get(part['name'], part['name']), 0.0):.1%}",
+                "share of the time": f"{shares.get(SHARES_OF.get(part['name'], part['name']), 0.0):.1%}",
             }
             for part in result["plan"]["parts"]
         ],
         json,
     )
-    say(f"the rest of the time (store, jobs, estimate, idle workers): {result['time']['shares']['rest']:.1%}", json)
+    say(f"the rest of the time (store, jobs, estimate, idle workers): {shares['rest']:.1%}", json)
     draws = funnel["draws"]
     say_table(
         [
