@@ -11,6 +11,7 @@ from math import floor
 from typing import Any
 
 from syno_lab.errors import SearchError
+from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Rung
 
 #: The shares of the time without finals: drawing and probing, then each rung. Later rungs train fewer operators longer;
@@ -115,7 +116,7 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
         if trainings < FEWEST:
             needed = (FEWEST * one_s * whole / share + last) / workers / 60
             raise SearchError(
-                f"minutes: expected at least {needed:.0f} for the rung {rung.name!r}, found {minutes:g}: "
+                f"minutes: expected at least {needed:.0f} for the rung {quoted(rung.name)}, found {minutes:g}: "
                 f"it would train {trainings} operators"
             )
         parts.append(Part(rung.name, trainings, one_s, seconds))

@@ -25,6 +25,7 @@ from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.untrained import first_asked
 from syno_lab.experiments.watching import PERIOD_S, Board
+from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Rung
 from syno_lab.protocol import Operator
 from syno_lab.search import Candidate
@@ -156,7 +157,7 @@ class RungDriver:
             assert outcome is not None
             if outcome.state != "finished":
                 raise SearchError(
-                    f"expected the baseline to be trained on {name!r}, found {outcome.state}: {outcome.reason}"
+                    f"expected the baseline to be trained on {quoted(name)}, found {outcome.state}: {outcome.reason}"
                 )
             each_s[name] = outcome.work_s
         timed = self._baseline(TIMING)
