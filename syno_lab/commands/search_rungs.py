@@ -27,7 +27,10 @@ def say_rungs(result: dict[str, Any], json: str | None) -> None:
     draws = funnel["draws"]
     say_table(
         [
-            {"funnel": "probed", "operators": draws["probed"], "failed": "", "seconds": f"{draws['seconds']:.0f}"},
+            *(
+                {"funnel": name, "operators": draws[name], "failed": "", "seconds": ""}
+                for name in ("wished", "affordable", "probed")
+            ),
             *(
                 {
                     "funnel": name,

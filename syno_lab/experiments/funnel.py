@@ -12,12 +12,8 @@ from syno_lab.store.rungs import BASELINE, RungTraining
 
 @dataclass
 class Draws:
-    """Counts of drawn operators: ``drawn`` complete ones, those that meet the wish and the limits, and probed ones.
+    """Counts of different operators (:attr:`.Space.counts`), and CPU seconds of drawing and probing."""
 
-    ``seconds`` are CPU seconds of drawing and probing.
-    """
-
-    drawn: int = 0
     wished: int = 0
     affordable: int = 0
     probed: int = 0
@@ -57,9 +53,9 @@ class Funnel:
         return {"draws": asdict(self.draws), "rungs": self.rungs}
 
     def line(self) -> str:
-        """The funnel in one line: ``1,204 drawn, 640 affordable, 212 on 40 steps, …``."""
+        """The funnel in one line: ``1,204 wished > 640 affordable > 640 probed > 212 on 40 steps > …``."""
         draws = self.draws
-        parts = [f"{draws.drawn:,} drawn", f"{draws.wished:,} wished", f"{draws.affordable:,} affordable"]
+        parts = [f"{draws.wished:,} wished", f"{draws.affordable:,} affordable"]
         parts += [f"{draws.probed:,} probed"] if draws.probed else []
         parts += [f"{int(found['trained']):,} on {name}" for name, found in self.rungs.items() if found["begun"]]
         return " > ".join(parts)

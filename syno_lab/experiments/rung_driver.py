@@ -345,6 +345,13 @@ class RungDriver:
         return True
 
     def _next_candidate(self) -> Candidate | None:
+        begun = self.cpu_clock()
+        try:
+            return self._found_candidate()
+        finally:
+            self.funnel.draws.seconds += self.cpu_clock() - begun
+
+    def _found_candidate(self) -> Candidate | None:
         while self._given:
             candidate = self.search.adopt(self._given.pop(0))
             if candidate is not None:
@@ -448,6 +455,8 @@ class RungDriver:
         self.board.show(status, getattr(self, "search", None), now=now)
 
     def _count(self) -> None:
+        for name, number in self.space.counts.items():  # an earlier process may have seen more
+            setattr(self.funnel.draws, name, max(number, getattr(self.funnel.draws, name)))
         self.queue.refresh(self._trainings)
         trainings = list(self._trainings.values())
         seconds: dict[str, float] = {}

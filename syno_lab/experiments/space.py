@@ -86,6 +86,9 @@ class Space:
                 f"max_flops_ratio: the layers of {request.backbone} that stay take {self._rest.flops / seen.flops:.1%} "
                 f"of its FLOPs, found a limit of {settings.max_flops_ratio:.1%}; raise it, or replace more layers"
             )
+        self._first: dict[str, Operator] = {}  # the operators that are accepted, by their names
+        self._wished: set[int] = set()
+        self._scored: set[int] = set()
         self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # asked for several times in a row
         self.system = find_system(settings.system)
         self.operators: OperatorSpace = self.system.space(
@@ -203,18 +206,28 @@ class Space:
 
     def score(self, operator: Operator) -> float:
         """The score of the probe, from 0 to 1. Raises SpecError where the system has no probe."""
+        self._scored.add(hash(operator))
         return min(1.0, max(0.0, self.probe(operator)["score"]))
 
     @cached_property
     def root(self) -> State:
         """The first state of the space; repeats, operators that compute what an earlier one computes, are left out."""
-        first: dict[str, Operator] = {}
+        first = self._first
 
         def accepts(operator: Operator) -> bool:
+            self._wished.add(hash(operator))
             # Another way of writing an earlier operator is rejected; the earlier one itself is accepted again.
             return self.accepts(operator) and first.setdefault(self.operators.name_of(operator), operator) == operator
 
         return self.operators.root(accepts)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Different operators by how far they came: ``wished`` meet the wish, ``affordable`` are within the limits too.
+
+        Of ``affordable`` operators none repeats another; ``probed`` are those with a score.
+        """
+        return {"wished": len(self._wished), "affordable": len(self._first), "probed": len(self._scored)}
 
     def search(self, settings: SearchSettings, prior: Callable[[Operator], float] | None = None) -> Search:
         """A new search by the settings' method and seed, from :attr:`root`.

@@ -32,6 +32,12 @@ RUNGS = rungs_of(TRAINING)
 FIRST, SECOND, NETWORK = (rung.name for rung in RUNGS)
 
 
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings take no time here, but draws do."""
+    monkeypatch.setattr("syno_lab.experiments.plan.DRAWS_SHARE", 0.005)
+
+
 class Known:
     """Trainings that take no time: what is known of each operator is the same on every rung, but for some noise."""
 
