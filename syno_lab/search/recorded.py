@@ -80,7 +80,9 @@ class RecordedState:
     def _step(self, step: SearchStep) -> Step:
         depth, before = len(self.before), (*self.before, step.name)
         below = tuple([taken for taken in self.below if len(taken) > depth and taken[depth].name == step.name])
-        return Step(step.name, step.actions, RecordedState(before, below, self.known_traits), steps=step.steps, words=step.words)
+        return Step(
+            step.name, step.actions, RecordedState(before, below, self.known_traits), steps=step.steps, words=step.words
+        )
 
 
 @dataclass(frozen=True)
