@@ -29,7 +29,8 @@ class Settings(pool.Settings):
     """How the pool is filled, and the shares that explore.
 
     Attributes:
-        near: how many descents are made for a question from a random place of one of the best operators.
+        near: how many descents are made for a question from a random place of one of the best operators; from the root
+            instead until so many rewards are told that the best are a half of them.
         parents: how many operators count as the best.
 
     Raises:
@@ -75,16 +76,24 @@ class EstimateSearch(Search):
     def _propose(self) -> tuple[Trail, Any] | None:
         wish = self.pool.toss()
         if wish != "chance":
-            fresh = {steps[-1].state.key: steps for steps in (*self.pool.drawn((), self._should_stop), *self._near())}
+            near = list(self._near())
+            more = 0 if self._are_parents_best else self.settings.near
+            drawn = self.pool.drawn(should_stop=self._should_stop, more=more)
+            fresh = {steps[-1].state.key: steps for steps in (*drawn, *near)}
             for steps in self.pool.in_order(self.pool.with_kept(list(fresh.values())), self.waiting, wish):
                 operator = claim(steps[-1].state, self.facts, self._known)
                 if operator is not None:
                     return Trail(steps), operator
         return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
 
+    @property
+    def _are_parents_best(self) -> bool:
+        """Whether enough rewards are told for the parents to be better than others."""
+        return len(self.pool.estimate) >= 2 * self.settings.parents
+
     def _near(self) -> Iterator[tuple[Step, ...]]:
         """Operators that begin like one of the best."""
-        for _ in range(self.settings.near if self._best else 0):
+        for _ in range(self.settings.near if self._are_parents_best else 0):
             if self._should_stop():
                 return
             _, parent = self.rng.choice(self._best)

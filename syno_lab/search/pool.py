@@ -111,10 +111,13 @@ class Pool:
             return "chance"
         return "unknown" if toss < self.settings.chance + self.settings.unknown else "promise"
 
-    def drawn(self, known: Iterable[Hashable] = (), should_stop: Stop = never) -> Iterator[Steps]:
-        """Different ways by chance alone from the root to complete states whose keys are not ``known``."""
+    def drawn(self, known: Iterable[Hashable] = (), should_stop: Stop = never, more: int = 0) -> Iterator[Steps]:
+        """Different ways by chance alone from the root to complete states whose keys are not ``known``.
+
+        ``more``: descents beside those of the settings.
+        """
         met = set(known)
-        for _ in range(self.settings.strays if self.compares else 0):
+        for _ in range(self.settings.strays + more if self.compares else 0):
             steps = descend(self._root, self._rng, self._facts, should_stop=should_stop)
             if steps is not None and steps[-1].state.key not in met:
                 met.add(steps[-1].state.key)
