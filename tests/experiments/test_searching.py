@@ -455,8 +455,11 @@ def test_a_wish_is_a_setting_and_earlier_searches_have_none() -> None:
     stored.pop("wants")
     assert SearchSettings.from_dict(stored) == plain
     assert Space(plain).operators.wants == ""
-    assert Space(derived).operators.wants == "C_in>=m, H>=m, W>=m"
-    assert Space(settings(wants="H≥m")).operators.wants == "H>=m"
+    large = settings(wants="derived", limits={"max_primitives": 8})
+    assert Space(large).operators.wants == "C_in>=m, H>=m, W>=m"
+    with pytest.raises(SpecError, match="it takes at least 6 steps, found max_primitives 4"):
+        Space(derived)
+    assert Space(settings(wants="H≥m", limits={"max_primitives": 8})).operators.wants == "H>=m"
 
 
 def test_other_settings_are_another_search(tmp_path: Path) -> None:
