@@ -156,7 +156,7 @@ def test_the_tree_of_a_search(tmp_path: Path) -> None:
 
 
 def test_places_of_a_tree_know_how_many_steps_lead_to_them(tmp_path: Path) -> None:
-    with known_search(tmp_path, 12) as search:
+    with known_search(tmp_path, 60) as search:
         file = tree_file(tmp_path, "mine")
         tree = read_tree(file)
         content = json.loads(file.read_text())
