@@ -148,6 +148,11 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/reports/shown.py": {"_value getattr by name": "fields of a value"},
     "syno_lab/reports/tables.py": {"trials_frame getattr by name": "fields of a value"},
+    "syno_lab/reports/why.py": {
+        "_over getattr by name": "fields of a value, by names in this file",
+        "why_tables getattr by name": "fields of a value, by names in this file",
+    },
+    "syno_lab/pgraphs/panes/kernel.py": {"kernel_pane getattr by name": "fields of a value, by names in this file"},
     "syno_lab/experiments/demo.py": {"_page subprocess.run": "our own module, with the paths of what we wrote"},
     "syno_lab/experiments/driver.py": {"Driver._spending getattr by name": "fields of a value"},
     "syno_lab/store/records.py": {"plain getattr by name": "tolist and __fspath__"},

@@ -19,6 +19,12 @@ class Draws:
     probed: int = 0
     seconds: float = 0.0
 
+    def see(self, wished: int, affordable: int, probed: int) -> None:
+        """Take over the counts of a space; an earlier process of the search may have seen more."""
+        self.wished = max(self.wished, wished)
+        self.affordable = max(self.affordable, affordable)
+        self.probed = max(self.probed, probed)
+
 
 @dataclass
 class Funnel:

@@ -28,7 +28,7 @@ from syno_lab.experiments.watching import PERIOD_S, Board
 from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Rung
 from syno_lab.protocol import Operator
-from syno_lab.search import Candidate
+from syno_lab.search import Candidate, Search
 from syno_lab.search.protocol import Trail
 from syno_lab.store import SearchLog
 from syno_lab.store.rungs import BASELINE, RungTraining
@@ -123,6 +123,7 @@ class RungDriver:
         self._candidates: dict[int, Candidate] = {}
         self._numbers: set[int] = set()
         self._plan: Plan | None = None
+        self._shown: Search | None = None
         self._trainings: dict[int, RungTraining] = {}
 
     # -- the parts, in order -----------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ class RungDriver:
         """Fill the list of operators that are asked first: known ones, then the elites of a search without training."""
         self.phase = "draws"
         has_probe = self.space.has_probe
-        self.search = self.space.search(self.settings, self.space.score if has_probe else None)
+        self.search = self._shown = self.space.search(self.settings, self.space.score if has_probe else None)
         if self.settings.starts_with_known:
             found = self.space.operators.known(self.search.root)
             self._given = list(found.values())
@@ -452,11 +453,10 @@ class RungDriver:
             "search_s": self.search_s,
             "end": self.end_reason,
         }
-        self.board.show(status, getattr(self, "search", None), now=now)
+        self.board.show(status, self._shown, now=now)
 
     def _count(self) -> None:
-        for name, number in self.space.counts.items():  # an earlier process may have seen more
-            setattr(self.funnel.draws, name, max(number, getattr(self.funnel.draws, name)))
+        self.funnel.draws.see(**self.space.counts)
         self.queue.refresh(self._trainings)
         trainings = list(self._trainings.values())
         seconds: dict[str, float] = {}

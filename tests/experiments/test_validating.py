@@ -158,7 +158,7 @@ def test_a_stopped_validation_goes_on_with_what_it_drew(tmp_path):
 def test_a_proxy_that_ranks_the_wrong_way_is_not_used(tmp_path):
     place = tmp_path / "validations" / "wrong"
     found = validate_proxies(settings(), Rungs(sign=-1.0), folder=place, operators=6, seeds=1)
-    assert (found.used, found.unused) == ([], ["40 steps", "156 steps"])
+    assert (found.used, found.unused) == ([], ["40 steps", "156 steps", "probe"])
     kept = validations_in(tmp_path)
     assert kept == [found]
     (place.parent / "torn").mkdir()
@@ -215,7 +215,7 @@ def test_the_command_says_what_may_be_used(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     for said in (
         "5 operators, the full recipe on 2 seeds",
-        "used: 40 steps, 156 steps; not used: none",
+        "used: 40 steps, 156 steps; not used: probe",
         "ceiling: 1.00",
     ):
         assert said in done.output
