@@ -31,7 +31,7 @@ def by_meaning(
         x[place] = 1.0
         columns.append(operator.reference(x, *weights, binding=binding)[at])
     found = np.stack(columns, axis=-1)
-    return found.reshape(*found.shape[:-1], *shape)
+    return found.reshape((*found.shape[:-1], *shape))
 
 
 def checked(operator: Operator, binding: dict[str, int], fixed: dict[int, int], seed: int = 0) -> None:
