@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import random_operator
 
@@ -59,7 +59,11 @@ def test_any_operator_at_any_place(seed: int, some: int) -> None:
     operator, binding = random_operator(rng, max_terms=400, max_elements=60)
     shape = operator.output_sizes(binding)
     fixed = {axis: rng.randrange(size) for axis, size in enumerate(shape) if some >> axis & 1}
-    checked(operator, binding, fixed, seed)
+    try:
+        checked(operator, binding, fixed, seed)
+    except SynoError as error:  # larger than what the kernel is computed for
+        assert str(error).startswith("kernel: expected at most"), error
+        assume(False)
 
 
 def test_factors_without_an_axis_are_numbers() -> None:
