@@ -62,7 +62,8 @@ def test_any_operator_at_any_place(seed: int, some: int) -> None:
     try:
         checked(operator, binding, fixed, seed)
     except SynoError as error:  # larger than what the kernel is computed for
-        assert str(error).startswith("kernel: expected at most"), error
+        if "kernel: expected at most" not in str(error):
+            raise
         assume(False)
 
 
