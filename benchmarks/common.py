@@ -63,6 +63,33 @@ def steps_taken(trial: dict[str, Any]) -> tuple[SearchStep, ...]:
     return read_steps(trial["steps"]) if taken is None else msgspec.convert(taken, tuple[SearchStep, ...])
 
 
+def last_rung(stored: dict[str, Any]) -> str | None:
+    """The last rung on which ``record_trials.py`` trained; None in a record without rungs, such as a search's."""
+    return next(reversed(stored["rungs"]), None) if "rungs" in stored else None
+
+
+def recorded_rewards(stored: dict[str, Any], rung: str | None = None) -> dict[tuple[str, ...], float]:
+    """The reward of each recorded operator by the names of its steps, on a rung (the last one)."""
+    return {tuple(one["steps"]): float(_on(stored, one["reward"], rung)) for one in stored["recorded"]}
+
+
+def recorded_seconds(stored: dict[str, Any], rung: str | None = None) -> dict[tuple[str, ...], float]:
+    """The seconds of each recorded operator's training, likewise."""
+    return {
+        tuple(one["steps"]): float(_on(stored, one.get("work_s", one.get("wall_s")), rung))
+        for one in stored["recorded"]
+    }
+
+
+def recorded_traits(stored: dict[str, Any]) -> dict[tuple[str, ...], dict[str, int]]:
+    """The traits of each recorded operator; {} where they were not recorded."""
+    return {tuple(one["steps"]): one.get("traits", {}) for one in stored["recorded"]}
+
+
+def _on(stored: dict[str, Any], found: Any, rung: str | None) -> Any:
+    return found[rung or last_rung(stored)] if isinstance(found, dict) else found
+
+
 def sample(**options: object) -> dict[str, Any]:
     """The JSON of ``syno-lab sample`` with these options, from a cold start; operators left out.
 

@@ -1,4 +1,4 @@
-"""What a fingerprint costs on operators of the conv spec (DESIGN, section 7), as JSON on standard output.
+"""What a fingerprint costs on operators of the conv-authors spec, free (DESIGN, section 7), as JSON on standard output.
 
 ``python benchmarks/fingerprint.py [--count 2000] [--seed 0]``: first calls in the order of drawing, from an
 empty memory; the same calls again; and, on a few, the whole table of terms as the peer. No test asserts any of it.
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    spec, _ = load_spec("conv", max_primitives=12)
+    spec, _ = load_spec("conv-authors", weight_limits="free", max_primitives=12)
     operators = conv_operators(spec, random.Random(options.seed), options.count)
     usual = fingerprint_binding(spec)
     keys = [distinct_key(operator) for operator in operators]

@@ -1,4 +1,4 @@
-"""How cost grows with size: CPU time for one more operator, and memory, at 6 to 14 primitives of the conv spec.
+"""How cost grows with size: CPU time for one more operator, and memory, at 6 to 14 primitives of the conv-authors spec.
 
 ``python benchmarks/growth.py`` runs ``syno-lab sample`` once for each size and limits (no fingerprints), prints JSON,
 writes ``benchmarks/results/growth.json`` and draws ``benchmarks/results/growth.svg``. ``--draw`` draws it anew.
@@ -14,8 +14,8 @@ import plots
 from common import RESULTS, about, parser, sample, save, say, typed, use_one_core
 
 SIZES = range(6, 15)
-LIMITS = ("strict", "free")
-COLOURS = {"strict": "#1b6ca8", "free": "#c8553d"}
+LIMITS = ("primary", "free")
+COLOURS = {"primary": "#1b6ca8", "free": "#c8553d"}
 
 
 def marginal_ms(course: list[dict[str, Any]]) -> float | None:
@@ -31,7 +31,13 @@ def marginal_ms(course: list[dict[str, Any]]) -> float | None:
 def measure(limits: str, size: int, seconds: float, seed: int) -> dict[str, Any]:
     """One run."""
     found = sample(
-        spec="conv", weight_limits=limits, max_primitives=size, seconds=seconds, seed=seed, fingerprints=False
+        spread=False,
+        spec="conv-authors",
+        weight_limits=limits,
+        max_primitives=size,
+        seconds=seconds,
+        seed=seed,
+        fingerprints=False,
     )
     row: dict[str, Any] = {"weight_limits": limits, "max_primitives": size}
     if "error" in found:
@@ -68,7 +74,7 @@ def draw(result: dict[str, Any]) -> None:
     time_axes.set_yscale("log")
     time_axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     time_axes.set_ylabel("CPU-milliseconds an operator")
-    time_axes.set_title(f"conv spec, {result['seconds']:g} seconds each", fontsize=11)
+    time_axes.set_title(f"conv-authors spec, {result['seconds']:g} seconds each", fontsize=11)
     memory_axes.set_ylabel("peak memory, MiB")
     memory_axes.set_ylim(bottom=0)
     memory_axes.set_xlabel("most primitives (a square: the space was exhausted)")

@@ -293,7 +293,13 @@ def search(result: Result) -> str:
         f"- {result['trials_per_hour']:.0f} an hour; overhead {result['overhead_share']:.1%} of the trainings' time",
         f"- baseline: accuracy {result['baseline']['accuracy']:.3f} (seeds: {seeds})",
     ]
-    wanted = {"half": "best within a half of its FLOPs", "quarter": "best within a quarter of its FLOPs"}
+    shares = {
+        "half": "a half of its FLOPs",
+        "quarter": "a quarter of its FLOPs",
+        "replaced_0.4": "0.4 of the replaced layers' FLOPs",
+        "replaced_0.25": "0.25 of the replaced layers' FLOPs",
+    }
+    wanted = {name: f"best within {share}" for name, share in shares.items() if name in result["best"]}
     if known := result.get("known"):
         best = max(known, key=lambda one: one["accuracy"])
         wanted["known"] = f"best of {len(known)} known operators, {best['known']}"

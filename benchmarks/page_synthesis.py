@@ -6,14 +6,14 @@ from typing import Any
 
 from page import NONE, Measure, Part, Result, listing, number, single, table, within
 
-LIMITS = ("strict", "free")
+LIMITS = ("strict", "primary", "free")  # strict: in results of former versions
 # Distinct operators a CPU-second: the authors' C++ engine and a Python prototype, both measured on two cores, and what
 # we want. From the design notes of the project, section 7.
 PEERS = {
-    "conv-strict-7": (NONE, "643 (fingerprints not paid)", None),
-    "conv-strict-8": ("2.5 (249 in all)", "885 (fingerprints not paid)", 3000),
-    "conv-strict-9": ("0.01 cold, 1.6 once its tree is expanded", "363 to 1,237", 2000),
-    "conv-strict-12": ("0.01 or none in minutes", "22 plain, 102 to 173 with resampling", 500),
+    "conv-authors-7": (NONE, NONE, None),
+    "conv-authors-8": ("2.5 (249 in all)", NONE, 2000),
+    "conv-authors-9": ("0.01 cold, 1.6 once its tree is expanded", NONE, 1000),
+    "conv-authors-12": ("0.01 or none in minutes", NONE, 500),
     "conv-free-7": ("22 (2,559 in all)", NONE, 3000),
     "conv-free-8": ("6.6", NONE, 2000),
     "conv-free-9": ("0.06", "155", 1000),
@@ -67,9 +67,10 @@ def growth(result: Result) -> str:
             return [_error(row), NONE, NONE]
         return [_drawn(row), number(row["one_more_ms"]), f"{row['peak_memory_bytes'] / 2**20:.0f}"]
 
-    heading = (f"{limits}: {what}" for limits in LIMITS for what in ("drawn", "ms for one more", "MiB"))
+    here = [limits for limits in LIMITS if any(limits == one for _, one in found)]
+    heading = (f"{limits}: {what}" for limits in here for what in ("drawn", "ms for one more", "MiB"))
     sizes = dict.fromkeys(size for size, _ in found)
-    rows = ([str(size), *(cell for one in LIMITS for cell in cells(found.get((size, one))))] for size in sizes)
+    rows = ([str(size), *(cell for one in here for cell in cells(found.get((size, one))))] for size in sizes)
     return table(["at most", *heading], rows)
 
 
@@ -85,16 +86,43 @@ def budgets(result: Result) -> str:
     return table(heading, rows)
 
 
+def _limits(result: Result) -> list[str]:
+    """The limits of weights that a result is about."""
+    return [limits for limits in LIMITS if limits in result]
+
+
 def step(result: Result) -> str:
     """Times of one step by depth."""
+    whats = ("number", "first", "all")
 
-    def cell(found: Result, bold: str = "") -> str:
-        return f"{bold}{number(found['median_ms'])} / {number(found['p95_ms'])}{bold} ({found['states']})"
+    def cells(found: Result, bold: str = "") -> list[str]:
+        times = (found[what] for what in whats)
+        shown = (f"{bold}{number(one['median_ms'])} / {number(one['p95_ms'])}{bold}" for one in times)
+        return [*shown, f"{found['most_candidates']:,}", str(found["states"])]
 
-    by_depth = zip(*(result[limits]["depths"] for limits in LIMITS), strict=True)
-    rows = [[str(pair[0]["depth"]), *map(cell, pair)] for pair in by_depth]
-    rows.append(["**all**", *(cell(result[limits]["all"], "**") for limits in LIMITS)])
-    return table("depth | strict: median / 95th percentile, ms (states) | free", rows)
+    rows = []
+    for limits in (limits for limits in LIMITS if limits in result):
+        rows += [[f"{limits} {found['depth']}", *cells(found)] for found in result[limits]["depths"]]
+        rows.append([f"**{limits}, all**", *cells(result[limits]["all"], "**")])
+    heading = "limits, depth | number: median / 95th percentile, ms | the first 200 | all | most candidates | states"
+    return table(heading, rows)
+
+
+def spread(result: Result) -> str:
+    """How widely draws are spread, and how well seeds agree."""
+    form = (
+        "{spec} | {draws} | {distinct_roots:.0f} | {most_of_one_root:.0%} | {distinct_weights:.0f} | {kinds_bits:.1f}"
+        " | {kinds_divergence:.2f} | {lengths_divergence:.2f} | {roots_in_common:.0%} | {cpu_seconds:.1f}"
+    )
+    rows = []
+    for row in result["rows"]:
+        windows = "{median:.1%} ({least:.1%} to {most:.1%})".format_map(row["windows"])
+        rows.append(f"{form.format_map(row)} | {windows}")
+    return table(
+        "spec, at most | draws | multisets of REDUCEs | the most of one | shapes of weights | kinds, bits"
+        " | divergence of kinds | of lengths | multisets in common | CPU-seconds | windows in H and W (least to most)",
+        rows,
+    )
 
 
 def stepper(result: Result) -> str:
@@ -106,13 +134,14 @@ def stepper(result: Result) -> str:
         rows.append([name, *(f"{bold}{cell}{bold}" for cell in cells), " / ".join(str(one["steps"]) for one in pair)])
 
     rows: list[list[str]] = []
-    for pair in zip(*(result[limits]["depths"] for limits in LIMITS), strict=True):
+    here = _limits(result)
+    for pair in zip(*(result[limits]["depths"] for limits in here), strict=True):
         line(str(pair[0]["depth"]), pair, "")
-    line("**all**", tuple(result[limits]["all"] for limits in LIMITS))
+    line("**all**", tuple(result[limits]["all"] for limits in here))
     if "browser" in result:
         name = "**in JupyterLab, click to frame**, load {:.1f} to {:.1f}".format(*result["load"])
-        line(name, tuple(result["browser"][limits]["all"] for limits in LIMITS), times=("graph", "list"))
-    header = (f"{limits}: {what}, ms" for limits in LIMITS for what in ("picture", "whole answer"))
+        line(name, tuple(result["browser"][limits]["all"] for limits in here), times=("graph", "list"))
+    header = (f"{limits}: {what}, ms" for limits in here for what in ("picture", "whole answer"))
     return table(["depth", *header, "clicks"], rows)
 
 
@@ -213,13 +242,13 @@ def scale(result: Result) -> str:
 
 
 def regret(result: Result) -> str:
-    """Regrets by case and search at some numbers of trials, and the tree search less the other, paired by seed.
+    """Regrets by case and search at some numbers of trials, and the case's first search less the other, by seed.
 
-    A difference whose interval excludes 0 is bold: below 0 the tree search is ahead.
+    A difference whose interval excludes 0 is bold: below 0 the first search is ahead.
     """
 
     def less_at(entry: Result, at: str) -> str:
-        less = entry.get("mcts_less_this", {}).get("at", {}).get(at)
+        less = entry.get("first_less_this", {}).get("at", {}).get(at)
         if less is None:
             return NONE
         text = within(*less, ".3f")
@@ -238,7 +267,7 @@ def regret(result: Result) -> str:
         "rewards",
         "search",
         *(f"regret at {at}" for at in SHOWN),
-        *(f"tree search less this at {at}" for at in SHOWN),
+        *(f"the first less this at {at}" for at in SHOWN),
     ]
     return table(header, rows)
 
@@ -261,6 +290,7 @@ PARTS = (
     single("synthesis", synthesis),
     single("growth", growth, "![Time for one more operator and peak memory by size](results/growth.svg)"),
     single("budgets", budgets),
+    single("spread", spread),
     single("step", step),
     single("bias", bias),
     single("trust", trust),

@@ -1,15 +1,16 @@
-"""Every operator of a small space trained alike, so that searches can be compared on rewards of real trainings.
+"""Operators of ResNet-20's search space trained alike on its proxies, so that methods can be compared on real rewards.
 
-``python benchmarks/record_trials.py --data FOLDER`` enumerates the conv spec (strict, at most 6 primitives) and puts
-each operator twice into one small network, trained on CIFAR-10: a 3x3 stem, two layers of the operator with batch
-normalisation, 16 channels at 16 x 16 and 8 x 8, mean pooling, a linear layer. 2,000 training images, averaged to
-16 x 16, for ``--epochs`` epochs by AdamW, g = 4; the reward is the accuracy on 2,000 images, the test images and
-training images that were not used. Of both only whole batches of 64 count, 1,984 images. An operator that cannot be
-built, diverges or takes more than ``--longest`` CPU-seconds has the reward 0. ``--most`` takes so many operators by
-chance.
+``python benchmarks/record_trials.py --data FOLDER --lines FILE`` draws ``--operators`` operators from the space that
+``syno-lab search --backbone resnet20`` derives (at most 10 steps, 40 % of the replaced layers' FLOPs unless ``--flops``
+says otherwise), half of them with the derived wish and half without, and writes them down before anything is trained:
+no proxy and no probe has selected any. Then each is trained on the first ``--rungs`` rungs of the backbone with all
+seeds of the rung, on ``--images`` images, as a search in rungs trains them: the reward is the rung's, measured on
+held-out training images, and an operator that takes more than twice as long as the baseline has 0.
 
-It prints JSON and writes ``benchmarks/results/recorded_trials.json``: ``steps``, ``reward`` and ``wall_s`` of each.
-What was trained is kept in ``--lines`` (one JSON a line), so that a run that was ended goes on.
+It prints JSON and writes ``benchmarks/results/recorded_trials.json``: of each operator whether it was drawn with the
+wish and whether it meets it, its steps, traits, costs and probe, and by rung the reward and the seconds; beside them
+the baseline's rewards. What was drawn and trained is kept in ``--lines`` (one JSON a line), so that a run that was
+ended goes on.
 """
 
 from __future__ import annotations
@@ -17,146 +18,217 @@ from __future__ import annotations
 import json
 import os
 import random
-import time
-import warnings
-from math import isfinite
+import statistics
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 from common import RESULTS, about, parser_with_data, say, typed, use_one_core
 
-from syno_lab.commands.specs import load_spec
-from syno_lab.errors import SynoError
-from syno_lab.ir.operator import Operator
-from syno_lab.pgraphs.space import synthesis_space
+from syno_lab.errors import SpecError
+from syno_lab.experiments import SearchSettings, Space
+from syno_lab.models.rungs import Rung
 from syno_lab.search import RandomSearch
+from syno_lab.systems import read_operator
+from syno_lab.trial import TrialOutcome, TrialRequest
+from syno_lab.trial.rungs import reward_of, rung_request, rungs_of
+from syno_lab.trial.workers import run_trials
 
-SIZE, LIMITS = 6, "strict"
-CHANNELS, TRAINED, CHECKED, BATCH = 16, 2_000, 2_000, 64
-
-
-def trails() -> list[tuple[tuple[str, ...], Operator]]:
-    """All operators with the names of their steps, in a random order that is always the same."""
-    spec, _ = load_spec("conv", max_primitives=SIZE, weight_limits=LIMITS)
-    search = RandomSearch(synthesis_space(spec, countable_nodes=60_000), random.Random(0))
-    found = []
-    while (candidate := search.ask()) is not None:
-        found.append((candidate.steps, candidate.operator))
-    return found
+STEPS = 10
+#: The number of the baseline among the operators.
+BASELINE = -1
 
 
-class Trainer:
-    """Trains one operator after another on the same images in the same order.
+class Training(NamedTuple):
+    """One training: of the operator ``number`` on a rung with a seed."""
 
-    Letters: ``B`` images of a batch; images are [B, 3, 16, 16].
-    """
+    number: int
+    rung: Rung
+    seed: int
 
-    def __init__(self, data: Path, epochs: int, longest_s: float) -> None:
-        import torch
 
-        from syno_lab.data.cifar import find_cifar, read_cifar
+class Record:
+    """What was drawn and trained, in a file that grows by lines."""
 
-        torch.set_num_threads(1)
-        arrays = read_cifar(*find_cifar(data))
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        self.path = path
+        self.drawn: list[dict[str, Any]] = []
+        self.trained: dict[tuple[int, str, int], dict[str, Any]] = {}
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        for line in map(json.loads, lines):
+            if "settings" in line and line["settings"] != settings:
+                raise SystemExit(f"--lines: {path} holds a run with other settings: {line['settings']}; name another")
+            if "operator" in line:
+                self.drawn.append(line)
+            elif "rung" in line:
+                self.trained[line["number"], line["rung"], line["seed"]] = line
+        if not lines:
+            self._write({"settings": settings})
 
-        def images(pixels: Any) -> Any:
-            small = torch.nn.functional.avg_pool2d(torch.tensor(pixels).reshape(-1, 3, 32, 32).float() / 255, 2)
-            return (small - small.mean((0, 2, 3), keepdim=True)) / small.std((0, 2, 3), keepdim=True)
+    def draw(self, one: dict[str, Any]) -> None:
+        """One more operator."""
+        self.drawn.append(one)
+        self._write(one)
 
-        train, test = images(arrays.train_images), images(arrays.test_images)
-        labels, answers = torch.tensor(arrays.train_labels), torch.tensor(arrays.test_labels)
-        self.train = (train[:TRAINED], labels[:TRAINED])
-        self.check = (torch.cat([test, train[TRAINED:]])[:CHECKED], torch.cat([answers, labels[TRAINED:]])[:CHECKED])
-        self.epochs = epochs
-        self.longest_s = longest_s
+    def train(self, one: Training, outcome: TrialOutcome) -> None:
+        """One more training."""
+        found = {
+            "number": one.number,
+            "rung": one.rung.name,
+            "seed": one.seed,
+            "reward": round(reward_of(one.rung.measure, outcome), 5),
+            "work_s": round(outcome.work_s, 3),
+            "state": outcome.state,
+        }
+        self.trained[one.number, one.rung.name, one.seed] = found
+        self._write(found)
 
-    def __call__(self, operator: Operator) -> tuple[float, str]:
-        """The accuracy, and why it is 0 where it is."""
-        import torch
-        from torch import nn
+    def baseline_s(self, rung: Rung) -> float:
+        """Seconds of the baseline's training on a rung."""
+        return float(self.trained[BASELINE, rung.name, 0]["work_s"])
 
-        from syno_lab.codegen.torch_module import to_torch
+    def on(self, number: int, rungs: tuple[Rung, ...]) -> dict[str, Any]:
+        """The rewards and seconds of an operator by rung: the mean and the sum over its seeds."""
+        found: dict[str, Any] = {"reward": {}, "work_s": {}}
+        for rung in rungs:
+            rows = [self.trained[number, rung.name, seed] for seed in range(rung.seeds)]
+            found["reward"][rung.name] = round(statistics.fmean(row["reward"] for row in rows), 5)
+            found["work_s"][rung.name] = round(sum(row["work_s"] for row in rows), 3)
+            if reasons := sorted({row["state"] for row in rows} - {"finished"}):
+                found.setdefault("ended", {})[rung.name] = ", ".join(reasons)
+        return found
 
-        torch.manual_seed(1)
-        layers: list[nn.Module] = [
-            nn.Conv2d(3, CHANNELS, 3, padding=1, bias=False),
-            nn.BatchNorm2d(CHANNELS),
-            nn.ReLU(),
-        ]
-        start = time.process_time()
-        try:
-            for size in (16, 8):
-                binding = {"N": BATCH, "C_in": CHANNELS, "C_out": CHANNELS, "H": size, "W": size, "g": 4}
-                layers += [to_torch(operator, binding), nn.BatchNorm2d(CHANNELS), nn.ReLU(), nn.AvgPool2d(2)]
-        except SynoError as error:
-            return 0.0, str(error).splitlines()[0]
-        net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(CHANNELS * 16, 10))
-        steps = self.epochs * (TRAINED // BATCH)
-        optimizer = torch.optim.AdamW(net.parameters(), lr=4e-3, weight_decay=1e-2)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=steps)
-        chance = torch.Generator().manual_seed(1)
-        images, labels = self.train
-        for _ in range(self.epochs):
-            order = torch.randperm(TRAINED, generator=chance)
-            for number in range(TRAINED // BATCH):
-                batch = order[number * BATCH : (number + 1) * BATCH]
-                optimizer.zero_grad(set_to_none=True)
-                loss = nn.functional.cross_entropy(net(images[batch]), labels[batch])
-                loss.backward()
-                optimizer.step()
-                schedule.step()
-                if not isfinite(loss.item()):
-                    return 0.0, "the loss is not finite"
-                if time.process_time() - start > self.longest_s:
-                    return 0.0, f"more than {self.longest_s:g} CPU-seconds"
-        net.eval()
-        right = total = 0
-        with torch.no_grad():
-            images, labels = self.check
-            for first in range(0, len(images) - BATCH + 1, BATCH):  # whole batches: N is bound
-                found = net(images[first : first + BATCH]).argmax(1)
-                right += int((found == labels[first : first + BATCH]).sum())
-                total += BATCH
-        return right / total, ""
+    def _write(self, line: dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def draw(record: Record, request: TrialRequest, operators: int, flops: float, seed: int) -> None:
+    """Draw what is missing, in turn with the wish and without; each operator once."""
+    if len(record.drawn) >= operators:
+        return
+    spaces = {
+        wants: Space(
+            SearchSettings(
+                training=request,
+                trials=operators,
+                max_replaced_ratio=flops,
+                max_traffic_ratio=4.0,
+                limits={"max_primitives": STEPS},
+                weight_limits="primary",
+                wants=wants,
+                seeds=(),
+            )
+        )
+        for wants in ("derived", None)
+    }
+    wishes = spaces["derived"].operators
+    searches = {wants: RandomSearch(space.root, random.Random(f"{seed} {wants}")) for wants, space in spaces.items()}
+    met: set[str] = set()
+    for number in range(operators):
+        wants = None if number % 2 else "derived"
+        space = spaces[wants]
+        while True:
+            candidate = searches[wants].ask()
+            if candidate is None:
+                raise SystemExit(f"expected {operators} operators, found {number}: the space has no more")
+            name = space.operators.name_of(candidate.operator)
+            if name not in met:  # the two spaces overlap
+                break
+        met.add(name)
+        if number < len(record.drawn):  # drawn before: the draws are the same, as the seed is
+            continue
+        trail, costs = searches[wants].trail_of(candidate), space.fitting_costs(candidate.operator)
+        wanted = wishes.spec.wants  # type: ignore[attr-defined]  # pGraphs have a spec
+        record.draw(
+            {
+                "number": number,
+                "wished": wants is not None,
+                "meets": candidate.operator.meets(wanted),
+                "steps": list(candidate.steps),
+                "operator": candidate.operator.to_json(),
+                "traits": dict(trail.end.traits()),
+                "probe": _rounded(space.operators.probe(candidate.operator)),
+                "replaced_flops": round(space.replaced_share(costs.flops), 5),
+                "params": costs.params,
+            }
+        )
+        say(f"drawn {number + 1} of {operators}, {'with' if wants else 'without'} the wish")
+
+
+def _rounded(probe: Any) -> dict[str, float] | None:
+    return None if probe is None else {name: round(value, 5) for name, value in probe.items()}
+
+
+def train(record: Record, request: TrialRequest, rungs: tuple[Rung, ...]) -> None:
+    """Train what has not been trained: the baseline first, whose time limits the others."""
+    every = [
+        Training(number, rung, seed) for number in _numbers(record) for rung in rungs for seed in range(rung.seeds)
+    ]
+    left = [one for one in every if (one.number, one.rung.name, one.seed) not in record.trained]
+    for some in ([one for one in left if one.number == BASELINE], [one for one in left if one.number != BASELINE]):
+        with tempfile.TemporaryDirectory() as folder:
+            outcomes = run_trials([_request(record, request, one) for one in some], folder=Path(folder))
+            for count, (one, outcome) in enumerate(zip(some, outcomes, strict=True), 1):
+                record.train(one, outcome)
+                reward = reward_of(one.rung.measure, outcome)
+                say(f"{count} of {len(some)}: {one.number} on {one.rung.name}, {reward:.3f} {outcome.state}")
+
+
+def _numbers(record: Record) -> Iterator[int]:
+    yield BASELINE
+    yield from range(len(record.drawn))
+
+
+def _request(record: Record, request: TrialRequest, one: Training) -> TrialRequest:
+    if one.number == BASELINE:
+        return rung_request(request, one.rung, seed=one.seed)
+    operator = record.drawn[one.number]["operator"]
+    read_operator(operator)  # a damaged file is found before the training
+    mine = msgspec.structs.replace(request, operator=operator)
+    return rung_request(mine, one.rung, seed=one.seed, baseline_s=record.baseline_s(one.rung))
 
 
 def main() -> None:
-    """Train and store."""
-    arguments = parser_with_data(__doc__ or "")
-    arguments.add_argument("--epochs", type=int, default=2, help="of each training (2)")
-    arguments.add_argument("--longest", type=float, default=30.0, help="CPU-seconds for one training (30)")
-    arguments.add_argument("--most", type=int, help="so many operators, by chance (all)")
-    arguments.add_argument("--lines", type=Path, required=True, help="a file for what has been trained")
+    """Draw, train and store."""
+    arguments = parser_with_data(__doc__ or "", images=5_000)
+    arguments.add_argument("--operators", type=int, default=400, help="half of them with the wish (400)")
+    arguments.add_argument("--rungs", type=int, default=2, help="of the backbone, from the cheapest on (2)")
+    arguments.add_argument("--flops", type=float, default=0.4, help="the most, of the replaced layers' (0.4)")
+    arguments.add_argument("--lines", type=Path, required=True, help="a file for what has been drawn and trained")
+    arguments.add_argument("--out", type=Path, default=RESULTS / "recorded_trials.json")
     chosen = arguments.parse_args()
     core = use_one_core(chosen.core)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    warnings.filterwarnings("ignore", category=UserWarning, module="torch")
-    known: dict[tuple[str, ...], dict[str, Any]] = {}
-    if chosen.lines.is_file():
-        for line in chosen.lines.read_text(encoding="utf-8").splitlines():
-            trial = json.loads(line)
-            known[tuple(trial["steps"])] = trial
-    train = Trainer(chosen.data, chosen.epochs, chosen.longest)
-    found = trails()[: chosen.most]
-    with chosen.lines.open("a", encoding="utf-8") as lines:
-        for number, (steps, operator) in enumerate(found):
-            if steps in known:
-                continue
-            start = time.perf_counter()
-            reward, reason = train(operator)
-            trial = {"steps": list(steps), "reward": round(reward, 5), "wall_s": round(time.perf_counter() - start, 3)}
-            if reason:
-                trial["reason"] = reason
-            known[steps] = trial
-            lines.write(json.dumps(trial) + "\n")
-            lines.flush()
-            say(f"{number + 1} of {len(found)}: {reward:.3f} in {trial['wall_s']} s {reason}")
-    command = typed().replace(str(chosen.data), "FOLDER").replace(str(chosen.lines), "LINES")
-    head = {"about": about(command, core), "max_primitives": SIZE, "weight_limits": LIMITS, "epochs": chosen.epochs}
-    trials = ",\n  ".join(json.dumps(known[steps]) for steps, _ in found)
-    text = json.dumps(head, indent=1)[:-2] + f',\n "recorded": [\n  {trials}\n ]\n}}\n'
+    data = str(chosen.data.expanduser().absolute())
+    request = TrialRequest(backbone="resnet20", data=data, train_images=chosen.images, epochs=3, threads=1)
+    rungs = tuple(rung for rung in rungs_of(request) if not rung.is_full)[: chosen.rungs]
+    if not rungs:
+        raise SpecError("--rungs: expected 1 or more")
+    kept = {"operators": chosen.operators, "flops": chosen.flops, "seed": chosen.seed, "images": chosen.images}
+    record = Record(chosen.lines, kept)
+    draw(record, request, chosen.operators, chosen.flops, chosen.seed)
+    train(record, request, rungs)
+    command = typed()
+    for path, word in ((chosen.data, "FOLDER"), (chosen.lines, "LINES")):
+        command = command.replace(str(path), word)
+    head = {
+        "about": about(command, core),
+        "backbone": "resnet20",
+        "max_primitives": STEPS,
+        **kept,
+        "rungs": {rung.name: {"seeds": rung.seeds, "measure": rung.measure} for rung in rungs},
+        "baseline": record.on(BASELINE, rungs),
+    }
+    rows = [
+        {key: value for key, value in one.items() if key not in ("operator", "number")} | record.on(number, rungs)
+        for number, one in enumerate(record.drawn)
+    ]
+    text = json.dumps(head, indent=1)[:-2] + ',\n "recorded": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n"
     json.loads(text)
-    (RESULTS / "recorded_trials.json").write_text(text, encoding="utf-8")
+    chosen.out.write_text(text, encoding="utf-8")
     print(text)
 
 

@@ -2,7 +2,7 @@
 
 ``python benchmarks/scale.py --recorded benchmarks/results/search_resnet20.json`` simulates on the trials of a recorded
 search, with the seconds that its trainings took. Without a record the rewards are those of a surrogate
-(``interaction`` of ``surrogates.py``) over the conv spec (strict, at most 7 primitives), and training times are
+(``interaction`` of ``surrogates.py``) over the conv-authors spec (at most 7 primitives), and training times are
 log-normal with a median of 30 s and a deviation of 0.5 of their logarithm. Each question takes ``--asking`` seconds of
 the one process that asks. It prints JSON, writes ``benchmarks/results/scale.json`` and draws
 ``benchmarks/results/scale.svg``.
@@ -19,19 +19,30 @@ from typing import Any
 
 import numpy as np
 import plots
-from common import about, parser, save, say, steps_taken, typed, use_one_core
+from common import (
+    about,
+    parser,
+    recorded_rewards,
+    recorded_seconds,
+    recorded_traits,
+    save,
+    say,
+    steps_taken,
+    typed,
+    use_one_core,
+)
 from search import interval
 from surrogates import SURROGATES, standardised
 
 from syno_lab.commands.specs import load_spec
 from syno_lab.pgraphs.space import synthesis_space
-from syno_lab.search import MonteCarloTreeSearch, RandomSearch, Search, recorded_space, simulate
+from syno_lab.search import EstimateSearch, RandomSearch, Search, recorded_space, simulate
 from syno_lab.synthesis.sampler import Sampler
 
 EVALUATORS = (1, 3, 10, 30, 100, 300, 1000)
-SEARCHES: dict[str, Callable[[Any, random.Random], Search]] = {"mcts": MonteCarloTreeSearch, "random": RandomSearch}
+SEARCHES: dict[str, Callable[[Any, random.Random], Search]] = {"estimate": EstimateSearch, "random": RandomSearch}
 MEDIAN_S, DEVIATION = 30.0, 0.5
-COLOURS = {"mcts": "#1b6ca8", "random": "#c8553d"}
+COLOURS = {"estimate": "#1b6ca8", "tree with estimate": "#b08a2e", "random": "#c8553d"}
 
 #: Trials that have ended after which the regret is stated besides, since after all of them little may be left of it.
 EARLY = 25
@@ -42,18 +53,20 @@ World = Callable[[int], tuple[Any, Callable[[Any], tuple[float, float]], float]]
 
 def recorded(path: Path) -> tuple[World, dict[str, Any]]:
     """The world of a recorded search: its space, and what each operator gave; the best of them has regret 0."""
-    trials = json.loads(path.read_text(encoding="utf-8")).get("recorded") or []
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    trials = stored.get("recorded") or []
     if len(trials) < 10:
         sys.exit(f"--recorded: expected a search's result with 10 or more trials, found {len(trials)} in {path}")
-    known = {tuple(trial["steps"]): (trial["reward"], trial["wall_s"]) for trial in trials}
-    root = recorded_space(map(steps_taken, trials))
+    seconds = recorded_seconds(stored)
+    known = {steps: (reward, seconds[steps]) for steps, reward in recorded_rewards(stored).items()}
+    root = recorded_space(map(steps_taken, trials), recorded_traits(stored))
     best = max(reward for reward, _ in known.values())
     return lambda seed: (root, known.__getitem__, best), {"rewards": path.name, "operators": len(known)}
 
 
 def surrogate() -> tuple[World, dict[str, Any]]:
     """The world of a surrogate, drawn anew for each seed."""
-    spec, _ = load_spec("conv", max_primitives=7, weight_limits="strict")
+    spec, _ = load_spec("conv-authors", max_primitives=7)
     operators = list(Sampler.from_spec(spec).enumerate())
     table = standardised(operators)
     index = {operator: i for i, operator in enumerate(operators)}
@@ -118,6 +131,8 @@ def draw(rows: list[dict[str, Any]]) -> None:
     figure, (speed, quality) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained", facecolor="white")
     for label, colour in COLOURS.items():
         mine = [row for row in rows if row["search"] == label]
+        if not mine:
+            continue
         at = [row["evaluators"] for row in mine]
         speed.plot(at, [row["speedup"] for row in mine], "o-", color=colour, label=label)
         regrets = np.array([row[f"regret_{EARLY}"] for row in mine])

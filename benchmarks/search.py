@@ -1,13 +1,14 @@
-"""Monte Carlo tree search against random search and regularised evolution, at equal trials, where the best is known.
+"""The methods of a search at equal trials, where the best is known.
 
-``python benchmarks/search.py`` enumerates the conv spec (strict, at most 7 primitives), runs every search on every
+``python benchmarks/search.py`` enumerates the conv-authors spec (at most 7 primitives), runs every method on every
 surrogate of ``surrogates.py`` and on the trainings of ``record_trials.py`` with 20 seeds, and times the search itself
 on a space that cannot be enumerated. It prints JSON, writes ``benchmarks/results/search.json`` and draws
 ``benchmarks/results/search.svg``. ``--part`` measures one of the three anew and keeps the others; ``--draw`` draws the
 stored result.
 
-Regret is the best reward of the space minus the best so far. A surrogate's best is 1; recorded rewards are accuracies,
-and the space is that of the recorded operators, whose best is the best of them.
+Regret is the best reward of the space minus the best so far. A surrogate's best is 1; recorded rewards are those of a
+rung (``--rung``, the last one recorded), and the space is that of the recorded operators, whose best is the best of
+them.
 """
 
 from __future__ import annotations
@@ -24,43 +25,68 @@ from typing import Any
 
 import numpy as np
 import plots
-from common import RESULTS, about, parser, save, say, steps_taken, typed, use_one_core
+from common import (
+    RESULTS,
+    about,
+    last_rung,
+    parser,
+    recorded_rewards,
+    recorded_traits,
+    save,
+    say,
+    steps_taken,
+    typed,
+    use_one_core,
+)
 from scipy.stats import t as student
 from surrogates import SURROGATES, standardised, uniform
 
 from syno_lab.commands.specs import load_spec
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.search import (
+    EstimateSearch,
     MonteCarloTreeSearch,
     RandomSearch,
     RegularizedEvolution,
     Search,
+    TreeWithEstimate,
+    rave,
     recorded_space,
-    uct,
 )
-from syno_lab.search.mcts import Settings
+from syno_lab.search.bayesian import Settings
+from syno_lab.search.mcts import RAVE
 from syno_lab.synthesis.sampler import Sampler
 
-SIZE, LIMITS = 7, "strict"
-OVERHEAD_SIZE, OVERHEAD_LIMITS = 9, "strict"
+SIZE, LIMITS = 7, "primary"
+OVERHEAD_SIZE, OVERHEAD_LIMITS = 9, "primary"
 AT = (1, 1_000, 5_000)
 EVERY = 10  # trials between the points of a curve
 SHOWN = (25, 50, 100, 150)
-COLOURS = {"mcts": "#1b6ca8", "random": "#c8553d", "evolution": "#3a7d44", "uniform": "#888888"}
-
-#: The tree search with a part taken away, by ``--ablate``.
-ABLATED: dict[str, Callable[[Any, random.Random], Search]] = {
-    "mcts without the estimate": lambda root, rng: MonteCarloTreeSearch(
-        root, rng, settings=Settings(completions=1, strays=0)
-    ),
-    "the estimate without a tree": lambda root, rng: MonteCarloTreeSearch(
-        root, rng, policy=uct(1e6), settings=Settings(temperature=1e9, width=1e6)
-    ),
+COLOURS = {
+    "estimate": "#1b6ca8",
+    "mcts": "#8a5fb0",
+    "tree with estimate": "#b08a2e",
+    "random": "#c8553d",
+    "evolution": "#3a7d44",
+    "uniform": "#888888",
 }
-SEARCHES: dict[str, Callable[[Any, random.Random], Search]] = {
+
+Make = Callable[..., Search]
+
+#: The methods; the first is what the others are compared with.
+SEARCHES: dict[str, Make] = {
+    "estimate": EstimateSearch,
     "mcts": MonteCarloTreeSearch,
     "random": RandomSearch,
     "evolution": RegularizedEvolution,
+}
+#: Methods with a part taken away or added, by ``--ablate``.
+ABLATED: dict[str, Make] = {
+    "tree with estimate": TreeWithEstimate,
+    "mcts with RAVE": lambda root, rng: MonteCarloTreeSearch(root, rng, policy=rave(), settings=RAVE),
+    "estimate, drawn by chance alone": lambda root, rng: EstimateSearch(
+        root, rng, settings=Settings(strays=16, near=0)
+    ),
 }
 
 
@@ -89,7 +115,7 @@ def interval(values: np.ndarray) -> list[float]:
 
 def compare(surrogates: list[str], trials: int, seeds: int, first_seed: int, ablate: bool) -> dict[str, Any]:
     """Every search on every surrogate."""
-    spec, _ = load_spec("conv", max_primitives=SIZE, weight_limits=LIMITS)
+    spec, _ = load_spec("conv-authors", max_primitives=SIZE, weight_limits=LIMITS)
     operators = list(Sampler.from_spec(spec).enumerate())
     say(f"{len(operators):,} operators")
     table = standardised(operators)
@@ -118,14 +144,17 @@ def compare(surrogates: list[str], trials: int, seeds: int, first_seed: int, abl
     }
 
 
-def recorded(trials: int, seeds: int, first_seed: int, ablate: bool) -> dict[str, Any]:
+def recorded(trials: int, seeds: int, first_seed: int, ablate: bool, rung: str | None) -> dict[str, Any]:
     """Every search on the recorded trainings."""
     stored = json.loads((RESULTS / "recorded_trials.json").read_text(encoding="utf-8"))
-    known = {tuple(trial["steps"]): float(trial["reward"]) for trial in stored["recorded"]}
+    known = recorded_rewards(stored, rung)
     rewards = np.array(list(known.values()))
-    root = recorded_space(map(steps_taken, stored["recorded"]))
+    root = recorded_space(map(steps_taken, stored["recorded"]), recorded_traits(stored))
     best = float(rewards.max())
     searches = SEARCHES | (ABLATED if ablate else {})
+    scores = {tuple(one["steps"]): one["probe"]["score"] for one in stored["recorded"] if one.get("probe")}
+    if ablate and len(scores) == len(known):
+        searches["estimate with the probe"] = lambda root, rng: EstimateSearch(root, rng, prior=scores.__getitem__)
     curves: dict[str, list[list[float]]] = {search: [] for search in (*searches, "uniform")}
     trials = min(trials, len(known) // 2)
     for seed in range(first_seed, first_seed + seeds):
@@ -135,6 +164,7 @@ def recorded(trials: int, seeds: int, first_seed: int, ablate: bool) -> dict[str
         say(f"recorded, seed {seed}: {time.process_time():.0f} CPU-seconds so far")
     return {
         "operators": len(known),
+        "rung": rung or last_rung(stored),
         "best": best,
         "median": float(np.median(rewards)),
         "trials": trials,
@@ -144,19 +174,20 @@ def recorded(trials: int, seeds: int, first_seed: int, ablate: bool) -> dict[str
 
 
 def summary(curves: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Mean regrets with bands, and the tree search less the others, paired by seed."""
-    first = curves["mcts"]
+    """Mean regrets with bands, and the first search less the others, paired by seed."""
+    first_label = next(iter(curves))
+    first = curves[first_label]
     trials = first.shape[1]
     points = [i for i in range(1, trials + 1) if i == 1 or i % EVERY == 0 or i in SHOWN]
-    result: dict[str, Any] = {"points": points, "searches": {}}
+    result: dict[str, Any] = {"points": points, "first": first_label, "searches": {}}
     for label, runs in curves.items():
         entry: dict[str, Any] = {
             "curve": [[round(v, 4) for v in interval(runs[:, i - 1])] for i in points],
             "found_best": float((runs[:, -1] < 1e-12).mean()),
             "mean_over_trials": interval(runs.mean(axis=1)),
         }
-        if label != "mcts":
-            entry["mcts_less_this"] = {
+        if label != first_label:
+            entry["first_less_this"] = {
                 "at": {str(i): interval(first[:, i - 1] - runs[:, i - 1]) for i in SHOWN if i <= trials},
                 "at_the_end": interval(first[:, -1] - runs[:, -1]),
                 "over_trials": interval(first.mean(axis=1) - runs.mean(axis=1)),
@@ -168,8 +199,8 @@ def summary(curves: dict[str, np.ndarray]) -> dict[str, Any]:
 def overhead(seed: int) -> dict[str, Any]:
     """Milliseconds that a search takes for a trial, from a cold start on a space that is too large to enumerate."""
     rows = []
-    for label in ("mcts", "random", "evolution"):
-        spec, _ = load_spec("conv", max_primitives=OVERHEAD_SIZE, weight_limits=OVERHEAD_LIMITS)
+    for label in SEARCHES:
+        spec, _ = load_spec("conv-authors", max_primitives=OVERHEAD_SIZE, weight_limits=OVERHEAD_LIMITS)
         gc.collect()
         search = SEARCHES[label](synthesis_space(spec), random.Random(seed))
         chance = random.Random(seed)
@@ -204,6 +235,8 @@ def draw(result: dict[str, Any]) -> None:
     )
     for axes, (name, found) in zip(panels[0], shown.items(), strict=True):
         for label, colour in COLOURS.items():
+            if label not in found["searches"]:
+                continue
             curve = np.array(found["searches"][label]["curve"])
             axes.plot(found["points"], curve[:, 0], color=colour, label=label)
             axes.fill_between(found["points"], curve[:, 1], curve[:, 2], color=colour, alpha=0.15, linewidth=0)
@@ -222,7 +255,8 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=20, help="from --seed on (20)")
     arguments.add_argument("--surrogates", nargs="+", choices=list(SURROGATES), default=list(SURROGATES), help="(all)")
     arguments.add_argument("--part", choices=["regret", "recorded", "overhead", "all"], default="all")
-    arguments.add_argument("--ablate", action="store_true", help="the tree search with a part taken away, too")
+    arguments.add_argument("--ablate", action="store_true", help="methods with a part taken away or added, too")
+    arguments.add_argument("--rung", help="whose recorded rewards are used (the last one's)")
     arguments.add_argument("--draw", action="store_true", help="draw the stored result, measure nothing")
     chosen = arguments.parse_args()
     path = RESULTS / "search.json"
@@ -235,7 +269,7 @@ def main() -> None:
     core = use_one_core(chosen.core)
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "regret": lambda: compare(chosen.surrogates, chosen.trials, chosen.seeds, chosen.seed, chosen.ablate),
-        "recorded": lambda: recorded(chosen.trials, chosen.seeds, chosen.seed, chosen.ablate),
+        "recorded": lambda: recorded(chosen.trials, chosen.seeds, chosen.seed, chosen.ablate, chosen.rung),
         "overhead": lambda: overhead(chosen.seed),
     }
     for part, measure in parts.items():

@@ -1,11 +1,11 @@
 """How long a click in the stepper takes to the drawn graph, and to the lists of next steps that follow it.
 
-``python benchmarks/stepper.py`` steps through the conv spec (at most 12 primitives) by random canonical steps that
-stay within reach of the input, each as the message that a click sends, and times two things at every depth: until the
-picture is ready to be sent (the step taken, laid out and described, with all that belongs to it), and until the answer
-is whole (all candidates with verdicts and distances, the explanation of the distance, the session's text). It prints
-JSON and writes it to ``benchmarks/results/stepper.json``. ``--browser`` measures in JupyterLab and Chromium too, from
-the click to the frame in which the new graph stands, and to that with the new list of next steps
+``python benchmarks/stepper.py`` steps through the conv-authors spec (at most 12 primitives) by random canonical steps
+that stay within reach of the input, each as the message that a click sends, and times two things at every depth: until
+the picture is ready to be sent (the step taken, laid out and described, with all that belongs to it), and until the
+answer is whole (all candidates with verdicts and distances, the explanation of the distance, the session's text). It
+prints JSON and writes it to ``benchmarks/results/stepper.json``. ``--browser`` measures in JupyterLab and Chromium too,
+from the click to the frame in which the new graph stands, and to that with the new list of next steps
 (``benchmarks/stepper_browser.py``), on all cores. ``load`` is the machine's, over a minute, before and after.
 """
 
@@ -87,14 +87,14 @@ def figures(steps: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """So many steps with each of the weight limits."""
     arguments = parser(__doc__ or "")
-    arguments.add_argument("--steps", type=int, default=200, help="for each of strict and free (200)")
+    arguments.add_argument("--steps", type=int, default=200, help="for each of primary and free (200)")
     arguments.add_argument("--browser", action="store_true", help="in JupyterLab and Chromium too")
     chosen = arguments.parse_args()
     all_cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     core = use_one_core(chosen.core)
     result: dict[str, Any] = {"load": [os.getloadavg()[0]]}
-    for limits in ("strict", "free"):
-        spec, _ = load_spec("conv", max_primitives=MOST, weight_limits=limits)
+    for limits in ("primary", "free"):
+        spec, _ = load_spec("conv-authors", max_primitives=MOST, weight_limits=limits)
         rng = random.Random(chosen.seed)
         steps: list[dict[str, Any]] = []
         walk(spec, rng, [], 1)  # what is loaded and cached on first use
@@ -111,7 +111,7 @@ def main() -> None:
 
         if all_cores is not None:
             os.sched_setaffinity(0, all_cores)  # page, server and kernel are three processes, as at a user's
-        result["browser"] = {limits: measure(chosen.steps, chosen.seed, limits) for limits in ("strict", "free")}
+        result["browser"] = {limits: measure(chosen.steps, chosen.seed, limits) for limits in ("primary", "free")}
     result["load"].append(os.getloadavg()[0])
     save("stepper", result | {"about": about(typed(), core)})
 

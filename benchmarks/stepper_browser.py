@@ -39,7 +39,7 @@ from syno_lab.codegen import drawing_render
 from syno_lab.commands.specs import load_spec
 from syno_widgets import Stepper
 drawing_render.render = drawing_render.render.__wrapped__  # each picture is laid out anew
-stepper = Stepper(load_spec("conv", max_primitives=12, weight_limits="{limits}")[0])
+stepper = Stepper(load_spec("conv-authors", max_primitives=12, weight_limits="{limits}")[0])
 stepper
 """
 # Resolves with the milliseconds from the click to the frames that show the new graph and the new list.
@@ -143,7 +143,7 @@ def opened(browser: Any, address: str) -> Any:
 def first_pictures(runs: int) -> dict[str, Any]:
     """Seconds from running the cell in a fresh kernel to the first picture, in so many notebooks."""
     taken = []
-    with browsed("strict", runs) as (browser, address):
+    with browsed("primary", runs) as (browser, address):
         for number in range(runs):
             page = opened(browser, address.replace("stepper0", f"stepper{number}"))
             start = time.perf_counter()
@@ -155,7 +155,7 @@ def first_pictures(runs: int) -> dict[str, Any]:
     return {"runs": runs, "median_s": statistics.median(taken), "longest_s": max(taken), "seconds": taken}
 
 
-def measure(steps: int, seed: int, limits: str = "strict", every: int | None = None) -> dict[str, Any]:
+def measure(steps: int, seed: int, limits: str = "primary", every: int | None = None) -> dict[str, Any]:
     """So many clicks on random canonical steps; where none is left, or twelve are taken, it starts over.
 
     ``limits`` are those of weights. ``every`` so many steps :func:`held` is asked too.

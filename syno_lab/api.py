@@ -21,6 +21,7 @@ from syno_lab.ir.spec import Limits, Spec
 from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.candidates import Candidate, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
+from syno_lab.synthesis.property_distance import explain_property_distance, property_distance
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.sampler import Sampler
 from syno_lab.synthesis.session import Session
@@ -58,6 +59,11 @@ _bind(
     candidates=candidates,
     distance=property(distance, doc="The shape distance to the input; see :mod:`syno_lab.synthesis.distance`."),
     explain_distance=explain_distance,
+    property_distance=property(
+        property_distance,
+        doc="At least so many steps to what is wished; see :mod:`syno_lab.synthesis.property_distance`.",
+    ),
+    explain_property_distance=explain_property_distance,
     dot=_on_use("syno_lab.codegen.drawing", "dot"),
     svg=_on_use("syno_lab.codegen.drawing", "svg"),
     _repr_svg_=_on_use("syno_lab.codegen.drawing", "svg"),
@@ -72,6 +78,7 @@ _bind(
     coordinates=_on_use("syno_lab.codegen.coordinates", "coordinates"),
     receptive_field=_on_use("syno_lab.codegen.receptive_field", "receptive_field"),
     mixing=_on_use("syno_lab.codegen.mixing", "mixing"),
+    meets=_on_use("syno_lab.codegen.mixing", "meets"),
     reference=_on_use("syno_lab.codegen.reference", "reference"),
     to_torch=_on_use("syno_lab.codegen.torch_module", "to_torch"),
     to_torch_source=_on_use("syno_lab.codegen.torch_module", "to_torch_source"),

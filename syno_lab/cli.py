@@ -10,11 +10,12 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,7 +41,8 @@ from syno_lab.commands import (
 )
 from syno_lab.commands import enumerate as enumerating
 from syno_lab.commands.options import bounded
-from syno_lab.errors import SynoError
+from syno_lab.commands.output import tell
+from syno_lab.errors import ReadingWarning, SynoError
 from syno_lab.inputs import QUOTED, printable, shortened
 from syno_lab.version import __version__
 
@@ -124,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         private.keep_private()
     _shows_traceback.set(False)
     try:
-        with _terminable():
+        with _terminable(), _telling():
             status = app(
                 args=None if arguments is None else list(arguments), prog_name="syno-lab", standalone_mode=False
             )
@@ -169,6 +171,23 @@ def _fail(message: str, status: int) -> int:
     line = printable(" ".join(words), _LONGEST)
     print(f"syno-lab: {line}", file=sys.stderr)  # noqa: T201 - this is the command line
     return status
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """What is read as something else is said in one line on standard error, once for each command."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", ReadingWarning)
+        show = warnings.showwarning
+
+        def showwarning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, ReadingWarning):
+                tell(f"warning: {message}")
+            else:
+                show(message, category, *where, **more)
+
+        warnings.showwarning = showwarning
+        yield
 
 
 @contextmanager

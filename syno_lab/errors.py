@@ -23,6 +23,10 @@ class SynoError(Exception):
         return printable_lines(said if len(said) <= LONGEST else f"{said[: LONGEST - _END - 3]} … {said[-_END:]}")
 
 
+class ReadingWarning(UserWarning):
+    """Something stored or given by a former version is read as something else, in one line: what, and as what."""
+
+
 class SpecError(SynoError, ValueError):
     """A shape, a variable or a limit in a specification is malformed or contradictory."""
 

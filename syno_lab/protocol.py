@@ -9,9 +9,9 @@ A *binding* gives each variable of an operator a positive size: ``{"C_in": 64, "
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from syno_lab.errors import SpecError
 
@@ -136,6 +136,10 @@ class SearchStep:
 class OperatorSpace(Protocol):
     """The operators that a search may find for some layers of a network; its ``str`` describes them in a few words."""
 
+    @property
+    def wants(self) -> str:
+        """What every operator of it must read and mix, as text for people; empty for nothing."""
+
     def root(self, accepts: Callable[[Any], bool]) -> State:
         """The first state of the space; a complete operator that ``accepts`` refuses is not in the space."""
 
@@ -143,7 +147,18 @@ class OperatorSpace(Protocol):
         """The known operators that the space of ``root`` has, as it has them, by name."""
 
     def name_of(self, operator: Any) -> str:
-        """A name by which a search tells operators apart: equal for operators that compute the same function."""
+        """A name by which a search tells operators apart: equal for operators that compute the same function.
+
+        It may be equal for mirror images too.
+        """
+
+    def probe(self, operator: Any) -> Mapping[str, float] | None:
+        """What an operator of the space promises without training, in numbers of 0 or more, the same each time.
+
+        ``score``, from 0 to about 1, ranks operators: 1 promises as much as the replaced layers. Milliseconds. None:
+        the system has no probe.
+        """
+        return None
 
 
 @dataclass(frozen=True)
@@ -156,6 +171,10 @@ class SpaceRequest:
         spare_flops: the most FLOPs of the operators in all sites together, for one example.
         coefficients, occurrences, limits: given by the user, as in ``SearchSettings``; a system refuses unknown
             names.
+        weight_limits: which limits of occurrences bind the dimensions of weights, for a system that has such limits:
+            ``primary``, or ``free`` as in searches of former versions.
+        wants: what every operator must read and mix, in the system's words; None: what the layers do themselves; empty:
+            nothing.
     """
 
     sites: Sequence[Site]
@@ -164,6 +183,8 @@ class SpaceRequest:
     coefficients: Sequence[str] | None
     occurrences: Mapping[str, int]
     limits: Mapping[str, Any]
+    weight_limits: Literal["free", "primary"] = "primary"
+    wants: str | None = None
 
 
 class SessionPlace(Protocol):
@@ -297,8 +318,13 @@ class Session(Protocol):
     def candidates(self, state: Any, *, should_stop: Stop | None = None) -> Sequence[Any]:
         """All steps that may be taken next, pruned ones with their reasons among them."""
 
-    def menu(self, state: Any, found: Sequence[Any], chosen: str = "") -> list[dict[str, Any]]:
-        """The candidates in groups, as plain data; with a ``chosen`` node of the picture, only those that use it."""
+    def menu(
+        self, state: Any, found: Sequence[Any], chosen: str = "", whole: Collection[str] = ()
+    ) -> list[dict[str, Any]]:
+        """The candidates in groups, as plain data; with a ``chosen`` node of the picture, only those that use it.
+
+        Where there are many the groups may hold the first of them; those whose primitives are in ``whole`` hold all.
+        """
 
     def ticks(self, state: Any) -> list[dict[str, Any]]:
         """The coordinates that the user can combine into a step: ``id``, ``text``, ``size``; [] for none."""
@@ -321,7 +347,10 @@ class Session(Protocol):
         """Why a candidate is pruned, as plain data. Raises SynoError for a canonical one."""
 
     def explain(self, state: Any, *, should_stop: Stop | None = None) -> dict[str, Any]:
-        """How far the state is from an operator: ``number`` (None: out of reach), ``words``, ``groups`` (SVG)."""
+        """How far the state is from an operator: ``number`` (None: out of reach), ``words``, ``groups`` (SVG).
+
+        Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of that distance.
+        """
 
     def course(self, most: int) -> str:
         """The distances along :attr:`history` around the place that is shown, at most so many, as SVG."""

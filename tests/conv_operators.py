@@ -19,7 +19,7 @@ OTHERS = ("k_1", "k_1", "k_1", "k_2", "g", "C_in", "k_1*k_2", "g^-1*C_in")
 
 
 def conv_operators(spec: Spec, rng: random.Random, count: int, least: int = 7, most: int = 12) -> list[Operator]:
-    """``count`` operators of ``spec`` (``load_spec("conv")``) with ``least`` to ``most`` steps."""
+    """``count`` operators of ``spec`` (``load_spec("conv-authors")``, free) with ``least`` to ``most`` steps."""
     found: list[Operator] = []
     while len(found) < count:
         operator = _Draft(spec, rng).operator()

@@ -198,6 +198,8 @@ class Space:
     def __str__(self) -> str:
         return "sums of terms"
 
+    wants = ""
+
     def root(self, accepts: Callable[[Any], bool]) -> Chosen:
         return Chosen(accepts)
 
@@ -206,6 +208,9 @@ class Space:
 
     def name_of(self, operator: Expression) -> str:
         return hashlib.sha256(str(operator).encode()).hexdigest()[:32]
+
+    def probe(self, operator: Expression) -> None:
+        return None
 
 
 class Tiny:

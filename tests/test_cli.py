@@ -64,7 +64,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["ablate", "nothing"], "'nothing' is not one of 'canonical', 'distance'"),
         (["ablate", "canonical", "--max-primitives", "8..2"], "expected a size such as 8, or sizes such as 2..8"),
         (["ablate", "distance", "--complete"], "--complete: only for `syno-lab ablate canonical`"),
-        (["sample", "--spec", "nothing"], "--spec: expected conv, readme or a JSON file, found 'nothing'"),
+        (
+            ["sample", "--spec", "no"],
+            "--spec: expected conv, conv-authors, readme or a JSON file, found 'no'",
+        ),
         (["train", "conv2d", "--data", "/dev/null/x"], "expected a data folder at /dev/null/x"),
         (["train", "matmul", "--data", "digits"], "found one that fits none: stage1.0.conv1"),
         (["train", "baseline", "--option", "width"], "--option: expected NAME=VALUE such as layers=2, found 'width'"),
@@ -226,15 +229,32 @@ def test_sample_prints_a_line_for_each_operator(tiny: str, capsys: pytest.Captur
 
 
 def test_named_specs_are_those_of_the_design() -> None:
-    conv, _ = specs.load_spec("conv", weight_limits="strict", max_primitives=9)
-    assert (conv.weight_limits, conv.limits.max_primitives, conv.limits.max_flops) == ("strict", 9, 10**9)
+    conv, _ = specs.load_spec("conv")
+    assert (conv.weight_limits, conv.limits.max_primitives, conv.limits.max_flops) == ("primary", 10, 10**9)
     assert conv.binding_maps[0] == {
         "N": 1, "C_in": 64, "C_out": 64, "H": 32, "W": 32, "k_1": 3, "k_2": 5, "s": 2, "g": 16,
     }  # fmt: skip
     limits = {name: limit for name, limit in conv.occurrence_limits.items() if limit}
+    assert limits == {"C_in": 3, "C_out": 4, "k_1": 4, "k_2": 3, "s": 1, "g": 3}
+    authors, _ = specs.load_spec("conv-authors", weight_limits="free", max_primitives=9)
+    assert (authors.weight_limits, authors.limits.max_primitives, authors.limits.max_flops) == ("free", 9, 10**9)
+    assert authors.binding_maps == conv.binding_maps
+    limits = {name: limit for name, limit in authors.occurrence_limits.items() if limit}
     assert limits == {"C_in": 3, "k_1": 4, "k_2": 3, "g": 3}
     readme, _ = specs.load_spec("readme")
     assert [(bound["H"], bound["W"]) for bound in readme.binding_maps] == [(32, 32), (16, 16)]
+
+
+def test_strict_is_read_as_primary_in_one_line(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = tmp_path / "strict.json"
+    stored.write_text(json.dumps(json.loads(Path(tiny).read_text()) | {"weight_limits": "strict"}))
+    for arguments in (["--spec", tiny, "--weight-limits", "strict"], ["--spec", str(stored)]):
+        assert main(["sample", *arguments, "--count", "1", "--no-fingerprints", "--json", "-"]) == 0
+        said = capsys.readouterr()
+        assert json.loads(said.out)["weight_limits"] == "primary"
+        assert said.err.count("weight_limits 'strict' is read as 'primary'") == 1
+    line = refused(capsys, "sample", "--weight-limits", "loose")
+    assert "Invalid value for '--weight-limits': expected 'free' or 'primary', found 'loose'" in line
 
 
 def test_a_spec_file_has_every_limit_of_the_sampler() -> None:

@@ -208,6 +208,8 @@ COMMANDS: list[tuple[str, set[int]]] = [
     ("search --continue --name found --in-process", {2}),
     ("search --continue --name found --detach", {2}),
     ("search --continue --name ../../outside", {2}),
+    ("show found#0 --as why", {0, 2}),
+    ("show search#0 --as why", {0, 2}),
     ("jobs cancel 1", {0}),
     ("jobs stop", {0}),
 ]

@@ -148,6 +148,11 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/reports/shown.py": {"_value getattr by name": "fields of a value"},
     "syno_lab/reports/tables.py": {"trials_frame getattr by name": "fields of a value"},
+    "syno_lab/reports/why.py": {
+        "_over getattr by name": "fields of a value, by names in this file",
+        "why_tables getattr by name": "fields of a value, by names in this file",
+    },
+    "syno_lab/pgraphs/panes/kernel.py": {"kernel_pane getattr by name": "fields of a value, by names in this file"},
     "syno_lab/experiments/demo.py": {"_page subprocess.run": "our own module, with the paths of what we wrote"},
     "syno_lab/experiments/driver.py": {"Driver._spending getattr by name": "fields of a value"},
     "syno_lab/store/records.py": {"plain getattr by name": "tolist and __fspath__"},
@@ -232,11 +237,14 @@ REASONS: dict[str, dict[str, str]] = {
         "- import multiprocessing": "between our own processes, over pipes",
         "- import multiprocessing.connection": "between our own processes, over pipes",
     },
+    "syno_lab/trial/workers.py": {
+        "- import multiprocessing": "between our own processes, over pipes, as JSON",
+        "- import multiprocessing.connection": "between our own processes, over pipes, as JSON",
+    },
     "syno_lab/ir/spec.py": {
         "Limits.__post_init__ getattr by name": "fields of a value",
         "Limits.of getattr by name": "fields of a value",
     },
-    "syno_lab/search/mcts.py": {"Settings.__post_init__ getattr by name": "fields of a value"},
     "syno_lab/synthesis/fields.py": {"SpecFields.from_spec getattr by name": "fields of a value"},
     "widgets/syno_widgets/__init__.py": {
         "__getattr__ getattr by name": "names in this file",

@@ -81,29 +81,51 @@ def groups_svg(explanation: Explanation) -> str:
     return accessible_svg(source, "Reshape groups. " + " ".join(explanation_words(explanation)), titles)
 
 
-def course_svg(distances: Sequence[int | None], here: int, first: int = 0) -> str:
-    """The shape distance over the steps, in the colour of the text around it.
+def course_svg(
+    distances: Sequence[int | None], here: int, first: int = 0, wished: Sequence[int | None] | None = None
+) -> str:
+    """The shape distance over the steps, in the colour of the text around it; the property distance as a second line.
 
     Args:
         distances: at each place of the line, or of a part of it; None where the input is out of reach.
         here: the place that is shown, counted from the first of them.
         first: how many places of the line are before the first of them.
+        wished: the property distance at the same places; None: nothing is wished. Its line has squares and long dashes,
+            and a number where it is not the shape distance.
     """
-    most = max([1, *(far for far in distances if far is not None)])
+    most = max([1, *(far for far in (*distances, *(wished or ())) if far is not None)])
     width, height = 2 * _MARGIN + _ACROSS * max(1, len(distances) - 1), 2 * _MARGIN + _HIGH
 
-    def at(place: int) -> tuple[float, float] | None:
-        far = distances[place]
+    def at(place: int, line: Sequence[int | None]) -> tuple[float, float] | None:
+        far = line[place]
         return None if far is None else (_MARGIN + _ACROSS * place, _MARGIN + _HIGH * (1 - far / most))
 
-    said = ", ".join("out of reach" if far is None else str(far) for far in distances)
     part = f" from place {first} on" if first else ""
-    words = f"Shape distance over the steps{part}: {said}; shown is place {first + here}."
+    words = f"Shape distance over the steps{part}: {_said(distances)}; shown is place {first + here}."
+    if wished is not None:
+        words += f" Property distance: {_said(wished)}."
     parts = [
         f'<path d="M{_MARGIN} {height - _MARGIN}H{width - _MARGIN}" stroke="{LINE}" stroke-width="1" fill="none"/>'
     ]
+    for place, far in enumerate(wished or ()):
+        point = at(place, wished or ())
+        before = at(place - 1, wished or ()) if place else None
+        if point is not None and before is not None:
+            parts.append(
+                f'<path d="M{before[0]:.1f} {before[1]:.1f}L{point[0]:.1f} {point[1]:.1f}" stroke="currentColor" '
+                'stroke-width="1" fill="none" stroke-dasharray="7 2"/>'
+            )
+        x, y = point or (_MARGIN + _ACROSS * place, height - _MARGIN)
+        name = "out of reach" if far is None else str(far)
+        number = "" if far == distances[place] else "?" if far is None else str(far)
+        parts.append(
+            f"<g><title>place {first + place}: property distance {name}</title>"
+            f'<rect x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" fill="none" stroke="currentColor"/>'
+            f'<text x="{x:.1f}" y="{y - 7:.1f}" font-size="10" text-anchor="middle" fill="currentColor">{number}</text>'
+            "</g>"
+        )
     for place in range(len(distances) - 1):
-        one, other = at(place), at(place + 1)
+        one, other = at(place, distances), at(place + 1, distances)
         if one is not None and other is not None:
             ahead = ' stroke-dasharray="3 3"' if place >= here else ""
             parts.append(
@@ -112,7 +134,7 @@ def course_svg(distances: Sequence[int | None], here: int, first: int = 0) -> st
             )
     for place, far in enumerate(distances):
         x = _MARGIN + _ACROSS * place
-        point = at(place)
+        point = at(place, distances)
         name = "?" if far is None else str(far)
         y = height - _MARGIN if point is None else point[1]
         size, fill = (5, "currentColor") if place == here else (3, "none")
@@ -131,6 +153,10 @@ def course_svg(distances: Sequence[int | None], here: int, first: int = 0) -> st
 
 
 _GROUP = Look("ellipse", "#ffffff", LINE)
+
+
+def _said(distances: Sequence[int | None]) -> str:
+    return ", ".join("out of reach" if far is None else str(far) for far in distances)
 
 
 def _group_words(group: Group) -> str:

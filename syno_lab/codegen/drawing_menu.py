@@ -6,9 +6,9 @@ names that they have in the drawing (``c3``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, islice
 from typing import Any
 
 from syno_lab.codegen.drawing import coordinate_ids, describe_step
@@ -19,10 +19,11 @@ from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.candidates import Candidate, Verdict
+from syno_lab.synthesis.candidates import Candidate, Candidates, Verdict
 
 COUNTED = 1 << 14  # points at which a page compares the sides of an approximate rule; about a millisecond
 SHOWN = 40  # of one primitive, canonical and pruned each; contractions can be many hundreds
+JUDGED = 200  # of one primitive, the nearest; of a state together they take some milliseconds
 ORDER = ("REDUCE", "SHARE", "UNFOLD", "SPLIT", "MERGE", "SHIFT", "STRIDE", "EXPAND")
 
 
@@ -53,7 +54,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Group:
-    """All candidates of one primitive, the nearest to the input first; ``more_*`` count those not listed."""
+    """The candidates of one primitive, the nearest to the input first.
+
+    ``more_canonical`` and ``more_pruned`` count those that are not listed, ``unjudged`` those of which it is not known
+    yet which of both they are.
+    """
 
     primitive: str
     title: str
@@ -65,6 +70,7 @@ class Group:
     pruned: list[Item]
     more_canonical: int
     more_pruned: int
+    unjudged: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,11 @@ def touching(found: Sequence[Candidate], coordinate: Coordinate) -> list[int]:
 
 
 def menu(
-    state: State, found: Sequence[Candidate], shown: int = SHOWN, only: Sequence[int] | None = None
+    state: State,
+    found: Sequence[Candidate],
+    shown: int = SHOWN,
+    only: Sequence[int] | None = None,
+    whole: Container[str] = (),
 ) -> list[Group]:
     """The candidates of a state by primitive, in the order of a usual synthesis.
 
@@ -134,14 +144,17 @@ def menu(
         found: all of them; an item's ``index`` is its place here.
         shown: of one primitive, canonical and pruned each; the others are counted.
         only: places of those to list; None lists all.
+        whole: primitives of which all are listed; of others :data:`JUDGED` are judged.
     """
     names, ids = expressions(state), {c: name for name, c in coordinate_ids(state).items()}
     rank = {name: place for place, name in enumerate(ORDER)}
-    listed = enumerate(found) if only is None else [(index, found[index]) for index in only]
-    numbered = sorted(listed, key=lambda pair: (rank.get(pair[1].primitive, len(rank)), pair[1].primitive))
+    places = _places(found, only)
     groups = []
-    for primitive, members in groupby(numbered, key=lambda pair: pair[1].primitive):
-        ordered = sorted(members, key=lambda pair: _nearness(pair[1], pair[0]))
+    for primitive in sorted(places, key=lambda name: (rank.get(name, len(rank)), name)):
+        mine = places[primitive]
+        is_whole = primitive in whole
+        most = None if is_whole else shown
+        ordered = [(index, found[index]) for index in (mine if is_whole else islice(mine, JUDGED))]
         canonical = [pair for pair in ordered if pair[1].verdict.canonical]
         pruned = [pair for pair in ordered if not pair[1].verdict.canonical]
         card, look = PRIMITIVES[primitive].card, primitive_look(primitive)
@@ -153,10 +166,11 @@ def menu(
                 look.border,
                 card.signature,
                 card.top_down,
-                [_item(state, index, one, names, ids) for index, one in canonical[:shown]],
-                [_item(state, index, one, names, ids) for index, one in pruned[:shown]],
-                max(0, len(canonical) - shown),
-                max(0, len(pruned) - shown),
+                [_item(state, index, one, names, ids) for index, one in canonical[:most]],
+                [_item(state, index, one, names, ids) for index, one in pruned[:most]],
+                0 if is_whole else max(0, len(canonical) - shown),
+                0 if is_whole else max(0, len(pruned) - shown),
+                len(mine) - len(ordered),
             )
         )
     return groups
@@ -187,7 +201,18 @@ def steps_left(state: State) -> int:
     return max(0, state.spec.limits.max_primitives - len(state.steps))
 
 
-def _nearness(candidate: Candidate, index: int) -> tuple[bool, int, int]:
+def _places(found: Sequence[Candidate], only: Sequence[int] | None) -> dict[str, list[int]]:
+    """The places of the candidates of each primitive, the nearest first."""
+    if only is None and isinstance(found, Candidates):
+        return {name: list(chain(*ranges)) for name, ranges in found.places().items()}
+    places: dict[str, list[int]] = {}
+    every = range(len(found)) if only is None else only
+    for index, one in sorted(((index, found[index]) for index in every), key=lambda pair: _nearness(*pair)):
+        places.setdefault(one.primitive, []).append(index)
+    return places
+
+
+def _nearness(index: int, candidate: Candidate) -> tuple[bool, int, int]:
     return candidate.distance is None, candidate.distance or 0, index
 
 

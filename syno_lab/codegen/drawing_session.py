@@ -7,6 +7,7 @@ from typing import Any
 
 from syno_lab.codegen.drawing import describe_step
 from syno_lab.codegen.drawing_menu import steps_left
+from syno_lab.codegen.mixing import wish_verdict
 from syno_lab.effort import Effort
 from syno_lab.errors import EffortError
 from syno_lab.synthesis.session import Entry, Session
@@ -24,14 +25,24 @@ def session_status(session: Session, effort: Effort | None = None) -> str:
         this = f"this is {name}" if name else "an operator that has no name here"
         number = f"{ways}" if ways <= _MAX_WAYS else f"more than {_MAX_WAYS}"
         many = f"; one of {number} ways to match the input is shown" if ways > 1 else ""
-        return f"Complete after {count}: {this}{many}."
+        verdict = wish_verdict(state.operator())
+        return f"Complete after {count}: {this}{many}.{f' It {verdict}.' if verdict else ''}"
     try:
         distance = entry.measured(effort)
     except EffortError:
         return f"After {count}: the shape distance is not known yet, {steps_left(state)} left in the budget."
     if distance is None:
         return f"After {count}: the input is out of reach within the budgets."
-    return f"After {count}: shape distance {distance}, {steps_left(state)} left in the budget."
+    wished = ""
+    if state.spec.wants:
+        try:
+            far = entry.wished(effort)
+        except EffortError:
+            far = distance
+        if far is None:
+            return f"After {count}: shape distance {distance}, what is wished is out of reach."
+        wished = f" property distance {far},"
+    return f"After {count}: shape distance {distance},{wished} {steps_left(state)} left in the budget."
 
 
 class Tree:

@@ -267,11 +267,12 @@ def _stage(
 def variables(operator: Operator) -> tuple[str, ...]:
     """The variables that a loop nest of ``operator`` mentions, in the order of declaration."""
     symbols = operator.spec.symbols
-    used = {n for s in _all_sizes(operator) for n, power in zip(symbols.names, s.exponents, strict=True) if power}
+    used = {n for s in all_sizes(operator) for n, power in zip(symbols.names, s.exponents, strict=True) if power}
     return tuple(n for n in symbols.names if n in used)
 
 
-def _all_sizes(operator: Operator) -> Iterator[Size]:
+def all_sizes(operator: Operator) -> Iterator[Size]:
+    """The sizes of all coordinates and the parameters of all steps, some of them several times."""
     yield from sizes_of((*operator.output, *operator.reductions))
     for step in operator.steps:
         yield from sizes_of(step.operands + step.given)
@@ -292,7 +293,7 @@ def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
         SpecError: when no small coefficients make all sizes integers.
     """
     symbols, defaults = operator.spec.symbols, operator.spec.defaults
-    every = set(_all_sizes(operator))
+    every = set(all_sizes(operator))
     free = [n for n in symbols.coefficient if n not in defaults]
     choices = sorted(product(range(2, 9), repeat=min(len(free), 4)), key=lambda c: (prod(c), c))
     possible = None

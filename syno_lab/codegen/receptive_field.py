@@ -11,8 +11,9 @@ no loop runs over all axes at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 from itertools import product
 from math import prod
@@ -23,14 +24,16 @@ import numpy as np
 from syno_lab.effort import Stop, end_if
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
+from syno_lab.ir.state import Step
 
 Cover = Literal["none", "part", "whole"]
 Array = np.ndarray[Any, Any]
 CENTER = "center"
+_CLIPPING = frozenset(name for name, primitive in PRIMITIVES.items() if primitive.clips)
 _CHUNK = 1 << 20  # points evaluated at once
 MAX_POINTS = 1 << 30  # some minutes
 
@@ -62,18 +65,21 @@ def parts(operator: Operator) -> tuple[Part, ...]:
     for coordinate in (*operator.inputs, *bounded):
         leaf = next(coordinate.leaves())
         if not any(leaf in part.leaves for part in found):
-            found.append(_close(operator, set(coordinate.leaves()), (*operator.inputs, *bounded)))
+            found.append(_close(operator, leaves_of(coordinate), (*operator.inputs, *bounded)))
     return tuple(found)
 
 
 def bounds(operator: Operator) -> tuple[Coordinate, ...]:
     """The results of UNFOLDs: a term is zero where one is outside its domain."""
-    return tuple(
-        result
-        for step in operator.steps
-        if step.primitive not in ("REDUCE", "SHARE") and PRIMITIVES[step.primitive].clips
-        for result in operator.state.results(step)
-    )
+    return tuple([result for step in operator.steps if step.primitive in _CLIPPING for result in _results(step)])
+
+
+@lru_cache(maxsize=1 << 14)
+def _results(step: Step) -> tuple[Coordinate, ...]:
+    """As :meth:`State.results` for a view, remembered: operators that differ elsewhere have steps in common."""
+    sizes = PRIMITIVES[step.primitive].result_sizes(tuple(c.size for c in step.operands), step.parameter)
+    node = Node(step.primitive, step.operands, step.parameter)
+    return tuple(Coordinate(node, i, size) for i, size in enumerate(sizes))
 
 
 def part_of(operator: Operator, coordinate: Coordinate) -> Part:
@@ -81,30 +87,41 @@ def part_of(operator: Operator, coordinate: Coordinate) -> Part:
 
     Other input axes may share its iterators: they do not restrict it.
     """
-    found = _close(operator, set(coordinate.leaves()), bounds(operator))
+    found = _close(operator, leaves_of(coordinate), bounds(operator))
     axes = tuple(axis for axis in found.axes if operator.inputs[axis] == coordinate)
     return Part(found.leaves, axes, found.bounded)
 
 
-def _close(operator: Operator, leaves: set[Coordinate], among: tuple[Coordinate, ...]) -> Part:
+def _close(operator: Operator, leaves: Set[Coordinate], among: tuple[Coordinate, ...]) -> Part:
+    leaves = reach(leaves, among)
+    rank = {leaf: i for i, leaf in enumerate((*operator.output, *operator.reductions))}
+    axes = tuple(a for a, c in enumerate(operator.inputs) if leaves_of(c) <= leaves)
+    bounded = tuple(c for c in bounds(operator) if leaves_of(c) <= leaves)
+    return Part(tuple(sorted(leaves, key=rank.__getitem__)), axes, bounded)
+
+
+def reach(leaves: Set[Coordinate], among: Iterable[Coordinate]) -> Set[Coordinate]:
     """The least set of iterators that has ``leaves`` and, of each of ``among`` that has one of them, all."""
     size = 0
     while size != len(leaves):
         size = len(leaves)
         for coordinate in among:
-            own = set(coordinate.leaves())
-            if own & leaves:
-                leaves |= own
-    rank = {leaf: i for i, leaf in enumerate((*operator.output, *operator.reductions))}
-    axes = tuple(a for a, c in enumerate(operator.inputs) if leaves.issuperset(c.leaves()))
-    bounded = tuple(c for c in bounds(operator) if leaves.issuperset(c.leaves()))
-    return Part(tuple(sorted(leaves, key=rank.__getitem__)), axes, bounded)
+            own = leaves_of(coordinate)
+            if not own.isdisjoint(leaves):
+                leaves = leaves | own
+    return leaves
+
+
+@lru_cache(maxsize=1 << 14)
+def leaves_of(coordinate: Coordinate) -> frozenset[Coordinate]:
+    """The iterators of a coordinate's expression, remembered."""
+    return frozenset(coordinate.leaves())
 
 
 def points(
-    operator: Operator, part: Part, binding: Binding, fixed: Mapping[Coordinate, int]
+    part: Part, read: Sequence[Coordinate], binding: Binding, fixed: Mapping[Coordinate, int]
 ) -> Iterator[dict[Coordinate, Array]]:
-    """Every term of a part: the values of its iterators and of its input coordinates, some at a time, each one long.
+    """Every term of a part: the values of its iterators and of what is ``read``, some at a time, each one long.
 
     ``fixed`` iterators have one value; all others run over their domains. Terms that a bound leaves out are left out.
 
@@ -124,13 +141,12 @@ def points(
         values: dict[Coordinate, Any] = dict(zip(part.leaves[:outer], head, strict=True))
         values.update(zip(part.leaves[outer:], (g.ravel() for g in grid), strict=True))
         length = prod(map(len, inner))
-        for coordinate in (*part.bounded, *(operator.inputs[a] for a in part.axes)):
+        for coordinate in (*part.bounded, *read):
             _evaluate(coordinate, values, binding)
         valid = np.ones(length, dtype=bool)
         for coordinate in part.bounded:
             valid &= (values[coordinate] >= 0) & (values[coordinate] < coordinate.size.at(binding))
-        wanted = (*part.leaves, *(operator.inputs[a] for a in part.axes))
-        yield {c: np.broadcast_to(values[c], (length,))[valid] for c in wanted}
+        yield {c: np.broadcast_to(values[c], (length,))[valid] for c in (*part.leaves, *read)}
 
 
 def _evaluate(coordinate: Coordinate, values: dict[Coordinate, Any], binding: Binding) -> Any:
@@ -239,10 +255,11 @@ def receptive_field(
     for part in parts(operator):
         apart.difference_update(part.leaves)
         local = tuple(lengths[a] for a in part.axes)
+        inputs = [operator.inputs[a] for a in part.axes]
         found = np.zeros(prod(local), dtype=np.int64)
-        for some in points(operator, part, bound, fixed):
+        for some in points(part, inputs, bound, fixed):
             end_if(should_stop, "counting what is read")
-            read = tuple(some[operator.inputs[a]] for a in part.axes)
+            read = tuple(some[c] for c in inputs)
             number = len(some[part.leaves[0]])
             flat = np.ravel_multi_index(read, local) if read else np.zeros(number, dtype=np.int64)
             found += np.bincount(flat, minlength=len(found))

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
-from syno_lab.commands.sample import WeightLimits, seldom
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.sample import seldom
+from syno_lab.commands.specs import NAMES, WeightLimitsOption, load_spec
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
 from syno_lab.ir.spec import Spec
@@ -64,14 +64,12 @@ def command(
             "distance: trials that end at an operator, with and without the shape distance.",
         ),
     ],
-    spec: Annotated[str, typer.Option(metavar="conv|readme|FILE", help="What to synthesise.")] = "conv",
+    spec: Annotated[str, typer.Option(metavar=NAMES, help="What to synthesise.")] = "conv",
     max_primitives: Annotated[
         str,
         typer.Option(metavar="N|A..B", help=f"Sizes of pGraphs, N for {SMALLEST}..N; for distance the last counts."),
     ] = "8",
-    weight_limits: Annotated[
-        WeightLimits | None, typer.Option(help="Whether occurrence limits bind the dimensions of weights too.")
-    ] = None,
+    weight_limits: WeightLimitsOption = None,
     trials: Annotated[int, typer.Option(min=1, help="Random walks; for distance in each of the two runs.")] = 1000,
     seconds: Annotated[
         float | None, typer.Option(min=0.0, help="Stop after so many seconds; for distance in each of the two runs.")
@@ -90,9 +88,7 @@ def command(
     sizes = parse_sizes(max_primitives)
     if complete and ablation is Ablation.DISTANCE:
         raise SynoError("--complete: only for `syno-lab ablate canonical`; every trial of distance ends at an operator")
-    parsed, own_seed = load_spec(
-        spec, max_primitives=sizes[-1], weight_limits=None if weight_limits is None else weight_limits.value
-    )
+    parsed, own_seed = load_spec(spec, max_primitives=sizes[-1], weight_limits=weight_limits)
     chosen = seed if seed is not None else own_seed
     if chosen is None:
         chosen = random.SystemRandom().randrange(1 << 32)

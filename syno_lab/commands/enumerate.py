@@ -14,22 +14,22 @@ import typer
 
 from syno_lab import private
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
-from syno_lab.commands.sample import WeightLimits, seldom
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.sample import seldom
+from syno_lab.commands.specs import NAMES, WantsOption, WeightLimitsOption, load_spec, wants_option
 from syno_lab.effort import Effort
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.inputs import quoted
+from syno_lab.ir.wants import wants_text
 
 if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
 
 
 def command(
-    spec: Annotated[str, typer.Option(metavar="conv|readme|FILE", help="What to synthesise.")] = "conv",
+    spec: Annotated[str, typer.Option(metavar=NAMES, help="What to synthesise.")] = "conv",
     max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of one operator.")] = 5,
-    weight_limits: Annotated[
-        WeightLimits | None, typer.Option(help="Whether occurrence limits bind the dimensions of weights too.")
-    ] = None,
+    weight_limits: WeightLimitsOption = None,
+    wants: WantsOption = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many operators.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
     out: Annotated[
@@ -48,8 +48,7 @@ def command(
     from syno_lab.synthesis.sampler import Sampler
 
     check_json(json)
-    limits = None if weight_limits is None else weight_limits.value
-    parsed, _ = load_spec(spec, max_primitives=max_primitives, weight_limits=limits)
+    parsed, _ = load_spec(spec, max_primitives=max_primitives, weight_limits=weight_limits, wants=wants_option(wants))
     begun = time.monotonic()
     by_steps: dict[int, int] = {}
     is_whole = True
@@ -94,6 +93,7 @@ def command(
             "spec": spec,
             "max_primitives": max_primitives,
             "weight_limits": parsed.weight_limits,
+            "wants": wants_text(parsed.wants, parsed.input_shape, parsed.output_shape),
             "count": found,
             "is_whole": is_whole,
             "by_steps": by_steps,

@@ -10,17 +10,17 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from syno_lab.commands.output import STANDARD_OUTPUT, JsonTarget, Reporter, check_json, say, write_json, write_text
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.specs import NAMES, WantsOption, WeightLimitsOption, load_spec, wants_option
 from syno_lab.effort import resident_bytes
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.inputs import quoted
+from syno_lab.ir.wants import wants_text
 
 if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
@@ -37,13 +37,6 @@ LEAST_FINGERPRINTED = 5_000
 _REPORT_PERIOD_S = 0.1
 _QUIET_S = 1.0  # before it is said that there is no operator yet
 _COURSE_PARTS = 32  # points at most in the course of a run, twice that while it is taken
-
-
-class WeightLimits(StrEnum):
-    """Whether the limits of occurrences bind the weights' dimensions too."""
-
-    FREE = "free"
-    STRICT = "strict"
 
 
 @dataclass(frozen=True)
@@ -80,17 +73,19 @@ class Drawn:
 
 
 def command(
-    spec: Annotated[str, typer.Option(metavar="conv|readme|FILE", help="What to synthesise.")] = "conv",
+    spec: Annotated[str, typer.Option(metavar=NAMES, help="What to synthesise.")] = "conv",
     max_primitives: Annotated[int | None, typer.Option(min=1, help="The most steps of one operator.")] = None,
-    weight_limits: Annotated[
-        WeightLimits | None, typer.Option(help="Whether occurrence limits bind the dimensions of weights too.")
-    ] = None,
+    weight_limits: WeightLimitsOption = None,
+    wants: WantsOption = None,
     count: Annotated[
         int | None,
         typer.Option(min=1, help=f"Stop after so many operators. [{DEFAULT_COUNT} without --seconds]"),
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed draws the same operators.")] = None,
+    spread: Annotated[
+        bool, typer.Option(help="Few operators from one place; else neighbourhoods are listed: faster, and alike.")
+    ] = True,
     fingerprints: Annotated[
         bool, typer.Option(help="Count operators that compute the same function, after the timed part.")
     ] = True,
@@ -113,13 +108,13 @@ def command(
     if save is not None:
         _check_save(save)
     parsed, own_seed = load_spec(
-        spec, max_primitives=max_primitives, weight_limits=None if weight_limits is None else weight_limits.value
+        spec, max_primitives=max_primitives, weight_limits=weight_limits, wants=wants_option(wants)
     )
     if count is None and seconds is None:
         count = DEFAULT_COUNT
     keep = max(LISTED, fingerprints_of if fingerprints else 0, FINGERPRINTED if save is not None else 0)
     with Reporter() as report:
-        drawn = draw(parsed, own_seed if seed is None else seed, count, seconds, report, keep)
+        drawn = draw(parsed, own_seed if seed is None else seed, count, seconds, report, keep, spread=spread)
         peak = _peak_memory_bytes()  # of sampling: fingerprints and records come after it
         listed = drawn.operators if count is not None else drawn.operators[:LISTED]
         start = time.process_time()
@@ -128,7 +123,7 @@ def command(
         repeat_share = _repeat_share(named, names, report)
         fingerprint_cpu_seconds = time.process_time() - start
         if save is not None:
-            _save(save, parsed, drawn)
+            _save(save, parsed, drawn, spread)
     entries = [_entry(operator, name) for operator, name in itertools.zip_longest(listed, names[: len(listed)])]
     for entry in entries:
         say(_line(entry), json)
@@ -137,6 +132,8 @@ def command(
         "spec": spec,
         "max_primitives": parsed.limits.max_primitives,
         "weight_limits": parsed.weight_limits,
+        "wants": wants_text(parsed.wants, parsed.input_shape, parsed.output_shape),
+        "spread": spread,
         "seed": drawn.seed,
         "distinct": distinct,
         "cpu_seconds": drawn.cpu_seconds,
@@ -160,6 +157,8 @@ def draw(
     seconds: float | None,
     report: Report,
     keep: int = FINGERPRINTED,
+    *,
+    spread: bool = True,
 ) -> Drawn:
     """Draw until ``count`` operators, ``seconds`` of wall time, or no more are found.
 
@@ -181,7 +180,7 @@ def draw(
             tell("sample", min(now / (seconds or math.inf), 0.99), f"no operator after {sampler.trials} walks")
         return seconds is not None and now >= seconds
 
-    sampler = Sampler.from_spec(spec, seed=seed)
+    sampler = Sampler.from_spec(spec, seed=seed, spread=spread)
     operators: list[Operator] = []
     drawn = 0
     course = _Course()
@@ -252,12 +251,12 @@ def _check_save(path: Path) -> None:
         ) from None
 
 
-def _save(path: Path, spec: Spec, drawn: Drawn) -> None:
+def _save(path: Path, spec: Spec, drawn: Drawn, spread: bool) -> None:
     from syno_lab.synthesis.record import record_search, to_text
 
     kept = drawn.operators[:FINGERPRINTED]
     whole = drawn.exhausted and len(kept) == drawn.distinct
-    write_text(path, to_text(record_search(spec, drawn.seed, kept, exhausted=whole)))
+    write_text(path, to_text(record_search(spec, drawn.seed, kept, exhausted=whole, spread=spread)))
 
 
 def _fingerprints(operators: list[Operator], report: Report) -> list[str | None]:

@@ -13,8 +13,10 @@ import msgspec
 from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import check_board, grouped
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
-from syno_lab.commands.search_options import Choice, Machine, Network, Run, Training, Tuning
-from syno_lab.commands.train import Rule
+from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning, Validating
+from syno_lab.commands.search_rungs import say_rungs
+from syno_lab.commands.specs import wants_option
+from syno_lab.commands.train import Rule, precision_of
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.processes.alone import holder
@@ -27,7 +29,7 @@ KIND = "search"
 LOOK_S = 0.5
 #: Seconds that a search has to come to rest after Ctrl-C; its trainings stop at their next batch.
 REST_S = 60.0
-DEFAULT_MINUTES = 30.0
+DEFAULT_MINUTES, UNTRAINED_MINUTES = 30.0, 5.0
 #: Epochs from which on the first of them tells enough to be judged by; below, it is a fifth of a training or more.
 FEW_EPOCHS = 5
 
@@ -38,6 +40,7 @@ def command(
     choice: Choice,
     training: Training,
     machine: Machine,
+    validating: Validating,
     tuning: Tuning,
     run: Run,
     json: JsonTarget = None,
@@ -45,8 +48,10 @@ def command(
     """Search operators for a network by training them in it (Syno, Algorithm 1).
 
     First the baseline is trained on several seeds. Then the search trains operators, beginning with the known ones of
-    the space. Last, the best found operators within a half and a quarter of the baseline's FLOPs, and the best known
+    the space. Last, the best found operators within 0.4 and 0.25 of the replaced layers' FLOPs, and the best known
     one, are trained on the same seeds. The folder keeps every result at once: --continue continues a stopped search.
+    With --rungs many operators are trained on cheap proxies first, and only the best in the network itself.
+    With --untrained nothing is trained: the result is a front of a probe's score against FLOPs.
     """
     check_json(json)
     place = lab_folder(run.folder)
@@ -54,6 +59,13 @@ def command(
         raise SynoError("--address: expected trainings as jobs; leave --in-process out")
     if run.detach and run.in_process:
         raise SynoError("--detach: expected a search as a job; leave --in-process out")
+    if validating.validate_proxy:
+        from syno_lab.commands.validate import validate
+
+        validate(_settings(network, choice, training, machine, run, None), validating, run, place, json)
+        return
+    if validating.operators is not None or validating.full_seeds is not None:
+        raise SynoError("--operators and --full-seeds: expected --validate-proxy beside them, found none")
     if run.go_on:
         settings = _earlier(place, run.name, choice, machine, _tuning(tuning))
     else:
@@ -88,9 +100,16 @@ def _settings(
 ) -> SearchSettings:
     """The settings of a new search."""
     from syno_lab.experiments import SearchSettings
+    from syno_lab.experiments.finals import final_seeds
     from syno_lab.trial import TrialRequest
 
-    workers = machine.workers or (1 if run.in_process or machine.device != "cpu" else _cores())
+    untrained = choice.untrained
+    method = choice.method or (Method.elites if untrained else Method.estimate)
+    for option, is_given in (("--rave", choice.rave), ("--virtual-loss", choice.virtual_loss)):
+        if is_given and method != Method.mcts:
+            raise SearchError(f"{option}: expected --method mcts beside it, found {method.value}")
+    minutes = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
+    workers = 1 if untrained else machine.workers or (1 if run.in_process or machine.device != "cpu" else _cores())
     request = TrialRequest(
         backbone=network.backbone,
         options=_options(training.option or [], training.width, training.blocks),
@@ -103,25 +122,32 @@ def _settings(
         learning_rate=training.learning_rate,
         device=machine.device,
         threads=None if run.in_process else max(1, _cores() // workers),
-        precision=machine.precision.value,
+        precision=precision_of(machine.precision, machine.device),
+        channels_last=True,
         time_limit_s=training.time_limit,
         stopping=None if training.to_the_end else _stopping(training.stop_early, training.epochs),
     )
     return SearchSettings(
         training=request,
         name=run.name,
-        method=choice.method.value,
+        method=method.value,
+        tree=("rave" if choice.rave else "uct") if method == Method.mcts else "estimate",
+        virtual_loss=choice.virtual_loss,
         seed=choice.seed,
-        minutes=DEFAULT_MINUTES if choice.minutes is None and choice.trials is None else choice.minutes,
+        minutes=minutes if choice.minutes is None and choice.trials is None else choice.minutes,
         trials=choice.trials,
-        max_flops_ratio=choice.flops,
+        max_replaced_ratio=choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
-        seeds=tuple(range(machine.seeds)),
+        seeds=() if untrained else final_seeds(machine.seeds) if choice.rungs else tuple(range(machine.seeds)),
         limits={"max_primitives": choice.max_primitives},
+        weight_limits="primary",
         starts_with_known=not choice.from_nothing,
         tuning=tuning,
+        untrained=untrained,
+        rungs=choice.rungs,
         system=_system(choice.system),
+        wants=wants_option(choice.wants) or None,
     )
 
 
@@ -177,10 +203,11 @@ def _check(settings: SearchSettings, report: Reporter) -> None:
 
     report(KIND, 0.0, "looking at the backbone and the data")
     space = Space(settings)
+    wants = f" that meet {space.operators.wants}" if space.operators.wants else ""
     report(
         KIND,
         0.0,
-        f"{len(space.sites)} layers to replace by operators {space.operators}; "
+        f"{len(space.sites)} layers to replace by operators {space.operators}{wants}; "
         f"baseline {space.baseline.flops:,} FLOPs, {space.baseline.params:,} parameters",
     )
 
@@ -356,6 +383,14 @@ def _pause(lab: Lab, handle: JobHandle) -> None:
 
 
 def _say(result: dict[str, Any], json: str | None) -> None:
+    from syno_lab.experiments import share_text
+
+    if "funnel" in result:
+        say_rungs(result, json)
+        return
+    if result.get("untrained"):
+        _say_untrained(result, json)
+        return
     baseline = result["baseline"]
     say(
         f"{result['trials']} trials, {result['trials_per_hour']:.0f} an hour, {result['pruned_share']:.0%} pruned; "
@@ -371,10 +406,10 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     say_table(
         [
             {
-                "best within": f"1/{2 if share == 'half' else 4} of the FLOPs",
+                "best within": share_text(share),
                 "trial": best["number"],
                 "accuracy": best["accuracy"],
-                "FLOPs": f"{best['flops_ratio']:.3f}",
+                **_shares(best),
                 "parameters": best["params"],
             }
             for share, best in result["best"].items()
@@ -388,7 +423,7 @@ def _say(result: dict[str, Any], json: str | None) -> None:
                 "known": one["known"],
                 "trial": one["number"],
                 "accuracy": one["accuracy"],
-                "FLOPs": f"{one['flops_ratio']:.3f}",
+                **_shares(one),
                 "parameters": one["params"],
             }
             for one in result["known"]
@@ -396,13 +431,13 @@ def _say(result: dict[str, Any], json: str | None) -> None:
         json,
     )
     for share, one in result["comparisons"].items():
-        interval = one["interval"]
-        which = "best known" if share == "known" else f"best within a {share}"
+        interval = one.get("over_seeds") or one["interval"]
+        which = "best known" if share == "known" else f"best within {share_text(share)}"
         say(
             f"{which} - baseline: {one['measure']} {interval['difference']:+.4f}, "
             f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
             f"({len(one['seeds'])} seeds), {one['flops_ratio']:.3f} of the FLOPs, {one['params_ratio']:.3f} of the "
-            "parameters",
+            f"parameters{': ' + one['verdict'] if one.get('verdict') else ''}",
             json,
         )
     if "tuning" in result:
@@ -410,6 +445,36 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     if result["last_failure"]:
         failed = sum(number for state, number in result["states"].items() if state not in ("finished", "pruned"))
         say(f"{failed} trials ended without an accuracy, the last: {result['last_failure']}", json)
+
+
+def _say_untrained(result: dict[str, Any], json: str | None) -> None:
+    say(
+        f"{result['examined']} operators examined, {result['examined_per_cpu_s']:.1f} a CPU-second, none trained; "
+        f"{result['elites']} are in the lab; {result['end']}",
+        json,
+    )
+    for title, points in (("front", result["front"]), ("known", result["known"])):
+        say_table(
+            [
+                {
+                    title: point["known"] or f"trial {point['number']}",
+                    "score": f"{point['score']:.3f}",
+                    "FLOPs": f"{point['flops_ratio']:.3f}",
+                    "of the replaced": f"{point['replaced_ratio']:.3f}",
+                    "parameters": point["params"],
+                }
+                for point in points
+            ],
+            json,
+        )
+    say(f"the front as a picture: {result['picture']}", json)
+
+
+def _shares(best: dict[str, Any]) -> dict[str, str]:
+    """The shares of FLOPs of a trial in a result: of the network, and of the replaced layers where they are limited."""
+    replaced = best.get("replaced_ratio")
+    of_replaced = {} if replaced is None else {"of replaced": f"{replaced:.3f}"}
+    return {"FLOPs": f"{best['flops_ratio']:.3f}", **of_replaced}
 
 
 def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:

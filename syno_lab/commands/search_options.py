@@ -16,9 +16,11 @@ from syno_lab.commands.train import Precision, Rule
 class Method(StrEnum):
     """The methods that choose the next operator."""
 
+    estimate = "estimate"
     mcts = "mcts"
-    random = "random"
     evolution = "evolution"
+    random = "random"
+    elites = "elites"
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,31 @@ class Choice:
 
     minutes: Annotated[
         float | None,
-        typer.Option(help="Minutes of search in all, without baseline and comparison. [default: 30]"),
+        typer.Option(help="Minutes of search in all, without baseline and comparison. [default: 30; untrained, 5]"),
     ] = None
     trials: Annotated[int | None, typer.Option(min=1, help="The most operators to evaluate, in all.")] = None
-    method: Annotated[Method, typer.Option()] = Method.mcts
+    method: Annotated[
+        Method | None,
+        typer.Option(
+            help="estimate: Bayesian, the highest expected reward of many drawn; mcts: Monte Carlo tree search (UCT); "
+            "elites: the best of each range of FLOPs, changed. [default: estimate; untrained, elites]"
+        ),
+    ] = None
+    rave: Annotated[bool, flag("--rave", "With --method mcts: value actions wherever they were taken (RAVE), too.")] = (
+        False
+    )
+    virtual_loss: Annotated[
+        float,
+        typer.Option(min=0, help="With --method mcts: an operator in training counts for so many losses."),
+    ] = 0.0
+    untrained: Annotated[
+        bool,
+        flag("--untrained", "Train nothing: rank operators by the score of a probe, some hundredths of a second each."),
+    ] = False
     seed: Annotated[int, typer.Option(min=0, help="The seed of the search; trainings have seed 0.")] = 0
     flops: Annotated[
-        float, typer.Option(help="Train no operator with which the network has more than this share of its FLOPs.")
-    ] = 0.5
+        float, typer.Option(help="Train no operator that takes more than this share of the replaced layers' FLOPs.")
+    ] = 0.4
     traffic: Annotated[
         float,
         typer.Option(
@@ -60,11 +79,27 @@ class Choice:
     system: Annotated[
         str, typer.Option(help="The system whose operators are searched, by its title or its format.")
     ] = "pgraphs"
+    wants: Annotated[
+        str,
+        typer.Option(
+            metavar="WISH",
+            help="What every operator must read and mix, as in 'C_in>=m, H>=m'; none for nothing. 'derived': what the "
+            "replaced layers do themselves, some channels being enough.",
+        ),
+    ] = "derived"
+    rungs: Annotated[
+        bool,
+        flag(
+            "--rungs",
+            "Train many operators on the network's proxies, and the best of them more and more; --minutes bound all of "
+            "it then, baseline and finals included.",
+        ),
+    ] = False
     from_nothing: Annotated[
         bool,
         flag("--from-nothing", "Do not begin with the known operators (separable, grouped, …) of the space."),
     ] = False
-    max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of an operator.")] = 8
+    max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of an operator.")] = 10
 
 
 @dataclass(frozen=True)
@@ -109,6 +144,24 @@ class Machine:
     ] = None
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu"
     precision: Annotated[Precision, typer.Option()] = Precision.float32
+
+
+@dataclass(frozen=True)
+class Validating:
+    """Whether the proxies are validated instead of searching."""
+
+    validate_proxy: Annotated[
+        bool,
+        flag(
+            "--validate-proxy",
+            "Search nothing: train operators drawn at random on each rung and with the full recipe, and say how well "
+            "the proxies rank them, beside FLOPs and parameters. The same command continues it.",
+        ),
+    ] = False
+    operators: Annotated[int | None, typer.Option(min=4, help="Operators of --validate-proxy. [default: 30]")] = None
+    full_seeds: Annotated[
+        int | None, typer.Option(min=1, help="Seeds of the full recipe of --validate-proxy. [default: 2]")
+    ] = None
 
 
 @dataclass(frozen=True)

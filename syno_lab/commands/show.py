@@ -35,6 +35,7 @@ class Form(StrEnum):
     DOT = "dot"
     SVG = "svg"
     FILE = "file"
+    WHY = "why"
 
 
 _STAGED = (Form.LOOPS, Form.PYTHON, Form.C, Form.LATEX)
@@ -54,13 +55,15 @@ class _Asked:
 
 
 def command(
-    operator: Annotated[str, typer.Argument(help="A known operator's name or an operator file.")],
+    operator: Annotated[
+        str, typer.Argument(help="A known operator's name or an operator file; of --as why a trial: SEARCH#NUMBER.")
+    ],
     form: Annotated[
         Form,
         typer.Option(
             "--as",
             help="python or c: its loop nest (loops: as python); latex: as an equation; table: its coordinates; "
-            "source: PyTorch; tvm: TIR; file: an operator file.",
+            "source: PyTorch; tvm: TIR; file: an operator file; why: why a search chose it.",
         ),
     ] = Form.SUMMARY,
     bind: Annotated[list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A size; may be repeated.")] = None,
@@ -73,13 +76,20 @@ def command(
     at: Annotated[
         str | None, typer.Option(metavar="I,J,…", help="The output element, for receptive-field; : for all of an axis.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write it to this file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write it to this file; of --as why, .html writes a page.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="The lab's folder, for --as why (default: .syno-lab).")] = None,
     json: JsonTarget = None,
 ) -> None:
     """Show an operator: its size and cost, loop nest, PyTorch or TVM code, picture, or file."""
     check_json(json)
-    if json == "-" and out is None and form is not Form.SUMMARY:
+    if json == "-" and out is None and form not in (Form.SUMMARY, Form.WHY):
         raise SynoError(f"expected --out FILE for the {form} when --json - takes standard output")
+    if folder is not None and form is not Form.WHY:
+        raise SynoError(f"--folder: expected --as why, found --as {form}")
+    if form is Form.WHY:
+        _check(form, _Asked(bind or [], staged, wrt, at))
+        _why(operator, folder, out, json)
+        return
     label, value = load_operator(operator)
     asked = _Asked(bind or [], staged, wrt, at)
     _check(form, asked)
@@ -97,11 +107,27 @@ def command(
     write_json(facts, json)
 
 
+def _why(key: str, folder: Path | None, out: Path | None, json: str | None) -> None:
+    """Say or write why a search chose a trial."""
+    from syno_lab.commands.detach import lab_folder
+    from syno_lab.reports.why import read_why, why_page, why_tables, why_text
+
+    found = read_why(lab_folder(folder), key)
+    if out is not None:
+        write_text(out, why_page(found) if out.suffix == ".html" else why_text(found) + "\n")
+        say(str(out), json)
+    else:
+        say(why_text(found), json)
+    tables = [{"title": title, "heads": list(heads), "rows": rows} for title, heads, rows in why_tables(found)]
+    write_json({"label": found.row.label, "known": found.known, "tables": tables}, json)
+
+
 def _check(form: Form, asked: _Asked) -> None:
     forms = {
         "--staged": (asked.staged, _STAGED),
         "--wrt": (asked.wrt is not None, _GRADIENTS),
         "--at": (asked.at is not None, (Form.RECEPTIVE_FIELD,)),
+        "--bind": (bool(asked.bind), tuple(one for one in Form if one is not Form.WHY)),
     }
     for option, (given, fitting) in forms.items():
         if given and form not in fitting:

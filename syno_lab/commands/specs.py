@@ -1,20 +1,30 @@
-"""The specs of ``syno-lab sample``: two by name, any other from a JSON file with the Sampler's fields."""
+"""The specs of ``syno-lab sample``: three by name, any other from a JSON file with the Sampler's fields."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
 
 from syno_lab.commands.operands import read_small
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import is_file, quoted
-from syno_lab.ir.spec import Spec
+from syno_lab.ir.spec import Spec, WeightLimits, read_weight_limits
 from syno_lab.synthesis.fields import SpecFields
 from syno_lab.versioned import reason
 
 MAX_BYTES = 1 << 20
+
+WantsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WISH",
+        help="Only operators that read and mix so much, as 'C_in>=m, H->W>=o': o one-to-one, m many-to-one, a "
+        "all-to-one. [default: the spec's own; none for none]",
+    ),
+]
 
 
 class SpecFile(SpecFields, forbid_unknown_fields=True):
@@ -23,18 +33,32 @@ class SpecFile(SpecFields, forbid_unknown_fields=True):
     seed: int | None = None
 
 
+#: The names that options show.
+NAMES = "conv|conv-authors|readme|FILE"
+_CONV = SpecFile(
+    input_shape="[N, C_in, H, W]",
+    output_shape="[N, C_out, H, W]",
+    # A chain of two weights has C_out four times: the channels between them in a REDUCE and in both weights, and the
+    # output's in the second.
+    primary_specs=["N: 0", "C_in: 3", "C_out: 4", "H: 0", "W: 0"],
+    coefficient_specs=["k_1=3: 4", "k_2=5: 3", "s=2: 1", "g=16: 3"],
+    mappings=[{"N": 1, "C_in": 64, "C_out": 64, "H": 32, "W": 32}],
+    fixed_io_pairs=[(0, 0)],
+    weight_limits="primary",
+    max_primitives=10,
+    max_tensors=3,
+    max_reduces=5,
+    max_flops=10**9,
+)
 SPECS = {
-    # The conv spec of the benchmarks: C_in at most three times, no other primary introduced.
-    "conv": SpecFile(
-        input_shape="[N, C_in, H, W]",
-        output_shape="[N, C_out, H, W]",
+    # With the known convolutions and the operators of the paper in it.
+    "conv": _CONV,
+    # The one on which the authors' engine is measured beside ours: C_out in no weight, which leaves most of these out.
+    "conv-authors": msgspec.structs.replace(
+        _CONV,
         primary_specs=["N: 0", "C_in: 3", "C_out: 0", "H: 0", "W: 0"],
         coefficient_specs=["k_1=3: 4", "k_2=5: 3", "s=2: 0", "g=16: 3"],
-        mappings=[{"N": 1, "C_in": 64, "C_out": 64, "H": 32, "W": 32}],
-        fixed_io_pairs=[(0, 0)],
-        max_tensors=3,
-        max_reduces=5,
-        max_flops=10**9,
+        max_primitives=8,
     ),
     # The example in the README of Syno, with the sizes of its three placeholders.
     "readme": SpecFile(
@@ -47,8 +71,32 @@ SPECS = {
 }
 
 
+def _weight_limits(text: str | None) -> WeightLimits | None:
+    try:
+        return None if text is None else read_weight_limits(text)
+    except SpecError as error:
+        raise typer.BadParameter(str(error).removeprefix("weight_limits: ")) from None
+
+
+WeightLimitsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="free|primary",
+        callback=_weight_limits,
+        help="Whether limits of occurrences bind the dimensions of weights too: of none (free), or those of primary "
+        "variables (primary); without it, as the spec says.",
+    ),
+]
+"""Of commands with a ``--spec``."""
+
+
+def wants_option(text: str | None) -> str | None:
+    """The wish of an option: ``none`` is no wish, whatever a file says."""
+    return "" if text is not None and text.strip().lower() == "none" else text
+
+
 def load_spec(name: str, **changes: Any) -> tuple[Spec, int | None]:
-    """The spec ``name`` (``conv``, ``readme`` or a JSON file) with ``changes`` that are not None, and its seed.
+    """The spec ``name`` (one of :data:`SPECS` or a JSON file) with ``changes`` that are not None, and its seed.
 
     Raises:
         FormatError: for a file that is not a spec.

@@ -6,13 +6,14 @@ import os
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
 from syno_lab.commands.detach import DetachOption, detach_all
 from syno_lab.commands.operands import load_operator
+from syno_lab.commands.options import flag
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
 from syno_lab.errors import DataError, SpecError, SynoError
 from syno_lab.inputs import quoted
@@ -28,11 +29,22 @@ _USABLE = ("finished", "pruned", "timeout")
 
 
 class Precision(StrEnum):
-    """The precision of matrix products and convolutions."""
+    """The precision of matrix products and convolutions; ``fastest`` is measured on the processor."""
 
     float32 = "float32"
     bfloat16 = "bfloat16"
     float16 = "float16"
+    fastest = "fastest"
+
+
+def precision_of(chosen: Precision, device: str) -> Literal["float32", "bfloat16", "float16"]:
+    """The precision that a request has."""
+    if chosen is not Precision.fastest:
+        found: Any = chosen.value
+        return found
+    from syno_lab.training.precision import fastest_precision
+
+    return fastest_precision(device)
 
 
 class Rule(StrEnum):
@@ -99,6 +111,16 @@ def command(
     ] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
     precision: Annotated[Precision, typer.Option()] = Precision.float32,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Train for so many batches and then measure, instead of --epochs.")
+    ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(help="Hold this share of the training images out and measure on them, not on the test images."),
+    ] = None,
+    channels_last: Annotated[
+        bool, flag("--channels-last", "Keep images in memory with the channels last, which is faster on most CPUs.")
+    ] = False,
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -137,7 +159,10 @@ def command(
             batch_size=batch_size,
             learning_rate=learning_rate,
             device=device,
-            precision=precision.value,
+            precision=precision_of(precision, device),
+            steps=steps,
+            holdout=holdout,
+            channels_last=channels_last,
             time_limit_s=time_limit,
             budget_s=budget,
             stopping=_rule(patience, stop_early),

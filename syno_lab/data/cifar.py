@@ -164,11 +164,15 @@ def find_cifar(path: Path) -> tuple[Path, CifarFormat]:
     raise DataError(f"expected one of {expected} in {path}, found {found}; name a folder that holds one of them")
 
 
-def read_cifar(folder: Path, form: CifarFormat) -> CifarArrays:
-    """Read all files of ``form`` in ``folder``; DataError names the first file that is missing or corrupt."""
+def read_cifar(folder: Path, form: CifarFormat, *, has_test: bool = True) -> CifarArrays:
+    """Read all files of ``form`` in ``folder``; DataError names the first file that is missing or corrupt.
+
+    Without ``has_test`` the test images stay unread, and their arrays are empty.
+    """
     read = _read_binary if form.binary else _read_python
     parts = [read(folder / name, form) for name in form.train_files]
-    test_images, test_labels = read(folder / form.test_file, form)
+    images, labels = parts[0]
+    test_images, test_labels = read(folder / form.test_file, form) if has_test else (images[:0], labels[:0])
     return CifarArrays(
         np.concatenate([images for images, _ in parts]),
         np.concatenate([labels for _, labels in parts]),

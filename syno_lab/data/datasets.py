@@ -38,6 +38,9 @@ DATA_VARIABLE = "SYNO_LAB_DATA"
 DIGITS = "digits"
 """The path that selects scikit-learn's digits, whatever the environment variable says."""
 
+_HOLDOUT_SEED = 20_160
+"""The seed of the split into images to train on and held-out images: one split for all trainings."""
+
 _COUNTED_AT_ONCE = 4096
 """The number of images counted at a time: counting takes eight times their memory."""
 
@@ -118,12 +121,32 @@ class Dataset:
             test_labels=self.test_labels[:test_images],
         )
 
+    def holding_out(self, share: float) -> Dataset:
+        """A data set whose test part is a share of this one's training images, held out from training.
+
+        The split depends on nothing but the number of training images: it is the same for every seed, on every machine
+        (NumPy's ``RandomState`` never changes its stream, NEP 19). The test images of this data set are in neither
+        part. Raises DataError for a share that is not between 0 and 1, and a single image.
+        """
+        held = held_out(len(self.train_labels), share, self.name)
+        return replace(
+            self,
+            train_images=self.train_images[~held],
+            train_labels=self.train_labels[~held],
+            test_images=self.train_images[held],
+            test_labels=self.train_labels[held],
+        )
+
     def channel_statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and standard deviation [C] of each channel over the training images, pixels scaled to 0 … 1.
 
         They are computed from counts of pixel values, not by floating-point sums, and so do not depend on the order of
         the images. A channel with a single value gets the deviation 1, so that division by it is safe.
         """
+        return self._statistics
+
+    @cached_property
+    def _statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         levels = np.arange(256) / 255
         counts = np.zeros((self.image_shape[0], 256), dtype=np.int64)
         for first in range(0, len(self.train_images), _COUNTED_AT_ONCE):
@@ -133,6 +156,18 @@ class Dataset:
         mean = share @ levels
         deviation = np.sqrt((share * (levels - mean[:, None]) ** 2).sum(axis=1))
         return mean, np.where(deviation > 1e-12, deviation, 1.0)
+
+
+def held_out(count: int, share: float, name: str = "data") -> NDArray[np.bool_]:
+    """Which of ``count`` training images are held out where a ``share`` of them is; at least one is, and one is not."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+        raise DataError(f"holdout: expected a share of the training images between 0 and 1, found {quoted(share)}")
+    if count < 2:
+        raise DataError(f"{name}: expected two or more training images to hold some of them out, found {count}")
+    order = np.random.RandomState(_HOLDOUT_SEED).permutation(count)
+    held = np.zeros(count, dtype=np.bool_)
+    held[order[: min(max(1, round(share * count)), count - 1)]] = True
+    return held
 
 
 def load_dataset(
@@ -145,6 +180,7 @@ def load_dataset(
     size: int | None = None,
     train_images: int | None = None,
     test_images: int | None = None,
+    holdout: float | None = None,
 ) -> Dataset:
     """Read a data set: from ``path``, else from the folder in ``SYNO_LAB_DATA``, else scikit-learn's digits.
 
@@ -155,6 +191,8 @@ def load_dataset(
 
     ``size``: height and width that images in class folders are scaled to, by default 224; other images are not scaled.
     ``train_images`` and ``test_images``: use only the first so many of each part; of class folders only these are read.
+    ``holdout``: this share of these training images is the test part, and the data's own test images are not used
+    (:meth:`Dataset.holding_out`); ``test_images`` then counts held-out images.
 
     With ``download``, a missing folder is downloaded first: the form that the last part of the path names, else
     ``cifar-10-batches-bin`` into that path; without a path and without the variable, into the user's cache folder.
@@ -169,12 +207,13 @@ def load_dataset(
 
         chosen = pooch.os_cache("syno-lab")
     if chosen is None or str(chosen) == DIGITS:
-        return _load_digits().part(train_images, test_images)
+        return _part(_load_digits(), train_images, test_images, holdout)
     folder = data_path(chosen)
     if not download and not holds_cifar(folder) and is_image_folder(folder):
         found = find_image_folder(folder)
-        read = read_image_folder(found, size=size or SIZE, train_images=train_images, test_images=test_images)
-        return Dataset(folder.name, str(folder), *read, found.classes)
+        tests = test_images if holdout is None else 1
+        read = read_image_folder(found, size=size or SIZE, train_images=train_images, test_images=tests)
+        return _part(Dataset(folder.name, str(folder), *read, found.classes), None, test_images, holdout)
     try:
         if download and not holds_cifar(folder):
             form = next((form for form in CIFAR_FORMATS if form.folder == folder.name), None)
@@ -191,8 +230,16 @@ def load_dataset(
         if path is None and DATA_VARIABLE in os.environ:
             raise DataError(f"{error} (the path comes from the environment variable {DATA_VARIABLE})") from None
         raise
-    arrays = read_cifar(folder, form)
-    return Dataset(form.name, str(folder), *arrays).part(train_images, test_images)
+    arrays = read_cifar(folder, form, has_test=holdout is None)
+    if holdout is not None:  # a data set has a test part; this one is replaced below
+        arrays = arrays._replace(test_images=arrays.train_images[:1], test_labels=arrays.train_labels[:1])
+    return _part(Dataset(form.name, str(folder), *arrays), train_images, test_images, holdout)
+
+
+def _part(whole: Dataset, train_images: int | None, test_images: int | None, holdout: float | None) -> Dataset:
+    if holdout is None:
+        return whole.part(train_images, test_images)
+    return whole.part(train_images).holding_out(holdout).part(None, test_images)
 
 
 def data_path(chosen: str | Path) -> Path:

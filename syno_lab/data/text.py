@@ -6,7 +6,7 @@ Shapes: T tokens. Nothing is downloaded; tokens are the text's bytes or its char
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -62,6 +62,17 @@ class TextData:
             digest.update(repr(values.shape).encode())
             digest.update(np.ascontiguousarray(values).data)
         return digest.hexdigest()
+
+    def holding_out(self, share: float) -> TextData:
+        """A text whose test part is the last ``share`` of this one's training part; the test part is left out.
+
+        Raises DataError for a share that is not between 0 and 1.
+        """
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+            raise DataError(f"holdout: expected a share of the training text between 0 and 1, found {quoted(share)}")
+        first = len(self.train) - max(2, round(len(self.train) * share))
+        kept, held = self.train[: max(first, 0)].copy(), self.train[max(first, 0) :].copy()
+        return replace(self, train=kept, test=held)
 
 
 def is_text_file(path: str | Path) -> bool:

@@ -5,8 +5,9 @@ from syno_lab.experiments.evaluators import Evaluators, JobEvaluators, LocalEval
 from syno_lab.experiments.job import busy, run_here, run_search
 from syno_lab.experiments.settings import SearchSettings, TuningChoice
 from syno_lab.experiments.space import Space
-from syno_lab.experiments.standing import SHARES, Standing, Times
+from syno_lab.experiments.standing import SHARES, Standing, Times, share_text
 from syno_lab.experiments.tunings import JobTuners, LocalTuners, Tuners, Tunings
+from syno_lab.experiments.untrained import FRONT_FILE, PROBED, Untrained, first_asked, run_untrained
 from syno_lab.experiments.watching import (
     LOCK_FILE,
     RESULT_FILE,
@@ -18,7 +19,9 @@ from syno_lab.experiments.watching import (
 )
 
 __all__ = [
+    "FRONT_FILE",
     "LOCK_FILE",
+    "PROBED",
     "RESULT_FILE",
     "SETTINGS_FILE",
     "SHARES",
@@ -39,9 +42,13 @@ __all__ = [
     "Tuners",
     "TuningChoice",
     "Tunings",
+    "Untrained",
     "busy",
+    "first_asked",
     "read_json",
     "run_here",
     "run_search",
+    "run_untrained",
     "search_folder",
+    "share_text",
 ]

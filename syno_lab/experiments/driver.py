@@ -100,7 +100,11 @@ class Driver:
                 self._given = list(found.values())
                 self.known = {operator.to_json(): name for name, operator in found.items()}
         self._looks_ahead = self.settings.workers > 1
-        self.standing = Standing(self.space.baseline.flops, self.settings.workers)
+        self.standing = Standing(
+            self.space.baseline.flops,
+            self.settings.workers,
+            None if self.settings.max_replaced_ratio is None else self.space.replaced_flops,
+        )
 
     def run(self) -> None:
         """Search until the time, the trials or the space are used up; then wait for the trainings under way.
@@ -237,6 +241,8 @@ class Driver:
     def _told(self, one: _Pending) -> None:
         """Record the outcome of a training, then tell the search."""
         outcome = outcome_of(one.running)
+        if outcome.get("state") != "interrupted":
+            outcome = outcome | self.space.probed(read_operator(self.log.trial(one.number).operator))
         with self._spending("store_s"):
             is_new = self.log.record(one.number, outcome, one.running.job)
             trial = self.log.trial(one.number)

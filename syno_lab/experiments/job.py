@@ -13,11 +13,14 @@ from syno_lab import private
 from syno_lab.errors import SearchError, SynoError
 from syno_lab.experiments.driver import Driver, Report, Stopped
 from syno_lab.experiments.evaluators import Evaluators, JobEvaluators, LocalEvaluators
-from syno_lab.experiments.finals import against, train_on_seeds
+from syno_lab.experiments.finals import against, baselines_beside, train_on_seeds
+from syno_lab.experiments.in_rungs import run_in_rungs
+from syno_lab.experiments.rung_worker import JobWorkers, LocalWorkers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
-from syno_lab.experiments.standing import SHARES, Times
+from syno_lab.experiments.standing import Times
 from syno_lab.experiments.tunings import JobTuners, LocalTuners, Tuners, Tunings
+from syno_lab.experiments.untrained import run_untrained
 from syno_lab.experiments.watching import (
     LOCK_FILE,
     RESULT_FILE,
@@ -59,6 +62,15 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
         place = search_folder(context.root, settings.name)
         place.mkdir(parents=True, exist_ok=True)
         with alone(place / LOCK_FILE, busy(settings.name, context.root), _PATIENCE_S):
+            if settings.rungs:
+                return run_in_rungs(
+                    settings,
+                    lab.store,
+                    lambda log: JobWorkers(settings, lab),
+                    folder=place,
+                    report=context.report,
+                    should_stop=context.should_stop,
+                )
             return run_search(
                 settings,
                 lab.store,
@@ -100,6 +112,24 @@ def run_here(
     with (
         alone(place / LOCK_FILE, busy(settings.name, folder)),
         Store.open(folder) as store,
+    ):
+        if settings.rungs:
+            return run_in_rungs(
+                settings,
+                store,
+                lambda log: LocalWorkers(settings, log, place / "rungs", should_stop),
+                folder=place,
+                report=report,
+                should_stop=should_stop,
+            )
+        return _run_here(settings, folder, store, report, should_stop)
+
+
+def _run_here(
+    settings: SearchSettings, folder: Path, store: Store, report: Report, should_stop: Callable[[], bool]
+) -> dict[str, Any]:
+    place = search_folder(folder, settings.name)
+    with (
         LocalEvaluators(place / "trainings", settings.workers, should_stop) as evaluators,
     ):
         tuners = LocalTuners(evaluators, folder)
@@ -119,10 +149,11 @@ def run_search(
     """Syno's Algorithm 1: extract, derive, search, evaluate, decide, keep; continued from the store if it has begun.
 
     The baseline is trained on the settings' seeds first, alike in everything; then the clock of the search runs; then
-    the best operator within a half and within a quarter of the baseline's FLOPs is trained on the same seeds, and so is
+    the best operator within each share of FLOPs (:data:`.standing.SHARES`) is trained on the same seeds, and so is
     the best known operator, if the search began with known ones. With a :class:`.TuningChoice`, trials about as
     accurate as the baseline are tuned during the search, and the call waits for these tunings at its end. ``folder``
-    gets the files that views read (:mod:`.watching`) and, at the end, the result.
+    gets the files that views read (:mod:`.watching`) and, at the end, the result. An untrained search is that of
+    :func:`.run_untrained`.
 
     Raises:
         SpecError: the backbone has nothing to replace, or no operator can be within the limit.
@@ -130,6 +161,8 @@ def run_search(
         SearchError: the baseline does not train to the end.
         Stopped: ``should_stop`` returned True.
     """
+    if settings.untrained:
+        return run_untrained(settings, store, folder=folder, report=report, should_stop=should_stop)
     space = Space(settings)
     log = store.search(settings.name, settings.identity)
     board = Board(folder)
@@ -163,7 +196,7 @@ def run_search(
         driver.tunings = Tunings(settings.tuning, settings.name, baseline["accuracy"], space, log, tuners)
     driver.run()
     standing, tunings = driver.standing, driver.tunings
-    found = {name: best for name, share in SHARES.items() if (best := standing.best(share)) is not None}
+    found = {name: best for name, share in standing.shares.items() if (best := standing.best(share)) is not None}
     earlier = standing.to_dict(times) | {"end": driver.end_reason} | _tuned(tunings)
     show("comparison")
     compared = found if standing.best_known is None else found | {"known": standing.best_known}
@@ -176,6 +209,7 @@ def run_search(
         part(_BEFORE + _SEARCH, _AFTER),
         should_stop,
     )
+    baselines = baselines_beside(settings, baselines, finals, evaluators, part(_AFTER, _AFTER), should_stop)
     if tunings is not None:
         earlier |= _tuned(tunings)
         show("tuning")
@@ -190,7 +224,7 @@ def run_search(
             for name, best in compared.items()
             if settings.seeds
         },
-        "front": _front(log, space, driver.known),
+        "front": _front(log, space, driver),
         "recorded": _recorded(log, tunings, driver.known),
         "folder": str(folder),
     }
@@ -214,15 +248,16 @@ def _baseline(space: Space, trained: list[TrialOutcome]) -> dict[str, Any]:
     }
 
 
-def _front(log: SearchLog, space: Space, known: dict[str, str]) -> list[dict[str, Any]]:
-    """The front of accuracy and FLOPs; ``known`` has operators' names by their JSON."""
+def _front(log: SearchLog, space: Space, driver: Driver) -> list[dict[str, Any]]:
+    """The front of accuracy and FLOPs."""
     return [
         {
             "number": trial.number,
             "accuracy": trial.accuracy,
             "flops_ratio": trial.flops / space.baseline.flops,
+            "replaced_ratio": driver.standing.replaced_ratio(trial.flops),
             "params": trial.params,
-            "known": known.get(trial.operator),
+            "known": driver.known.get(trial.operator),
         }
         for trial in log.front(("accuracy", "flops"))
     ]

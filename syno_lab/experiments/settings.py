@@ -10,19 +10,25 @@ import msgspec
 from syno_lab.errors import FormatError, SearchError
 from syno_lab.inputs import quoted
 from syno_lab.trial import TrialRequest, parse_rule
+from syno_lab.trial.request import without_later
 from syno_lab.tuning.presets import find_preset
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
 
-Method = Literal["mcts", "random", "evolution"]
+Method = Literal["estimate", "mcts", "random", "evolution", "elites"]
+#: What the method ``mcts`` is: the paper's UCT, that with values of actions, or the tree search with an estimate.
+TreeKind = Literal["uct", "rave", "estimate"]
 
 #: Settings that may differ when a search is continued: its length, its workers and its tuning. None changes its
 #: choices.
 CHANGEABLE = ("minutes", "trials", "workers", "threads", "tuning")
 
 
+_FLOPS_RATIO = 0.5
 #: The system of searches that were made before there were several systems.
 DEFAULT_SYSTEM = "syno-lab-operator"
+#: The wish that the replaced layers give.
+DERIVED = "derived"
 
 
 class TuningChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,12 +79,16 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         training: how every operator is trained, and the baseline alike: backbone, options, data, epochs and the rest
             of a :class:`.TrialRequest`; the search itself sets its ``operator``, ``rivals``, ``gives_up`` and
             ``keep_predictions``.
-        method: ``mcts``, ``random`` or ``evolution``.
+        method: ``estimate`` (Bayesian), ``mcts``, ``evolution``, ``random`` or ``elites``.
+        tree: which tree search ``mcts`` is: ``uct``, as in section 7.2; ``rave``, which also values actions wherever
+            they were taken; ``estimate``, as in searches from before there was a choice (:class:`.TreeWithEstimate`).
+        virtual_loss: losses for which an operator in training counts in ``uct`` and ``rave``.
         seed: of the search's choices.
         minutes: how long to search, baseline and comparison not counted; None: no limit.
         trials: how many operators to evaluate at most; None: no limit. One of the two is given.
-        max_flops_ratio: operators with which the network has more than this share of the baseline's FLOPs are not
-            trained (section 7.2: a hard limit).
+        max_replaced_ratio: operators that take more than this share of the FLOPs of the layers that they replace are
+            not trained (section 7.2: a hard limit); None: ``max_flops_ratio`` is the limit.
+        max_flops_ratio: the limit of searches of former versions: a share of the FLOPs of the whole network.
         max_traffic_ratio: the most elements that an operator may store, over the elements of the outputs of the layers
             that it replaces (:meth:`.System.traffic`). Operators above it are not trained: their training steps are
             slow, even with few FLOPs. None: no limit.
@@ -87,11 +97,19 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         limits: limits of the system's space; for pGraphs ``max_primitives``, ``max_tensors``, …
             (:class:`syno_lab.ir.spec.Limits`).
         coefficients, occurrences: arguments of :func:`syno_lab.pgraphs.derive.derive_spec`; None: the system's own.
+        weight_limits: which limits of occurrences bind the dimensions of weights, ``primary`` or, as in searches of
+            former versions, ``free``; the system's own limits differ between the two.
         starts_with_known: train the known operators that the space has (:meth:`.OperatorSpace.known`) first: the search
             learns from them, and is measured against them. They count as trials; the best discovered operator is never
             one of them.
         tuning: which trials are tuned; None for none.
+        untrained: train nothing: operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials``
+            counts those examined.
         system: the format of the operators that are searched (:mod:`syno_lab.systems`).
+        rungs: train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
+            baseline and finals included.
+        wants: what every operator must read and mix (:attr:`.SpaceRequest.wants`); :data:`DERIVED`: what the replaced
+            layers do themselves; None: nothing, as in searches that were made before there were wishes.
 
     Raises:
         SearchError: for numbers out of range, and a tuning without seeds to train the baseline on.
@@ -100,20 +118,27 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     training: TrialRequest
     name: str = "search"
-    method: Method = "mcts"
+    method: Method = "estimate"
+    tree: TreeKind = "estimate"
+    virtual_loss: float = 0.0
     seed: int = 0
     minutes: float | None = None
     trials: int | None = None
-    max_flops_ratio: float = 0.5
+    max_flops_ratio: float = _FLOPS_RATIO
+    max_replaced_ratio: float | None = None
     max_traffic_ratio: float | None = None
     workers: int = 1
     seeds: tuple[int, ...] = (0, 1, 2)
     limits: dict[str, int] = msgspec.field(default_factory=dict)
     coefficients: tuple[str, ...] | None = None
     occurrences: dict[str, int] | None = None
+    weight_limits: Literal["free", "primary"] = "free"
     starts_with_known: bool = False
     tuning: TuningChoice | None = None
+    untrained: bool = False
     system: str = DEFAULT_SYSTEM
+    rungs: bool = False
+    wants: str | None = None
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.trials is None:
@@ -121,16 +146,30 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         for what, value in (("minutes", self.minutes), ("trials", self.trials)):
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise SearchError(f"{what}: expected a number above 0, found {value}")
-        if not (math.isfinite(self.max_flops_ratio) and self.max_flops_ratio > 0):
-            raise SearchError(f"max_flops_ratio: expected a number above 0, found {self.max_flops_ratio}")
-        if self.max_traffic_ratio is not None and not (
-            math.isfinite(self.max_traffic_ratio) and self.max_traffic_ratio > 0
+        for what, ratio in (
+            ("max_replaced_ratio", self.max_replaced_ratio),
+            ("max_flops_ratio", self.max_flops_ratio),
+            ("max_traffic_ratio", self.max_traffic_ratio),
         ):
-            raise SearchError(f"max_traffic_ratio: expected a number above 0, found {self.max_traffic_ratio}")
+            if ratio is not None and not (math.isfinite(ratio) and ratio > 0):
+                raise SearchError(f"{what}: expected a number above 0, found {ratio}")
+        if self.max_replaced_ratio is not None and self.max_flops_ratio != _FLOPS_RATIO:
+            raise SearchError(
+                f"expected one limit of FLOPs, found max_replaced_ratio {self.max_replaced_ratio} and max_flops_ratio "
+                f"{self.max_flops_ratio}; leave one out"
+            )
+        if self.method != "mcts" and self.tree != "estimate":
+            raise SearchError(f"tree: expected the method mcts beside {self.tree}, found {self.method}")
+        if not (math.isfinite(self.virtual_loss) and self.virtual_loss >= 0):
+            raise SearchError(f"virtual_loss: expected a number of 0 or more, found {self.virtual_loss}")
+        if self.virtual_loss and self.tree == "estimate":
+            raise SearchError("virtual_loss: expected the method mcts with the tree uct or rave; leave it out")
         if self.workers < 1:
             raise SearchError(f"workers: expected 1 or more, found {self.workers}")
         if len(set(self.seeds)) != len(self.seeds):
             raise SearchError(f"seeds: expected seeds that differ, found {', '.join(map(str, self.seeds))}")
+        if self.tuning is not None and self.untrained:
+            raise SearchError("tuning: expected a search that trains, found an untrained one; leave one of them out")
         if self.tuning is not None and not self.seeds:
             raise SearchError(
                 "tuning: expected seeds to train the baseline on, found none: its accuracy sets the margin"
@@ -148,12 +187,26 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop(key, None)
         for key in ("threads", "gives_up"):
             plain["training"].pop(key)
+        plain["training"] = without_later(plain["training"])
         if self.max_traffic_ratio is None:  # left out, as in searches from before there was such a limit
             plain.pop("max_traffic_ratio")
+        plain.pop("max_replaced_ratio" if self.max_replaced_ratio is None else "max_flops_ratio")  # the one not used
+        if self.weight_limits == "free":  # alike
+            plain.pop("weight_limits")
+        if self.tree == "estimate":  # alike
+            plain.pop("tree")
+        if not self.virtual_loss:  # alike
+            plain.pop("virtual_loss")
         if not self.starts_with_known:  # alike
             plain.pop("starts_with_known")
+        if not self.rungs:  # alike
+            plain.pop("rungs")
         if self.system == DEFAULT_SYSTEM:  # alike
             plain.pop("system")
+        if not self.untrained:  # alike
+            plain.pop("untrained")
+        if self.wants is None:  # alike
+            plain.pop("wants")
         return plain
 
     def to_dict(self) -> dict[str, Any]:

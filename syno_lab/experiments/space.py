@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 from syno_lab.errors import SpecError
-from syno_lab.experiments.settings import SearchSettings
+from syno_lab.experiments.settings import DERIVED, SearchSettings
 from syno_lab.models.sites import Site, Strides
 from syno_lab.models.slot import Place
 from syno_lab.protocol import Operator, OperatorSpace, SpaceRequest
-from syno_lab.search import MonteCarloTreeSearch, RandomSearch, RegularizedEvolution, Search
+from syno_lab.search import (
+    EliteSearch,
+    EstimateSearch,
+    MonteCarloTreeSearch,
+    RandomSearch,
+    RegularizedEvolution,
+    Search,
+    TreeWithEstimate,
+    mcts,
+    rave,
+    uct,
+)
+from syno_lab.search.protocol import State
 from syno_lab.systems import find_system
 from syno_lab.trial import sites_of, survey_of
+
+#: Operators whose costs are kept.
+COSTS_KEPT = 1024
 
 
 @dataclass(frozen=True)
@@ -31,11 +48,12 @@ class Space:
     Attributes:
         system: the operators' system; ``operators``: its space for this backbone.
         baseline: the costs of the network without an operator.
+        replaced_flops: the FLOPs of the layers that are replaced.
         most_flops: the most FLOPs that the network may have with an operator.
         most_traffic: the most memory traffic that an operator may have, see :meth:`traffic`; None: no limit.
 
     Raises:
-        SpecError: the backbone has no layer to replace, or its other layers alone exceed the limit.
+        SpecError: the backbone has no layer to replace, or the limit leaves no FLOPs for an operator.
     """
 
     def __init__(self, settings: SearchSettings) -> None:
@@ -47,26 +65,50 @@ class Space:
         self._kinds = sorted(kinds.items(), key=lambda pair: -pair[0].flops)
         seen = survey_of(request)
         self.baseline = NetworkCosts(seen.flops, seen.params)
+        self.replaced_flops = sum(site.flops for site in self.sites)
         self._rest = NetworkCosts(
-            seen.flops - sum(site.flops for site in self.sites), seen.params - sum(site.params for site in self.sites)
+            seen.flops - self.replaced_flops, seen.params - sum(site.params for site in self.sites)
         )
-        self.most_flops = int(settings.max_flops_ratio * seen.flops)
+        self._replaced_ratio = settings.max_replaced_ratio
         self.most_traffic = settings.max_traffic_ratio
-        spare = self.most_flops - self._rest.flops
+        if self._replaced_ratio is None:
+            self.most_flops = int(settings.max_flops_ratio * seen.flops)
+        else:
+            self.most_flops = self._rest.flops + int(self._replaced_ratio * self.replaced_flops)
+        self._spare = spare = self.most_flops - self._rest.flops
+        if spare <= 0 and self._replaced_ratio is not None:
+            raise SpecError(
+                f"max_replaced_ratio: expected a share that leaves FLOPs for an operator, found {self._replaced_ratio} "
+                f"of the {self.replaced_flops:,} that the replaced layers of {request.backbone} take; raise it"
+            )
         if spare <= 0:
             raise SpecError(
                 f"max_flops_ratio: the layers of {request.backbone} that stay take {self._rest.flops / seen.flops:.1%} "
                 f"of its FLOPs, found a limit of {settings.max_flops_ratio:.1%}; raise it, or replace more layers"
             )
+        self._first: dict[str, Operator] = {}  # the operators that are accepted, by their names
+        self._wished: set[int] = set()
+        self._scored: set[int] = set()
+        self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # asked for several times in a row
         self.system = find_system(settings.system)
         self.operators: OperatorSpace = self.system.space(
             SpaceRequest(
-                self.sites, self.strides, spare, settings.coefficients, settings.occurrences or {}, settings.limits
+                self.sites,
+                self.strides,
+                spare,
+                settings.coefficients,
+                settings.occurrences or {},
+                settings.limits,
+                settings.weight_limits,
+                None if settings.wants == DERIVED else settings.wants or "",
             )
         )
 
     def costs(self, operator: Operator) -> NetworkCosts | None:
         """Costs of the network with the operator in all slots; None where the operator does not fit a layer."""
+        return self._costs(operator)
+
+    def _computed_costs(self, operator: Operator) -> NetworkCosts | None:
         flops, params = self._rest.flops, self._rest.params
         for _, number, place in self._places(operator):
             if not place.replaced:
@@ -74,6 +116,17 @@ class Space:
             flops += number * place.flops
             params += number * place.params
         return NetworkCosts(flops, params)
+
+    def fitting_costs(self, operator: Operator) -> NetworkCosts:
+        """:meth:`costs` of an operator that the space has.
+
+        Raises:
+            SpecError: it does not fit a layer.
+        """
+        found = self.costs(operator)
+        if found is None:
+            raise SpecError("expected an operator for every layer, found one that does not fit")
+        return found
 
     def traffic(self, operator: Operator) -> float:
         """Elements that the operator stores in all slots (:meth:`.System.traffic`), over the replaced layers' outputs.
@@ -105,17 +158,94 @@ class Space:
     @property
     def limits(self) -> str:
         """The limits as text, for messages."""
-        flops = f"within {self.most_flops / self.baseline.flops:.0%} of the FLOPs"
+        if self._replaced_ratio is None:
+            flops = f"within {self.most_flops / self.baseline.flops:.0%} of the FLOPs"
+        else:
+            flops = f"within {self._replaced_ratio:.0%} of the replaced layers' FLOPs"
         return flops if self.most_traffic is None else f"{flops} and {self.most_traffic:g} times the memory traffic"
 
-    def search(self, settings: SearchSettings) -> Search:
-        """A new search by the settings' method and seed; it leaves out repeats: operators that compute the same."""
-        first: dict[str, Operator] = {}
+    def share(self, operator: Operator) -> float:
+        """FLOPs of the operator in all slots, as a share of the most that they may have there.
+
+        Raises:
+            SpecError: the operator does not fit a layer.
+        """
+        return (self.fitting_costs(operator).flops - self._rest.flops) / self._spare
+
+    def replaced_share(self, flops: int) -> float:
+        """FLOPs of the replaced layers in a network of ``flops``, over theirs in the baseline."""
+        return (flops - self._rest.flops) / self.replaced_flops
+
+    def probe(self, operator: Operator) -> Mapping[str, float]:
+        """What the system's probe says of the operator (:meth:`.OperatorSpace.probe`), the score among it.
+
+        Raises:
+            SpecError: the system has no probe.
+        """
+        found = self.operators.probe(operator)
+        if found is None:
+            raise SpecError(
+                f"untrained: expected a system with a probe, found {self.system.title}; choose another by --system, or "
+                "leave --untrained out"
+            )
+        return found
+
+    def probed(self, operator: Operator) -> dict[str, Mapping[str, float]]:
+        """The field ``probe`` of an outcome, where the system has a probe."""
+        found = self.operators.probe(operator)
+        return {} if found is None else {"probe": found}
+
+    @property
+    def has_probe(self) -> bool:
+        """Whether the system's probe can tell something of the operators that compute the layers themselves."""
+        for site in self.sites:
+            with suppress(SpecError):
+                operator, _ = self.system.for_layer(site)
+                return self.operators.probe(operator) is not None
+        return False
+
+    def score(self, operator: Operator) -> float:
+        """The score of the probe, from 0 to 1. Raises SpecError where the system has no probe."""
+        self._scored.add(hash(operator))
+        return min(1.0, max(0.0, self.probe(operator)["score"]))
+
+    @cached_property
+    def root(self) -> State:
+        """The first state of the space; repeats, operators that compute what an earlier one computes, are left out."""
+        first = self._first
 
         def accepts(operator: Operator) -> bool:
+            self._wished.add(hash(operator))
             # Another way of writing an earlier operator is rejected; the earlier one itself is accepted again.
             return self.accepts(operator) and first.setdefault(self.operators.name_of(operator), operator) == operator
 
+        return self.operators.root(accepts)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Different operators by how far they came: ``wished`` meet the wish, ``affordable`` are within the limits too.
+
+        Of ``affordable`` operators none repeats another; ``probed`` are those with a score.
+        """
+        return {"wished": len(self._wished), "affordable": len(self._first), "probed": len(self._scored)}
+
+    def search(self, settings: SearchSettings, prior: Callable[[Operator], float] | None = None) -> Search:
+        """A new search by the settings' method and seed, from :attr:`root`.
+
+        Args:
+            settings: the settings.
+            prior: a number for an operator, greater where more is expected of it, for methods that have an estimate;
+                :meth:`score` is one.
+        """
         rng = random.Random(settings.seed)  # noqa: S311 - for choices, not for secrets
-        make = {"mcts": MonteCarloTreeSearch, "random": RandomSearch, "evolution": RegularizedEvolution}
-        return make[settings.method](self.operators.root(accepts), rng)
+        if settings.method == "estimate":
+            return EstimateSearch(self.root, rng, prior=prior)
+        if settings.method == "mcts" and settings.tree == "estimate":
+            return TreeWithEstimate(self.root, rng, prior=prior)
+        if settings.method == "mcts":
+            policy, chosen = (rave(), mcts.RAVE) if settings.tree == "rave" else (uct(), mcts.Settings())
+            chosen = replace(chosen, virtual_loss=settings.virtual_loss)
+            return MonteCarloTreeSearch(self.root, rng, policy=policy, settings=chosen)
+        if settings.method == "elites":
+            return EliteSearch(self.root, rng, cost=self.share)
+        return {"random": RandomSearch, "evolution": RegularizedEvolution}[settings.method](self.root, rng)

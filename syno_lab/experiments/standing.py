@@ -1,4 +1,4 @@
-"""Summary of a search: trials by outcome, trials an hour, the best operators within shares of the baseline's FLOPs."""
+"""Summary of a search: trials by outcome, trials an hour, the best operators within shares of FLOPs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-#: Shares of the baseline's FLOPs within which the best operator is named.
-SHARES = {"half": 0.5, "quarter": 0.25}
+#: Shares of the replaced layers' FLOPs within which the best operator is named.
+SHARES = {"replaced_0.4": 0.4, "replaced_0.25": 0.25}
+#: The same of the whole network's, for searches whose limit is one of the network (``max_flops_ratio``).
+NETWORK_SHARES = {"half": 0.5, "quarter": 0.25}
 
 
 @dataclass
@@ -31,8 +33,10 @@ class Times:
 
 @dataclass(frozen=True)
 class Best:
-    """A finished trial by its number in the search, with the FLOPs of the whole network over the baseline's.
+    """A finished trial by its number in the search.
 
+    ``flops_ratio``: the FLOPs of the whole network over the baseline's. ``replaced_ratio``: those of the operator in
+    all its slots over those of the layers that it replaces; None in a search whose limit is one of the network.
     ``known``: the operator's name, if the search began with it.
     """
 
@@ -41,6 +45,12 @@ class Best:
     flops_ratio: float
     params: int
     known: str | None = None
+    replaced_ratio: float | None = None
+
+    @property
+    def ratio(self) -> float:
+        """The share of FLOPs that the search's limit is about."""
+        return self.flops_ratio if self.replaced_ratio is None else self.replaced_ratio
 
 
 class Standing:
@@ -49,10 +59,16 @@ class Standing:
     Args:
         baseline_flops: FLOPs of the network without an operator.
         workers: trainings at a time.
+        replaced_flops: FLOPs of the layers that are replaced, where shares are of these; None: of the network.
+
+    Attributes:
+        shares: of FLOPs, within which the best operator is named, by their names in a result.
     """
 
-    def __init__(self, baseline_flops: int, workers: int) -> None:
+    def __init__(self, baseline_flops: int, workers: int, replaced_flops: int | None = None) -> None:
         self._baseline_flops = baseline_flops
+        self._replaced_flops = replaced_flops
+        self.shares = NETWORK_SHARES if replaced_flops is None else SHARES
         self._workers = workers
         self.states: Counter[str] = Counter()
         self.training_s = 0.0
@@ -66,9 +82,15 @@ class Standing:
         self.training_s += outcome.get("wall_s") or 0.0
         accuracy = outcome.get("accuracy")
         if state == "finished" and accuracy is not None:
-            self._finished.append(Best(number, accuracy, flops / self._baseline_flops, params, known))
+            self._finished.append(
+                Best(number, accuracy, flops / self._baseline_flops, params, known, self.replaced_ratio(flops))
+            )
         elif state not in ("finished", "pruned"):
             self.last_reason = f"trial {number}: {state}: {outcome.get('reason') or 'no reason given'}"
+
+    def replaced_ratio(self, flops: int) -> float | None:
+        """The replaced layers' share of FLOPs, of a network with so many; None where shares are of the network."""
+        return None if self._replaced_flops is None else 1 - (self._baseline_flops - flops) / self._replaced_flops
 
     @property
     def total(self) -> int:
@@ -76,8 +98,8 @@ class Standing:
         return self.states.total()
 
     def best(self, share: float) -> Best | None:
-        """The most accurate discovery that finished within a share of the baseline's FLOPs, the first of equals."""
-        return _best(b for b in self._finished if b.known is None and b.flops_ratio <= share)
+        """The most accurate discovery that finished within a share of the FLOPs, the first of equals."""
+        return _best(b for b in self._finished if b.known is None and b.ratio <= share)
 
     @property
     def known(self) -> list[Best]:
@@ -104,7 +126,8 @@ class Standing:
             "trials_per_hour": 3600 * total / times.search_s if times.search_s else 0.0,
             "pruned_share": self.states["pruned"] / total if total else 0.0,
             "best": {
-                name: None if (found := self.best(share)) is None else asdict(found) for name, share in SHARES.items()
+                name: None if (found := self.best(share)) is None else asdict(found)
+                for name, share in self.shares.items()
             },
             "known": list(map(asdict, self.known)),
             "search_s": times.search_s,
@@ -125,17 +148,20 @@ class Standing:
         parts = [f"{total} trials, {speed:.0f} an hour"]
         if total:
             parts.append(f"{self.states['pruned'] / total:.0%} pruned")
-        for share, words in ((0.5, "1/2"), (0.25, "1/4")):
+        for share in self.shares.values():
             found = self.best(share)
             if found is not None:
-                parts.append(
-                    f"best within {words}: {found.accuracy:.4f} at {found.flops_ratio:.2f} (trial {found.number})"
-                )
+                parts.append(f"best within {share:g}: {found.accuracy:.4f} at {found.ratio:.2f} (trial {found.number})")
         if self.best_known is not None:
             parts.append(f"best known: {self.best_known.accuracy:.4f} ({self.best_known.known})")
         if self.last_reason:
             parts.append(self.last_reason)
         return "; ".join(parts)
+
+
+def share_text(name: str) -> str:
+    """A name of :data:`SHARES` or :data:`NETWORK_SHARES` in words."""
+    return f"{SHARES[name]:g} of the replaced FLOPs" if name in SHARES else f"{NETWORK_SHARES[name]:g} of the FLOPs"
 
 
 def _best(found: Iterable[Best]) -> Best | None:

@@ -44,6 +44,10 @@ class Board:
         self._tree_seen: tuple[int, ...] = ()
         private.folder(folder)
 
+    def write(self, name: str, content: bytes) -> None:
+        """Write one of the files whole. Raises TrainingError where that fails, DiskFullError on a full disk."""
+        write_whole(self.folder / name, content)
+
     def show(self, status: dict[str, Any], search: Search | None = None, *, now: bool = False) -> None:
         """Write the files, the tree at most once a second unless ``now``. A full disk does not end the search.
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from hashlib import blake2b
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from math import factorial, prod
 
 from syno_lab.errors import SpecError, SynoError
@@ -66,18 +66,25 @@ def fingerprint(operator: Operator, binding: Binding) -> str:
     return _fingerprint(operator, tuple(binding.items()))
 
 
-def distinct_key(operator: Operator) -> tuple[tuple[tuple[str, int], ...], str]:
+def distinct_key(
+    operator: Operator, mirrors: Sequence[tuple[int, int]] = ()
+) -> tuple[tuple[tuple[str, int], ...], str]:
     """What tells operators of one spec apart: the binding of :func:`fitting_binding`, and the fingerprint on it.
+
+    With ``mirrors``, pairs of an input and an output axis, mirror images are not told apart: operators of which one is
+    the other with input and output turned around along some of the pairs. The least of their fingerprints stands for
+    all of them.
 
     Raises:
         SynoError: where that binding has too many terms.
     """
-    usual = usual_items(operator.spec)
+    flips = [some for number in range(len(mirrors) + 1) for some in combinations(mirrors, number)]
+    binding = usual_items(operator.spec)
     try:
-        return usual, _fingerprint(operator, usual)
+        return binding, min(_fingerprint(operator, binding, some) for some in flips)
     except SpecError:
         binding = tuple(enlarged(operator).items())
-        return binding, _fingerprint(operator, binding)
+        return binding, min(_fingerprint(operator, binding, some) for some in flips)
 
 
 def confirmed_repeats(operators: Sequence[Operator], keys: Sequence[Hashable]) -> int:
@@ -100,13 +107,15 @@ def confirmed_repeats(operators: Sequence[Operator], keys: Sequence[Hashable]) -
     return repeats
 
 
-def _fingerprint(operator: Operator, binding: tuple[tuple[str, int], ...]) -> str:
+def _fingerprint(
+    operator: Operator, binding: tuple[tuple[str, int], ...], flips: tuple[tuple[int, int], ...] = ()
+) -> str:
     sizes = sizes_under(binding)
     spec = operator.spec
     free: tuple[int, ...] = ()
     if spec.unordered:
         free = tuple(axis for axis, size in enumerate(spec.input_shape) if str(size) in spec.unordered)
-    found = [(key, slots, facts(key)) for key, slots in parts(operator, sizes, free)]
+    found = [(key, slots, facts(key)) for key, slots in parts(operator, sizes, free, flips)]
     head = (
         tuple(sizes[size] for size in spec.output_shape),
         tuple(sizes[size] for size in spec.input_shape),

@@ -12,6 +12,7 @@ on it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ DIV = 3  # tree, block
 MOD = 4  # tree, block
 UNFOLD = 5  # main, window, window // 2, size of main
 STRIDE = 6  # tree, stride
+FLIP = 7  # tree, size
 Tree = Any  # a nested tuple; an expression is the same without masks, and an iterator is then its number
 Expression = Any
 
@@ -71,11 +73,14 @@ def sizes_under(binding: tuple[tuple[str, int], ...]) -> Sizes:
     return Sizes(binding)
 
 
-def parts(operator: Operator, sizes: Sizes, free: tuple[int, ...]) -> list[tuple[PartKey, tuple[int, ...]]]:
+def parts(
+    operator: Operator, sizes: Sizes, free: tuple[int, ...], flips: tuple[tuple[int, int], ...] = ()
+) -> list[tuple[PartKey, tuple[int, ...]]]:
     """The parts of ``operator``: each its key and which members it has.
 
     Members are numbered: the weights in order, then the input axes ``free``, whose positions may be renamed. Reductions
-    that reach nothing are left out, as they only add a global factor.
+    that reach nothing are left out, as they only add a global factor. ``flips`` are pairs of an input and an output
+    axis along which both are turned around: the parts are those of the operator's mirror image.
 
     Raises:
         SpecError: where a size is no positive integer under the binding.
@@ -83,18 +88,21 @@ def parts(operator: Operator, sizes: Sizes, free: tuple[int, ...]) -> list[tuple
     outputs = operator.output
     items: list[tuple[int, int, Tree]] = []
     weights = operator.weights
+    ends = {outputs[out]: sizes[outputs[out].size] for _, out in flips}
     for axis, coordinate in enumerate(operator.inputs):
-        tree = _tree(coordinate, len(outputs), sizes)
+        tree = _tree(coordinate, len(outputs), sizes, ends)
+        if axis in {into for into, _ in flips}:
+            tree = _flipped(tree, sizes[coordinate.size])
         if axis in free:
             items += [(MEMBER, len(weights) + free.index(axis), t) for t in _renamed([tree])]
         else:
             items.append((INPUT, axis, tree))
     for number, weight in enumerate(weights):
-        trees = [_tree(c, len(outputs), sizes) for c in weight.coordinates]
+        trees = [_tree(c, len(outputs), sizes, ends) for c in weight.coordinates]
         items += [(MEMBER, number, tree) for tree in _renamed(trees)]
         # Renaming never drops an UNFOLD: it only takes SPLITs, SHIFTs and undone MERGEs off the top.
     for coordinate in operator.expanded:
-        items += [(BOUND, 0, tree) for tree in _bounds(_tree(coordinate, len(outputs), sizes))]
+        items += [(BOUND, 0, tree) for tree in _bounds(_tree(coordinate, len(outputs), sizes, ends))]
 
     groups: list[tuple[int, list[tuple[int, int, Tree]]]] = []
     for item in items:
@@ -121,21 +129,23 @@ def parts(operator: Operator, sizes: Sizes, free: tuple[int, ...]) -> list[tuple
     return found
 
 
-def _tree(coordinate: Coordinate, outputs: int, sizes: Sizes) -> Tree:
+def _tree(coordinate: Coordinate, outputs: int, sizes: Sizes, ends: Mapping[Coordinate, int]) -> Tree:
+    """The tree of a coordinate; output iterators in ``ends`` count down from their sizes there."""
     node = coordinate.node
     primitive = node.primitive
     operands = node.operands
     if not operands:
         number = node.tag + outputs if primitive == REDUCE else node.tag
-        return (1 << number, ITERATOR, number, sizes[coordinate.size])
+        tree = (1 << number, ITERATOR, number, sizes[coordinate.size])
+        return _flipped(tree, ends[coordinate]) if coordinate in ends else tree
     if primitive == "MERGE":
         assert node.parameter is not None
         block = sizes[node.parameter]
         inner = operands[0].node
         if inner.primitive == "SPLIT" and sizes[inner.operands[1].size] == block:
-            return _tree(inner.operands[coordinate.index], outputs, sizes)
+            return _tree(inner.operands[coordinate.index], outputs, sizes, ends)
         sizes[coordinate.size]  # must be an integer
-        child = _tree(operands[0], outputs, sizes)
+        child = _tree(operands[0], outputs, sizes, ends)
         return (child[0], MOD if coordinate.index else DIV, child, block)
     if primitive == "SPLIT":
         high, low = operands
@@ -145,18 +155,22 @@ def _tree(coordinate: Coordinate, outputs: int, sizes: Sizes) -> Tree:
             and low.index == 1
             and (high.node is low.node or high.node == low.node)
         ):
-            return _tree(high.node.operands[0], outputs, sizes)
-        above, below = _tree(high, outputs, sizes), _tree(low, outputs, sizes)
+            return _tree(high.node.operands[0], outputs, sizes, ends)
+        above, below = _tree(high, outputs, sizes, ends), _tree(low, outputs, sizes, ends)
         return (above[0] | below[0], SPLIT, above, below, sizes[low.size])
     if primitive == "UNFOLD":
-        main, window = (_tree(c, outputs, sizes) for c in operands)
+        main, window = (_tree(c, outputs, sizes, ends) for c in operands)
         return (main[0] | window[0], UNFOLD, main, window, sizes[operands[1].size] // 2, sizes[coordinate.size])
-    child = _tree(operands[0], outputs, sizes)
+    child = _tree(operands[0], outputs, sizes, ends)
     if primitive == "SHIFT":
         return (child[0], SHIFT, child, sizes[coordinate.size])
     assert primitive == "STRIDE"
     assert node.parameter is not None
     return (child[0], STRIDE, child, sizes[node.parameter])
+
+
+def _flipped(tree: Tree, size: int) -> Tree:
+    return tree[2] if tree[1] == FLIP else (tree[0], FLIP, tree, size)
 
 
 def _renamed(trees: list[Tree]) -> list[Tree]:
@@ -168,7 +182,7 @@ def _renamed(trees: list[Tree]) -> list[Tree]:
         operation = tree[1]
         if operation == SPLIT:
             stack += (tree[3], tree[2])
-        elif operation in (SHIFT, STRIDE):
+        elif operation in (SHIFT, STRIDE, FLIP):
             stack.append(tree[2])
         elif operation in (DIV, MOD):
             other = (tree[0], DIV + MOD - operation, *tree[2:])

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from syno_lab.errors import SynoError
-from syno_lab.ir.fingerprint_parts import DIV, MOD, SHIFT, SPLIT, STRIDE, UNFOLD, Expression, PartKey
+from syno_lab.ir.fingerprint_parts import DIV, FLIP, MOD, SHIFT, SPLIT, STRIDE, UNFOLD, Expression, PartKey
 from syno_lab.ir.fingerprint_whole import MAX_TERMS
 
 Array = np.ndarray[Any, Any]
@@ -185,6 +185,8 @@ def _table(key: PartKey) -> _Table:
             return value % rest[0]
         if operation == STRIDE:
             return value * rest[0]
+        if operation == FLIP:
+            return rest[0] - 1 - value
         assert operation == UNFOLD
         value = value + index(rest[0]) - rest[1]
         valid = valid & (value >= 0) & (value < rest[2])

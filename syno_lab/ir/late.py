@@ -6,7 +6,7 @@ may import, so they are declared as ``Any``; the comment beside each names the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from syno_lab.ir.spec import Binding
+    from syno_lab.ir.wants import Wish
 
 _loaders: list[Callable[[], object]] = []
 
@@ -51,6 +52,9 @@ class StateMethods(LateMethods):
         def distance(self) -> int | None: ...
         def candidates(self) -> list[Any]: ...  # synthesis.candidates.Candidate
         def explain_distance(self) -> Any: ...  # synthesis.distance.Explanation
+        @property
+        def property_distance(self) -> int | None: ...
+        def explain_property_distance(self) -> Any: ...  # synthesis.property_distance.PropertyExplanation
         def dot(self, **options: Any) -> str: ...
         def svg(self, **options: Any) -> str: ...
 
@@ -68,6 +72,7 @@ class OperatorMethods(LateMethods):
         def coordinates(self, binding: Binding | None = None, *, wrt: str | None = None) -> Any: ...  # Coordinates
         def receptive_field(self, index: Any = None, binding: Binding | None = None) -> Any: ...  # ReceptiveField
         def mixing(self, binding: Binding | None = None) -> Any: ...  # codegen.mixing.Mixing
+        def meets(self, wants: Iterable[Wish] | None = None) -> bool: ...
         def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]: ...
         def to_torch(
             self,

@@ -7,20 +7,23 @@ The strings are those of Syno's own programming interface (``syno-readme.md``): 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import lcm
 from typing import Any, Literal, TypeVar
 
-from syno_lab.errors import SpecError
+from syno_lab.errors import ReadingWarning, SpecError
 from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, positive, printable, quoted
 from syno_lab.ir.size import Size, Symbols, split_shape
 from syno_lab.ir.wants import Wish, parse_wants
 
 Binding = Mapping[str, int]
 _Item = TypeVar("_Item")
-WeightLimits = Literal["free", "strict"]
+WeightLimits = Literal["free", "primary"]
+#: What stood for ``primary`` in former versions: it bound coefficients as well.
+FORMER_LIMITS = "strict"
 #: What no machine could go through beyond: axes of a shape, variables, steps of one pGraph, digits of a limit.
 MAX_AXES, MAX_VARIABLES, MAX_STEPS, MAX_LIMIT = 64, 256, 64, 10**18
 _VARIABLE = re.compile(r"\s*(?P<name>[^\s=:]+)\s*(?:=\s*(?P<default>[^:]*?)\s*)?(?::\s*(?P<limit>.*?)\s*)?")
@@ -131,6 +134,8 @@ class Spec:
 
     ``fixed_io_pairs`` are pairs of an input and an output axis that are one and the same coordinate and take part in
     nothing (the batch). ``unordered`` names input axes whose inner order does not matter in the final match.
+    ``weight_limits`` says which of the limits of occurrences bind the dimensions of weights: none (``free``), or those
+    of primary variables (``primary``), as the authors' engine has it.
     ``wants`` are properties that every operator must have (:mod:`syno_lab.ir.wants`).
     ``bindings`` are the concrete sizes that every operator must fit; the first is the one budgets are counted for.
     """
@@ -166,7 +171,7 @@ class Spec:
         mappings: Iterable[Binding] | None = None,
         fixed_io_pairs: Iterable[Sequence[int]] = (),
         unordered: Iterable[str] = (),
-        weight_limits: WeightLimits = "free",
+        weight_limits: str = "free",
         wants: str | None = None,
         **limits: Any,
     ) -> Spec:
@@ -182,8 +187,6 @@ class Spec:
         for name in limits:
             if name not in known:
                 raise SpecError(f"unknown limit {quoted(name)}; known are {', '.join(sorted(known))}")
-        if weight_limits not in ("free", "strict"):
-            raise SpecError(f"weight_limits: expected 'free' or 'strict', found {quoted(weight_limits)}")
         shapes = (
             _parse_shape("input_shape", input_shape, symbols),
             _parse_shape("output_shape", output_shape, symbols),
@@ -195,7 +198,7 @@ class Spec:
             _parse_pairs(fixed_io_pairs),
             _parse_names(unordered),
             limits=Limits(**limits),
-            weight_limits=weight_limits,
+            weight_limits=read_weight_limits(weight_limits),
             wants=parse_wants(wants, *shapes, symbols),
         )
         spec._check_axes()
@@ -214,6 +217,16 @@ class Spec:
                 for size in shape:
                     size.at(dict(item))
         return replace(self, bindings=tuple(completed))
+
+    def with_wants(self, wants: str | None) -> Spec:
+        """The same spec with these wishes in the place of its own, as ``"C_in>=m, H>=m"``.
+
+        Raises:
+            SpecError: for what is no wish, or one for an axis that takes part in nothing.
+        """
+        found = replace(self, wants=parse_wants(wants, self.input_shape, self.output_shape, self.symbols))
+        found._check_wants()
+        return found
 
     def __hash__(self) -> int:
         return self._hash
@@ -277,9 +290,25 @@ class Spec:
         """The bindings as dictionaries."""
         return tuple(dict(item) for item in self.bindings)
 
+    def weight_cost(self, size: Size) -> tuple[int, ...]:
+        """The occurrences of each variable that a weight's dimension of this size counts; empty where none does."""
+        if self.weight_limits == "free":
+            return ()
+        primaries = len(self.symbols.primary)
+        return tuple([abs(power) if i < primaries else 0 for i, power in enumerate(size.exponents)])
+
     def is_legal(self, size: Size) -> bool:
         """Whether a coordinate may have this size: plausible in symbols and integral under every binding."""
-        return size.is_plausible and all(size.is_integral(b) for b in self.binding_maps)
+        known = self._legal.get(size.exponents)
+        if known is None:
+            known = size.is_plausible and all(size.is_integral(b) for b in self.binding_maps)
+            self._legal[size.exponents] = known
+        return known
+
+    @cached_property
+    def _legal(self) -> dict[tuple[int, ...], bool]:
+        """Which sizes a coordinate may have, as far as that was asked: rules ask it of few sizes, and often."""
+        return {}
 
     @cached_property
     def fixed_outputs(self) -> dict[int, int]:
@@ -342,11 +371,41 @@ class Spec:
             if name not in names:
                 sizes = printable(", ".join(sorted(names)), QUOTED)
                 raise SpecError(f"unordered {quoted(name)}: no input axis has that size; they are {sizes}")
+        self._check_wants()
         for size in (*self.input_shape, *self.output_shape):
             if not size.is_plausible:
                 raise SpecError(
                     f"size {_cut(size)} can never be a positive integer: primaries may not be in a denominator"
                 )
+
+    def _check_wants(self) -> None:
+        for wish in self.wants:
+            for inp, out in self.fixed_io_pairs:
+                if wish.axis == inp and (wish.least != "o" or wish.output not in (None, out)):
+                    text = quoted(wish.text(self.input_shape, self.output_shape))
+                    raise SpecError(
+                        f"wants {text}: expected axes that take part in something, found input axis {inp}, which is "
+                        f"fixed: one-to-one with output axis {out} and not paired with others"
+                    )
+
+
+def read_weight_limits(text: object) -> WeightLimits:
+    """``free`` or ``primary``; the former ``strict`` is read as ``primary``, with a :class:`.ReadingWarning`.
+
+    Raises:
+        SpecError: for anything else.
+    """
+    if text == FORMER_LIMITS:
+        warnings.warn(
+            f"weight_limits {FORMER_LIMITS!r} is read as 'primary': limits of occurrences bind the dimensions of "
+            "weights for primary variables, and for coefficients no more",
+            ReadingWarning,
+            stacklevel=2,
+        )
+        return "primary"
+    if text == "free" or text == "primary":
+        return text
+    raise SpecError(f"weight_limits: expected 'free' or 'primary', found {quoted(text)}")
 
 
 def _parse_variables(where: str, specs: Iterable[str]) -> tuple[Variable, ...]:

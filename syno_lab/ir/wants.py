@@ -1,8 +1,10 @@
-"""Wishes: what every operator of a space must read and mix, as least entries of the mixing property (αNAS, section 3.1).
+"""Wishes: what every operator of a space must read and mix, as least entries of the mixing property (αNAS, 3.1).
 
 ``"C_in>=m, H>=m"`` wishes that some output axis is paired with the input axis C_in at least many-to-one, and some with
 H; ``"H->W>=o"`` names the output axis too. The letters are ordered: x (not paired) < o (one-to-one) < m (many-to-one)
 < a (all-to-one).
+
+An axis is named by its size. Where several axes of one side have that size, a number says which: ``H#2`` is the second.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from syno_lab.errors import SpecError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import QUOTED, integer, printable, quoted
 
 if TYPE_CHECKING:
     from syno_lab.ir.size import Size, Symbols
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 Letter = Literal["x", "o", "m", "a"]
 #: How expressive each letter is.
 RANK: dict[Letter, int] = {letter: rank for rank, letter in enumerate(get_args(Letter))}
+_LEAST: dict[str, Letter] = {"o": "o", "m": "m", "a": "a"}
 _WISH = re.compile(r"\s*(?P<axis>[^<>=≥]+?)\s*(?:->\s*(?P<output>[^<>=≥]+?)\s*)?(?:>=|≥)\s*(?P<least>\w+)\s*")
 
 
@@ -32,10 +35,10 @@ class Wish:
     least: Letter
     output: int | None = None
 
-    def text(self, input_shape: Sequence[Size], output_shape: Sequence[Size]) -> str:
-        """The wish as :func:`parse_wants` reads it."""
-        output = "" if self.output is None else f"->{output_shape[self.output]}"
-        return f"{input_shape[self.axis]}{output}>={self.least}"
+    def text(self, input_shape: Sequence[object], output_shape: Sequence[object]) -> str:
+        """The wish as :func:`parse_wants` reads it; shapes are sizes, or their texts."""
+        output = "" if self.output is None else f"->{_name(self.output, output_shape)}"
+        return f"{_name(self.axis, input_shape)}{output}>={self.least}"
 
 
 def parse_wants(
@@ -55,27 +58,39 @@ def parse_wants(
         match = _WISH.fullmatch(part)
         if match is None:
             raise SpecError(f"wants: expected axis>=letter, as in 'C_in>=m' or 'H->W>=o', found {quoted(part.strip())}")
-        least = match["least"]
-        if least not in ("o", "m", "a"):
-            raise SpecError(f"wants {quoted(part.strip())}: expected o, m or a after '>=', found {quoted(least)}")
+        least = _LEAST.get(match["least"])
+        if least is None:
+            raise SpecError(
+                f"wants {quoted(part.strip())}: expected o, m or a after '>=', found {quoted(match['least'])}"
+            )
         axis = _axis(match["axis"], "input", input_shape, symbols)
         output = None if match["output"] is None else _axis(match["output"], "output", output_shape, symbols)
         found.append(Wish(axis, least, output))
     return tuple(dict.fromkeys(found))
 
 
-def wants_text(wants: Sequence[Wish], input_shape: Sequence[Size], output_shape: Sequence[Size]) -> str:
+def wants_text(wants: Sequence[Wish], input_shape: Sequence[object], output_shape: Sequence[object]) -> str:
     """The wishes as one text that :func:`parse_wants` reads."""
     return ", ".join(wish.text(input_shape, output_shape) for wish in wants)
 
 
+def _name(axis: int, shape: Sequence[object]) -> str:
+    """The name of an axis: its size, with a number where several axes have it."""
+    alike = [other for other, size in enumerate(shape) if size == shape[axis]]
+    return str(shape[axis]) if len(alike) == 1 else f"{shape[axis]}#{alike.index(axis) + 1}"
+
+
 def _axis(name: str, side: str, shape: Sequence[Size], symbols: Symbols) -> int:
+    text, is_numbered, number = name.partition("#")
     try:
-        size = symbols.size(name)
+        size = symbols.size(text.strip())
     except SpecError:
         size = None
-    if size not in shape:
-        raise SpecError(
-            f"wants: no {side} axis has the size {quoted(name)}; the {side} is [{', '.join(map(str, shape))}]"
-        )
-    return list(shape).index(size)
+    alike = [axis for axis, other in enumerate(shape) if other == size]
+    names = printable(", ".join(_name(axis, shape) for axis in range(len(shape))), QUOTED)
+    which = integer(number.strip()) if is_numbered else 1
+    if not alike or which is None or not 1 <= which <= len(alike):
+        raise SpecError(f"wants: expected an {side} axis of [{names}], found {quoted(name)}")
+    if len(alike) > 1 and not is_numbered:
+        raise SpecError(f"wants: expected one {side} axis of [{names}], found {quoted(name)}, the size of {len(alike)}")
+    return alike[which - 1]

@@ -99,25 +99,25 @@ class EfficientNetV2(nn.Module):
     """A 3x3 convolution of stride 2, six stages of inverted residual blocks, a 1x1 convolution, a linear layer.
 
     The input is [B, ``in_channels``, H, W] with any H and W from 1 up (384 in the reference), the output the logits
-    [B, ``num_classes``]. Raises SpecError for numbers below 1.
+    [B, ``num_classes``]. ``blocks``: the most of a stage. Raises SpecError for numbers below 1.
     """
 
-    def __init__(self, num_classes: int = 1000, in_channels: int = 3) -> None:
+    def __init__(self, num_classes: int = 1000, in_channels: int = 3, blocks: int = 15) -> None:
         super().__init__()
-        check_counts("an EfficientNet", num_classes=num_classes, in_channels=in_channels)
+        check_counts("an EfficientNet", num_classes=num_classes, in_channels=in_channels, blocks=blocks)
         self.stem = _convolution(in_channels, STEM, 3, stride=2)
         self.stages = nn.ModuleList()
-        total = sum(count for *_, count in STAGES)
+        total = sum(min(blocks, count) for *_, count in STAGES)
         channels, number = STEM, 0
         for fused, expansion, stride, width, count in STAGES:
-            blocks = []
-            for place in range(count):
+            stage = []
+            for place in range(min(blocks, count)):
                 drop = STOCHASTIC_DEPTH * number / total
-                blocks.append(
+                stage.append(
                     InvertedResidual(channels, width, expansion, 1 if place else stride, fused=fused, drop=drop)
                 )
                 channels, number = width, number + 1
-            self.stages.append(nn.Sequential(*blocks))
+            self.stages.append(nn.Sequential(*stage))
         self.head = _convolution(channels, HEAD, 1)
         self.dropout = nn.Dropout(DROPOUT)
         self.classifier = nn.Linear(HEAD, num_classes)
@@ -137,6 +137,6 @@ class EfficientNetV2(nn.Module):
         return self.classifier(self.dropout(self.head(x).mean(dim=(2, 3))))
 
 
-def efficientnet_v2_s(num_classes: int = 1000, in_channels: int = 3) -> EfficientNetV2:
+def efficientnet_v2_s(num_classes: int = 1000, in_channels: int = 3, blocks: int = 15) -> EfficientNetV2:
     """Return EfficientNet-V2-S: 21,458,488 parameters at 1000 classes, as torchvision's ``efficientnet_v2_s``."""
-    return EfficientNetV2(num_classes, in_channels)
+    return EfficientNetV2(num_classes, in_channels, blocks)

@@ -109,11 +109,25 @@ class GPT(nn.Module):
         return functional.linear(self.norm(x), self.tokens.weight)
 
 
-def gpt2(vocabulary: int = 50_257, context: int = 1024) -> GPT:
+def gpt2(
+    vocabulary: int = 50_257,
+    context: int = 1024,
+    width: int = 768,
+    layers: int = 12,
+    heads: int = 12,
+    dropout: float = 0.1,
+) -> GPT:
     """Return GPT-2 of 12 layers, 12 heads and width 768: 124,439,808 parameters (117M by its authors' count)."""
-    return GPT(vocabulary, context=context, width=768, layers=12, heads=12)
+    return GPT(vocabulary, context=context, width=width, layers=layers, heads=heads, dropout=dropout)
 
 
-def gpt_tiny(vocabulary: int = 256, context: int = 64) -> GPT:
+def gpt_tiny(
+    vocabulary: int = 256,
+    context: int = 64,
+    width: int = 128,
+    layers: int = 4,
+    heads: int = 4,
+    dropout: float = 0.0,
+) -> GPT:
     """Return a GPT small enough for two cores: 4 layers, 4 heads, width 128; by default its tokens are bytes."""
-    return GPT(vocabulary, context=context, width=128, layers=4, heads=4, dropout=0.0)
+    return GPT(vocabulary, context=context, width=width, layers=layers, heads=heads, dropout=dropout)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from syno_lab.inputs import quoted
 from syno_lab.models import densenet, efficientnet, gpt, resnet, resnet_imagenet, resnext
 from syno_lab.models.checks import check_counts
 from syno_lab.models.layers import Survey, survey
+from syno_lab.models.rungs import Rung, proxies, text_proxies
 from syno_lab.models.selection import Selection
 
 Domain = Literal["images", "text"]
@@ -44,6 +45,8 @@ class Backbone:
         reference: whose figures these are.
         paper: where the network comes from.
         selection: the layers that are replaced unless the user says otherwise.
+        options: further arguments of the builder, the sizes in which it comes, with their default values.
+        proxies: the rungs of its trials in a search, the cheapest first, the network itself last; empty: it has none.
     """
 
     name: str
@@ -56,6 +59,8 @@ class Backbone:
     reference: str
     paper: str
     selection: Selection = _DENSE
+    options: Mapping[str, int | float] = field(default_factory=dict, hash=False)
+    proxies: tuple[Rung, ...] = ()
 
     def build(
         self,
@@ -64,17 +69,20 @@ class Backbone:
         in_channels: int = 3,
         size: int | None = None,
         device: str | torch.device | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> nn.Module:
         """A new network with ``outputs`` classes or tokens; weights are drawn from torch's global generator.
 
         ``in_channels``: of images. ``size``: of a text's context in tokens; networks for images take any size.
-        ``device="meta"``: shapes alone, for counting. Raises SpecError for numbers below 1.
+        ``device="meta"``: shapes alone, for counting. ``options``: some of :attr:`options`. Raises SpecError for
+        numbers below 1.
         """
+        sizes = {**self.options, **(options or {})}
         outputs = self.outputs if outputs is None else outputs
         with torch.device("cpu" if device is None else device):
             if self.domain == "text":
-                return self.builder(vocabulary=outputs, context=self.size if size is None else size)
-            return self.builder(num_classes=outputs, in_channels=in_channels)
+                return self.builder(vocabulary=outputs, context=self.size if size is None else size, **sizes)
+            return self.builder(num_classes=outputs, in_channels=in_channels, **sizes)
 
     def example(self, *, in_channels: int = 3, size: int | None = None) -> tuple[int, int, int] | Tensor:
         """What :func:`.layers.survey` runs it on: the shape of an image, or zeros as tokens [1, T].
@@ -112,6 +120,8 @@ BACKBONES: dict[str, Backbone] = {
             3_628_146_688,
             "torchvision resnet18",
             _HE,
+            options={"blocks": 2},
+            proxies=proxies(resolution=64, blocks=1),
         ),
         Backbone(
             "resnet34",
@@ -123,6 +133,8 @@ BACKBONES: dict[str, Backbone] = {
             7_327_522_816,
             "torchvision resnet34",
             _HE,
+            options={"blocks": 6},
+            proxies=proxies(resolution=64, blocks=1),
         ),
         Backbone(
             "densenet121",
@@ -134,6 +146,8 @@ BACKBONES: dict[str, Backbone] = {
             5_668_323_328,
             "torchvision densenet121",
             "Huang et al., Densely Connected Convolutional Networks, CVPR 2017",
+            options={"layers": 24},
+            proxies=proxies(resolution=64, layers=3),
         ),
         Backbone(
             "resnext29_2x64d",
@@ -147,6 +161,8 @@ BACKBONES: dict[str, Backbone] = {
             "Xie et al., Aggregated Residual Transformations for Deep Neural Networks, CVPR 2017",
             # Its only convolutions larger than 1x1 have two groups.
             Selection(groups=None, leave=("conv1",)),
+            options={"blocks": 3},
+            proxies=proxies(resolution=16, blocks=1),
         ),
         Backbone(
             "efficientnet_v2_s",
@@ -158,6 +174,8 @@ BACKBONES: dict[str, Backbone] = {
             16_731_234_304,
             "torchvision efficientnet_v2_s",
             "Tan and Le, EfficientNetV2: Smaller Models and Faster Training, ICML 2021",
+            options={"blocks": 15},
+            proxies=proxies(resolution=96, blocks=2),
         ),
         Backbone(
             "gpt2",
@@ -170,6 +188,8 @@ BACKBONES: dict[str, Backbone] = {
             "openai/gpt-2 117M, transformers GPT2LMHeadModel",
             _RADFORD,
             _QKV,
+            # A proxy of its width is no shorter training on a CPU, so it has none.
+            options={"width": 768, "layers": 12, "heads": 12, "dropout": 0.1},
         ),
         Backbone(
             "resnet20",
@@ -181,6 +201,8 @@ BACKBONES: dict[str, Backbone] = {
             81_102_080,
             "He et al., section 4.2: 0.27M",
             _HE,
+            options={"width": 16, "blocks": 3},
+            proxies=proxies(resolution=16, blocks=1),
         ),
         Backbone(
             "gpt_tiny",
@@ -193,6 +215,8 @@ BACKBONES: dict[str, Backbone] = {
             "our own",
             _RADFORD,
             _QKV,
+            options={"width": 128, "layers": 4, "heads": 4, "dropout": 0.0},
+            proxies=text_proxies(context=32, steps=(60, 200), layers=2),
         ),
     )
 }

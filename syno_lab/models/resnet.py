@@ -79,6 +79,6 @@ def resnet_tiny(num_classes: int, in_channels: int = 3, width: int = 16, blocks:
     return CifarResNet(num_classes, in_channels, width, blocks)
 
 
-def resnet20(num_classes: int = 10, in_channels: int = 3) -> CifarResNet:
+def resnet20(num_classes: int = 10, in_channels: int = 3, width: int = 16, blocks: int = 3) -> CifarResNet:
     """Return ResNet-20 of section 4.2, table 6: 269,722 parameters (0.27 million) with shortcuts of option A."""
-    return CifarResNet(num_classes, in_channels, width=16, blocks=3)
+    return CifarResNet(num_classes, in_channels, width, blocks)

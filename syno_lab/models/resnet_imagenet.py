@@ -76,11 +76,23 @@ class ImageNetResNet(nn.Module):
         return self.fc(x.mean(dim=(2, 3)))
 
 
-def resnet18(num_classes: int = 1000, in_channels: int = 3) -> ImageNetResNet:
-    """Return ResNet-18: 11,689,512 parameters at 1000 classes, as torchvision's ``resnet18``."""
-    return ImageNetResNet((2, 2, 2, 2), num_classes, in_channels)
+def resnet18(num_classes: int = 1000, in_channels: int = 3, blocks: int = 2) -> ImageNetResNet:
+    """Return ResNet-18: 11,689,512 parameters at 1000 classes, as torchvision's ``resnet18``.
+
+    ``blocks``: the most blocks of a stage; with 1 it is a ResNet-10.
+    """
+    return ImageNetResNet(_at_most(blocks, (2, 2, 2, 2)), num_classes, in_channels)
 
 
-def resnet34(num_classes: int = 1000, in_channels: int = 3) -> ImageNetResNet:
-    """Return ResNet-34: 21,797,672 parameters at 1000 classes, as torchvision's ``resnet34``."""
-    return ImageNetResNet((3, 4, 6, 3), num_classes, in_channels)
+def resnet34(num_classes: int = 1000, in_channels: int = 3, blocks: int = 6) -> ImageNetResNet:
+    """Return ResNet-34: 21,797,672 parameters at 1000 classes, as torchvision's ``resnet34``.
+
+    ``blocks``: the most blocks of a stage; with 1 it is a ResNet-10.
+    """
+    return ImageNetResNet(_at_most(blocks, (3, 4, 6, 3)), num_classes, in_channels)
+
+
+def _at_most(most: int, blocks: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+    check_counts("a residual network", blocks=most)
+    one, two, three, four = (min(most, count) for count in blocks)
+    return one, two, three, four

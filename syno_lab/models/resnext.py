@@ -51,26 +51,28 @@ class AggregatedBlock(nn.Module):
 
 
 class CifarResNeXt(nn.Module):
-    """A 1x1 convolution, three stages of three blocks of ``groups`` groups, mean over the pixels, a linear layer.
+    """A 1x1 convolution, three stages of ``blocks`` blocks of ``groups`` groups, mean over the pixels, a linear layer.
 
     The groups have ``width`` channels in the first stage and twice as many in each next one, which begins with stride
     2. The input is [B, ``in_channels``, H, W] with any H and W from 1 up (32 in the paper), the output the logits
     [B, ``num_classes``]. Raises SpecError for numbers below 1.
     """
 
-    def __init__(self, groups: int, width: int, num_classes: int = 10, in_channels: int = 3) -> None:
+    def __init__(self, groups: int, width: int, num_classes: int = 10, in_channels: int = 3, blocks: int = 3) -> None:
         super().__init__()
-        check_counts("a ResNeXt", groups=groups, width=width, num_classes=num_classes, in_channels=in_channels)
+        check_counts(
+            "a ResNeXt", groups=groups, width=width, num_classes=num_classes, in_channels=in_channels, blocks=blocks
+        )
         self.conv1 = nn.Conv2d(in_channels, STEM, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(STEM)
-        blocks = []
+        layers = []
         channels = STEM
         for stage in range(3):
             inner = groups * width * 2**stage
-            for place in range(3):
-                blocks.append(AggregatedBlock(channels, inner, groups, stride=2 if stage and not place else 1))
+            for place in range(blocks):
+                layers.append(AggregatedBlock(channels, inner, groups, stride=2 if stage and not place else 1))
                 channels = EXPANSION * inner
-        self.blocks = nn.Sequential(*blocks)
+        self.blocks = nn.Sequential(*layers)
         self.linear = nn.Linear(channels, num_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -82,6 +84,6 @@ class CifarResNeXt(nn.Module):
         return self.linear(x.mean(dim=(2, 3)))
 
 
-def resnext29_2x64d(num_classes: int = 10, in_channels: int = 3) -> CifarResNeXt:
+def resnext29_2x64d(num_classes: int = 10, in_channels: int = 3, blocks: int = 3) -> CifarResNeXt:
     """Return ResNeXt-29-2x64D: 9,128,778 parameters at 10 classes, as kuangliu's ``ResNeXt29_2x64d``."""
-    return CifarResNeXt(2, 64, num_classes, in_channels)
+    return CifarResNeXt(2, 64, num_classes, in_channels, blocks)

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syno_lab.codegen.drawing import describe_step
+from syno_lab.codegen.mixing import wish_verdict
 from syno_lab.codegen.text import expressions
 from syno_lab.effort import Effort
+from syno_lab.errors import SynoError
+from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State
 from syno_lab.operators import KNOWN
+from syno_lab.pgraphs.probe import beside_convolution, probe
 from syno_lab.pgraphs.stepping import PGraphSession
 from syno_lab.search.branches import Branch, Kind
 from syno_lab.synthesis.candidates import Candidate, candidates
@@ -43,9 +47,9 @@ class Around:
     def __init__(self, state: State, *, pruned: bool = True) -> None:
         self.state = state
         self._has_pruned = pruned
-        kind: Kind = "operator" if state.is_complete else "open"
+        kind, reason = _kind(state)
         words = f"after {len(state.steps)} {'step' if len(state.steps) == 1 else 'steps'}"
-        first = Branch(self.root, words, kind, distance=distance(state))
+        first = Branch(self.root, words, kind, distance=distance(state), reason=reason)
         self._places = {self.root: _Place(first, state, None, None, state)}
         self.looked_at = 0
 
@@ -170,13 +174,29 @@ class Around:
             steps = "step" if left == 1 else "steps"
             reason = f"{left} {steps} left are too few"
             return Branch(key, text, "dead end", distance=one.distance, reason=reason)
-        is_complete = one.distance == 0 and one.verdict.state is not None and _completes(one)
-        return Branch(key, text, "operator" if is_complete else "open", distance=one.distance)
+        after = one.verdict.state.apply(one.step) if one.distance == 0 and one.verdict.state is not None else None
+        if after is None:
+            return Branch(key, text, distance=one.distance)
+        kind, reason = _kind(after)
+        score = _score(after.operator()) if kind == "operator" else None
+        return Branch(key, text, kind, distance=one.distance, reason=reason, probe=score)
 
 
-def _completes(one: Candidate) -> bool:
-    assert one.verdict.state is not None
-    return one.verdict.state.apply(one.step).is_complete
+def _kind(state: State) -> tuple[Kind, str]:
+    """Whether a state is an operator, and if it is complete and none of the space, why."""
+    if not state.is_complete:
+        return "open", ""
+    operator = state.operator()
+    return ("operator", "") if operator.meets() else ("open", f"complete, but it {wish_verdict(operator)}")
+
+
+def _score(operator: Operator) -> float | None:
+    """The score of the probe beside a convolution; None where its kernel is too large."""
+    try:
+        found = probe(operator)
+    except SynoError:
+        return None
+    return found.score(beside_convolution(found)[1])
 
 
 def _dead(branch: Branch, reason: str) -> Branch:

@@ -10,11 +10,17 @@ from typing import Any
 
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-from syno_lab.ir.spec import Spec, Variable
+from syno_lab.ir.spec import Spec, Variable, WeightLimits
 from syno_lab.models.sites import Form, Site, Strides, check_strides
 
-#: How often a variable may be introduced, unless said otherwise: the image's size and the batch never.
-OCCURRENCES = {"N": 0, "C_in": 3, "C_out": 2, "H": 0, "W": 0}
+#: How often a variable may occur, unless said otherwise, by what the limits bind: image sizes and positions never, so
+#: that no operator depends on the place. Where weights count too, a chain of two of them has the channels between them
+#: three times (a REDUCE, both weights), those of the input twice and those of the output once; those between may be a
+#: part of either.
+OCCURRENCES: dict[WeightLimits, dict[str, int]] = {
+    "free": {"N": 0, "C_in": 3, "C_out": 2, "H": 0, "W": 0},
+    "primary": {"N": 0, "C_in": 5, "C_out": 4, "H": 0, "W": 0},
+}
 #: Coefficients with their values and limits, unless said otherwise.
 COEFFICIENTS = {"conv2d": ("k_1=3: 4", "g=4: 3", "s=2: 2"), "linear": ("g=4: 3", "s=2: 2")}
 
@@ -25,14 +31,15 @@ def derive_spec(
     strides: Strides = "pool",
     coefficients: Sequence[str] | None = None,
     occurrences: Mapping[str, int] | None = None,
+    weight_limits: WeightLimits = "primary",
     **options: Any,
 ) -> Spec:
     """Return the spec of operators for all ``sites``, with every binding, the one with the most FLOPs first.
 
     Budgets such as ``max_flops`` count for the first binding. ``coefficients`` are the strings of ``sl.Sampler``,
-    ``occurrences`` limits for primaries in the place of :data:`OCCURRENCES`; ``options`` go to :meth:`.Spec.parse`. A
-    coefficient that does not divide the channels of a site is of no use to operators for all: leave such a site (often
-    the first convolution, of three channels) out.
+    ``occurrences`` limits for primaries in the place of :data:`OCCURRENCES`; ``weight_limits`` and ``options`` go to
+    :meth:`.Spec.parse`. A coefficient that does not divide the channels of a site is of no use to operators for all:
+    leave such a site (often the first convolution, of three channels) out.
 
     Raises:
         SpecError: for no sites, sites whose operators have different shapes (images and positions; with
@@ -54,10 +61,11 @@ def derive_spec(
         )
         raise SpecError(f"expected layers of one shape for one operator, found {found}; select them apart")
     (form,) = forms
-    limits = {**OCCURRENCES, **(occurrences or {})}
-    unknown = [name for name in limits if name not in OCCURRENCES]
+    usual = OCCURRENCES[weight_limits]
+    limits = {**usual, **(occurrences or {})}
+    unknown = [name for name in limits if name not in usual]
     if unknown:
-        raise SpecError(f"occurrences: expected some of {', '.join(OCCURRENCES)}, found {', '.join(unknown)}")
+        raise SpecError(f"occurrences: expected some of {', '.join(usual)}, found {', '.join(unknown)}")
     declared = list(COEFFICIENTS[sites[0].kind] if coefficients is None else coefficients)
     if form.stride > 1:
         declared = _with_stride(declared, form.stride, given=coefficients is not None)
@@ -73,6 +81,7 @@ def derive_spec(
         declared,
         mappings=[dict(key) for key in heaviest],
         fixed_io_pairs=[(0, 0)],
+        weight_limits=weight_limits,
         **options,
     )
 

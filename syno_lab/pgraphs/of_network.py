@@ -6,16 +6,26 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from math import gcd
 
 from syno_lab.errors import SynoError
 from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.operator import Operator
+from syno_lab.ir.wants import wants_text
 from syno_lab.pgraphs.derive import derive_spec
 from syno_lab.pgraphs.known import known_operators
+from syno_lab.pgraphs.probe import convolution_probe, probe, probe_binding
+from syno_lab.pgraphs.roles import mirrors_of
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.pgraphs.traits import traits
+from syno_lab.pgraphs.wishes import derived_wants
 from syno_lab.protocol import SpaceRequest
 from syno_lab.search.protocol import State
+from syno_lab.synthesis.wish_obstacles import check_wants
+
+#: Steps of an operator at most, unless the request says otherwise: as many as Operator 1 has. Searches of former
+#: versions, with free weights, have the Sampler's default.
+STEPS = 10
 
 
 class NetworkSpace:
@@ -25,17 +35,25 @@ class NetworkSpace:
         spec: derived from the layers, every kind of layer one binding.
 
     Raises:
-        SpecError: as :func:`.derive_spec`.
+        SpecError: as :func:`.derive_spec`, and for a wish that no operator can meet.
     """
 
     def __init__(self, request: SpaceRequest) -> None:
+        limits = dict(request.limits)
+        if request.weight_limits != "free":
+            limits.setdefault("max_primitives", STEPS)
         spec = derive_spec(
             request.sites,
             strides=request.strides,
             coefficients=request.coefficients,
             occurrences=request.occurrences,
-            **request.limits,
+            wants=request.wants,
+            weight_limits=request.weight_limits,
+            **limits,
         )
+        if request.wants is None:
+            spec = replace(spec, wants=derived_wants(request.sites, request.strides))
+        check_wants(spec)
         # A bound for the first binding that no operator within the network's limit exceeds: it prunes early.
         first = spec.binding_maps[0]
         calls = sum(site.calls for site in request.sites if site.binding(request.strides).items() <= first.items())
@@ -43,10 +61,16 @@ class NetworkSpace:
         if spec.limits.max_flops is not None:
             most = min(most, spec.limits.max_flops)
         self.spec = replace(spec, limits=replace(spec.limits, max_flops=most))
+        self._heaviest = max(request.sites, key=lambda site: site.flops)
 
     def __str__(self) -> str:
         shapes = (f"[{', '.join(map(str, shape))}]" for shape in (self.spec.input_shape, self.spec.output_shape))
         return f"{' to '.join(shapes)}, {len(self.spec.bindings)} sizes"
+
+    @property
+    def wants(self) -> str:
+        """The wish that every operator meets, as text; empty for none."""
+        return wants_text(self.spec.wants, self.spec.input_shape, self.spec.output_shape)
 
     def root(self, accepts: Callable[[Operator], bool]) -> State:
         """See :func:`.synthesis_space`."""
@@ -61,12 +85,32 @@ class NetworkSpace:
         """See :func:`name_of`."""
         return name_of(operator)
 
+    def probe(self, operator: Operator) -> Mapping[str, float]:
+        """The shares of :meth:`.Probe.shares` beside the layer with the most FLOPs; ``score`` is the least.
+
+        All are 0 for an operator whose kernel is too large to be computed.
+        """
+        try:
+            found = probe(operator, probe_binding(operator, self.spec.binding_maps[0]))
+        except SynoError:
+            return dict.fromkeys(("score", "space", "outputs", "inputs", "product"), 0.0)
+        outputs, inputs, *lengths = found.kernel.shape
+        site = self._heaviest
+        window = site.kernel_size if len(lengths) == len(site.kernel_size) else (1,) * len(lengths)
+        # A depthwise layer stays one at other channels; other groups stay as many where they divide these.
+        groups = gcd(outputs, inputs, outputs if site.groups == site.in_channels > 1 else site.groups)
+        reference = convolution_probe(outputs, inputs, tuple(lengths), window, groups)
+        return {"score": found.score(reference), **found.shares(reference)}
+
 
 @lru_cache(maxsize=1024)
 def name_of(operator: Operator) -> str:
-    """A name by which a search tells operators apart: the fingerprint, and the sizes on which it was taken."""
+    """A name by which a search tells operators apart: the fingerprint, and the sizes on which it was taken.
+
+    Mirror images (in H, in W, in both) have one name: of such a pair a search trains one.
+    """
     try:
-        binding, digest = distinct_key(operator)
+        binding, digest = distinct_key(operator, mirrors_of(operator.spec))
     except SynoError:  # more terms than can be looked through: itself alone
         return hashlib.blake2b(operator.to_json().encode(), digest_size=16).hexdigest()
     return f"{digest} {' '.join(f'{name}={size}' for name, size in binding)}"

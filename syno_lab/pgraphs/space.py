@@ -28,6 +28,7 @@ from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
 from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, name
 from syno_lab.synthesis.rules import RULES, Rule
+from syno_lab.synthesis.wish_obstacles import check_wants
 
 #: How much likelier a step is that leads one step nearer to the input, where the space is too large to be counted.
 PULL = 2.0
@@ -63,8 +64,9 @@ def synthesis_space(
         countable_nodes: 0 to count nothing.
 
     Raises:
-        SpecError: for rules without those of kind ``space``.
+        SpecError: for rules without those of kind ``space``, and wishes that no operator can meet.
     """
+    check_wants(spec)
     return SynthesisState(_Space(spec, rules, accepts, describe, countable_nodes), None, spec.limits.max_primitives, ())
 
 
@@ -127,7 +129,7 @@ class _Space:
         if self.is_counted:
             edges = move.edges()
             return sum(1 if e.target is None else count(self.graph, e.target, left - e.cost) for e in edges)
-        weight = move.width * PULL ** -min(move.need, _FAR)
+        weight = move.width * PULL ** -min(move.need, _FAR) * move.favour
         if move.sizes and self._spare is not None and self._binding is not None:
             naive = prod(size.at(self._binding) for size in move.sizes)
             if naive > self._spare:
@@ -191,9 +193,12 @@ class SynthesisState:
         if self._node is None or operator.spec.output_shape != self._space.graph.spec.output_shape:
             return ()
         places, done = self._places()
+        sizes = tuple([step.parameter for step in operator.steps if step.primitive == "REDUCE"])
         return [
             self._step(edge)
-            for edge in self._space.graph.edges(self._node, self.left)
+            for move in self._space.graph.each_move(self._node, self.left)
+            if not move.sizes or move.sizes == sizes  # of the thousands at the root one is looked at
+            for edge in move.edges()
             if self._is_of(edge, places, done, operator)
         ]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -14,12 +15,14 @@ from syno_lab.codegen.drawing_distance import course_svg, explanation_words, gro
 from syno_lab.codegen.drawing_links import links
 from syno_lab.codegen.drawing_session import Tree, session_status
 from syno_lab.effort import Effort, Stop
-from syno_lab.errors import SynoError
+from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State, Step
+from syno_lab.pgraphs.panes.reach import mixing_data
 from syno_lab.protocol import Picture
-from syno_lab.synthesis.candidates import Candidate, Verdict, candidates
+from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
+from syno_lab.synthesis.property_distance import explain_property_distance
 from syno_lab.synthesis.session import Session
 from syno_lab.synthesis.session_text import read_session, to_json, to_word
 from syno_lab.synthesis.ways import random_way
@@ -65,7 +68,9 @@ class PGraphSession(Session):
         """See :func:`syno_lab.codegen.drawing_distance.course_svg`."""
         line, here = self.history, self.position
         first = max(0, min(here - most // 2, len(line) - most))
-        return course_svg([entry.distance for entry in line[first : first + most]], here - first, first)
+        shown = line[first : first + most]
+        wished = [entry.wished() for entry in shown] if any(entry.state.spec.wants for entry in shown) else None
+        return course_svg([entry.distance for entry in shown], here - first, first, wished)
 
     @cached_property
     def _tree(self) -> Tree:
@@ -77,15 +82,17 @@ class PGraphSession(Session):
 
     # -- next steps --------------------------------------------------------------------------------------------------
 
-    def candidates(self, state: State, *, should_stop: Stop | None = None) -> list[Candidate]:
+    def candidates(self, state: State, *, should_stop: Stop | None = None) -> Sequence[Candidate]:
         """See :func:`syno_lab.synthesis.candidates.candidates`."""
         return candidates(state, should_stop=should_stop)
 
-    def menu(self, state: State, found: Sequence[Candidate], chosen: str = "") -> list[dict[str, Any]]:
+    def menu(
+        self, state: State, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
+    ) -> list[dict[str, Any]]:
         """See :func:`syno_lab.codegen.drawing_menu.menu`; of a chosen coordinate the steps that use it."""
         coordinate = drawing.coordinate_ids(state).get(chosen)
         only = None if coordinate is None else drawing_menu.touching(found, coordinate)
-        return [msgspec.to_builtins(group) for group in drawing_menu.menu(state, found, only=only)]
+        return [msgspec.to_builtins(group) for group in drawing_menu.menu(state, found, only=only, whole=whole)]
 
     def why(self, state: State, candidate: Candidate) -> dict[str, Any]:
         """See :func:`syno_lab.codegen.drawing_menu.why`."""
@@ -93,10 +100,20 @@ class PGraphSession(Session):
         return found
 
     def explain(self, state: State, *, should_stop: Stop | None = None) -> dict[str, Any]:
-        """The shape distance, in sentences, with the reshape groups as SVG."""
+        """The shape distance, in sentences, with the reshape groups as SVG; where something is wished, ``wish`` too.
+
+        Of a complete state also ``mixing``, :func:`.mixing_data`: the matrix against the wishes of the spec.
+        """
         found = explain_distance(state, should_stop=should_stop)
         groups = groups_svg(found) if found.groups else ""
-        return {"number": found.steps, "words": explanation_words(found), "groups": groups}
+        data: dict[str, Any] = {"number": found.steps, "words": explanation_words(found), "groups": groups}
+        wished = explain_property_distance(state, should_stop=should_stop)
+        if wished.served:
+            data["wish"] = {"number": wished.steps, "words": wished.words()}
+        if state.spec.wants and state.is_complete:
+            with suppress(SpecError):  # too large to look at: the status says it
+                data["mixing"] = mixing_data(state.operator())
+        return data
 
     def random_steps(self, state: State, rng: random.Random, *, should_stop: Stop | None = None) -> tuple[Step, ...]:
         """See :func:`syno_lab.synthesis.ways.random_way`."""
@@ -132,12 +149,14 @@ class PGraphSession(Session):
             after = state.apply(step)
         except SynoError as refused:
             return {"legal": False, "canonical": False, "distance": None, "text": str(refused)}
-        listed = [c for c in found if c.primitive == "SHARE" and _sides(c) == _sides(step)]
-        far = listed[0].distance if listed else distance(after, should_stop=should_stop)
-        verdict = listed[0].verdict if listed else Verdict()
-        text = verdict.reason or ("canonical" if listed else "legal, but outside the space of this spec's budgets")
-        return {"legal": True, "canonical": bool(listed) and verdict.canonical, "distance": far, "text": text}
-
-
-def _sides(step: Step | Candidate) -> tuple[frozenset[Any], frozenset[Any]]:
-    return frozenset(step.operands), frozenset(step.given)
+        listed = found.of_contraction(step.operands, step.given) if isinstance(found, Candidates) else None
+        if listed is None:
+            far, text = distance(after, should_stop=should_stop), "legal, but outside the space of this spec's budgets"
+            return {"legal": True, "canonical": False, "distance": far, "text": text}
+        verdict = listed.verdict
+        return {
+            "legal": True,
+            "canonical": verdict.canonical,
+            "distance": listed.distance,
+            "text": verdict.reason or "canonical",
+        }

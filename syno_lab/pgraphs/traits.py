@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import log2, prod
 
 from syno_lab.codegen.receptive_field import parts, points
+from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
+from syno_lab.pgraphs.probe import probe, probe_binding
 
 #: The most terms of a part of an operator whose reads are computed: some milliseconds.
 MOST_TERMS = 1 << 16
@@ -16,8 +19,9 @@ def traits(operator: Operator, binding: Binding) -> dict[str, int]:
     """Words with numbers, for :meth:`syno_lab.search.protocol.State.traits`; sizes are those of ``binding``.
 
     For each input axis: how many positions the output element in the middle reads, and whether it reads all of them;
-    also the multiply-adds for an output element, and the parameters. Numbers are logarithms to the base 2 (doubled for
-    positions), so that equal factors are equal differences. Axes that are read in more than :data:`MOST_TERMS` terms
+    the effective ranks of the kernel (:mod:`syno_lab.pgraphs.probe`); the multiply-adds for an output element, and the
+    parameters. Numbers are logarithms to the base 2 (doubled for positions and ranks), so that equal factors are equal
+    differences. Axes that are read in more than :data:`MOST_TERMS` terms, and the ranks of a kernel that is too large,
     are left out.
     """
     bound = operator.complete_binding(binding)
@@ -31,7 +35,7 @@ def traits(operator: Operator, binding: Binding) -> dict[str, int]:
         terms.append(0)
         read |= {axis: set() for axis in part.axes}
         fixed = {leaf: place for leaf, place in middle.items() if leaf in part.leaves}
-        for some in points(operator, part, bound, fixed):
+        for some in points(part, [operator.inputs[axis] for axis in part.axes], bound, fixed):
             terms[-1] += len(some[part.leaves[0]])
             for axis in part.axes:
                 read[axis].update(some[operator.inputs[axis]].tolist())
@@ -40,6 +44,10 @@ def traits(operator: Operator, binding: Binding) -> dict[str, int]:
         found[f"reads {axis}"] = round(2 * log2(max(1, number)))
         if number == operator.inputs[axis].size.at(bound):
             found[f"reads all of {axis}"] = 1
+    with suppress(SynoError):
+        ranks = probe(operator, probe_binding(operator, bound))
+        for word, rank in (("space", ranks.e_space), ("outputs", ranks.e_out), ("inputs", ranks.e_in)):
+            found[f"rank over {word}"] = round(2 * log2(max(1.0, rank)))
     outputs = prod(operator.output_sizes(bound))
     found["multiply-adds"] = round(log2(max(1.0, operator.flops(bound) / 2 / outputs)))
     found["parameters"] = round(log2(1 + operator.params(bound)))

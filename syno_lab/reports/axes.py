@@ -1,4 +1,4 @@
-"""The axes on which trials are compared: accuracy, latency, FLOPs, parameters, memory; plain or over the baseline's."""
+"""The axes on which trials are compared, from accuracy to the probe; plain or over the baseline's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["LATENCY", "Axis", "axis_value", "find_axis", "list_axes"]
 #: The name of the latency on a target is ``latency_ms@TARGET``.
 LATENCY = "latency_ms@"
 _MEMORY = Axis("memory_mib", "memory of the training", "MiB", False)
-_PLAIN = {name: AXES[name] for name in ("accuracy", "flops", "params")} | {_MEMORY.name: _MEMORY}
+_PROBE = Axis("probe", "score of the probe", "", True)
+_PLAIN = {name: AXES[name] for name in ("accuracy", "flops", "params")} | {one.name: one for one in (_MEMORY, _PROBE)}
 
 
 def list_axes(targets: Iterable[str]) -> tuple[Axis, ...]:
@@ -25,7 +26,7 @@ def list_axes(targets: Iterable[str]) -> tuple[Axis, ...]:
 
 
 def find_axis(name: str) -> Axis:
-    """The axis of this name: ``accuracy``, ``latency_ms@TARGET``, ``flops``, ``params`` or ``memory_mib``.
+    """The axis of this name: ``accuracy``, ``latency_ms@TARGET``, ``flops``, ``params``, ``memory_mib``, ``probe``.
 
     Raises:
         SynoError: there is no such axis.

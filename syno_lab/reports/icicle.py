@@ -11,20 +11,20 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from syno_lab.inputs import printable
 from syno_lab.search.branches import Branch, Branching
 
-Colour = Literal["reward", "searches", "distance"]
-COLOURS: tuple[Colour, ...] = ("reward", "searches", "distance")
+Colour = Literal["reward", "searches", "distance", "probe"]
+COLOURS: tuple[Colour, ...] = get_args(Colour)
 SIGNS = {"open": "", "operator": "✓ ", "dead end": "✕ ", "pruned": "– ", "done": "■ "}
 #: The narrowest box, as a share of the whole width.
 NARROWEST = 1 / 120
 #: The most children that a table lists.
 LISTED = 200
 _COMPARISON = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.+)")
-_NUMBERS = ("searches", "visits", "outstanding", "fruitless", "reward", "best", "distance")
+_NUMBERS = ("searches", "visits", "outstanding", "fruitless", "reward", "best", "distance", "probe")
 _WIDTH, _HIGH, _LETTER = (
     900,
     24,
@@ -210,7 +210,7 @@ def _value(branch: Branch, colour: Colour) -> float | None:
         return math.log1p(branch.searches) if branch.searches else None
     if colour == "distance":
         return None if branch.distance is None else -float(branch.distance)
-    return branch.reward
+    return branch.probe if colour == "probe" else branch.reward
 
 
 def _fill(kind: str, shade: float | None) -> str:

@@ -44,6 +44,7 @@ class TrialRow:
         job: the number of the job that trained it.
         operator: the operator's JSON; empty for the network without an operator.
         steps: the steps by which a search built the operator, from the output on.
+        probe: the score of the operator's probe, by which it is ranked without training; None where it was not probed.
     """
 
     key: str
@@ -64,6 +65,7 @@ class TrialRow:
     job: int | None = None
     operator: str = ""
     steps: tuple[str, ...] = ()
+    probe: float | None = None
 
     @property
     def primitives(self) -> str:
@@ -133,6 +135,8 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
     baseline = _baseline(source, log, store.path.parent, jobs)
     rows = [] if baseline is None else [baseline]
     for trial in log.trials():
+        outcome = trial.outcome or {}
+        probe = outcome.get("probe")
         found = ((target, finite(measured[target].get(trial.number, {}).get("latency_ms"))) for target in targets)
         rows.append(
             TrialRow(
@@ -147,13 +151,14 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
                 trial.accuracy,
                 trial.flops,
                 trial.params,
-                finite((trial.outcome or {}).get("peak_mib")),
+                finite(outcome.get("peak_mib")),
                 {target: latency for target, latency in found if latency is not None},
                 trial.wall_s,
                 trial.ended or "",
                 trial.job,
                 trial.operator,
                 trial.steps,
+                finite(probe.get("score")) if isinstance(probe, dict) else None,
             )
         )
     if baseline is not None:

@@ -15,7 +15,7 @@ from syno_lab.reports.rows import TrialRow
 from syno_lab.systems import find_system, format_of
 
 _TEXTS = ("label", "source", "state")
-_NUMBERS = ("accuracy", "flops", "params", "memory_mib", "wall_s", "number")
+_NUMBERS = ("accuracy", "flops", "params", "memory_mib", "probe", "wall_s", "number")
 _LAST = ("system", "primitives", "reason")
 _TITLES = {
     "label": "trial",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: The columns before and after the latency columns, of which there is one for each target.
-FIRST = ("source", "number", "label", "state", "accuracy", "flops", "params", "memory_mib")
+FIRST = ("source", "number", "label", "state", "accuracy", "flops", "params", "memory_mib", "probe")
 LAST = ("on_front", "is_baseline", "primitives", "reason", "wall_s", "ended", "job", "fingerprint", "operator")
 
 
@@ -55,6 +55,6 @@ def trials_parquet(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_fro
 
 def _column(pd: object, name: str, values: list[object]) -> pd.Series:
     kinds = {"number": "int64", "flops": "int64", "params": "int64", "job": "Int64"}
-    kinds |= dict.fromkeys(("accuracy", "memory_mib", "wall_s", LATENCY), "float64")
+    kinds |= dict.fromkeys(("accuracy", "memory_mib", "probe", "wall_s", LATENCY), "float64")
     kinds |= dict.fromkeys(("on_front", "is_baseline"), "bool")
     return pd.Series(values, dtype=kinds.get(name, "str"))  # type: ignore[attr-defined]

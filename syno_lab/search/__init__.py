@@ -1,10 +1,12 @@
-"""Search: Monte Carlo tree search over a space of operators, and its rivals under the same ask and tell.
+"""Search: methods that look for the best operators of a space, all under the same ask and tell.
 
 A space is what a system makes of a network's layers (:class:`syno_lab.protocol.OperatorSpace`); search knows it by its
 first state (:mod:`syno_lab.search.protocol`) and imports no system.
 """
 
 from syno_lab.search.asking import Search
+from syno_lab.search.bayesian import EstimateSearch
+from syno_lab.search.elites import Elite, Elites, EliteSearch, Examined, examine
 from syno_lab.search.evolution import RegularizedEvolution
 from syno_lab.search.mcts import MonteCarloTreeSearch
 from syno_lab.search.policies import rave, uct
@@ -12,11 +14,17 @@ from syno_lab.search.protocol import Candidate, Child, State, Step
 from syno_lab.search.random_search import RandomSearch
 from syno_lab.search.recorded import RecordedState, recorded_space
 from syno_lab.search.simulate import Event, simulate
+from syno_lab.search.tree_with_estimate import TreeWithEstimate
 
 __all__ = [
     "Candidate",
     "Child",
+    "Elite",
+    "EliteSearch",
+    "Elites",
+    "EstimateSearch",
     "Event",
+    "Examined",
     "MonteCarloTreeSearch",
     "RandomSearch",
     "RecordedState",
@@ -24,6 +32,8 @@ __all__ = [
     "Search",
     "State",
     "Step",
+    "TreeWithEstimate",
+    "examine",
     "rave",
     "recorded_space",
     "simulate",

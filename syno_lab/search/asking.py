@@ -62,6 +62,11 @@ class Search(ABC):
         return tuple(candidate for candidate, _ in self._waiting.values() if candidate not in self._again)
 
     @property
+    def waiting(self) -> tuple[Trail, ...]:
+        """The steps to those that wait for a reward; of a resumed search also to those not asked for again yet."""
+        return tuple(trail for _, trail in self._waiting.values())
+
+    @property
     def best(self) -> tuple[Any, float] | None:
         """The operator with the highest reward so far, the first of equals."""
         return max(self.told, key=lambda pair: pair[1], default=None)
@@ -80,11 +85,12 @@ class Search(ABC):
             return None
         return self._noted(*proposal)
 
-    def adopt(self, operator: Any) -> Candidate | None:
+    def adopt(self, operator: Any, trail: Trail | None = None) -> Candidate | None:
         """Take an operator as asked for that this search has not asked for; None where it has no place here.
 
         After :meth:`resume`, for what was outstanding when that search ended; and for what is to be evaluated whatever
-        the search makes of it.
+        the search makes of it. ``trail``: the steps from this search's root to it, where they are known; to look for
+        them takes time.
 
         Raises:
             SearchError: for one that was told already, or is outstanding.
@@ -95,12 +101,20 @@ class Search(ABC):
                 return candidate
         if operator in self._known:
             raise SearchError("adopt: expected an operator that is not known yet, found one that was asked for or told")
-        trail = find(self.root, operator)
+        trail = find(self.root, operator) if trail is None else trail
         if trail is None:
             return None
         candidate = self._noted(trail, operator)
         self._expect(trail)
         return candidate
+
+    def knows(self, operator: Any) -> bool:
+        """Whether an operator was asked for, adopted or told."""
+        return operator in self._known
+
+    def trail_of(self, candidate: Candidate) -> Trail:
+        """The steps to a candidate that is outstanding. Raises SearchError for any other."""
+        return self._found(candidate)[1]
 
     def _noted(self, trail: Trail, operator: Any) -> Candidate:
         candidate = Candidate(self._asked, operator, trail.records)
@@ -178,13 +192,17 @@ class Search(ABC):
         return False
 
     def _taken(self, candidate: Candidate) -> tuple[Candidate, Trail]:
+        found = self._found(candidate)
+        del self._waiting[candidate.number]
+        return found
+
+    def _found(self, candidate: Candidate) -> tuple[Candidate, Trail]:
         found = self._waiting.get(candidate.number)
         if found is None or found[0] != candidate:
             raise SearchError(
                 f"candidate {candidate.number}: expected one that is outstanding ({len(self._waiting)} are), found one "
                 "that was told, dropped or never asked for; tell each once, to the search that gave it"
             )
-        del self._waiting[candidate.number]
         return found
 
 
@@ -213,3 +231,14 @@ def check_reward(reward: float) -> None:
         raise SearchError(
             f"reward: expected a number from 0 to 1 (an accuracy), found {quoted(reward)}; tell 0 for a failure"
         )
+
+
+def check_numbers(*rows: tuple[str, float, bool, str]) -> None:
+    """Refuse the first setting that is not right; a row is its name, its value, whether it is right, what is expected.
+
+    Raises:
+        SearchError: for a value that is not right.
+    """
+    for name, value, is_right, expected in rows:
+        if not is_right:
+            raise SearchError(f"{name}: expected {expected}, found {value}")

@@ -24,6 +24,7 @@ class Branch:
         reward, best: the mean and the highest of the rewards below; None where there is none.
         distance: the shape distance; None where the input is out of reach, or it is not known.
         reason: why it is pruned or a dead end.
+        probe: of an operator the score of its probe, from 0 to about 1; None where it was not probed.
     """
 
     key: str
@@ -36,6 +37,7 @@ class Branch:
     best: float | None = None
     distance: int | None = None
     reason: str = ""
+    probe: float | None = None
 
     @property
     def searches(self) -> int:
@@ -56,6 +58,8 @@ class Branch:
             parts.append(f"mean reward {self.reward:.4g}, best {self.best:.4g}")
         if self.distance is not None:
             parts.append(f"shape distance {self.distance}")
+        if self.probe is not None:
+            parts.append(f"probe {self.probe:.2f}")
         if self.reason:
             parts.append(self.reason)
         return f"{self.text}: {', '.join(parts)}" if parts else self.text

@@ -8,6 +8,10 @@ in common, ``sum(min(x, y)) / sum(max(x, y))`` (Tanimoto or min-max kernel: Rala
 chemical informatics, 2005). In a large space most of what is alike is written differently: a second bag has the traits
 of an operator (:meth:`syno_lab.search.protocol.State.traits`), and the two kernels are averaged. The promise is an
 upper confidence bound (Srinivas and others, Gaussian process optimization in the bandit setting, 2010).
+
+A prior, such as a score that needs no training, is the mean of the process: a line through it, whose slope is learned
+with the rewards (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 2.7). Before the first
+reward the prior alone decides; one that tells nothing, or the opposite, gets a slope of 0, or a negative one.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from syno_lab.protocol import SearchStep
 MOST_REWARDS = 600
 #: The variance of the noise, with that of the rewards as the unit.
 NOISE = 0.05
+#: The slope of the rewards over the prior before any is known: its mean and variance, with the two spreads as units.
+SLOPE, SLOPE_VARIANCE = 1.0, 1.0
 
 Bag = Counter[str]
 
@@ -38,10 +44,14 @@ def bag(steps: Iterable[SearchStep]) -> Bag:
 
 
 class Portrait(NamedTuple):
-    """What an estimate sees of an operator: what was ``done`` to build it, and what it is (:meth:`.State.traits`)."""
+    """What an estimate sees of an operator: what was ``done`` to build it, what it is (:meth:`.State.traits`), a prior.
+
+    The ``prior`` is a number that is greater for an operator of which more is expected; alike for all: none.
+    """
 
     done: Bag
     traits: Bag
+    prior: float = 0.0
 
 
 class Estimate:
@@ -51,39 +61,58 @@ class Estimate:
     """
 
     def __init__(self) -> None:
-        self._views = tuple(_View() for _ in Portrait._fields)
+        self._views = (_View(), _View())  # what was done, and the traits
         self._rewards: list[float] = []
+        self._priors: list[float] = []
 
     def __len__(self) -> int:
         return len(self._rewards)
 
     def add(self, found: Portrait, reward: float) -> None:
         """One more reward."""
-        for view, bag_found in zip(self._views, found, strict=True):
+        for view, bag_found in zip(self._views, (found.done, found.traits), strict=True):
             view.add(bag_found)
         self._rewards = [*self._rewards, reward][-MOST_REWARDS:]
+        self._priors = [*self._priors, found.prior][-MOST_REWARDS:]
 
     def beliefs(self, asked: Sequence[Portrait], waiting: Sequence[Portrait] = ()) -> tuple[np.ndarray, np.ndarray]:
         """For each portrait ``[B]`` the expected reward and its standard deviation; the rewards' deviation is the unit.
 
-        Those ``waiting`` for a reward are taken to have the mean one, so that little is promised by what is like them
-        (the constant liar of Ginsbourger and others, 2010). Without rewards all are 0 and 1.
+        Those ``waiting`` for a reward are taken to have the one that the prior gives them, or the mean one, so that
+        little is promised by what is like them (the constant liar of Ginsbourger and others, 2010). Without rewards the
+        prior is the mean, and all deviations are 1. No deviation has a share of the doubt about the slope: that is no
+        reason to evaluate what the prior is against.
         """
+        priors = np.array([one.prior for one in asked])
         if not self._rewards:
-            return np.zeros(len(asked)), np.ones(len(asked))
-        bags = [([one[i] for one in asked], [one[i] for one in waiting]) for i in range(len(self._views))]
+            return _standard(priors, priors, priors), np.ones(len(asked))
+        bags = (
+            ([one.done for one in asked], [one.done for one in waiting]),
+            ([one.traits for one in asked], [one.traits for one in waiting]),
+        )
         kernels = [view.kernels(*pair) for view, pair in zip(self._views, bags, strict=True)]
         kernels = [pair for view, pair in zip(self._views, kernels, strict=True) if not view.is_blank] or kernels[:1]
         kernel = np.mean([known for known, _ in kernels], axis=0)  # [R + H, R + H]
         near = np.mean([beside for _, beside in kernels], axis=0)  # [B, R + H]
-        rewards = np.array(self._rewards)
-        spread = rewards.std()
-        values = np.concatenate([(rewards - rewards.mean()) / (spread if spread > 0 else 1.0), np.zeros(len(waiting))])
+        rewards, told, nothing = np.array(self._rewards), np.array(self._priors), np.zeros(len(waiting))
+        every = np.concatenate([told, priors])
+        wanted = _standard(priors, told, every)  # [B]
+        given = np.concatenate([_standard(told, told, every), nothing])  # [R + H]
+        values = np.concatenate([_standard(rewards, rewards, rewards), nothing])
         kernel[np.diag_indices_from(kernel)] += NOISE
-        solved = np.linalg.solve(kernel, np.column_stack([values, near.T]))  # [R + H, 1 + B]
-        mean = near @ solved[:, 0]
-        variance = 1 - np.einsum("br,rb->b", near, solved[:, 1:])
+        solved = np.linalg.solve(kernel, np.column_stack([values, given, near.T]))  # [R + H, 2 + B]
+        weight = 1 / SLOPE_VARIANCE + given @ solved[:, 1]
+        slope = (SLOPE / SLOPE_VARIANCE + given @ solved[:, 0]) / weight
+        mean = slope * wanted + near @ (solved[:, 0] - slope * solved[:, 1])
+        variance = 1 - np.einsum("br,rb->b", near, solved[:, 2:])
         return mean, np.sqrt(np.maximum(variance, 0))
+
+
+def _standard(numbers: np.ndarray, middle: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """``numbers`` less the mean of ``middle``, in standard deviations of ``spread``; 0 where that is 0."""
+    if not np.ptp(spread) > 0:  # the deviation of equal numbers may be rounded to more than 0
+        return np.zeros(len(numbers))
+    return (numbers - middle.mean()) / spread.std()
 
 
 class _View:

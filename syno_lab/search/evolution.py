@@ -13,7 +13,8 @@ from typing import Any
 
 from syno_lab.errors import SearchError
 from syno_lab.search.asking import Search
-from syno_lab.search.descent import claim, descend, draw
+from syno_lab.search.descent import claim, draw
+from syno_lab.search.mutation import followed, open_steps, regrown, same
 from syno_lab.search.protocol import State, Step, Trail
 
 #: Mutations in a row that give nothing new before an operator is drawn at random instead.
@@ -56,29 +57,15 @@ class RegularizedEvolution(Search):
     def _mutated(self, parent: Trail) -> tuple[Step, ...] | None:
         """A mutation that is a complete state not met before; None where this attempt gives none."""
         place = self.rng.randrange(len(parent.steps))
+        if self.rng.random() < 0.5:
+            return regrown(self.root, parent.steps, place, self.rng, self.facts)
         before = parent.steps[:place]
         at = before[-1].state if before else self.root
-        if self.rng.random() < 0.5:
-            rest = descend(at, self.rng, self.facts)
-            return None if rest is None else (*before, *rest)
-        others = [
-            step
-            for child in at.children()
-            for step in child.steps()
-            if step.name != parent.steps[place].name and self.facts.is_open(step.state)
-        ]
+        others = [step for step in open_steps(at, self.facts) if step.name != parent.steps[place].name]
         if not others:
             return None
-        taken = [*before, self.rng.choice(others)]
-        for old in parent.steps[place + 1 :]:
-            again = _same(taken[-1].state, old)
-            if again is None or not self.facts.is_open(again.state):
-                break
-            taken.append(again)
-        if taken[-1].state.is_complete:
-            return tuple(taken)
-        rest = descend(taken[-1].state, self.rng, self.facts)
-        return None if rest is None else (*taken, *rest)
+        taken = (*before, self.rng.choice(others))
+        return followed(taken, parent.steps[place + 1 :], same, self.rng, self.facts)
 
     def _expect(self, trail: Trail) -> None:
         pass
@@ -88,9 +75,3 @@ class RegularizedEvolution(Search):
 
     def _release(self, trail: Trail) -> None:
         pass
-
-
-def _same(state: State, old: Step) -> Step | None:
-    """The step from ``state`` that does what ``old`` did, the same one if it can be; None where there is none."""
-    alike = [step for child in state.children() for step in child.steps() if step.actions == old.actions]
-    return next((step for step in alike if step.name == old.name), alike[0] if alike else None)

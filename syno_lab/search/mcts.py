@@ -2,45 +2,30 @@
 
 ``select`` goes down the tree, ``expand`` adds one place, ``simulate`` goes on at random to an operator, ``backup``
 takes its reward up again. Accuracy is the reward; FLOPs and the other budgets are the space's own hard limits. Every
-operator is asked for once: places below which nothing is left are closed, dead ends with them.
+operator is asked for once: places below which nothing is left are closed, dead ends with them. By default it is UCT:
+the tree decides, and descents below it are random.
 
 - Progressive widening: a place that was searched n times has ``ceil(width * n**growth)`` open children at most (Coulom,
-  Computing Elo ratings of move patterns in the game of Go, 2007; Chaslot and others, 2008). Of a few children drawn by
-  weight the new one is chosen by its actions.
-- Actions are valued wherever they were taken (RAVE), as the nearest ancestor knows them that has enough rewards (GRAVE:
-  Cazenave, Generalized rapid action value estimation, 2015); at random descents as the root knows them (MAST: Finnsson
-  and Björnsson, Simulation-based approach to general game playing, 2008).
-- Descents cost little beside a training: several are made, from the place that the tree leads to and some from the root
-  by chance alone, and the operator is taken that promises most by its actions and traits
-  (:mod:`syno_lab.search.estimate`). Those by chance keep the search from staying where the first rewards were; those
-  not taken are compared again.
-- A share of the questions explores, whatever is promised. The estimate is sure of regions where it has seen little, and
-  wrong where rewards hang on what its words do not say; a search that follows it alone stays in the first region that
-  pays. Half of that share takes an operator by chance alone, so that the search is never slower than random search by
-  more than a constant factor (Hutter, Hoos and Leyton-Brown, Sequential model-based optimization for general algorithm
-  configuration, 2011, interleave such draws; Falkner, Klein and Hutter, BOHB, 2018, make a third of them). The other
-  half takes what the estimate knows least about (MacKay, Information-based objective functions for active data
-  selection, 1992).
-- Virtual loss: what is outstanding counts as a loss until it is told, so the next search goes elsewhere (Chaslot,
-  Winands and van den Herik, Parallel Monte-Carlo tree search, 2008).
+  Computing Elo ratings of move patterns in the game of Go, 2007; Chaslot and others, 2008).
+- RAVE (an option: :data:`RAVE` with :func:`.policies.rave`): actions are valued wherever they were taken, as the
+  nearest ancestor knows them that has enough rewards (GRAVE: Cazenave, Generalized rapid action value estimation,
+  2015); at random descents as the root knows them (MAST: Finnsson and Björnsson, Simulation-based approach to general
+  game playing, 2008). Of a few children drawn by weight the new one is chosen by its actions.
+- Virtual loss (an option): what is outstanding counts as a loss until it is told, so the next search goes elsewhere
+  (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008). Without it, it counts as a visit alone.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, exp
 from typing import Any
 
-import numpy as np
-
-from syno_lab.errors import SearchError
-from syno_lab.search.asking import Search
+from syno_lab.search.asking import Search, check_numbers
 from syno_lab.search.descent import claim, descend, pop_weighted
-from syno_lab.search.estimate import Bag, Estimate, Portrait, bag
-from syno_lab.search.policies import Select, rave
+from syno_lab.search.policies import Select, uct
 from syno_lab.search.protocol import State, Step, Trail
 from syno_lab.search.tree import Place, Record, Tree
 
@@ -52,17 +37,12 @@ class Settings:
     Attributes:
         width: open children of a place searched once.
         growth: how they grow with the number of searches: an exponent from 0 to 1.
-        looks: children that are looked at before one is taken, when a place is added and in random descents.
-        temperature: of the choice among those looked at by what their actions are worth; infinite: by chance alone.
+        looks: children that are looked at before one is taken by what its actions are worth, when a place is added and
+            in random descents; 1: the one drawn by weight.
+        temperature: of that choice; infinite: by chance alone.
         trust: rewards from which on a place's own knowledge of actions is asked, not an ancestor's.
         virtual_loss: how many losses an outstanding operator counts for.
         is_sharing: whether states with one key share what is known (transpositions).
-        completions: how many descents are made from a new place, of which the most promising operator is taken.
-        strays: how many descents are made from the root by chance alone, whose operators are compared with those.
-        kept: how many of the operators drawn and not taken are compared again at the next question.
-        bound: how many standard deviations a promise is above what is expected.
-        chance: share of the questions after the first reward that are answered by chance alone, by the first stray.
-        unknown: share of them answered with the operator whose reward is least known, of all that are compared.
 
     Raises:
         SearchError: for numbers that make no sense.
@@ -70,35 +50,25 @@ class Settings:
 
     width: float = 1.5
     growth: float = 0.5
-    looks: int = 8
+    looks: int = 1
     temperature: float = 0.05
     trust: int = 10
-    virtual_loss: float = 1.0
+    virtual_loss: float = 0.0
     is_sharing: bool = True
-    completions: int = 8
-    strays: int = 24
-    kept: int = 500
-    bound: float = 2.0
-    chance: float = 1 / 6
-    unknown: float = 1 / 6
 
     def __post_init__(self) -> None:
-        for name, is_right, expected in (
-            ("width", self.width > 0, "a positive number"),
-            ("growth", 0 <= self.growth <= 1, "a number from 0 to 1"),
-            ("looks", self.looks >= 1, "1 or more"),
-            ("temperature", self.temperature > 0, "a positive number"),
-            ("trust", self.trust >= 0, "0 or more"),
-            ("completions", self.completions >= 1, "1 or more"),
-            ("strays", self.strays >= 0, "0 or more"),
-            ("kept", self.kept >= 0, "0 or more"),
-            ("bound", self.bound >= 0, "0 or more"),
-            ("virtual_loss", self.virtual_loss >= 0, "0 or more"),
-            ("chance", 0 <= self.chance <= 1, "a share from 0 to 1"),
-            ("unknown", 0 <= self.unknown <= 1 - self.chance, "a share from 0 to what chance leaves"),
-        ):
-            if not is_right:
-                raise SearchError(f"{name}: expected {expected}, found {getattr(self, name)}")
+        check_numbers(
+            ("width", self.width, self.width > 0, "a positive number"),
+            ("growth", self.growth, 0 <= self.growth <= 1, "a number from 0 to 1"),
+            ("looks", self.looks, self.looks >= 1, "1 or more"),
+            ("temperature", self.temperature, self.temperature > 0, "a positive number"),
+            ("trust", self.trust, self.trust >= 0, "0 or more"),
+            ("virtual_loss", self.virtual_loss, self.virtual_loss >= 0, "0 or more"),
+        )
+
+
+#: With values of actions.
+RAVE = Settings(looks=8)
 
 
 def select(tree: Tree, policy: Select, settings: Settings, rng: random.Random) -> list[Place]:
@@ -200,13 +170,18 @@ def backup(tree: Tree, path: Sequence[Place], steps: Sequence[Step], reward: flo
             tree.tally(record, action).add(reward)
 
 
+def steps_along(path: Sequence[Place]) -> tuple[Step, ...]:
+    """The steps that lead to the places of a path, one after another."""
+    return tuple([place.step for place in path if place.step is not None])
+
+
 class MonteCarloTreeSearch(Search):
     """Monte Carlo tree search.
 
     Args:
         root: the space.
         rng: the only source of chance.
-        policy: the value of a step in ``select``.
+        policy: the value of a step in ``select``; None: UCT.
         settings: widening, virtual loss and the rest.
         observe: called with the tree whenever it has grown or learned, for those who want to show it.
     """
@@ -221,14 +196,11 @@ class MonteCarloTreeSearch(Search):
         observe: Callable[[Tree], None] | None = None,
     ) -> None:
         super().__init__(root, rng)
-        self.policy = rave() if policy is None else policy
+        self.policy = uct() if policy is None else policy
         self.settings = Settings() if settings is None else settings
         self.tree = Tree(root, self.facts, self.settings.is_sharing)
         self._observe = observe
-        self._estimate = Estimate()
         self._paths: dict[Hashable, list[Place]] = {}
-        self._kept: dict[Hashable, tuple[Step, ...]] = {}  # drawn and not taken, the most promising first
-        self._traits: dict[Hashable, Bag] = {}
 
     @property
     def is_exhausted(self) -> bool:
@@ -236,91 +208,33 @@ class MonteCarloTreeSearch(Search):
         return self.tree.root.is_closed
 
     def _propose(self) -> tuple[Trail, Any] | None:
-        tree, settings, rng = self.tree, self.settings, self.rng
-        toss = rng.random()
-        is_unknown_wanted = settings.chance <= toss < settings.chance + settings.unknown
-        if toss < settings.chance and not tree.root.is_closed:
-            for steps in self._strays(set()):
-                operator = claim(steps[-1].state, self.facts, self._known)
-                if operator is not None:
-                    trail = Trail(steps)
-                    self._enter(trail, self._path(trail))
-                    return trail, operator
+        tree = self.tree
         while not tree.root.is_closed and not self._should_stop():
-            path = select(tree, self.policy, settings, rng)
+            path = select(tree, self.policy, self.settings, self.rng)
             knower = self._knower(path)
-            added = expand(tree, path[-1], settings, rng, knower)
+            added = expand(tree, path[-1], self.settings, self.rng, knower)
             if added is not None:
                 path.append(added)
-                before = tuple(place.step for place in path if place.step is not None)
-                trails = [(*before, *rest) for rest in self._completions(added, knower)]
-                within = {id(steps) for steps in trails}
-                if not added.state.is_complete:  # which is asked for at once, and closed
-                    trails += self._strays({steps[-1].state.key for steps in trails})
-                    trails = self._with_kept(trails)
-                for steps in self._in_order(trails, is_unknown_wanted):
+                for steps, is_below in self._ways(path, knower):
                     operator = claim(steps[-1].state, self.facts, self._known)
-                    if added.state.is_complete:
+                    if added.state.is_complete:  # it is asked for at once
                         tree.close(added)
                     if operator is not None:
                         trail = Trail(steps)
-                        self._enter(trail, path if id(steps) in within else self._path(trail))
+                        self._enter(trail, path if is_below else self._path(trail))
                         return trail, operator
-                if not added.is_closed and tree.is_dead(added):
+                if not added.is_closed and not self.facts.is_open(added.state):
                     tree.close(added)
             for place in path:
                 place.fruitless += 1
                 place.record.fruitless += 1
         return None
 
-    def _completions(self, place: Place, knower: Record) -> list[tuple[Step, ...]]:
-        """Different ways on from a place to complete states; none where descents come to nothing."""
-        found: dict[Hashable, tuple[Step, ...]] = {}
-        for _ in range(self.settings.completions):
-            rest = simulate(self.tree, place, self.settings, self.rng, knower)
-            if rest is None:
-                break
-            found.setdefault(rest[-1].state.key if rest else None, rest)
-            if not rest or not self.told:  # nothing to choose, or nothing to choose by
-                break
-        return list(found.values())
-
-    def _strays(self, known: set[Hashable]) -> Iterator[tuple[Step, ...]]:
-        """Different ways by chance alone from the root to complete states that are not ``known``; added to it."""
-        for _ in range(self.settings.strays if self.told else 0):
-            steps = descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
-            if steps is not None and steps[-1].state.key not in known:
-                known.add(steps[-1].state.key)
-                yield steps
-
-    def _with_kept(self, trails: list[tuple[Step, ...]]) -> list[tuple[Step, ...]]:
-        """``trails`` and those drawn before that nobody has asked for."""
-        fresh = {steps[-1].state.key for steps in trails}
-        old = (steps for key, steps in self._kept.items() if key not in fresh and key not in self.facts.ended)
-        return [*trails, *old]
-
-    def _in_order(self, trails: list[tuple[Step, ...]], is_unknown_wanted: bool) -> list[tuple[Step, ...]]:
-        """The most promising first; before them, where it is wanted, the one of which least is known."""
-        if len(trails) < 2:
-            return trails
-        waiting = [self._portrait(trail.steps) for _, trail in self._waiting.values()]
-        mean, deviation = self._estimate.beliefs([self._portrait(steps) for steps in trails], waiting)
-        order = np.argsort(-(mean + self.settings.bound * deviation), kind="stable").tolist()
-        if is_unknown_wanted:
-            order.insert(0, order.pop(order.index(int(deviation.argmax()))))
-        found = [trails[i] for i in order]
-        self._kept = {steps[-1].state.key: steps for steps in found[1 : 1 + self.settings.kept]}
-        wanted = self._kept.keys() | self._paths.keys() | {found[0][-1].state.key}
-        self._traits = {key: traits for key, traits in self._traits.items() if key in wanted}
-        return found
-
-    def _portrait(self, steps: Sequence[Step]) -> Portrait:
-        """What the estimate is shown of an operator; its traits are asked for once while it is compared."""
-        end = steps[-1].state
-        traits = self._traits.get(end.key)
-        if traits is None:
-            traits = self._traits[end.key] = Counter(end.traits())
-        return Portrait(bag(steps), traits)
+    def _ways(self, path: Sequence[Place], knower: Record) -> Iterator[tuple[tuple[Step, ...], bool]]:
+        """Steps from the root to complete states, the first choice first, and whether they go along ``path``."""
+        rest = simulate(self.tree, path[-1], self.settings, self.rng, knower)
+        if rest is not None:
+            yield (*steps_along(path), *rest), True
 
     def _knower(self, path: Sequence[Place]) -> Record:
         """Whose knowledge of actions is asked: the last that has enough of it, else the root's."""
@@ -347,7 +261,6 @@ class MonteCarloTreeSearch(Search):
         path = self._paths.pop(trail.end.key)
         self._mark(path, -1)
         backup(self.tree, path, trail.steps, reward)
-        self._estimate.add(self._portrait(trail.steps), reward)
         self._show()
 
     def _release(self, trail: Trail) -> None:

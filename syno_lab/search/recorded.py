@@ -6,7 +6,7 @@ Searches are compared on it, and simulated, with what real trainings gave.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from syno_lab.protocol import SearchStep
 from syno_lab.search.protocol import Child, Step
@@ -15,10 +15,15 @@ from syno_lab.search.protocol import Child, Step
 Steps = tuple[str, ...]
 
 
-def recorded_space(trials: Iterable[Sequence[SearchStep]]) -> RecordedState:
-    """The first state of the space of the ``trials``, each the steps taken; its operators are the steps' names."""
+def recorded_space(
+    trials: Iterable[Sequence[SearchStep]], traits: Mapping[Steps, Mapping[str, int]] | None = None
+) -> RecordedState:
+    """The first state of the space of the ``trials``, each the steps taken; its operators are the steps' names.
+
+    ``traits``: those of the operators, where they were recorded.
+    """
     known = {_names(taken): tuple(taken) for taken in trials}
-    return RecordedState((), tuple([known[names] for names in sorted(known)]))
+    return RecordedState((), tuple([known[names] for names in sorted(known)]), traits or {})
 
 
 def _names(taken: Iterable[SearchStep]) -> Steps:
@@ -32,10 +37,12 @@ class RecordedState:
     Attributes:
         before: the names of the steps taken.
         below: all steps of each operator that began with them, in the order of their names.
+        known_traits: traits by operator.
     """
 
     before: Steps
     below: tuple[tuple[SearchStep, ...], ...]
+    known_traits: Mapping[Steps, Mapping[str, int]] = field(default_factory=dict, compare=False)
 
     @property
     def key(self) -> Hashable:
@@ -60,8 +67,8 @@ class RecordedState:
         return self.before if self.is_complete else None
 
     def traits(self) -> Mapping[str, int]:
-        """Nothing: what is recorded are the steps."""
-        return {}
+        """Those that were recorded."""
+        return self.known_traits.get(self.before, {})
 
     def towards(self, operator: Steps) -> Sequence[Step]:
         """The next step of ``operator``, where it is one of the recorded."""
@@ -73,7 +80,9 @@ class RecordedState:
     def _step(self, step: SearchStep) -> Step:
         depth, before = len(self.before), (*self.before, step.name)
         below = tuple([taken for taken in self.below if len(taken) > depth and taken[depth].name == step.name])
-        return Step(step.name, step.actions, RecordedState(before, below), steps=step.steps, words=step.words)
+        return Step(
+            step.name, step.actions, RecordedState(before, below, self.known_traits), steps=step.steps, words=step.words
+        )
 
 
 @dataclass(frozen=True)

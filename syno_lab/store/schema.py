@@ -85,8 +85,17 @@ CREATE TABLE syno_search_steps (
     FOREIGN KEY (search, number) REFERENCES syno_search_trials (search, number));
 """
 
+# The trainings of a search in rungs: see `syno_lab.store.rungs`. A number of -1 is the baseline.
+_RUNGS = """
+CREATE TABLE syno_search_rungs (
+    place INTEGER PRIMARY KEY, search INTEGER NOT NULL REFERENCES syno_searches, number INTEGER NOT NULL,
+    rung TEXT NOT NULL, seed INTEGER NOT NULL, priority INTEGER NOT NULL, holder TEXT NOT NULL,
+    deaths INTEGER NOT NULL, state TEXT NOT NULL, measure REAL, outcome TEXT NOT NULL, ended TEXT,
+    digest TEXT NOT NULL, UNIQUE (search, number, rung, seed));
+"""
+
 # What each version added to the one before it; the first is the oldest that can be read.
-ADDED = (_RUNS, _JOBS_AND_SEARCHES, _SIGNATURES, _STEPS)
+ADDED = (_RUNS, _JOBS_AND_SEARCHES, _SIGNATURES, _STEPS, _RUNGS)
 SCHEMA_VERSION = len(ADDED)
 
 

@@ -18,6 +18,7 @@ from syno_lab.systems import find_system, format_of
 
 from .database import Database
 from .records import decoded, finite, from_text, to_text, whole
+from .rungs import RungLog
 
 #: The state of a trial without an outcome; one that was interrupted may have another outcome later.
 WAITING, INTERRUPTED = "waiting", "interrupted"
@@ -110,6 +111,11 @@ class SearchLog:
     def settings(self) -> dict[str, Any]:
         """What the search was made with; it cannot change."""
         return from_text(self._settings, dict, "settings")
+
+    @property
+    def rungs(self) -> RungLog:
+        """The queue of the search's trainings, where it trains in rungs."""
+        return RungLog(self._database, self._key)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 

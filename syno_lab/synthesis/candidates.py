@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, overload
 
 from syno_lab.effort import Effort, Stop
 from syno_lab.ir.coordinate import Coordinate
@@ -14,8 +16,9 @@ from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import Excess, cost_of, excess, meter_of
 from syno_lab.synthesis.distance import distances_after
+from syno_lab.synthesis.property_distance import wish_verdicts
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule, rules_for
-from syno_lab.synthesis.space import proposals, room_for_contractions
+from syno_lab.synthesis.space import Contractions, proposals, proposals_in_parts, room_for_contractions
 
 if TYPE_CHECKING:
     from syno_lab.synthesis.rewrites_parts import Rewrite
@@ -26,7 +29,8 @@ class Verdict:
     """Whether a step is canonical, and if not, the rule that rejects it and what it rewrites.
 
     Where no rule does, but every operator that the step leads to is beyond a budget, ``rejected_by`` is a row of kind
-    ``budget``: its name is the budget's, its reason has the bound and the limit.
+    ``budget``: its name is the budget's, its reason has the bound and the limit. Where none meets the wishes, it is a
+    row of kind ``wish``, whose reason says what cannot be read any more.
 
     Explanations are made when they are asked for, so that search does not pay for them.
 
@@ -102,13 +106,39 @@ class Verdict:
         return self.rewrite.differing(bindings[0]) if bindings else None
 
 
-@dataclass(frozen=True)
 class Candidate:
-    """A next step: ``distance`` is that of the state it leads to, None where the input is then out of reach."""
+    """A next step.
 
-    step: Step
-    verdict: Verdict
-    distance: int | None
+    Attributes:
+        step: the step.
+        distance: that of the state it leads to; None where the input is then out of reach.
+    """
+
+    __slots__ = ("_judge", "_verdict", "distance", "step")
+
+    def __init__(self, step: Step, judge: Callable[[Step], Verdict], distance: int | None) -> None:
+        self.step = step
+        self.distance = distance
+        self._judge = judge
+        self._verdict: Verdict | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it is canonical, and why not; worked out when it is asked for first."""
+        if self._verdict is None:
+            self._verdict = self._judge(self.step)
+        return self._verdict
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Candidate):
+            return NotImplemented
+        return (self.step, self.distance, self.verdict) == (other.step, other.distance, other.verdict)
+
+    def __hash__(self) -> int:
+        return hash((self.step, self.distance))
+
+    def __repr__(self) -> str:
+        return f"Candidate({self.step!r}, distance={self.distance})"
 
     @property
     def primitive(self) -> str:
@@ -131,35 +161,137 @@ class Candidate:
         return self.step.parameter
 
 
+class Candidates(Sequence[Candidate]):
+    """Every next step of a state, the nearest to the input first; none is made before it is asked for.
+
+    Their number and the distances are known at once. Steps of equal distance stand by primitive, contractions last,
+    those that give away little first.
+    """
+
+    def __init__(self, state: State, rules: tuple[Rule, ...], effort: Effort) -> None:
+        self.state = state
+        self._effort = effort
+        distance = distances_after(state, effort=effort)
+        self._parts: list[tuple[int | None, Sequence[Step]]] = []  # of one distance and one primitive
+        for part in proposals_in_parts(state):
+            effort.tick("listing the next steps")
+            if isinstance(part, Step):
+                self._parts.append((distance(part), (part,)))
+            elif len(part):
+                self._parts.append((distance(Step("SHARE", (), None, part.given)), part))
+        self._parts.sort(key=_nearness)
+        self._ends = list(accumulate(len(part) for _, part in self._parts))
+        self._judge = _Judge(state, rules, effort)
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, at: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Candidate]: ...
+    def __getitem__(self, at: int | slice) -> Candidate | list[Candidate]:
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(len(self)))]
+        place = range(len(self))[at]
+        number = bisect_right(self._ends, place)
+        far, part = self._parts[number]
+        return Candidate(part[place - self._ends[number] + len(part)], self._judge, far)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        judge = self._judge
+        for far, part in self._parts:
+            for step in part:
+                yield Candidate(step, judge, far)
+
+    def places(self) -> dict[str, list[range]]:
+        """The places of the candidates of each primitive, the nearest to the input first."""
+        found: dict[str, list[range]] = {}
+        for (_, part), end in zip(self._parts, self._ends, strict=True):
+            primitive = part[0].primitive if len(part) == 1 else "SHARE"
+            found.setdefault(primitive, []).append(range(end - len(part), end))
+        return found
+
+    def of_contraction(self, shared: Iterable[Coordinate], given: Iterable[Coordinate]) -> Candidate | None:
+        """The CONTRACTION of these coordinates; None where the space has none."""
+        wanted = set(shared), set(given)
+        for far, part in self._parts:
+            if isinstance(part, Contractions) and set(part.given) == wanted[1]:
+                return next((Candidate(one, self._judge, far) for one in part if set(one.operands) == wanted[0]), None)
+        return None
+
+
+def _nearness(part: tuple[int | None, Sequence[Step]]) -> tuple[bool, int, bool]:
+    far, steps = part
+    return far is None, far or 0, isinstance(steps, Contractions)
+
+
 def candidates(
     state: State, rules: tuple[Rule, ...] = RULES, *, effort: Effort | None = None, should_stop: Stop | None = None
-) -> list[Candidate]:
-    """Every legal next step that budgets of steps allow, with its verdict and distance.
+) -> Candidates:
+    """Every legal next step that budgets of steps allow, with its verdict and distance, the nearest first.
 
     Args:
         state: where the steps begin.
         rules: what is canonical.
-        effort: what it may take; by default half of the machine's free memory, and any time.
+        effort: what it may take to count them and to put them in order; by default half of the machine's free memory,
+            and any time.
         should_stop: asked often; once it says so there is no answer.
 
     Raises:
         EffortError: when it was stopped, or would take more than it may.
     """
     with (effort or Effort()).within(should_stop=should_stop) as watched:
-        return _candidates(state, rules, watched)
+        watched.make_room(*room_for_contractions(state))
+        return Candidates(state, rules, watched)
 
 
-def _candidates(state: State, rules: tuple[Rule, ...], effort: Effort) -> list[Candidate]:
-    effort.make_room(*room_for_contractions(state))
-    distance = distances_after(state, effort=effort)
-    budget = _budget_after(state)
-    asked = {primitive: rules_for(primitive, rules) for primitive in PRIMITIVES}
-    found = []
-    for step in proposals(state):
-        effort.tick("listing the next steps")
-        rule = next((rule for rule in asked[step.primitive] if rule.match(state, step)), None)
-        found.append(Candidate(step, Verdict(rule or budget(step), state, step), distance(step)))
-    return found
+class _Judge:
+    """The verdicts on the steps from one state."""
+
+    def __init__(self, state: State, rules: tuple[Rule, ...], effort: Effort) -> None:
+        self._state = state
+        self._effort = effort
+        self._rules = {primitive: rules_for(primitive, rules) for primitive in PRIMITIVES}
+        self._of_given: dict[tuple[Coordinate, ...], tuple[int, Rule | None]] = {}
+
+    @cached_property
+    def _budget(self) -> Callable[[Step], Rule | None]:
+        return _budget_after(self._state)
+
+    @cached_property
+    def _wish(self) -> Callable[[Step], Rule | None]:
+        return wish_verdicts(self._state)
+
+    def __call__(self, step: Step) -> Verdict:
+        state = self._state
+        self._effort.tick("judging the next steps")
+        rules = self._rules[step.primitive]
+        last = None
+        if step.primitive == "SHARE":
+            number, last = self._rejecting_given(step.given)
+            rules = rules[:number]
+        for rule in rules:
+            if rule.match(state, step):
+                return Verdict(rule, state, step)
+        return Verdict(last or self._budget(step) or self._wish(step), state, step)
+
+    def _rejecting_given(self, given: tuple[Coordinate, ...]) -> tuple[int, Rule | None]:
+        """The first rule that rejects whatever gives this away, and its place; where there is none, how many there are.
+
+        Such a rule (:attr:`.Rule.is_of_given`) need not be asked again for each set that is shared.
+        """
+        found = self._of_given.get(given)
+        if found is None:
+            rules = self._rules["SHARE"]
+            bare = Step("SHARE", (), None, given)
+            found = (len(rules), None)
+            for number, rule in enumerate(rules):
+                if rule.is_of_given and rule.match(self._state, bare):
+                    found = (number, rule)
+                    break
+            self._of_given[given] = found
+        return found
 
 
 def _budget_after(state: State) -> Callable[[Step], Rule | None]:

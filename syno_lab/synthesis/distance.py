@@ -12,7 +12,7 @@ and so no distance, but of the operators that differ only in it one is kept (:mo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -86,7 +86,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class _Left:
+class Left:
     """Budgets left: how many of each helpful primitive may still come."""
 
     contractions: int
@@ -119,10 +119,10 @@ def explain_distance(state: State, *, effort: Effort | None = None, should_stop:
     Raises:
         EffortError: when it was stopped, or would take more than it may.
     """
-    have = tuple(sorted(_look(c) for c in state.data if c not in state.fixed))
-    left = _left(state.spec, Counter(step.primitive for step in state.steps))
+    have = tuple(sorted(look(c) for c in state.data if c not in state.fixed))
+    left = budgets_left(state.spec, Counter(step.primitive for step in state.steps))
     with (effort or Effort()).within(should_stop=should_stop) as watched:
-        return _explained(state.spec, have, left, _reduces_left(state), watched)
+        return _explained(state.spec, have, left, reduces_left(state), watched)
 
 
 def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[Step], int | None]:
@@ -133,11 +133,23 @@ def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[
     """
     watched = effort or Effort()
     spec = state.spec
-    have = sorted(_look(c) for c in state.data if c not in state.fixed)
+    have = sorted(look(c) for c in state.data if c not in state.fixed)
     used = Counter(step.primitive for step in state.steps)
-    budgets = {name: _left(spec, used + Counter((name,))) for name in PRIMITIVES}
-    reduces = _reduces_left(state)
+    budgets = {name: budgets_left(spec, used + Counter((name,))) for name in PRIMITIVES}
+    reduces = reduces_left(state)
     known: dict[Any, int | None] = {}
+    sizes = tuple([Size(spec.symbols, exponents) for _, exponents in have])
+    want = _wanted(spec)
+    shared: list[_Search] = []  # one for all CONTRACTIONs: they leave a part of the same
+
+    def after_giving(given: tuple[Coordinate, ...]) -> int | None:
+        if not shared:
+            shared.append(_Search(spec, budgets["SHARE"], sum(flag for flag, _ in have), watched))
+            shared[0].prepare(sizes, want)
+        shared[0].run_without([c.size for c in given])
+        return shared[0].best
+
+    has_few_groupings = _groupings(sizes, want) <= _MOST_GROUPINGS
 
     def after(step: Step) -> int | None:
         gone = step.given if step.primitive == "SHARE" else step.operands
@@ -147,11 +159,14 @@ def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[
             added = (step.parameter,)
         elif step.primitive != "SHARE":
             added = PRIMITIVES[step.primitive].result_sizes(tuple([c.size for c in step.operands]), step.parameter)
-        key = (step.primitive, tuple([id(c) for c in gone]), added)
+        looks = sorted([look(c) for c in gone])
+        key = (step.primitive, tuple(looks), added)
+        if key not in known and step.primitive == "SHARE" and has_few_groupings:
+            known[key] = after_giving(step.given)
         if key not in known:
             shape = list(have)
-            for coordinate in gone:
-                shape.remove(_look(coordinate))
+            for one in looks:
+                shape.remove(one)
             shape += [(step.primitive == "STRIDE", size.exponents) for size in added]
             more = None if reduces is None or step.primitive != "REDUCE" else reduces - 1
             known[key] = _explained(spec, tuple(sorted(shape)), budgets[step.primitive], more, watched).steps
@@ -160,25 +175,26 @@ def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[
     return after
 
 
-def _look(coordinate: Coordinate) -> tuple[bool, Exponents]:
+def look(coordinate: Coordinate) -> tuple[bool, Exponents]:
+    """What the distance sees of a coordinate: whether it is STRIDEd, and its size."""
     return (coordinate.node.primitive == "STRIDE", coordinate.size.exponents)
 
 
-def _reduces_left(state: State) -> int | None:
+def reduces_left(state: State) -> int | None:
     """How many REDUCEs may still come; None once another primitive has."""
     if any(step.primitive != "REDUCE" for step in state.steps):
         return None
     return state.spec.limits.max_reduces - len(state.steps)
 
 
-def _explained(spec: Spec, have: _Have, left: _Left, reduces: int | None, effort: Effort) -> Explanation:
+def _explained(spec: Spec, have: _Have, left: Left, reduces: int | None, effort: Effort) -> Explanation:
     plain = _explain(spec, have, left, effort=effort)
     return plain if reduces is None else _with_reduces(spec, have, left, reduces, plain, effort)
 
 
-def _with_reduces(spec: Spec, have: _Have, left: _Left, budget: int, plain: Explanation, effort: Effort) -> Explanation:
+def _with_reduces(spec: Spec, have: _Have, left: Left, budget: int, plain: Explanation, effort: Effort) -> Explanation:
     """The least bound over all sets of further REDUCEs, smallest first; at most two more than are lacking."""
-    lacking = _lacking_primaries(spec, have)
+    lacking = lacking_primaries(spec, [exponents for _, exponents in have])
     best = plain
     sizes = reduce_sizes(spec, effort=effort)
     for count in range(max(1, sum(lacking)), min(budget, sum(lacking) + 2) + 1):
@@ -195,31 +211,38 @@ def _with_reduces(spec: Spec, have: _Have, left: _Left, budget: int, plain: Expl
     return best
 
 
-def _lacking_primaries(spec: Spec, have: _Have) -> tuple[int, ...]:
+def lacking_primaries(spec: Spec, have: Sequence[Exponents]) -> tuple[int, ...]:
     """How often each primary variable is missing from the data for the input."""
     fixed = {inp for inp, _ in spec.fixed_io_pairs}
     want = [size.exponents for axis, size in enumerate(spec.input_shape) if axis not in fixed]
-    return tuple(max(0, sum(e[i] for e in want) - sum(e[i] for _, e in have)) for i in range(len(spec.symbols.primary)))
+    return tuple(max(0, sum(e[i] for e in want) - sum(e[i] for e in have)) for i in range(len(spec.symbols.primary)))
 
 
-def _left(spec: Spec, used: Counter[str]) -> _Left:
+def budgets_left(spec: Spec, used: Counter[str]) -> Left:
+    """The budgets that are left after so many of each primitive."""
+
     def left(primitive: str) -> int:
         budget = spec.limits.of(primitive)
         return UNLIMITED if budget is None else max(0, budget - used[primitive])
 
-    return _Left(left("SHARE"), left("UNFOLD"), left("EXPAND"), left("MERGE"), left("SPLIT"))
+    return Left(left("SHARE"), left("UNFOLD"), left("EXPAND"), left("MERGE"), left("SPLIT"))
 
 
 @kept(1 << 17)
-def _explain(spec: Spec, have: _Have, left: _Left, *, effort: Effort) -> Explanation:
-    fixed_inputs = {inp for inp, _ in spec.fixed_io_pairs}
-    want = tuple(size for axis, size in enumerate(spec.input_shape) if axis not in fixed_inputs)
+def _explain(spec: Spec, have: _Have, left: Left, *, effort: Effort) -> Explanation:
+    want = _wanted(spec)
     sizes = tuple(Size(spec.symbols, exponents) for _, exponents in have)
     if _groupings(sizes, want) > _MOST_GROUPINGS:
         return _rough(spec, sizes, want)
     search = _Search(spec, left, sum(flag for flag, _ in have), effort)
     search.run(sizes, want)
     return Explanation(search.best, search.groups, search.eliminations)
+
+
+def _wanted(spec: Spec) -> tuple[Size, ...]:
+    """The sizes of the input's axes that take part."""
+    fixed = {inp for inp, _ in spec.fixed_io_pairs}
+    return tuple(size for axis, size in enumerate(spec.input_shape) if axis not in fixed)
 
 
 def _groupings(have: tuple[Size, ...], want: tuple[Size, ...]) -> int:
@@ -247,17 +270,35 @@ class _Search:
     that more was taken than is there.
     """
 
-    def __init__(self, spec: Spec, left: _Left, strided: int, effort: Effort) -> None:
+    def __init__(self, spec: Spec, left: Left, strided: int, effort: Effort) -> None:
         self.effort = effort
         self.spec = spec
         self.left = left
         self.strided = strided
+        self.least = -(-strided // 2)  # eliminations in any case
         self.legal = _legal(spec)
         self.best: int | None = None
         self.groups: tuple[Group, ...] = ()
         self.eliminations = 0
 
     def run(self, have: tuple[Size, ...], want: tuple[Size, ...]) -> None:
+        """Look through the groupings of ``have``."""
+        self.prepare(have, want)
+        self.run_without(())
+
+    def run_without(self, gone: Iterable[Size]) -> None:
+        """Look through the groupings of what was prepared, but for some of it."""
+        rest, number = self.everything, self.number
+        for size in gone:
+            rest -= 1 << self.bits * self.sizes.index(size)
+            number -= 1
+        self.best, self.groups, self.eliminations = None, (), 0
+        for partition in self.partitions:
+            if len(partition) <= number:
+                self._assign(rest, number, partition, 0, (), 0, False)
+
+    def prepare(self, have: tuple[Size, ...], want: tuple[Size, ...]) -> None:
+        """Which products some of ``have`` make; the same for all that are a part of it."""
         counts = Counter(have)
         self.sizes = list(counts)
         self.bits = max(counts.values(), default=0).bit_length() + 1
@@ -274,9 +315,9 @@ class _Search:
         for number, code, packed in choices:
             self.choices[number].append((code, packed))
         self.options: dict[tuple[int, int], list[tuple[int, bool]]] = {}
-        everything = sum(most << self.bits * place for place, most in enumerate(counts.values()))
-        for partition in _partitions(want):
-            self._assign(everything, partition, 0, (), 0)
+        self.everything = sum(most << self.bits * place for place, most in enumerate(counts.values()))
+        self.number = len(have)
+        self.partitions = _partitions(want)
 
     def _options(self, wanted: int, number: int) -> list[tuple[int, bool]]:
         """Which ``number`` of coordinates may become axes of a packed size, and whether a piece is then eliminated."""
@@ -290,24 +331,47 @@ class _Search:
                     is_legal = self.legal[piece] = _is_legal(self.spec, piece)
                 if is_legal:
                     found.append((code, piece != 0))
+            found.sort(key=lambda option: option[1])  # what has nothing over first: then less is looked at
         return found
 
-    def _assign(self, rest: int, want: tuple[_Want, ...], at: int, groups: tuple[_Chosen, ...], cost: int) -> None:
+    def _assign(
+        self,
+        rest: int,
+        number_left: int,
+        want: tuple[_Want, ...],
+        at: int,
+        groups: tuple[_Chosen, ...],
+        cost: int,
+        has_pieces: bool,
+    ) -> None:
+        """Give axes some of the ``rest``, which are ``number_left``; ``cost`` is that of the groups before.
+
+        A piece, and a coordinate that stays behind, takes an elimination; if none is to stay, every coordinate beyond
+        one for each group takes a SPLIT.
+        """
         if at == len(want):
             self._close(rest, groups, cost)
             return
         axes, wanted, others = want[at]
+        groups_left = len(want) - at - 1
         guard = self.guard
         self.effort.tick("looking for the shape distance")
-        for number in range(1, len(self.choices)):
+        for number in range(1, number_left - groups_left + 1):
             more = cost + len(axes) + number - 2
-            if self.best is not None and more + others >= self.best:
-                return
+            least = more + others + max(self.least, has_pieces or number_left - number > groups_left)
+            if self.best is not None and least >= self.best:
+                if more + others + self.least >= self.best:
+                    return
+                continue
             for code, has_piece in self._options(wanted, number):
-                if self.best is not None and more + has_piece + others >= self.best:
-                    continue
+                if has_piece and self.best is not None and more + 1 + others + max(self.least, 1) >= self.best:
+                    break  # and so have all that come
                 if ((rest | guard) - code) & guard == guard:
-                    self._assign(rest - code, want, at + 1, (*groups, (code, axes, has_piece)), more + has_piece)
+                    chosen = (*groups, (code, axes, has_piece))
+                    is_over = has_pieces or has_piece
+                    self._assign(rest - code, number_left - number, want, at + 1, chosen, more + has_piece, is_over)
+                    if self.best is not None and least >= self.best:
+                        break
 
     def _taken(self, code: int) -> tuple[Size, ...]:
         """The sizes of a choice."""

@@ -19,9 +19,20 @@ from syno_lab.synthesis.budgets import Cost, meter_of
 from syno_lab.synthesis.digits import Digit
 from syno_lab.synthesis.features import digit_below, feature
 from syno_lab.synthesis.parameters import coefficient_products, merge_blocks
-from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, STRIDED, WAITING, Reach, pack
+from syno_lab.synthesis.reach import (
+    DEMANDS,
+    EXPANDABLE,
+    FLAG_BITS,
+    GIVABLE,
+    MERGEABLE,
+    STRIDED,
+    WAITING,
+    Reach,
+    pack,
+)
 from syno_lab.synthesis.rules import RULES, Rule, rules_for
 from syno_lab.synthesis.space import step_cost
+from syno_lab.synthesis.wishes import Wishes
 
 LIMITED = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE")
 STAYS = ~WAITING  # the flag that a coordinate loses when it passes
@@ -62,9 +73,10 @@ class Move:
         need: steps that are needed afterwards at least.
         width: how many edges it may turn out to be, as far as is known without looking.
         sizes: of REDUCEs; else empty.
+        favour: how much likelier draws should take it than others as near, because of what is wished.
     """
 
-    __slots__ = ("_edges", "_make", "cost", "need", "sizes", "width")
+    __slots__ = ("_edges", "_make", "cost", "favour", "need", "sizes", "width")
 
     def __init__(
         self,
@@ -73,8 +85,10 @@ class Move:
         make: Callable[[], Iterator[Edge]],
         width: int = 1,
         sizes: tuple[Size, ...] = (),
+        favour: float = 1.0,
     ) -> None:
         self.sizes = sizes
+        self.favour = favour
         self.cost = cost
         self.need = need
         self.width = width
@@ -181,6 +195,9 @@ class Gift(NamedTuple):
 class Nodes:
     """The nodes met so far, for one spec under one table of rules."""
 
+    #: Steps left up to which the distance to what is wished is looked for; above, it is counted without a search.
+    NEAR = 3
+
     def __init__(self, spec: Spec, rules: tuple[Rule, ...] = RULES, effort: Effort | None = None) -> None:
         names = {rule.name for rule in rules}
         lacking = [rule.name for rule in RULES if rule.kind == "space" and rule.name not in names]
@@ -194,6 +211,7 @@ class Nodes:
         self.rules = rules
         self.effort = effort or Effort()
         self.reach = Reach(spec, self.effort)
+        self.wishes = Wishes(self.reach) if spec.wants else None
         self.limits = spec.limits
         self.meter = meter_of(spec)
         self.most_weights = spec.limits.of("SHARE") or 0
@@ -202,7 +220,8 @@ class Nodes:
         shallow = {p: tuple(r for r in rules_for(p, rules) if not r.is_deep) for p in PRIMITIVES}
         self._matches = {p: tuple(r.match for r in found) for p, found in shallow.items()}
         self._given = tuple(r.match for r in shallow["SHARE"] if r.is_of_given)
-        self._is_strict = spec.weight_limits == "strict"
+        # Of the occurrences so far the first so many bound what weights may take: those of the primary variables.
+        self._binding_weights = 0 if spec.weight_limits == "free" else len(spec.symbols.primary)
         self._limit_of = tuple(spec.occurrence_limits.values())
         self._features: dict[Any, int] = {}
         self._is_reduction: list[bool] = []
@@ -222,6 +241,7 @@ class Nodes:
         taken = {inp for inp, _ in spec.fixed_io_pairs}
         self._total = sum(self.reach.want)
         self._axes = [pack(size) for axis, size in enumerate(spec.input_shape) if axis not in taken]
+        self._own = [axis for axis in range(len(spec.input_shape)) if axis not in taken]
         self._is_free = [str(size) in spec.unordered for a, size in enumerate(spec.input_shape) if a not in taken]
 
     def __len__(self) -> int:
@@ -235,6 +255,8 @@ class Nodes:
         self.listed = 0
         gc.collect()  # a node's moves hold the node
         self.reach.forget()
+        if self.wishes is not None:
+            self.wishes.forget()
 
     @cached_property
     def _strides(self) -> list[tuple[Size, int]]:
@@ -324,12 +346,13 @@ class Nodes:
 
     def _feature(self, state: State, coordinate: Coordinate) -> int:
         found = feature(state, coordinate)
-        number = self._features.get(found)
+        has = 0 if self.wishes is None else self.wishes.has(coordinate)
+        number = self._features.get((found, has))
         if number is None:
-            number = self._features[found] = len(self._features)
+            number = self._features[found, has] = len(self._features)
             # Those that differ in nothing but the name of a reduction: itself, or STRIDEd.
             self._is_reduction.append(found.leaf == 1 or (found.primitive == "STRIDE" and found.only_reductions))
-            flags = WAITING
+            flags = WAITING | has
             if found.primitive == "STRIDE":
                 flags |= STRIDED
             elif found.leaf != 1 or found.sharers:
@@ -360,13 +383,24 @@ class Nodes:
         spent: tuple[int, ...],
         must_contract: bool = False,
     ) -> int:
-        """At least so many steps to an operator, from these (sorted) items; above ``limit`` any number above it."""
+        """At least so many steps to an operator, from these (sorted) items; above ``limit`` any number above it.
+
+        Where something is wished, an operator that may meet it.
+        """
+        wishes, wished = self.wishes, items
+        if wishes is not None:
+            items = sorted([item & ~DEMANDS for item in items])
         left = self.most_weights - weights
         lacking = self.limits.min_weights - weights
         must = lacking if lacking > must_contract else int(must_contract)
-        steps = self.reach.steps(
-            tuple(items), limit, left, self._most_expands - used[3], spent if self._is_strict else (), must
-        )
+        spent = spent[: self._binding_weights]
+        steps = self.reach.steps(tuple(items), limit, left, self._most_expands - used[3], spent, must)
+        if wishes is not None and steps <= limit:
+            most_unfolds = self._most[4]
+            unfolds = 99 if most_unfolds is None else most_unfolds - used[4]
+            steps = max(steps, wishes.few(wished))
+            if steps <= limit <= self.NEAR:
+                steps = wishes.steps(tuple(wished), limit, left, unfolds, self._most_expands - used[3], least=steps)
         return max(steps, lacking)
 
     def _pack(self, size: Size) -> int:

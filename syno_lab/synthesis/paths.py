@@ -2,8 +2,8 @@
 
 A path is the list of edges from the root to the end of an operator; there is one for each pGraph. Rules that look
 deeper than a node shows (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the FLOPs of the best plan, which bounds for
-partial pGraphs may not reach, and the inner order of unordered axes (:mod:`syno_lab.synthesis.unordered`) are asked
-when a path is replayed, so a path may turn out to be none.
+partial pGraphs may not reach, the wishes (:mod:`syno_lab.ir.wants`) and the inner order of unordered axes
+(:mod:`syno_lab.synthesis.unordered`) are asked when a path is replayed, so a path may turn out to be none.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Builder:
         self._deep = {p: tuple(r for r in rules_for(p, graph.rules) if r.is_deep) for p in PRIMITIVES}
 
     def operator(self, path: Path) -> Operator | None:
-        """The operator at the end of ``path``; None where a deep rule, a budget or another inner order rejects it."""
+        """The operator at the end of ``path``; None where a deep rule, a wish, a budget or the order rejects it."""
         places: tuple[Coordinate, ...] = self._root
         reductions: tuple[Coordinate, ...] = ()
         weights: list[Weight] = []
@@ -196,7 +196,7 @@ class Builder:
         for axis in sorted(self._pinned):
             inputs.insert(axis, self._pinned[axis])
         operator = Operator(state, tuple(inputs))
-        is_found = sums_no_weights(state) and fits(operator)
+        is_found = sums_no_weights(state) and (not self.spec.wants or operator.meets()) and fits(operator)
         return operator if is_found and is_in_order(operator, self.graph.rules, effort=self.graph.effort) else None
 
 

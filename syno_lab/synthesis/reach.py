@@ -1,10 +1,10 @@
 """How many steps are needed at least: the shape distance, made fast for search and sharper by what the space forbids.
 
-It counts as :mod:`syno_lab.synthesis.distance` does, and knows besides which pieces a weight may take (``strict``
-limits of occurrences), that windows have no primary variables, how many EXPANDs are left, and which rules and which
-place in the sweep keep a view from a coordinate (the flags). Coordinates that equal an input axis are matched with it
-first; where what is left over then cannot go by itself, other groupings are tried too. Sizes are packed into one
-integer, eight bits an exponent, so that a product is one addition.
+It counts as :mod:`syno_lab.synthesis.distance` does, and knows besides which pieces a weight may take (limits of
+occurrences that bind weights), that windows have no primary variables, how many EXPANDs are left, and which rules and
+which place in the sweep keep a view from a coordinate (the flags). Coordinates that equal an input axis are matched
+with it first; where what is left over then cannot go by itself, other groupings are tried too. Sizes are packed into
+one integer, eight bits an exponent, so that a product is one addition.
 
 That these bounds are never too high is held by tests: the search with them finds what the search without them finds.
 """
@@ -22,7 +22,11 @@ from syno_lab.ir.spec import Spec
 
 NEVER = 1 << 20
 WAITING, MERGEABLE, EXPANDABLE, GIVABLE, STRIDED = 1, 2, 4, 8, 16  # flags of an item
-FLAG_BITS = 5
+FLAGS = 31
+#: Demands of wishes that are told apart (:mod:`syno_lab.synthesis.wishes`): the bits of an item between flags and size.
+MOST_DEMANDS = 8
+DEMANDS = ((1 << MOST_DEMANDS) - 1) << 5
+FLAG_BITS = 5 + MOST_DEMANDS
 _MOST_GROUPINGS = 1 << 16  # that are tried for one bound; above it the bound is a rougher one
 _MERGES = MERGEABLE | WAITING
 _PIECE = GIVABLE | EXPANDABLE | WAITING  # flags of a piece, what a group of items has over: nothing keeps it from going
@@ -59,7 +63,7 @@ class Reach:
         self._partitions: dict[Shape, tuple[tuple[Shape, ...], ...]] = {}
         self._known: dict[tuple[Shape, int, int, Shape, int], int] = {}
         self._legal: dict[int, bool] = {}
-        self._is_ratio: dict[int, bool] = {0: True}  # of what a group has over what it wants
+        self.ratios: dict[int, bool] = {0: True}  # of what a group may have over what it wants
         self._values: dict[int, int] = {}
         self._kinds: dict[tuple[int, Shape, int], tuple[bool, bool]] = {}
         self._ways_at: dict[tuple[int, Shape], dict[int, tuple[int, bool, int]]] = {}
@@ -70,14 +74,14 @@ class Reach:
         """At least so many steps from these data to the input; any number above ``limit`` where that is not enough.
 
         Args:
-            items: the data coordinates that take part, sorted: packed size, and in the lowest bits whether a view may
-                still begin with it (``WAITING``), whether rules let it be MERGEd or EXPANDed, whether one CONTRACTION
-                may take it (not a reduction that no weight shares: it would be in that weight alone), and whether it
-                is ``STRIDED``.
+            items: the data coordinates that take part, sorted, without demands: packed size, and in the lowest bits
+                whether a view may still begin with it (``WAITING``), whether rules let it be MERGEd or EXPANDed,
+                whether one CONTRACTION may take it (not a reduction that no weight shares: it would be in that weight
+                alone), and whether it is ``STRIDED``.
             limit: larger bounds are not told apart, which saves most of the work.
             contractions: CONTRACTIONs left.
             expands: EXPANDs left.
-            spent: occurrences so far, where they bind the dimensions of weights.
+            spent: occurrences of each primary variable so far, where they bind the dimensions of weights; else empty.
             must: how many CONTRACTIONs come in any case, unless the input is there already.
         """
         key = (items, contractions, expands, spent, must)
@@ -129,7 +133,7 @@ class Reach:
 
     def _roughly(self, have: list[int], want: list[int], items: Shape, must: int) -> int:
         """A lower bound where there are too many groupings to try."""
-        lacking = self._unpack(sum(self.want) - sum([item >> FLAG_BITS for item in items]))
+        lacking = self.unpacked(sum(self.want) - sum([item >> FLAG_BITS for item in items]))
         if any(power > 0 for power in lacking[: len(self.spec.symbols.primary)]):
             return NEVER  # none but a REDUCE brings a primary variable
         return max(least_steps(len(have), len(want)), must)
@@ -170,15 +174,14 @@ class Reach:
         """
         self.effort.tick("looking for the distance to the input")
         wanted, number = groups[at]
-        items, sums, is_legal = self._items, self._sums, self._is_ratio
+        items, sums, is_legal = self._items, self._sums, self.ratios
         is_last = at + 1 == len(groups)
         most = self._best - cost  # items that it may take at most
         try:
-            chosen = [mask for mask in _masks(len(items), most) if not mask & ~free and is_legal[sums[mask] - wanted]]
+            chosen = [mask for mask in masks(len(items), most) if not mask & ~free and is_legal[sums[mask] - wanted]]
         except KeyError:
-            for mask in _masks(len(items), most):
-                if sums[mask] - wanted not in is_legal:
-                    is_legal[sums[mask] - wanted] = self.is_legal(sums[mask] - wanted)
+            for mask in masks(len(items), most):
+                self.is_ratio(sums[mask] - wanted)
             self._assign(free, groups, at, pieces, cost, late)
             return
         for mask in chosen:
@@ -234,8 +237,13 @@ class Reach:
             cost += 2  # a SPLIT to something larger than the window, and a MERGE
         if joined and not is_bare and not has_window:
             cost += 1
-        if helped and not unfolded:
-            cost += 1
+        if helped:
+            self._is_stuck = True
+            if not (unfolded or pieces_unfolded):  # a window over it: of what may be one, or of what goes otherwise
+                if twice_or_unfolded:
+                    unfolded = 1
+                else:
+                    cost += 1
         if twice_or_unfolded == 1 and not (twice or unfolded or contracted):
             unfolded = 1
         elif is_bare and not (unfolded or joined):
@@ -297,11 +305,11 @@ class Reach:
         key = (piece, spent, times)
         kind = self._kinds.get(key)
         if kind is None:
-            exponents = self._unpack(piece)
+            exponents = self.unpacked(piece)
             primaries = len(self.spec.symbols.primary)
             is_given = not spent or all(
                 limit is None or already + times * abs(power) <= limit
-                for power, limit, already in zip(exponents, self.spec.occurrence_limits.values(), spent, strict=True)
+                for power, limit, already in zip(exponents, self.spec.occurrence_limits.values(), spent, strict=False)
             )
             kind = self._kinds[key] = (is_given, not any(exponents[:primaries]))
         return kind
@@ -317,7 +325,7 @@ class Reach:
         """The value of a size under the first binding; 0, larger than no window, where there is none."""
         value = self._values.get(packed)
         if value is None:
-            size = Size(self.spec.symbols, self._unpack(packed))
+            size = Size(self.spec.symbols, self.unpacked(packed))
             maps = self.spec.binding_maps
             value = self._values[packed] = size.at(maps[0]) if maps and size.is_integral(maps[0]) else 0
         return value
@@ -326,11 +334,19 @@ class Reach:
         """Whether a coordinate may have this packed size."""
         legal = self._legal.get(packed)
         if legal is None:
-            size = Size(self.spec.symbols, self._unpack(packed))
+            size = Size(self.spec.symbols, self.unpacked(packed))
             legal = self._legal[packed] = self.spec.is_legal(size)
         return legal
 
-    def _unpack(self, packed: int) -> tuple[int, ...]:
+    def is_ratio(self, packed: int) -> bool:
+        """Whether a group may have so much over what it wants: nothing, or what may be a coordinate."""
+        found = self.ratios.get(packed)
+        if found is None:
+            found = self.ratios[packed] = self.is_legal(packed)
+        return found
+
+    def unpacked(self, packed: int) -> tuple[int, ...]:
+        """The exponents of a packed size."""
         exponents = []
         for _ in self.spec.symbols.names:
             low = (packed + 128) % 256 - 128
@@ -363,7 +379,7 @@ def partitions(number: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _masks(number: int, most: int) -> tuple[int, ...]:
+def masks(number: int, most: int) -> tuple[int, ...]:
     """The non-empty subsets of ``number`` items with at most ``most`` of them, the smallest first."""
     found = [mask for mask in range(1, 1 << number) if mask.bit_count() <= most]
     return tuple(sorted(found, key=int.bit_count))

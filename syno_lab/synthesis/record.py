@@ -19,7 +19,7 @@ from syno_lab.effort import Effort, Stop
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import quoted, read_bytes
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Spec
+from syno_lab.ir.spec import FORMER_LIMITS, Spec
 from syno_lab.synthesis.fields import SpecFields
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.sampler import Sampler
@@ -49,6 +49,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
         exhausted: whether there were no more.
         digests: :func:`digest` of each, in the order of drawing.
         operators: the first of them in full, as operator files.
+        spread: whether draws spread over the space; they did not before records said so.
     """
 
     format: str
@@ -61,6 +62,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
     exhausted: bool
     digests: list[str]
     operators: list[dict[str, Any]] = []
+    spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def record_search(
     operators: Iterable[Operator],
     *,
     exhausted: bool = False,
+    spread: bool = True,
     rules: Sequence[Rule] = RULES,
 ) -> Record:
     """The record of ``operators``, which a :class:`Sampler` with these arguments drew first and in this order."""
@@ -114,6 +117,7 @@ def record_search(
         exhausted,
         digests,
         whole,
+        spread,
     )
 
 
@@ -174,15 +178,24 @@ def replay(
         FormatError: when the record's spec is not one, or it lacks rows of the space.
         EffortError: when it was stopped, or would take more memory than it may.
     """
+    chosen, notes = _same_rules(record, rules)
+    fields = record.spec
+    if fields.weight_limits == FORMER_LIMITS:
+        fields = msgspec.structs.replace(fields, weight_limits="primary")
+        notes.append(
+            f"the record was drawn with weight_limits {FORMER_LIMITS!r}, which bound coefficients in weights too; it "
+            "is replayed with 'primary', another space, so other operators are drawn; those of the record stay valid"
+        )
     try:
-        spec = record.spec.spec()
+        spec = fields.spec()
     except SpecError as error:
         raise FormatError(f"search record: spec: {error}") from None
-    chosen, notes = _same_rules(record, rules)
     if record.syno_lab != __version__:
         notes.insert(0, f"the record is of Syno Lab {_shown(record.syno_lab)}, this is {__version__}")
     try:
-        sampler = Sampler.from_spec(spec, seed=record.seed, rules=chosen, effort=Effort(should_stop=should_stop))
+        sampler = Sampler.from_spec(
+            spec, seed=record.seed, spread=record.spread, rules=chosen, effort=Effort(should_stop=should_stop)
+        )
     except SpecError as error:
         raise FormatError(f"search record: {error}") from None
     compared, difference = _compare(record, _drawn(sampler), report)

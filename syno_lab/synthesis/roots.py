@@ -27,11 +27,33 @@ _Chosen = tuple[tuple[int, ...], tuple[int, ...]]  # which sizes, by number, and
 class Roots(Nodes):
     """The search graph as far as its root: every multiset of REDUCEs is one move."""
 
+    #: Where something is wished: how much less likely a multiset is for each step more that its shortest way has, of
+    #: which there are about so many more; and for each window that is asked for and not one of them.
+    LONG_WAY = 6.0
+    NO_WINDOW = 0.02
+
     @cached_property
     def _reduces(self) -> list[tuple[Size, int, tuple[int, ...]]]:
         """The sizes for REDUCE, each packed and with its cost."""
         sizes = reduce_sizes(self.spec, effort=self.effort)
         return [(size, self._pack(size), step_cost(Step("REDUCE", (), size))) for size in sizes]
+
+    @cached_property
+    def _root_items(self) -> list[int]:
+        """The output's coordinates as the distance sees them."""
+        flags = WAITING | MERGEABLE | EXPANDABLE | GIVABLE
+        has = [0 if self.wishes is None else self.wishes.has(c) for c in self.root.places]
+        return [packed << FLAG_BITS | mine | flags for packed, mine in zip(self.root.packed, has, strict=True)]
+
+    @cached_property
+    def _reduce_items(self) -> list[int]:
+        """The coordinate of a REDUCE of each size, as the distance sees it."""
+        wishes = self.wishes
+        has = [0 if wishes is None else wishes.has(reduce_coordinate(0, size)) for size, _, _ in self._reduces]
+        return [
+            packed << FLAG_BITS | mine | WAITING | MERGEABLE
+            for (_, packed, _), mine in zip(self._reduces, has, strict=True)
+        ]
 
     @cached_property
     def _lacking(self) -> dict[int, int]:
@@ -124,15 +146,18 @@ class Roots(Nodes):
     def _root_move(self, chosen: tuple[int, ...], spent: tuple[int, ...], left: int) -> Move | None:
         """The move of one multiset; None where the distance or a budget has something against it."""
         node = self.root
-        items = [p << FLAG_BITS | WAITING | MERGEABLE | EXPANDABLE | GIVABLE for p in node.packed]
-        items += [self._reduces[at][1] << FLAG_BITS | WAITING | MERGEABLE for at in chosen]
+        items = list(self._root_items)
+        items += [self._reduce_items[at] for at in chosen]
         need = self._steps(sorted(items), left - len(chosen), 0, node.used, spent)
         if len(chosen) + need > left:
             return None
         sizes = tuple([self._reduces[at][0] for at in chosen])
         if self.meter is not None and self.meter.start(sizes).excess is not None:
             return None
-        return Move(len(chosen), need, partial(self._reduce, node, sizes, spent, need), 1, sizes)
+        favour = 1.0
+        if self.wishes is not None:
+            favour = self.LONG_WAY ** -(len(chosen) + need) * self.NO_WINDOW ** self.wishes.short(items)
+        return Move(len(chosen), need, partial(self._reduce, node, sizes, spent, need), 1, sizes, favour)
 
     def _reduce(self, node: SearchNode, sizes: tuple[Size, ...], spent: tuple[int, ...], need: int) -> Iterator[Edge]:
         added = tuple([reduce_coordinate(number, size) for number, size in enumerate(sizes)])

@@ -38,8 +38,8 @@ class Rule:
         after: the canonical expression.
         reason: why, in one sentence.
         section: where the paper says so.
-        kind: ``exact``, ``approximate``, ``space`` for a restriction of choice, or ``budget`` in the verdict on a step
-            after which some budget cannot be met (no row of a table is of that kind).
+        kind: ``exact``, ``approximate``, ``space`` for a restriction of choice; or, in the verdict on a step alone and
+            in no row of a table, ``budget`` where some budget cannot be met after it, ``wish`` where a wish cannot.
         match: whether it rejects a step on a state.
         primitives: the primitives it is asked for; empty for all.
         is_deep: whether ``match`` looks at more than :mod:`syno_lab.synthesis.features` lists. Such a rule is asked for
@@ -52,7 +52,7 @@ class Rule:
     after: str
     reason: str
     section: str
-    kind: Literal["exact", "approximate", "space", "budget"]
+    kind: Literal["exact", "approximate", "space", "budget", "wish"]
     match: Callable[[State, Step], bool]
     primitives: tuple[str, ...] = ()
     is_deep: bool = True

@@ -23,12 +23,14 @@ from syno_lab.ir.late import SamplerMethods
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec, WeightLimits
 from syno_lab.ir.state import State
+from syno_lab.ir.wants import wants_text
 from syno_lab.synthesis.budgets import excess
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Graph
 from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, exactly, name, take
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.walks import Walker, counted
+from syno_lab.synthesis.wish_obstacles import check_wants
 
 if TYPE_CHECKING:
     from torch import nn
@@ -57,7 +59,13 @@ class Sampler(SamplerMethods):
         unordered: input axes whose inner order is free in the final match: of operators that differ only in it one is
             given (:mod:`syno_lab.synthesis.unordered`).
         seed: for reproducible samples; None draws one, kept in ``.seed``.
-        weight_limits: ``"free"`` or ``"strict"``: whether the limits of occurrences bind the weights' dimensions too.
+        spread: whether draws from a space that is too large to be counted spread over it, few from one place; else they
+            list the neighbourhood of one place after the other, which gives more operators a second, many of them alike
+            (:class:`syno_lab.synthesis.walks.Walker`).
+        weight_limits: which limits of occurrences bind the dimensions of weights too: ``"free"``: none;
+            ``"primary"``: those of primary variables, not those of coefficients. ``C_out: 0`` then keeps C_out out of
+            weights, and ``H: 0, W: 0`` keeps operators equivariant under translation.
+        wants: what every operator must read and mix, as ``"C_in>=m, H->W>=o"`` (:mod:`syno_lab.ir.wants`).
         rules: what is canonical: ``sl.RULES``, with rows of one's own or without some that are not of kind ``space``.
         limits: the fields of :class:`syno_lab.ir.spec.Limits` (``max_primitives``, ``max_flops``, …).
 
@@ -78,6 +86,8 @@ class Sampler(SamplerMethods):
         unordered: Iterable[str] = (),
         seed: int | None = None,
         weight_limits: WeightLimits = "free",
+        wants: str | None = None,
+        spread: bool = True,
         rules: tuple[Rule, ...] = RULES,
         **limits: Any,
     ) -> None:
@@ -89,22 +99,31 @@ class Sampler(SamplerMethods):
             fixed_io_pairs=fixed_io_pairs,
             unordered=unordered,
             weight_limits=weight_limits,
+            wants=wants,
             **limits,
         )
         if net is not None:
             mappings = [*(mappings or ()), *self._mappings_of(net)]
-        self._start(spec.bound(mappings) if mappings else spec, seed, rules, Effort())
+        self._start(spec.bound(mappings) if mappings else spec, seed, rules, Effort(), spread)
 
     @classmethod
     def from_spec(
-        cls, spec: Spec, *, seed: int | None = None, rules: tuple[Rule, ...] = RULES, effort: Effort | None = None
+        cls,
+        spec: Spec,
+        *,
+        seed: int | None = None,
+        spread: bool = True,
+        rules: tuple[Rule, ...] = RULES,
+        effort: Effort | None = None,
     ) -> Sampler:
         """A sampler for a specification that is already parsed; ``effort`` bounds all that it does."""
         sampler = cls.__new__(cls)
-        sampler._start(spec, seed, rules, effort or Effort())
+        sampler._start(spec, seed, rules, effort or Effort(), spread)
         return sampler
 
-    def _start(self, spec: Spec, seed: int | None, rules: tuple[Rule, ...], effort: Effort) -> None:
+    def _start(
+        self, spec: Spec, seed: int | None, rules: tuple[Rule, ...], effort: Effort, spread: bool = True
+    ) -> None:
         self.spec = spec
         self.rules = rules
         self.seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
@@ -113,7 +132,7 @@ class Sampler(SamplerMethods):
         self._effort = effort
         self._graph = Graph(spec, rules, self._effort)
         self._builder = Builder(self._graph)
-        self._walker = Walker(self._graph, spec.limits.max_primitives, self._random)
+        self._walker = Walker(self._graph, spec.limits.max_primitives, self._random, spread=spread)
         self._total: int | None = None
         self._is_countable: bool | None = None
 
@@ -306,6 +325,7 @@ class Sampler(SamplerMethods):
             raise SpecError(self._unreachable())
         if excess(self.root()) is not None:
             raise SpecError(self._nothing_found())
+        check_wants(self.spec, effort=self._effort)
 
     def _nothing_found(self) -> str:
         over = excess(self.root())
@@ -321,9 +341,12 @@ class Sampler(SamplerMethods):
                         f"no operator found: rule {rule.name!r} rejects all of them; without it there are some. Narrow "
                         "its match, or leave it out of the rules"
                     )
+        spec = self.spec
+        wish = f" that meets {wants_text(spec.wants, spec.input_shape, spec.output_shape)}" if spec.wants else ""
         return (
-            f"no operator found from {_shape(self.spec.output_shape)} to {_shape(self.spec.input_shape)} with at most "
+            f"no operator found from {_shape(spec.output_shape)} to {_shape(spec.input_shape)}{wish} with at most "
             f"{self._most} primitives and these budgets; raise max_primitives or a budget"
+            + (", or wish less" if wish else "")
             + ("" if over is None else f" ({over})")
         )
 

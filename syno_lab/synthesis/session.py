@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from syno_lab.effort import Effort, Stop
-from syno_lab.errors import PrimitiveError, SynoError
+from syno_lab.errors import PrimitiveError, SpecError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
+from syno_lab.ir.wants import wants_text
 from syno_lab.synthesis.distance import distance
+from syno_lab.synthesis.property_distance import property_distance
 from syno_lab.synthesis.recognise import recognise
 from syno_lab.synthesis.ways import PATIENCE_S, Way, random_way, shortest_way
 
@@ -61,6 +63,13 @@ class Entry:
         if "distance" not in self.__dict__:
             self.__dict__["distance"] = distance(self.state, effort=effort)
         found: int | None = self.__dict__["distance"]
+        return found
+
+    def wished(self, effort: Effort | None = None) -> int | None:
+        """The property distance there, kept; as :meth:`measured`."""
+        if "_wished" not in self.__dict__:
+            self.__dict__["_wished"] = property_distance(self.state, effort)
+        found: int | None = self.__dict__["_wished"]
         return found
 
 
@@ -253,6 +262,8 @@ class Session:
     def load(self, operator: str | Operator, *, at_start: bool = False) -> State:
         """Append an operator step by step, and go to its end, or to its start in order to replay it by :meth:`redo`.
 
+        Without wishes of its own it has those that the session began with, if it has their axes.
+
         Args:
             operator: an operator, or the name of a known one.
             at_start: whether to go to the operator's first place.
@@ -267,7 +278,7 @@ class Session:
                 raise SynoError(f"unknown operator {quoted(operator)}; known are {names}")
             note = f"load {operator}"
             operator = self.known[operator]()
-        line = _line(operator, note)
+        line = _line(_wishing(operator, self._places[0].state.spec), note)
         start = len(self._places)
         end = self._grow(self._place, line)
         self.go(end)
@@ -393,6 +404,17 @@ class Session:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _wishing(operator: Operator, spec: Spec) -> Operator:
+    """The operator with the wishes of ``spec`` where it has none of its own, if it has their axes."""
+    if operator.spec.wants or not spec.wants:
+        return operator
+    try:
+        own = operator.spec.with_wants(wants_text(spec.wants, spec.input_shape, spec.output_shape))
+    except SpecError:
+        return operator
+    return replace(operator, state=replace(operator.state, spec=own))
 
 
 def _line(start: Spec | State | Operator, note: str) -> tuple[Entry, ...]:

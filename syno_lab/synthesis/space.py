@@ -6,9 +6,11 @@ Every proposal is legal for the IR and within the budgets; whether it is canonic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations, product
+from itertools import combinations, islice, product
+from operator import add, le, sub
+from typing import overload
 
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
@@ -16,11 +18,21 @@ from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import coefficient_products, merge_blocks, reduce_sizes
 
+_Cost = tuple[int, ...]  # of a dimension of a weight, for each limited variable; empty where limits bind none
 _STEP_BYTES = 300.0  # of a CONTRACTION in a list, at least
 
 
 def proposals(state: State) -> Iterator[Step]:
     """Every legal step within the budgets, by primitive in a fixed order."""
+    for part in proposals_in_parts(state):
+        if isinstance(part, Step):
+            yield part
+        else:
+            yield from part
+
+
+def proposals_in_parts(state: State) -> Iterator[Step | Contractions]:
+    """As :func:`proposals`; the CONTRACTIONs that give away the same are one part."""
     limits = state.spec.limits
     if len(state.steps) >= limits.max_primitives:
         return
@@ -55,15 +67,18 @@ def sums_no_weights(state: State) -> bool:
 
 
 def occurrences(state: State) -> tuple[int, ...]:
-    """How often each variable occurs: absolute exponents in REDUCEs, STRIDEs and the cheaper side of MERGEs."""
+    """How often each variable occurs: absolute exponents in REDUCEs, STRIDEs and the cheaper side of MERGEs.
+
+    Where the limits bind weights, so do the dimensions of weights (:meth:`.Spec.weight_cost`).
+    """
     total = [0] * len(state.spec.symbols.names)
     for step in state.steps:
         for i, number in enumerate(step_cost(step)):
             total[i] += number
-    if state.spec.weight_limits == "strict":
-        for weight in state.weights:
-            for size in weight.shape:
-                total = [a + abs(b) for a, b in zip(total, size.exponents, strict=True)]
+    for weight in state.weights:
+        for size in weight.shape:
+            for i, number in enumerate(state.spec.weight_cost(size)):
+                total[i] += number
     return tuple(total)
 
 
@@ -84,16 +99,27 @@ class _Room:
     def __init__(self, state: State) -> None:
         limits = state.spec.occurrence_limits.values()
         spent = occurrences(state)
+        self._is_free = state.spec.weight_limits == "free"
+        self._of_weight = state.spec.weight_cost
         self._left = [(i, limit - spent[i]) for i, limit in enumerate(limits) if limit is not None]
 
     def has(self, cost: Sequence[int]) -> bool:
         """Whether so many more occurrences are within the limits."""
         return not cost or all(cost[i] <= left for i, left in self._left)
 
-    def has_sizes(self, sizes: Iterable[Size]) -> bool:
-        """Whether these dimensions of a weight are, which count where limits are strict."""
-        exponents = [size.exponents for size in sizes]
-        return all(sum([abs(e[i]) for e in exponents]) <= left for i, left in self._left)
+    def weight_cost(self, size: Size) -> _Cost:
+        """What a dimension of a weight counts of each limited variable; empty where none binds weights."""
+        if self._is_free:
+            return ()
+        cost = self._of_weight(size)
+        return tuple([cost[i] if i < len(cost) else 0 for i, _ in self._left])
+
+    def without(self, costs: Iterable[_Cost]) -> _Cost | None:
+        """What is left of each limited variable after these dimensions; None where that is less than nothing."""
+        left = () if self._is_free else tuple([number for _, number in self._left])
+        for cost in costs:
+            left = tuple(map(sub, left, cost))
+        return None if any(number < 0 for number in left) else left
 
 
 def _free(state: State) -> list[Coordinate]:
@@ -153,27 +179,90 @@ def _strides(state: State, room: _Room) -> Iterator[Step]:
                 yield step
 
 
-def _contractions(state: State, room: _Room) -> Iterator[Step]:
+def _contractions(state: State, room: _Room) -> Iterator[Contractions]:
+    """All of them, in one part for each set of coordinates that is given away; the smallest sets first."""
     coordinates = _unstrided(state)
-    fits = lru_cache(maxsize=None)(
-        lambda mask: room.has_sizes(c.size for i, c in enumerate(coordinates) if mask >> i & 1)
-    )
-    is_free = state.spec.weight_limits == "free"
+    costs = [room.weight_cost(c.size) for c in coordinates]
     every = range(len(coordinates))
-    for shared_count in range(1, len(coordinates) + 1):
-        for shared in combinations(every, shared_count):
-            rest = [i for i in every if i not in shared]
-            for given_count in range(len(rest) + 1):
-                for given in combinations(rest, given_count):
-                    if is_free or fits(sum(1 << i for i in shared + given)):
-                        yield Step(
-                            "SHARE",
-                            tuple([coordinates[i] for i in shared]),
-                            given=tuple([coordinates[i] for i in given]),
-                        )
+    for number in every:
+        for given in combinations(every, number):
+            left = room.without([costs[i] for i in given])
+            if left is not None:
+                rest = [i for i in every if i not in given]
+                yield Contractions(
+                    tuple([coordinates[i] for i in given]),
+                    tuple([coordinates[i] for i in rest]),
+                    tuple([costs[i] for i in rest]),
+                    left,
+                )
 
 
-_PROPOSERS = {
+class Contractions(Sequence[Step]):
+    """The CONTRACTIONs of a state that give away the same, one for each set that they share; none is listed.
+
+    Attributes:
+        given: what they give away.
+    """
+
+    def __init__(
+        self, given: tuple[Coordinate, ...], rest: tuple[Coordinate, ...], costs: tuple[_Cost, ...], left: _Cost
+    ) -> None:
+        self.given = given
+        self._rest = rest
+        self._costs = costs
+        self._left = left
+        self._number = _subsets(costs, left) - 1  # some of the rest, but not none
+
+    def __len__(self) -> int:
+        return self._number
+
+    @overload
+    def __getitem__(self, at: int) -> Step: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Step]: ...
+    def __getitem__(self, at: int | slice) -> Step | list[Step]:
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(self._number))]
+        if not -self._number <= at < self._number:
+            raise IndexError(f"expected a place below {self._number}, found {at}")
+        rank = (at + self._number if at < 0 else at) + 1
+        shared = []
+        costs, left = self._costs, self._left
+        for coordinate in self._rest:
+            first, costs = costs[0], costs[1:]
+            without = _subsets(costs, left)
+            if rank >= without:
+                rank -= without
+                left = tuple(map(sub, left, first))
+                shared.append(coordinate)
+        return Step("SHARE", tuple(shared), None, self.given)
+
+    def __iter__(self) -> Iterator[Step]:
+        """In the order of places, which is that of the masks whose highest bit is the first coordinate."""
+        sets: list[tuple[tuple[Coordinate, ...], _Cost]] = [((), (0,) * len(self._left))]
+        for coordinate, cost in zip(reversed(self._rest), reversed(self._costs), strict=True):
+            if self._left:
+                more = [((coordinate, *some), tuple(map(add, spent, cost))) for some, spent in sets]
+                sets += [one for one in more if all(map(le, one[1], self._left))]
+            else:
+                sets += [((coordinate, *some), spent) for some, spent in sets]
+        given = self.given
+        for shared, _ in islice(sets, 1, None):
+            yield Step("SHARE", shared, None, given)
+
+
+@lru_cache(maxsize=1 << 16)
+def _subsets(costs: tuple[_Cost, ...], left: _Cost) -> int:
+    """How many sets, the empty one among them, of things with these costs are within what is left."""
+    if not left:
+        return 1 << len(costs)
+    if not costs:
+        return 1
+    after = tuple(map(sub, left, costs[0]))
+    return _subsets(costs[1:], left) + (_subsets(costs[1:], after) if min(after) >= 0 else 0)
+
+
+_PROPOSERS: dict[str, Callable[[State, _Room], Iterator[Step | Contractions]]] = {
     "REDUCE": _reduces,
     "SHARE": _contractions,
     "UNFOLD": _unfolds,

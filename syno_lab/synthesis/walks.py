@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
-from typing import Any
 
 from syno_lab.errors import EffortError, TooLargeError
+from syno_lab.synthesis.beginnings import Deck, Worthwhile
 from syno_lab.synthesis.graph import Graph, Move, SearchNode
 from syno_lab.synthesis.paths import Path, TooManyError, VastError, count, first_path, is_alive, take
 
@@ -37,21 +37,23 @@ class Walker:
     """Draws paths from spaces that are too large to be counted.
 
     A walk goes down from the root and counts what lies around the place where it comes down, as much as a budget of
-    nodes allows; of the paths that lie there it takes a handful, all equally likely. The length is drawn first: long
+    nodes allows; of the paths that lie there it takes some, all equally likely. The length is drawn first: long
     operators outnumber short ones by far, and would leave no room for them. On the way down moves are preferred that do
     not lead away from the input, and REDUCEs that do not exceed the budget of FLOPs by themselves. So paths of one walk
     begin alike, and paths in small places are likelier than in large ones.
+
+    Walks that *spread* begin with each multiset of REDUCEs in turn and take few paths from one place
+    (:class:`.beginnings.Deck`); the others list neighbourhoods (:class:`.beginnings.Worthwhile`).
+
+    Args:
+        graph: the space.
+        most: steps of a path.
+        rng: the source of chance.
+        spread: whether walks spread.
     """
 
-    #: Nodes that one walk may add to the graph, the first walks fewer, so that the first operators differ widely.
+    #: Nodes that a walk counts on where it has found nothing.
     NODES_A_WALK = 3_000
-    FIRST_NODES = 60
-    #: Paths that are taken from one walk.
-    PATHS_A_WALK = 4_000
-    #: Steps left at which what lies ahead is counted whatever it takes: a handful of nodes.
-    SMALL = 2
-    #: What a walk that finds nothing new costs, in nodes, when walks choose where to go.
-    IN_VAIN = 100
     #: How much likelier a move is that leads a step nearer to the input.
     PULL = 2.0
     #: Nodes, known distances and moves that are kept before all are forgotten, some hundred megabytes.
@@ -60,16 +62,18 @@ class Walker:
     MOST_MOVES = 1_000_000
     #: Walks in vain after which the graph is searched from its first path on.
     ATTEMPTS = 200
+    #: Walks whose paths may all be refused; where the time is over by then, a shortest path is given.
+    FIRST_WALKS = 20
 
-    def __init__(self, graph: Graph, most: int, rng: random.Random) -> None:
+    def __init__(self, graph: Graph, most: int, rng: random.Random, *, spread: bool = True) -> None:
         self.graph = graph
         self.most = most
         self.rng = rng
         self.walks = 0
-        self._least: int | None = None
+        beginnings = Deck if spread else Worthwhile
+        self._beginnings = beginnings(graph, most, rng, self._affordable, self._weight)
+        self._is_begun = False
         self._spare: Path = ()  # a shortest one, for where the time is over before the first walk has found any
-        self._history: dict[Any, tuple[int, float]] = {}  # new paths, and what they cost in nodes and in paths drawn
-        self._last: tuple[Any, ...] = ()
         maps, limits = graph.spec.binding_maps, graph.spec.limits
         self._binding = maps[0] if maps else None
         self._most_flops = limits.max_flops
@@ -83,22 +87,23 @@ class Walker:
             EffortError: for what exceeds the graph's effort, where nothing was found until then.
         """
         graph = self.graph
-        if self._least is None:
+        if not self._is_begun:
             if not is_alive(graph, graph.root, self.most):
                 return []
-            self._least = graph.root.shortest or 0
+            self._is_begun = True
             self._spare = first_path(graph, graph.root)
         is_full = len(graph) > self.MOST_NODES or len(graph.reach) > self.MOST_BOUNDS or graph.listed > self.MOST_MOVES
         if is_full or graph.effort.is_tight:
             graph.forget()
-        nodes = min(self.NODES_A_WALK, self.FIRST_NODES << min(self.walks // 4, 20))
+            self._beginnings.forget()
+        nodes, most = self._beginnings.room()
         self.walks += 1
         region = _Region(0)
         try:
             for _ in range(self.ATTEMPTS):
                 graph.effort.look("looking for an operator")
                 region = _Region(len(graph) + nodes)
-                self._from_root(region, self._least)
+                self._from_root(region)
                 if region.total:
                     break
             # Nothing where it was likely, but somewhere: count on until it is met.
@@ -109,47 +114,35 @@ class Walker:
         except EffortError as error:
             if isinstance(error, TooLargeError):
                 graph.forget()
+                self._beginnings.forget()
             if not region.total:
                 spare, self._spare = self._spare, ()
-                if not spare or self.walks > 1:
+                if not spare or self.walks > self.FIRST_WALKS:
                     raise
                 return [spare]
-        return self._drawn(region, self.PATHS_A_WALK if wanted is None else wanted)
+        return self._drawn(region, most if wanted is None else min(most, wanted))
 
     def reward(self, new: int) -> None:
         """So many paths of the last walk were new; where none was there is little left to find."""
-        for key in self._last:
-            gain, cost = self._history.get(key, (0, 0.0))
-            self._history[key] = (gain + new, cost if new else cost + self.IN_VAIN)
+        self._beginnings.reward(new)
 
-    def _worth(self, key: Any) -> float:
-        gain, cost = self._history.get(key, (0, 0.0))
-        return (gain + 50) / (cost + 100)
-
-    def _from_root(self, region: _Region, least: int) -> None:
-        """What one walk counts; it remembers which lengths and which REDUCEs were worth their while."""
-        graph, rng = self.graph, self.rng
-        lengths = range(least, self.most + 1)
-        (most,) = rng.choices(lengths, [self._worth(length) for length in lengths])
-        moves = graph.some_moves(graph.root, most, rng)
-        before = len(graph)
-        if not moves:
-            return
-        (move,) = rng.choices(moves, [self._weight(move) * self._worth((most, move.sizes)) for move in moves])
-        for edge in move.edges():
-            assert edge.target is not None
-            self._gather(region, edge.target, most - edge.cost, (edge,))
-        self._last = (most, (most, move.sizes))
-        for key in self._last:
-            gain, cost = self._history.get(key, (0, 0.0))
-            self._history[key] = (gain, cost + len(graph) - before + min(region.total, self.PATHS_A_WALK) / 4)
+    def _from_root(self, region: _Region) -> None:
+        """What one walk counts."""
+        begun = self._beginnings.deal()
+        if begun is not None:
+            before = len(self.graph)
+            move, most = begun
+            for edge in move.edges():
+                assert edge.target is not None
+                self._gather(region, edge.target, most - edge.cost, (edge,))
+            self._beginnings.note(len(self.graph) - before, region.total)
 
     def _gather(self, region: _Region, node: SearchNode, left: int, taken: Path) -> bool:
         """Count what lies ahead of ``node``, its moves in random order; whether all of it could be counted."""
         graph, rng = self.graph, self.rng
         number = node.counts.get(left)
         is_vast = graph.is_vast(node, left)
-        if number is None and left <= self.SMALL and not is_vast:
+        if number is None and left <= self._beginnings.SMALL and not is_vast:
             with suppress(VastError):
                 number = count(graph, node, left)
         if number is not None:
@@ -200,12 +193,14 @@ class Walker:
         return found
 
     def _weight(self, move: Move) -> float:
-        weight = move.width * self.PULL ** -min(move.need, 9)
-        if move.sizes and self._most_flops is not None and self._binding is not None:
-            naive = prod(size.at(self._binding) for size in move.sizes)
-            if naive > self._spare_flops:
-                weight *= (self._spare_flops / naive) ** 2
-        return weight
+        return move.width * self.PULL ** -min(move.need, 9) * move.favour * self._affordable(move)
+
+    def _affordable(self, move: Move) -> float:
+        """1 but for REDUCEs that exceed the budget of FLOPs by themselves."""
+        if not move.sizes or self._most_flops is None or self._binding is None:
+            return 1.0
+        naive = prod(size.at(self._binding) for size in move.sizes)
+        return min(1.0, (self._spare_flops / naive) ** 2)
 
 
 def counted(graph: Graph, most: int) -> int | None:

@@ -307,7 +307,7 @@ class SystemConformance:
         """A random search finds operators that all places take; or there is no space, in one line."""
         sites = [site for site in _sites(network) if site.in_channels % 8 == 0]
         try:
-            space = system.space(SpaceRequest(sites, "pool", 10**9, None, {}, {}))
+            space = system.space(SpaceRequest(sites, "pool", 10**9, None, {}, {}, wants=""))
         except SpecError as error:
             _is_one_line(error)
             return
@@ -322,6 +322,7 @@ class SystemConformance:
             again = read_operator(operator.to_json())
             assert again == operator
             assert space.name_of(again) == space.name_of(operator)
+            self.check_probe(space.probe(operator), space.probe(again))
             assert all(place.replaced for place in system.placement(operator, sites, "pool").places)
         asked: list[Operator] = []
 
@@ -333,6 +334,12 @@ class SystemConformance:
         assert none is None
         assert asked, "the hard limit is asked of complete operators"
         self.check_steps(space, root)
+
+    def check_probe(self, found: Mapping[str, float] | None, again: Mapping[str, float] | None) -> None:
+        """None, or numbers of 0 or more with a ``score`` among them, the same each time."""
+        assert found == again
+        assert found is None or "score" in found
+        assert all(isinstance(name, str) and 0 <= number < float("inf") for name, number in (found or {}).items())
 
     def check_steps(self, space: OperatorSpace, root: State) -> None:
         """Children and their steps are the same each time, and their weights positive."""

@@ -26,9 +26,10 @@ def image_answers(
     batch_size: int = 64,
     device: str | torch.device = "cpu",
     precision: Precision = "float32",
+    channels_last: bool = False,
 ) -> tuple[list[int], list[float]]:
     """The class that ``module`` predicts for each test image [N], and the loss of each [N] in nats."""
-    task = ImageTask(dataset, find_device(device), batch_size, augment=False)
+    task = ImageTask(dataset, find_device(device), batch_size, augment=False, channels_last=channels_last)
     predictions: list[int] = []
     losses: list[float] = []
     for logits, answers in _tested(module, task, precision):

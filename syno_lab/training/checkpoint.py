@@ -51,6 +51,7 @@ class Standing:
     last_loss: float | None
     wall_s: float
     cpu_s: float
+    work_s: float = 0.0
 
 
 def save_checkpoint(path: Path, settings: dict[str, Any], trained: Trained, standing: Standing) -> None:

@@ -19,13 +19,16 @@ from syno_lab.training.schedule import batch_bounds
 class ImageTask:
     """A data set on a device, read in normalised float batches [B, C, H, W] with labels [B]."""
 
-    def __init__(self, dataset: Dataset, device: torch.device, batch_size: int, augment: bool) -> None:
+    def __init__(
+        self, dataset: Dataset, device: torch.device, batch_size: int, augment: bool, *, channels_last: bool = False
+    ) -> None:
         self._train_images = _held(dataset.train_images, device)
         self._train_labels = torch.from_numpy(dataset.train_labels.copy()).to(device)
         self._test_images = _held(dataset.test_images, device)
         self._test_labels = torch.from_numpy(dataset.test_labels.copy()).to(device)
         self._classes = len(dataset.classes)
         self._augment = augment
+        self._layout = torch.channels_last if channels_last else torch.contiguous_format
         self.device = device
         mean, deviation = dataset.channel_statistics()
         self._mean = torch.tensor(mean, device=device).view(-1, 1, 1) * 255
@@ -53,13 +56,15 @@ class ImageTask:
         first, last = self._train_bounds[number]
         indices = self._order[first:last]
         images = self._normalised(_rows(self._train_images, indices, self.device), dtype)
-        return (crop_and_flip(images, draw) if self._augment else images), self._train_labels[indices.to(self.device)]
+        images = crop_and_flip(images, draw) if self._augment else images
+        return images.contiguous(memory_format=self._layout), self._train_labels[indices.to(self.device)]
 
     def test_batch(self, number: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return test images and labels of batch ``number``, from 0."""
         first, last = self._test_bounds[number]
         images = _rows(self._test_images, slice(first, last), self.device)
-        return self._normalised(images, dtype), self._test_labels[first:last]
+        images = self._normalised(images, dtype).contiguous(memory_format=self._layout)
+        return images, self._test_labels[first:last]
 
     def check(self, outputs: object, inputs: Tensor) -> Tensor:
         """Return the module's outputs if they are logits [B, classes]; raise TrainingError if not."""

@@ -44,16 +44,29 @@ class Limits:
     Wall and CPU seconds count from the beginning of the training, including those before a resumption. Time in which
     the process is stopped or its machine asleep does not count, and neither do changes of the clock: a training never
     ends for time that it did not have. With ``gives_up`` a training also ends when the pace of its batches shows that
-    the time limit is too short (:meth:`project`).
+    the time limit is too short (:meth:`project`). With ``probe_steps`` the limit counts :attr:`work_s` instead, and the
+    pace is measured over so many batches at least.
     """
 
     def __init__(
-        self, time_limit_s: float | None, should_stop: Callable[[], bool] | None, *, gives_up: bool = False
+        self,
+        time_limit_s: float | None,
+        should_stop: Callable[[], bool] | None,
+        *,
+        gives_up: bool = False,
+        probe_steps: int | None = None,
+        is_cpu: bool = True,
     ) -> None:
         self._limit = time_limit_s
         self._should_stop = should_stop
         self._gives_up = gives_up and time_limit_s is not None
         self._warm_up = WARM_UP_BATCHES
+        self._least = LEAST_BATCHES if probe_steps is None else max(1, probe_steps - WARM_UP_BATCHES)
+        # Work: seconds for which this thread was on a processor, so that other load on the machine does not count. With
+        # several threads this one does its part of all; a GPU's work is not this thread's.
+        self._work_clock = time.thread_time if is_cpu else time.monotonic
+        self._lap_clock = time.monotonic if probe_steps is None else self._work_clock
+        self._work_start = self._work_clock()
         self._lap_start = 0.0
         self._laps: dict[Phase, deque[float]] = {
             "train": deque(maxlen=RECENT_BATCHES),
@@ -62,10 +75,11 @@ class Limits:
         self._start = time.monotonic()
         self._cpu_start = time.process_time()
 
-    def count_from(self, wall_s: float, cpu_s: float) -> None:
+    def count_from(self, wall_s: float, cpu_s: float, work_s: float = 0.0) -> None:
         """Add the seconds spent before a resumption."""
         self._start -= wall_s
         self._cpu_start -= cpu_s
+        self._work_start -= work_s
 
     @property
     def wall_s(self) -> float:
@@ -77,6 +91,15 @@ class Limits:
         """CPU seconds of the process, all threads, since the training began."""
         return time.process_time() - self._cpu_start
 
+    @property
+    def work_s(self) -> float:
+        """Seconds for which the training's thread was on a processor (on a GPU: wall seconds) since it began."""
+        return self._work_clock() - self._work_start
+
+    @property
+    def _spent_s(self) -> float:
+        return self.wall_s if self._lap_clock is time.monotonic else self.work_s
+
     def ask(self) -> None:
         """End the training if the caller asks for it."""
         if self._should_stop is not None and self._should_stop():
@@ -85,16 +108,16 @@ class Limits:
     def look(self) -> None:
         """End the training if the caller asks for it or the time is over."""
         self.ask()
-        if self._limit is not None and self.wall_s >= self._limit:
+        if self._limit is not None and self._spent_s >= self._limit:
             raise Stop("time")
 
     def begin(self) -> None:
         """Start the clock of the first batch."""
-        self._lap_start = time.monotonic()
+        self._lap_start = self._lap_clock()
 
     def lap(self, phase: Phase) -> None:
         """Note the time of the batch that has just ended."""
-        now = time.monotonic()
+        now = self._lap_clock()
         spent, laps = now - self._lap_start, self._laps[phase]
         if len(laps) >= LEAST_BATCHES and spent > max(STANDSTILL_S, STANDSTILL * (pace := median(laps))):
             self._start += spent - pace
@@ -114,12 +137,12 @@ class Limits:
         Tests count once the first one has run: before, their time is unknown, and the projection is a lower bound.
         """
         paces = self._laps["train"]
-        if not self._gives_up or self._limit is None or len(paces) < LEAST_BATCHES:
+        if not self._gives_up or self._limit is None or len(paces) < self._least:
             return
         rest = train * median(paces)
         if self._laps["test"]:
             rest += test * median(self._laps["test"])
-        spent = self.wall_s
+        spent = self._spent_s
         if rest > SLACK * max(0.0, self._limit - spent):
             whole = f"projected {spent + rest:.3g} s of {self._limit:.3g} s allowed"
             raise Stop("slow", f"{whole}, after {done} of {done + train} batches")

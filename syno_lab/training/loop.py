@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, Protocol
 
 import torch
@@ -28,6 +30,9 @@ Judge = Callable[[Sequence[EpochRecord]], str | None]
 
 ZERO_GRADIENTS = 3
 """A training ends after so many batches in a row (or a whole epoch) with zero gradients at a loss above zero."""
+
+CLOSING, CLOSING_SHARE = 20, 0.25
+"""A training's closing loss is the mean over so many last batches, or this share of an epoch's if that is fewer."""
 
 SKIPPED_STEPS = 20
 """A training ends after so many batches in a row whose gradients overflow float16 at every scale of the loss."""
@@ -133,6 +138,12 @@ class Loop:
         self._trained = Trained(module, self.optimizer, arithmetic.scaler)
         self._without_gradient = 0
         self._skipped = 0
+        # A training of a number of steps is one epoch of so many batches, in which the task begins anew when it is
+        # through: it is measured once, at its end.
+        steps = settings.get("total_steps")
+        self._epochs: int = settings["epochs"] if steps is None else 1
+        self._batches: int = task.train_batches if steps is None else steps
+        self._closing: list[float] = []
 
     def go(self) -> Stopped:
         """Train until the training ends, and return how it ended."""
@@ -147,7 +158,7 @@ class Loop:
                     patience = self.watch.patience
                     if patience is not None and _waited(self.curve) >= patience:
                         return "early"
-                    if len(self.curve) >= self.settings["epochs"]:
+                    if len(self.curve) >= self._epochs:
                         return "finished"
                     if self.curve and self.watch.judge is not None:
                         reason = self.watch.judge(self.curve)
@@ -165,9 +176,9 @@ class Loop:
     def _resume(self, path: Path) -> None:
         standing = load_checkpoint(path, self.settings, self._trained, self.task.device)
         self.curve, self.last_loss = standing.curve, standing.last_loss
-        self.watch.limits.count_from(standing.wall_s, standing.cpu_s)
+        self.watch.limits.count_from(standing.wall_s, standing.cpu_s, standing.work_s)
         if self.watch.resumed is not None:
-            self.watch.resumed(Resumption(len(self.curve), standing.wall_s, standing.cpu_s))
+            self.watch.resumed(Resumption(len(self.curve), standing.wall_s, standing.cpu_s, standing.work_s))
 
     def _epoch(self, epoch: int) -> None:
         start = time.monotonic()
@@ -181,33 +192,39 @@ class Loop:
                 raise
             out_of_time = True
         test = self._test(epoch)
-        self.curve.append(EpochRecord(epoch, train.loss, test.loss, test.accuracy, time.monotonic() - start))
+        closing = fmean(self._closing) if self._closing else None
+        self.curve.append(EpochRecord(epoch, train.loss, test.loss, test.accuracy, time.monotonic() - start, closing))
         if out_of_time:
             raise Stop("time")
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and self.settings.get("total_steps") is None:
             limits = self.watch.limits
-            standing = Standing(self.curve, self.last_loss, limits.wall_s, limits.cpu_s)
+            standing = Standing(self.curve, self.last_loss, limits.wall_s, limits.cpu_s, limits.work_s)
             save_checkpoint(self.checkpoint, self.settings, self._trained, standing)
 
     def _train_epoch(self, epoch: int, mean: _Mean, draw: torch.Generator) -> None:
         self.module.train()
-        self.task.start_epoch(draw)
         self._without_gradient = self._skipped = 0
-        limits, batches = self.watch.limits, self.task.train_batches
-        total = self.settings["epochs"] * batches
-        tests = (self.settings["epochs"] - epoch + 1) * self.task.test_batches
+        limits, batches = self.watch.limits, self._batches
+        total, first = self._epochs * batches, (epoch - 1) * batches
+        tests = (self._epochs - epoch + 1) * self.task.test_batches
+        last_losses: deque[float] = deque(maxlen=max(1, min(CLOSING, int(CLOSING_SHARE * batches))))
         limits.begin()
         for number in range(batches):
             where = f"epoch {epoch}, training batch {number + 1} of {batches}"
-            rate = self.settings["learning_rate"] * self.recipe.rate((epoch - 1) * batches + number, total)
+            rate = self.settings["learning_rate"] * self.recipe.rate(first + number, total)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            inputs, answers = self.task.train_batch(number, self.dtype, draw)
+            place = number % self.task.train_batches
+            if not place:
+                self.task.start_epoch(draw)
+            inputs, answers = self.task.train_batch(place, self.dtype, draw)
             with self.arithmetic.forward():
                 logits = self.task.check(self.module(inputs), inputs)
             loss = cross_entropy(logits, answers)
             value = self._finite(loss, where)
             self.last_loss = value
+            last_losses.append(value)
+            self._closing = list(last_losses)
             self.optimizer.zero_grad(set_to_none=True)
             self._step(loss, value, where)
             mean.add(value, logits, answers)
@@ -215,7 +232,7 @@ class Loop:
             limits.lap("train")
             if number + 1 < batches:
                 limits.look()
-                done = (epoch - 1) * batches + number + 1
+                done = first + number + 1
                 limits.project(done, total - done, tests)
 
     def _step(self, loss: Tensor, value: float, where: str) -> None:
@@ -279,9 +296,7 @@ class Loop:
 
     def _tell(self, epoch: int, batch: int, batches: int, mean: _Mean, phase: Literal["train", "test"]) -> None:
         if self.watch.progress is not None:
-            self.watch.progress(
-                TrainingProgress(epoch, self.settings["epochs"], batch, batches, mean.loss, mean.accuracy, phase)
-            )
+            self.watch.progress(TrainingProgress(epoch, self._epochs, batch, batches, mean.loss, mean.accuracy, phase))
 
 
 def _waited(curve: Sequence[EpochRecord]) -> int:

@@ -25,8 +25,8 @@ _MOST_BYTES = 1 << 26
 class EpochRecord:
     """One epoch, counted from 1: mean cross entropy in nats, accuracy from 0 to 1, seconds of training and testing.
 
-    The training loss is the mean over the epoch's batches, while the weights changed. For a text, losses and accuracy
-    are for the next token.
+    The training loss is the mean over the epoch's batches, while the weights changed; the closing loss that over its
+    last ones (:data:`.loop.CLOSING`). For a text, losses and accuracy are for the next token.
     """
 
     epoch: int
@@ -34,6 +34,7 @@ class EpochRecord:
     test_loss: float
     test_accuracy: float
     seconds: float
+    closing_loss: float | None = None
 
     @property
     def perplexity(self) -> float:
@@ -60,11 +61,15 @@ class TrainingProgress:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The progress in a checkpoint from which a training continues: epochs done, and their wall and CPU seconds."""
+    """The progress in a checkpoint from which a training continues: epochs done, and their wall and CPU seconds.
+
+    ``work_s``: seconds for which the training's thread was on a processor (:attr:`.limits.Limits.work_s`).
+    """
 
     epochs: int
     wall_s: float
     cpu_s: float
+    work_s: float = 0.0
 
 
 @dataclass(frozen=True)

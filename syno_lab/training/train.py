@@ -38,10 +38,13 @@ def train(
     seed: int = 0,
     time_limit_s: float | None = None,
     gives_up: bool = False,
+    probe_steps: int | None = None,
     patience: int | None = None,
     device: str | torch.device = "cpu",
     precision: Precision = "float32",
     augment: bool | None = None,
+    steps: int | None = None,
+    channels_last: bool = False,
     on_progress: Callable[[TrainingProgress], None] | None = None,
     on_resume: Callable[[Resumption], None] | None = None,
     judge: Judge | None = None,
@@ -58,6 +61,12 @@ def train(
     limit is too short. ``patience`` is the number of epochs to wait for a better test accuracy; ``judge`` is asked
     after every epoch but the last whether to go on (:mod:`..trial.stopping` has such rules).
 
+    ``steps`` makes it a training of so many batches in all, whatever ``epochs`` says: its curve has one record, it is
+    measured at the end alone, and it has no checkpoint. ``channels_last`` keeps images and the weights of ``nn.Conv2d``
+    with the channels last in memory. ``probe_steps``: the batches that ``gives_up`` measures at least (by default
+    four); with it the time limit counts the seconds for which this thread is on a processor, whatever else the machine
+    does.
+
     ``seed`` decides the order of the images, the augmentation and the module's random numbers (dropout), but not the
     module's initial weights. On a CPU with a given number of threads, equal weights and seed give equal results to the
     bit. torch's global generator keeps its state. ``precision`` ``bfloat16`` or ``float16`` applies to the operations
@@ -73,15 +82,17 @@ def train(
     ``raise_on_divergence``. Raises TrainingError also for numbers out of range, logits of a wrong shape, an unknown
     device, a module without parameters, and a checkpoint that is damaged or belongs to another training.
     """
-    _check_numbers(epochs=epochs, batch_size=batch_size, patience=patience)
+    _check_numbers(epochs=epochs, batch_size=batch_size, patience=patience, steps=steps, probe_steps=probe_steps)
     _check_positive(learning_rate=learning_rate, time_limit_s=time_limit_s)
     _check_seed(seed)
     if augment is None:
         augment = dataset.name.startswith("cifar")
     place = find_device(device)
+    if channels_last:
+        to_channels_last(module)
     loop = Loop(
         module.to(place),
-        ImageTask(dataset, place, batch_size, augment),
+        ImageTask(dataset, place, batch_size, augment, channels_last=channels_last),
         image_recipe(),
         Arithmetic(precision, place),
         {
@@ -92,9 +103,17 @@ def train(
             "seed": seed,
             "augment": augment,
             "precision": precision,
+            "total_steps": steps,
+            "channels_last": channels_last or None,  # None, as checkpoints without it say
         },
         None if checkpoint is None else Path(checkpoint),
-        Watch(Limits(time_limit_s, should_stop, gives_up=gives_up), on_progress, on_resume, judge, patience),
+        Watch(
+            Limits(time_limit_s, should_stop, gives_up=gives_up, probe_steps=probe_steps, is_cpu=place.type == "cpu"),
+            on_progress,
+            on_resume,
+            judge,
+            patience,
+        ),
     )
     return _run(loop, raise_on_divergence)
 
@@ -112,7 +131,9 @@ def train_text(
     ends_by_clock: bool = False,
     time_limit_s: float | None = None,
     gives_up: bool = False,
+    probe_steps: int | None = None,
     test_windows: int | None = None,
+    total_steps: int | None = None,
     device: str | torch.device = "cpu",
     precision: Precision = "float32",
     on_progress: Callable[[TrainingProgress], None] | None = None,
@@ -130,9 +151,10 @@ def train_text(
     learning rate falls so that the training can be stopped fairly at any step. Otherwise the learning rate makes one
     cosine cycle.
 
-    All other arguments and errors are those of :func:`train`.
+    ``total_steps`` is ``steps`` of :func:`train`. All other arguments and errors are those of that function.
     """
     _check_numbers(epochs=epochs, batch_size=batch_size, steps=steps, context=context, test_windows=test_windows)
+    _check_numbers(total_steps=total_steps, probe_steps=probe_steps)
     _check_positive(learning_rate=learning_rate, time_limit_s=time_limit_s)
     _check_seed(seed)
     place = find_device(device)
@@ -153,11 +175,21 @@ def train_text(
             "recipe": recipe.name,
             "test_windows": test_windows,
             "precision": precision,
+            "total_steps": total_steps,
         },
         None if checkpoint is None else Path(checkpoint),
-        Watch(Limits(time_limit_s, should_stop, gives_up=gives_up), on_progress, on_resume, judge),
+        Watch(
+            Limits(time_limit_s, should_stop, gives_up=gives_up, probe_steps=probe_steps), on_progress, on_resume, judge
+        ),
     )
     return _run(loop, False)
+
+
+def to_channels_last(module: nn.Module) -> None:
+    """Lay the weights of its ``nn.Conv2d`` out with the channels last; the weights of operators keep their layout."""
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d):
+            part.weight.data = part.weight.data.contiguous(memory_format=torch.channels_last)
 
 
 def _run(loop: Loop, raise_on_divergence: bool) -> TrainingResult:

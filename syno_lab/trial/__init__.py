@@ -1,31 +1,44 @@
 """Trials: one training of a network with an operator; its request and its outcome are plain data."""
 
 from syno_lab.trial.backbone import Costs, costs_of, full_costs_of, places_of, sites_of, survey_of
-from syno_lab.trial.compare import Comparison, Interval, compare, paired_bootstrap
+from syno_lab.trial.compare import Comparison, Interval, compare, paired_bootstrap, two_way_bootstrap
 from syno_lab.trial.request import State, TrialOutcome, TrialRequest
 from syno_lab.trial.run import run_trial
+from syno_lab.trial.rungs import Rung, goes_on, rung_request, rung_reward, rungs_of
 from syno_lab.trial.stage import Stage, StageTrial, run_stage
 from syno_lab.trial.stopping import RULES, StoppingRule, parse_rule
+from syno_lab.trial.verdicts import Verdict
+from syno_lab.trial.workers import TrialWorker, TrialWorkers, run_trials
 
 __all__ = [
     "RULES",
     "Comparison",
     "Costs",
     "Interval",
+    "Rung",
     "Stage",
     "StageTrial",
     "State",
     "StoppingRule",
     "TrialOutcome",
     "TrialRequest",
+    "TrialWorker",
+    "TrialWorkers",
+    "Verdict",
     "compare",
     "costs_of",
     "full_costs_of",
+    "goes_on",
     "paired_bootstrap",
     "parse_rule",
     "places_of",
     "run_stage",
     "run_trial",
+    "run_trials",
+    "rung_request",
+    "rung_reward",
+    "rungs_of",
     "sites_of",
     "survey_of",
+    "two_way_bootstrap",
 ]

@@ -5,7 +5,7 @@ This module needs only the kind of the data (:class:`.Facts`), not the data, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -16,10 +16,8 @@ from torch import Tensor, nn
 
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-from syno_lab.models.gpt import GPT
 from syno_lab.models.layers import Survey, survey
 from syno_lab.models.registry import Backbone, backbone
-from syno_lab.models.resnet import CifarResNet
 from syno_lab.models.resolution import AtResolution
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site, Strides, check_strides
@@ -36,15 +34,6 @@ PLACE_OPTIONS = ("strides", "pointwise", "match", "leave")
 #: Options of text data: ``tokens`` ("bytes" or "characters"), ``context`` (tokens of a window), ``steps`` (batches of
 #: an epoch).
 TEXT_OPTIONS = ("tokens", "context", "steps")
-
-#: Options of the backbones that come in several sizes, with their default values.
-BACKBONE_OPTIONS: dict[str, dict[str, int | float]] = {
-    "resnet20": {"width": 16, "blocks": 3},
-    "gpt_tiny": {"width": 128, "layers": 4, "heads": 4, "dropout": 0.0},
-    "gpt2": {"width": 768, "layers": 12, "heads": 12, "dropout": 0.1},
-}
-
-_CIFAR_RESNETS = ("resnet20",)
 
 
 @dataclass
@@ -141,7 +130,7 @@ def build(request: TrialRequest) -> Network:
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise SpecError for an option that the backbone ``name`` does not have."""
     chosen = backbone(name)
-    known = [*BACKBONE_OPTIONS.get(chosen.name, {}), *PLACE_OPTIONS]
+    known = [*chosen.options, *PLACE_OPTIONS]
     if chosen.domain == "text":
         known += TEXT_OPTIONS
     unknown = sorted(options.keys() - set(known))
@@ -171,16 +160,9 @@ def _build(name: str, options: Mapping[str, Any], facts: Facts, device: str | No
             f"expected {chosen.domain} for the backbone {chosen.name}, found {facts.domain} as data; "
             "name other data or another backbone"
         )
-    given = {key: value for key, value in options.items() if key in BACKBONE_OPTIONS.get(chosen.name, {})}
-    if not given:
-        size = facts.size if chosen.domain == "text" else None
-        return chosen.build(outputs=facts.outputs, in_channels=facts.channels, size=size, device=device)
-    sizes: dict[str, Any] = {**BACKBONE_OPTIONS[chosen.name], **given}
-    make: Callable[..., nn.Module] = CifarResNet if chosen.name in _CIFAR_RESNETS else GPT
-    with torch.device("cpu" if device is None else device):
-        if make is GPT:
-            return make(facts.outputs, context=facts.size, **sizes)
-        return make(facts.outputs, facts.channels, **sizes)
+    given = {key: value for key, value in options.items() if key in chosen.options}
+    size = facts.size if chosen.domain == "text" else None
+    return chosen.build(outputs=facts.outputs, in_channels=facts.channels, size=size, device=device, options=given)
 
 
 def _placement(request: TrialRequest, text: str) -> Placement:

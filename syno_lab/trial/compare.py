@@ -5,6 +5,7 @@ Shapes: S seeds, N test images (for a text: test windows).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,12 +14,14 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from syno_lab.data.datasets import load_dataset
 from syno_lab.errors import TrainingError
 from syno_lab.inputs import quoted
+from syno_lab.trial.examples import images_of
 from syno_lab.trial.facts import facts_of
-from syno_lab.trial.request import TrialOutcome, TrialRequest
+from syno_lab.trial.machine import one_machine
+from syno_lab.trial.request import MeasuredOn, TrialOutcome, TrialRequest
 from syno_lab.trial.run import Report, run_trial
+from syno_lab.trial.verdicts import Verdict, is_at_chance, seed_spread, verdict_of
 
 RESAMPLES = 10_000
 _NUMBERS_AT_ONCE = 1 << 24
@@ -42,6 +45,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         interval: operator - baseline with a paired bootstrap interval over the test images (or windows). The interval
             shows how much the choice of test images matters; ``by_seed`` shows how much the seed matters.
         by_seed: operator - baseline for each seed.
+        over_seeds: operator - baseline with an interval over seeds *and* images (:func:`two_way_bootstrap`), which says
+            what to expect of another training; None with one seed, and in comparisons from before there was it.
+        verdict: what the comparison decides (:class:`.verdicts.Verdict`), by ``over_seeds`` where there is it, else by
+            ``interval``; None in comparisons from before there was it.
+        measured_on: the images (or the part of a text) that it is measured on.
+        machine: where all of it was trained; empty where that is not known.
+        seed_spread: the standard deviation of the baseline's accuracy over the seeds: what to expect of another seed on
+            this machine; None with one seed.
         flops_ratio, params_ratio: operator over baseline, for the whole network.
         seeds: the seeds.
         baselines, operators: the trials, in the order of the seeds; without their predictions.
@@ -57,6 +68,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     seeds: list[int]
     baselines: list[TrialOutcome]
     operators: list[TrialOutcome]
+    over_seeds: Interval | None = None
+    verdict: str | None = None
+    measured_on: MeasuredOn = "test"
+    machine: str = ""
+    seed_spread: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dictionaries, for JSON."""
@@ -148,6 +164,49 @@ def paired_bootstrap(
     return Interval(difference=mean, low=float(found.low), high=float(found.high), confidence=confidence)
 
 
+def two_way_bootstrap(
+    baseline: ArrayLike,
+    operator: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """The mean of ``operator`` - ``baseline``, both [S, N], with its bootstrap interval over S seeds *and* N examples.
+
+    Another training would have another seed, and another test other images: seeds and examples are each drawn with
+    replacement, independently, the same ones for both sides, and the interval is the percentile interval (the
+    pigeonhole bootstrap, Owen 2007). It counts the variation of single answers twice, and knows little of seeds that
+    are few: in 800 simulated comparisons with 1,000 images its 95 % interval held the truth in 95.8 to 99.3 % with five
+    seeds, depending on how much seeds differ, and in 93 % with three. Raises TrainingError where the shapes differ,
+    there are fewer than two seeds or examples, or ``confidence`` is not between 0 and 1.
+    """
+    one, other = np.asarray(baseline, dtype=float), np.asarray(operator, dtype=float)
+    if one.shape != other.shape or one.ndim != 2 or min(one.shape) < 2:
+        raise TrainingError(
+            "expected answers of both on the same two or more seeds and two or more examples, found "
+            f"{list(one.shape)} and {list(other.shape)}"
+        )
+    if not 0 < confidence < 1:
+        raise TrainingError(f"expected confidence as a number between 0 and 1, found {quoted(confidence)}")
+    differences = other - one
+    seeds, count = differences.shape
+    rng = np.random.default_rng(seed)
+    means = np.empty(resamples)
+    at_once = max(1, _NUMBERS_AT_ONCE // (8 * count))
+    for first in range(0, resamples, at_once):
+        number = min(at_once, resamples - first)
+        # How often each seed and each example is drawn, [number, S] and [number, N].
+        rows = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=number)
+        columns = rng.multinomial(count, np.full(count, 1 / count), size=number)
+        means[first : first + number] = ((rows @ differences) * columns).sum(axis=1) / (seeds * count)
+    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    mean = float(differences.mean())
+    if np.ptp(differences) == 0:
+        low = high = mean
+    return Interval(difference=mean, low=float(low), high=float(high), confidence=confidence)
+
+
 def compared(
     request: TrialRequest,
     seeds: list[int],
@@ -158,28 +217,55 @@ def compared(
 ) -> Comparison:
     """Compare finished trials, in the order of ``seeds``; ``request`` names their data.
 
-    The trials must have kept their predictions (``keep_predictions``).
+    The trials must have kept their predictions (``keep_predictions``), and must all have been measured on the same part
+    and on one machine.
+
+    Raises:
+        TrainingError: they were not.
     """
+    trials = [*baselines, *operators]
+    machine = one_machine(trial.machine for trial in trials)
+    if len(parts := sorted({trial.measured_on for trial in trials})) > 1:
+        raise TrainingError(
+            f"expected trainings measured on the same images, found some on {parts[0]} and some on {parts[1]} ones; "
+            "train the baseline alike"
+        )
     measure: Literal["accuracy", "loss"] = "loss"
     labels: NDArray[np.int64] | None = None
-    if facts_of(request).domain == "images":
+    facts = facts_of(request)
+    if facts.domain == "images":
         measure = "accuracy"
-        labels = load_dataset(
-            request.data, size=request.resolution, train_images=1, test_images=request.test_images
-        ).test_labels
+        labels = images_of(request).test_labels
     first, second = _scores(baselines, labels), _scores(operators, labels)
+    interval = paired_bootstrap(first, second, confidence=confidence)
+    over_seeds = two_way_bootstrap(first, second, confidence=confidence) if len(seeds) > 1 else None
     return Comparison(
         measure=measure,
         baseline=float(first.mean()),
         operator=float(second.mean()),
-        interval=paired_bootstrap(first, second, confidence=confidence),
+        interval=interval,
         by_seed=(second - first).mean(axis=1).tolist(),
         flops_ratio=operators[0].flops / baselines[0].flops,
         params_ratio=operators[0].params / baselines[0].params,
         seeds=seeds,
         baselines=[msgspec.structs.replace(trial, predictions=None, losses=None) for trial in baselines],
         operators=[msgspec.structs.replace(trial, predictions=None, losses=None) for trial in operators],
+        over_seeds=over_seeds,
+        verdict=str(_verdict(over_seeds or interval, second, labels, facts.outputs)),
+        measured_on=trials[0].measured_on,
+        machine=machine,
+        seed_spread=seed_spread(baselines),
     )
+
+
+def _verdict(
+    interval: Interval, scores: NDArray[np.float64], labels: NDArray[np.int64] | None, outputs: int
+) -> Verdict:
+    if labels is None:
+        at_chance = bool(scores.mean() >= math.log(outputs))  # the loss of a uniform guess
+    else:
+        at_chance = is_at_chance(scores.mean(), len(labels), float(np.bincount(labels).max()) / len(labels))
+    return verdict_of(interval.low, interval.high, higher_is_better=labels is not None, at_chance=at_chance)
 
 
 def _scores(trials: list[TrialOutcome], labels: NDArray[np.int64] | None) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""A trial as a job of kind ``train``."""
+"""A trial as a job of kind ``train``, and several short ones as a job of kind ``trials``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from syno_lab.errors import DiskFullError, FormatError
 from syno_lab.trial.request import TrialRequest
 from syno_lab.trial.run import run_trial
+from syno_lab.trial.workers import run_trials
 
 #: Seconds between two attempts while the disk is full.
 RETRY_S = 10.0
@@ -55,3 +56,25 @@ def run(params: dict[str, Any], context: Context) -> dict[str, Any]:
             again = time.monotonic() + RETRY_S
             while time.monotonic() < again and not context.should_stop():
                 time.sleep(0.2)
+
+
+def run_several(params: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Run the trials of ``requests``, a list of such dictionaries, in one process; return their ``outcomes`` in order.
+
+    A trial that crashes or fails is an outcome too; the next attempt of the job finds the outcomes that lie in its
+    folder. Raises JobFailed, which is not retried, for parameters that are not requests, and JobStopped when the job is
+    paused or cancelled.
+    """
+    from syno_lab.jobs import JobFailed, JobStopped
+
+    try:
+        if not isinstance(params.get("requests"), list) or not params["requests"]:
+            raise FormatError("expected a list of trials' requests, found none")
+        requests = [TrialRequest.from_dict(one) for one in params["requests"]]
+    except FormatError as error:
+        raise JobFailed(str(error), retry=False) from None
+    found = run_trials(requests, folder=context.folder, report=context.report, should_stop=context.should_stop)
+    outcomes = [outcome.to_dict() for outcome in found]
+    if any(outcome["state"] == "interrupted" for outcome in outcomes):
+        raise JobStopped("stopped on request")
+    return {"outcomes": outcomes}

@@ -10,6 +10,16 @@ from syno_lab.errors import FormatError
 
 State = Literal["finished", "pruned", "diverged", "oom", "timeout", "interrupted", "failed"]
 Precision = Literal["float32", "bfloat16", "float16"]
+MeasuredOn = Literal["test", "held out"]
+
+#: Fields that requests did not always have. Where they mean what was done before, they are left out of a request's
+#: dictionary, so that stored requests, jobs and searches stay equal to new ones.
+LATER_FIELDS = ("steps", "holdout", "channels_last", "probe_steps")
+
+
+def without_later(plain: dict[str, Any]) -> dict[str, Any]:
+    """A request's dictionary without the :data:`LATER_FIELDS` that have no effect."""
+    return {key: value for key, value in plain.items() if key not in LATER_FIELDS or value not in (None, False)}
 
 
 class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -18,25 +28,35 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         backbone: a name of :mod:`syno_lab.models.registry`.
         operator: the JSON of an operator of any system; None: the backbone without one (the baseline).
-        options: options of the backbone and of the replacement, see :data:`.backbone.BACKBONE_OPTIONS`.
+        options: options of the backbone and of the replacement, see :attr:`.registry.Backbone.options`.
         data: ``digits``, a folder of CIFAR, a folder of images in class folders, or a text file.
         resolution: height and width that images are scaled to; None: as they are (of an image folder: 224).
         train_images, test_images: the most images of each part that are used, the first ones; None: all. For a text,
             ``test_images`` counts windows of its test part (None: 256), and the training part is used whole.
+        holdout: the share of these training images (of a text's training part: at its end) that is held out and that
+            the outcome is measured on; the split is the same for every seed, and the test images stay unread. None:
+            all are trained on, and the outcome is measured on the test images.
         epochs: number of epochs; for a text an epoch is ``options["steps"]`` batches.
+        steps: train for so many batches in all and then measure, once; ``epochs`` does not count then, the learning
+            rate's cycle spans the steps, and a stopped training begins anew. None: ``epochs`` decides.
         batch_size, learning_rate: examples in a batch, and the highest learning rate of the cycle; None: 0.1 for
         images, 0.001 for text.
         seed: decides weights, order and augmentation.
         device: ``cpu``, ``cuda``, …; ``threads`` of a CPU (None: as torch has them).
         precision: the type that autocast computes in, where it lowers precision.
+        channels_last: keep images and the weights of convolutions in memory with the channels last, which convolutions
+            on a CPU do faster; results differ in the last digits.
         time_limit_s: seconds; a trial that needs more ends as ``timeout``.
         gives_up: end as ``timeout`` as soon as the pace of the batches shows that the time limit is too short, and not
             only when it is over (for trials that count only when complete; not with ``budget_s``).
+        probe_steps: with ``gives_up``, the number of first batches whose pace is measured before the trial may end so
+            (None: four). ``time_limit_s`` then counts :attr:`TrialOutcome.work_s`, which other load on the machine does
+            not change.
         budget_s: the training ends after so many seconds, is tested and counts as ``finished`` (Syno, section 9.3).
         stopping: a rule for early termination, such as ``{"rule": "canvas", "theta": 0.5}``; see :mod:`.stopping`.
         rivals: curves of earlier trials (the measure after each epoch), with which the rule compares.
         retry_oom: whether a trial that runs out of memory is tried once more with half the batch.
-        keep_predictions: whether the outcome has the prediction for every test image.
+        keep_predictions: whether the outcome has the prediction for every image that it is measured on.
     """
 
     backbone: str
@@ -60,11 +80,14 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rivals: list[list[float]] = msgspec.field(default_factory=list)
     retry_oom: bool = True
     keep_predictions: bool = False
+    steps: int | None = None
+    holdout: float | None = None
+    channels_last: bool = False
+    probe_steps: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dictionaries, for JSON."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
+        return without_later(msgspec.to_builtins(self))
 
     @classmethod
     def from_dict(cls, data: object) -> TrialRequest:
@@ -84,9 +107,13 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
             (on request: the next attempt continues from the checkpoint); ``failed`` (anything wrong with the request,
             the data or the files).
         reason: one line; of a ``finished`` trial empty, or how the training differed from the request.
-        accuracy: the measure to maximise, after the last epoch: for images the share of test images classified
-            correctly; for text exp(-loss), the geometric mean of the probabilities given to the right tokens, which is
+        accuracy: the measure to maximise, after the last epoch: for images the share of images classified correctly;
+            for text exp(-loss), the geometric mean of the probabilities given to the right tokens, which is
             1 / perplexity. None where no epoch was completed.
+        measured_on: the images (or the part of a text) of accuracy, losses and predictions: ``test``, or ``held out``
+            from the training images.
+        train_loss: the mean training loss in nats of the last batches (:data:`syno_lab.training.loop.CLOSING`), while
+            the weights still changed; None where no epoch was completed, and in outcomes from before there was it.
         best_accuracy: the highest accuracy of any epoch, for comparison with papers that report it.
         perplexity: for a text, after the last epoch.
         curve: for each epoch ``epoch``, ``train_loss``, ``test_loss``, ``accuracy`` (the measure), ``seconds``, and of
@@ -95,11 +122,15 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
             operator.
         replaced, places: the number of layers that the operator replaced, and of those that it was offered.
         wall_s, cpu_s: seconds of all attempts together, without work that a kill made the trial repeat.
+        work_s: seconds for which the training's thread was on a processor (of a GPU: wall seconds), without those for
+            reading data and building the network; 0 in outcomes from before there was it.
         peak_mib: peak memory in MiB: on a GPU torch's allocations, else the growth of the process.
         resumed: epochs that earlier attempts had completed.
         batch_size: the batch size of the training; after a retry half of the requested one.
-        predictions: if requested, the predicted class of each test image. ``losses``: the loss of each test image, or
-            of each test window of a text, in nats.
+        machine: where it was trained (:func:`.machine.machine_name`): equal requests give equal numbers on one machine,
+            not on two. Empty in outcomes from before there was it.
+        predictions: if requested, the predicted class of each image that it is measured on. ``losses``: the loss of
+            each of them, or of each window of a text, in nats.
     """
 
     state: State
@@ -125,6 +156,15 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     predictions: list[int] | None = None
     losses: list[float] | None = None
+    measured_on: MeasuredOn = "test"
+    train_loss: float | None = None
+    machine: str = ""
+    work_s: float = 0.0
+
+    @property
+    def loss(self) -> float | None:
+        """The mean loss in nats on what it is measured on, after the last epoch; None where there is none."""
+        return self.curve[-1].get("test_loss") if self.curve else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dictionaries, for JSON."""

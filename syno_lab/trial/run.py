@@ -6,6 +6,7 @@ import gc
 import math
 import platform
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,6 @@ import msgspec
 import numpy as np
 import torch
 
-from syno_lab.data.datasets import Dataset, load_dataset
 from syno_lab.errors import DiskFullError, SynoError, TrainingError
 from syno_lab.inputs import read_json
 from syno_lab.store.courses import CURVE_FILE, write_course
@@ -26,22 +26,19 @@ from syno_lab.training.answers import image_answers, text_answers
 from syno_lab.training.checkpoint import DamagedCheckpointError
 from syno_lab.training.files import write_whole
 from syno_lab.trial.backbone import Network, build
-from syno_lab.trial.facts import Facts, context_of, facts_of, text_of
+from syno_lab.trial.examples import STEPS, TEST_WINDOWS, held_text_of, images_of
+from syno_lab.trial.facts import Facts, context_of, facts_of
+from syno_lab.trial.machine import machine_name
 from syno_lab.trial.meter import Meter
-from syno_lab.trial.request import State, TrialOutcome, TrialRequest
+from syno_lab.trial.request import State, TrialOutcome, TrialRequest, without_later
 from syno_lab.trial.stopping import parse_rule
 from syno_lab.version import __version__
 
 if TYPE_CHECKING:
+    from syno_lab.data.datasets import Dataset
     from syno_lab.data.text import TextData
 
 Report = Callable[[float, str], None]
-
-STEPS = 100
-"""The default number of batches in an epoch of text."""
-
-TEST_WINDOWS = 256
-"""The default number of test windows of a text: all windows would take longer than an epoch."""
 
 IMAGE_LEARNING_RATE = 0.1
 TEXT_LEARNING_RATE = 1e-3
@@ -129,6 +126,7 @@ class _Trial:
     network: Network | None = None
     facts: Facts | None = None
     earlier: Resumption = field(default_factory=lambda: Resumption(0, 0.0, 0.0))
+    work_s: float = 0.0
 
     def attempt(self, batch_size: int) -> _End:
         try:
@@ -158,12 +156,15 @@ class _Trial:
             raise TrainingError(f"expected threads as a whole number from 1 up, found {request.threads}")
         self.report(0.0, f"reading {request.data}")
         self.facts = facts_of(request)
-        data: Dataset | TextData = text_of(request) if self.facts.domain == "text" else _images_of(request)
+        data: Dataset | TextData = held_text_of(request) if self.facts.domain == "text" else images_of(request)
         self.network = build(request)
         if self.network.replaced:
             where = f"an operator in {self.network.replaced} of {self.network.places} layers"
             self.report(0.0, f"{request.backbone} with {where}, {self.network.flops:,} FLOPs")
+        clock = time.thread_time if request.device == "cpu" else time.monotonic
+        start = clock()
         result = self._fit(data, batch_size)
+        self.work_s = clock() - start
         end = _End(*_STATES[result.stopped], result)
         end.reason = result.reason or end.reason
         if result.stopped == "time" and self._ends_by_clock and result.curve:
@@ -203,13 +204,14 @@ class _Trial:
             "gives_up": request.gives_up and request.budget_s is None,
             "device": request.device,
             "precision": request.precision,
+            "probe_steps": request.probe_steps,
             "on_progress": self._progress,
             "on_resume": self._resumed,
             "judge": judge,
             "checkpoint": self.folder / f"checkpoint-{batch_size}.pt",
             "should_stop": self.should_stop,
         }
-        begin = partial(train, network.module, data, **shared)
+        begin = partial(train, network.module, data, steps=request.steps, channels_last=request.channels_last, **shared)
         if facts.domain == "text":
             begin = partial(
                 train_text,
@@ -217,6 +219,7 @@ class _Trial:
                 data,
                 context=context_of(request),
                 steps=request.options.get("steps", STEPS),
+                total_steps=request.steps,
                 ends_by_clock=request.budget_s is not None,
                 test_windows=request.test_images or TEST_WINDOWS,
                 **shared,
@@ -233,6 +236,7 @@ class _Trial:
         request = self.request
         where: dict[str, Any] = {"batch_size": batch_size, "device": request.device, "precision": request.precision}
         if self.facts is not None and self.facts.domain == "images":
+            where["channels_last"] = request.channels_last
             end.predictions, end.losses = image_answers(self.network.module, data, **where)
         else:
             end.losses = text_answers(
@@ -274,8 +278,9 @@ class _Trial:
     def _resumed(self, found: Resumption) -> None:
         self.earlier = found
         self.report(
-            found.epochs / self.request.epochs,
-            f"resumed from a checkpoint after epoch {found.epochs} of {self.request.epochs}",
+            min(found.epochs / self.request.epochs, 1.0),
+            f"resumed from a checkpoint after epoch {found.epochs}"
+            + (f" of {self.request.epochs}" if self.request.steps is None else ""),
         )
 
 
@@ -293,6 +298,7 @@ _STATES: dict[str, tuple[State, str]] = {
 def _outcome(trial: _Trial, end: _End, meter: Meter) -> TrialOutcome:
     request, network, result = trial.request, trial.network, end.result
     curve = trial.rows(result.curve if result is not None else ())
+    threads = request.threads or torch.get_num_threads()
     return TrialOutcome(
         state=end.state,
         reason=end.reason,
@@ -313,10 +319,14 @@ def _outcome(trial: _Trial, end: _End, meter: Meter) -> TrialOutcome:
         seed=request.seed,
         batch_size=end.batch_size,
         device=_device_name(request.device),
-        threads=request.threads or torch.get_num_threads(),
+        threads=threads,
         versions=versions(),
         predictions=end.predictions,
         losses=end.losses,
+        measured_on="test" if request.holdout is None else "held out",
+        train_loss=result.curve[-1].closing_loss if result is not None and result.curve else None,
+        machine=machine_name(request.device, threads),
+        work_s=trial.earlier.work_s + trial.work_s,
     )
 
 
@@ -360,17 +370,11 @@ def _known_outcome(path: Path, request: TrialRequest) -> TrialOutcome | None:
     """The outcome of an earlier attempt at this same request, or None."""
     try:
         content = read_json(path, _MOST_BYTES)
-        if content["request"] == msgspec.json.decode(msgspec.json.encode(request)):
+        if without_later(content["request"]) == msgspec.json.decode(msgspec.json.encode(request.to_dict())):
             return TrialOutcome.from_dict(content["outcome"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError, SynoError):
         return None
     return None
-
-
-def _images_of(request: TrialRequest) -> Dataset:
-    return load_dataset(
-        request.data, size=request.resolution, train_images=request.train_images, test_images=request.test_images
-    )
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     stepper.jump(4)
     stepper.to_html(made["stepper"])
     OperatorView(conv2d()).to_html(
-        made["operator"], panes=["graph", "loops", "source", "equation", "cost", "mixing", "near"]
+        made["operator"], panes=["graph", "loops", "source", "equation", "cost", "mixing", "kernel", "near"]
     )
     runs = RunsView(folder)
     runs.to_html(made["runs"])

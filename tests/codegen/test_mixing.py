@@ -9,6 +9,7 @@ from strategies import random_operator, repro
 import syno_lab as sl
 from syno_lab.codegen import mixing as room
 from syno_lab.codegen.mixing import mixing
+from syno_lab.codegen.mixing_rules import column_by_rules
 from syno_lab.codegen.nest import generic_binding
 from syno_lab.codegen.reference import reference
 from syno_lab.errors import SpecError
@@ -123,7 +124,7 @@ def test_rules_agree_with_the_numbers_of_generic_sizes(rng: random.Random) -> No
         concrete = mixing(operator, bound).locality
         for out in range(len(operator.output)):
             for axis in range(len(operator.inputs)):
-                mark = room._by_rule(operator, out, axis)
+                mark = column_by_rules(operator, axis).marks[out]
                 if mark is not None:
                     proved += 1
                     assert mark == concrete[out][axis], f"{out}, {axis}: {mark}, {bound} {repro(operator, bound)}"

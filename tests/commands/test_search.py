@@ -11,6 +11,7 @@ from command_line import answered, refused
 SMALL = (
     *("--backbone", "resnet20", "--data", "digits", "--width", "4", "--blocks", "1", "--epochs", "1"),
     *("--images", "100", "--test-images", "50", "--max-primitives", "4", "--in-process"),
+    *("--wants", "none"),  # so few steps make no operator that does what a convolution does
 )
 
 
@@ -29,6 +30,7 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
     assert more["recorded"][:2] == found["recorded"]
     assert more["settings"]["training"] == found["settings"]["training"]
     assert more["settings"]["system"] == "syno-lab-operator"
+    assert more["settings"]["wants"] is None
     # Each trial's steps are there whole, with their names.
     for trial in more["recorded"]:
         assert [step["name"] for step in trial["taken"]] == trial["steps"]
@@ -44,8 +46,11 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
         (("--option", 'leave=["*"]'), "expected something to replace in this CifarResNet"),
         (("--backbone", "gpt_tiny"), "expected text for the backbone gpt_tiny, found images as data"),
         (("--data", "/no/such/folder"), "/no/such/folder"),
-        (("--flops", "0.001"), "max_flops_ratio: the layers of resnet20 that stay take"),
-        (("--flops", "-1"), "max_flops_ratio: expected a number above 0"),
+        (("--flops", "1e-12"), "max_replaced_ratio: expected a share that leaves FLOPs for an operator, found 1e-12"),
+        (("--wants", "K>=m"), "wants: expected an input axis of [N, C_in, H, W], found 'K'"),
+        (("--wants", "N>=m"), "wants 'N>=m': expected axes that take part in something"),
+        (("--wants", "H"), "wants: expected axis>=letter, as in 'C_in>=m' or 'H->W>=o', found 'H'"),
+        (("--flops", "-1"), "max_replaced_ratio: expected a number above 0"),
         (("--minutes", "0"), "minutes: expected a number above 0"),
         (("--option", "nonsense"), "--option: expected NAME=VALUE"),
         (("--system", "halide"), "--system: expected a system among pgraphs, nas-pte, found 'halide'"),
@@ -58,6 +63,8 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
         (("--tune-within", "1", "--target", "no such thing"), "expected a target among local"),
         (("--tune-within", "1", "--tracker", "127.0.0.1:1"), "no RPC tracker listens at 127.0.0.1:1"),
         (("--tune-within", "1", "--seeds", "0"), "tuning: expected seeds to train the baseline on"),
+        (("--rave",), "--rave: expected --method mcts beside it, found estimate"),
+        (("--virtual-loss", "1", "--method", "random"), "--virtual-loss: expected --method mcts beside it, found rand"),
         (("--tracker", "127.0.0.1:1"), "--tracker: expected --tune-within POINTS beside it, found none"),
     ],
 )
@@ -83,3 +90,20 @@ def test_a_store_of_another_version(tmp_path: Path, capsys: pytest.CaptureFixtur
     with closing(sqlite3.connect(tmp_path / "results.sqlite")) as file:
         file.execute("PRAGMA user_version=99")
     assert "has version 99" in refused(capsys, "search", *SMALL, "--folder", str(tmp_path), "--trials", "1")
+
+
+def test_a_search_without_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ("--folder", str(tmp_path), "--name", "untrained")
+    small = (*SMALL, "--wants", "none", "--flops", "2")
+    found = json.loads(answered(capsys, "search", *small, *place, "--untrained", "--trials", "20", "--json", "-"))
+    assert (found["untrained"], found["examined"], found["end"]) == (True, 20, "20 operators are examined")
+    assert found["settings"]["method"] == "elites"
+    assert found["baseline"]["accuracy"] is None
+    scores = [point["score"] for point in found["front"]]
+    assert scores == sorted(scores)
+    assert Path(found["picture"]).read_text().startswith("<?xml")
+    text = answered(capsys, "search", "--continue", "--in-process", *place, "--trials", "30")
+    assert "30 operators examined" in text
+    assert "none trained" in text
+    line = refused(capsys, "search", *small, "--folder", str(tmp_path), "--untrained", "--tune-within", "1")
+    assert "tuning: expected a search that trains, found an untrained one" in line

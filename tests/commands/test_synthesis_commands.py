@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from command_line import answered
+from command_line import answered, refused
 
 from syno_lab.cli import main
 from syno_lab.commands import ablate, sample, specs
@@ -84,6 +84,40 @@ def test_enumerate_gives_each_operator_once_and_counts(
 
     with pytest.raises(SynoError, match="--out: expected a file in a folder that can be written to"):
         enumerate_command.command(spec=tiny, max_primitives=3, out=tmp_path)
+
+
+def test_wishes_of_a_spec_file_and_of_the_command_line(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wishing = tmp_path / "wishing.json"
+    wishing.write_text(json.dumps({**json.loads(Path(tiny).read_text()), "wants": "H ≥ m"}))
+    expected = {
+        wants: [
+            op for op in Sampler.from_spec(specs.load_spec(tiny, max_primitives=3)[0]).enumerate() if op.meets(found)
+        ]
+        for wants, found in (("", ()), ("H>=m", specs.load_spec(str(wishing))[0].wants))
+    }
+    assert 0 < len(expected["H>=m"]) < len(expected[""])
+    for spec, given, wants in (
+        (tiny, (), ""),
+        (tiny, ("--wants", "H>=m"), "H>=m"),
+        (str(wishing), (), "H>=m"),
+        (str(wishing), ("--wants", "none"), ""),
+        (str(wishing), ("--wants", "H>=o"), "H>=o"),
+    ):
+        arguments = ("--spec", spec, "--max-primitives", "3", *given, "--json", "-")
+        counted = json.loads(answered(capsys, "enumerate", *arguments))
+        assert counted["wants"] == wants
+        drawn = json.loads(answered(capsys, "sample", *arguments, "--count", "1000"))
+        assert drawn["wants"] == wants
+        assert counted["count"] == drawn["distinct"]
+        if wants in expected:
+            assert counted["count"] == len(expected[wants])
+    for command in ("sample", "enumerate"):
+        line = refused(capsys, command, "--spec", tiny, "--wants", "W>=m")
+        assert "wants: expected an input axis of [H], found 'W'" in line
+        line = refused(capsys, command, "--spec", str(wishing), "--wants", "H>=a")
+        assert "wants H>=a: no operator of this space can have it: all of H is read only by a REDUCE" in line
 
 
 # -- replay ------------------------------------------------------------------------------------------------------------

@@ -89,10 +89,10 @@ def test_known_operators_come_first(tmp_path: Path) -> None:
     assert [entry["known"] for entry in result["recorded"]] == ["pointwise"]
 
 
-def test_a_trial_of_another_system_says_where_it_stands() -> None:
+def test_a_trial_of_another_system_says_where_it_stands(tmp_path: Path) -> None:
     request = msgspec.structs.replace(TRAINING, operator=Expression(tuple(AXES)).to_json())
     assert all(place.replaced for place in places_of(request))
     with pytest.raises(FormatError, match="expected a format among syno-lab-nas-pte, tiny"):
         places_of(msgspec.structs.replace(TRAINING, operator=operators.conv2d().to_json()))
     with pytest.raises(SpecError, match="NAS-PTE has no space to search"):
-        run_here(SearchSettings(name="n", training=TRAINING, system="syno-lab-nas-pte", trials=1, seeds=()), Path("no"))
+        run_here(SearchSettings(name="n", training=TRAINING, system="syno-lab-nas-pte", trials=1, seeds=()), tmp_path)

@@ -6,6 +6,7 @@ Trainings are stood in for by a function whose rewards are known, but for one se
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,28 @@ from syno_lab.codegen.torch_module import to_torch
 from syno_lab.errors import FormatError, SearchError, SpecError, StoreError, TrainingError
 from syno_lab.experiments import (
     RESULT_FILE,
+    SHARES,
     STATUS_FILE,
     TREE_FILE,
     Driver,
     SearchSettings,
     Space,
+    Standing,
     Stopped,
+    Times,
     read_json,
     run_here,
 )
 from syno_lab.experiments.watching import Board
 from syno_lab.ir.operator import Operator
 from syno_lab.pgraphs.traffic import stored_elements
+from syno_lab.search import (
+    EstimateSearch,
+    MonteCarloTreeSearch,
+    RandomSearch,
+    RegularizedEvolution,
+    TreeWithEstimate,
+)
 from syno_lab.store import Store
 from syno_lab.trial import costs_of
 
@@ -69,6 +80,28 @@ def test_no_operator_is_above_the_limit_and_costs_are_those_of_a_trial(tmp_path:
     free = settings(max_flops_ratio=100.0, name="free", method="random")
     drive(tmp_path, Known(), free)
     assert any(trial.flops > 0.3 * baseline for trial in trials_in(tmp_path, free))
+
+
+def test_a_limit_of_the_replaced_layers_is_one_of_these_alone(tmp_path: Path) -> None:
+    chosen = settings(max_replaced_ratio=0.3, weight_limits="primary", method="random")
+    driver = drive(tmp_path, Known(), chosen)
+    space = Space(chosen)
+    stays = space.baseline.flops - sum(site.flops for site in space.sites)
+    trials = trials_in(tmp_path, chosen)
+    shares = [(trial.flops - stays) / space.replaced_flops for trial in trials]
+    assert len(trials) == 12
+    assert max(shares) <= 0.3
+    assert space.limits == "within 30% of the replaced layers' FLOPs"
+    # The best is named within shares of the same FLOPs, under names of their own.
+    told = driver.standing.to_dict(Times())["best"]
+    assert list(told) == ["replaced_0.4", "replaced_0.25"]
+    for name, share in SHARES.items():
+        within = [trial for trial, found in zip(trials, shares, strict=True) if found <= share]
+        best = max(within, key=lambda trial: trial.accuracy)
+        assert told[name]["number"] == best.number
+        assert told[name]["replaced_ratio"] == pytest.approx(shares[trials.index(best)])
+        assert told[name]["flops_ratio"] == best.flops / space.baseline.flops
+    assert list(Standing(100, 1).to_dict(Times())["best"]) == ["half", "quarter"], "as in results of former versions"
 
 
 def stored_by_torch(operator: Operator, binding: dict[str, int]) -> int:
@@ -150,6 +183,8 @@ def test_every_operator_fits_every_layer_that_is_replaced() -> None:
 def test_a_limit_below_what_stays_is_refused() -> None:
     with pytest.raises(SpecError, match=r"max_flops_ratio: the layers of resnet20 that stay take .* limit of 1.0%"):
         Space(settings(max_flops_ratio=0.01))
+    with pytest.raises(SpecError, match=r"max_replaced_ratio: expected a share that leaves .* found 1e-12 of the"):
+        Space(settings(max_replaced_ratio=1e-12))
 
 
 def test_a_backbone_with_nothing_to_replace_is_refused() -> None:
@@ -174,7 +209,7 @@ def test_what_is_told_is_in_the_store(tmp_path: Path) -> None:
     assert driver.standing.states == {"finished": 12}
 
 
-@pytest.mark.parametrize("method", ["mcts", "random", "evolution"])
+@pytest.mark.parametrize("method", ["estimate", "mcts", "random", "evolution"])
 def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path, method: Any) -> None:
     chosen = settings(method=method)
     whole = drive(tmp_path / "whole", Known(), chosen)
@@ -344,7 +379,7 @@ def test_a_space_that_is_used_up_ends_the_search(tmp_path: Path) -> None:
 
 
 def test_the_tree_is_shown(tmp_path: Path) -> None:
-    driver = drive(tmp_path, Known(), settings())
+    driver = drive(tmp_path, Known(), settings(method="mcts", tree="uct"))
     shown = read_json(tmp_path / "board" / TREE_FILE)
     assert shown == json.loads(json.dumps(driver.search.tree.to_json()))
     assert shown is not None
@@ -359,11 +394,94 @@ def test_settings_are_plain_data() -> None:
     assert SearchSettings.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
 
 
+#: Settings as the version before there was a choice of trees stored them; without those that were None or False.
+STORED = {
+    "training": {"backbone": "resnet20", "data": "digits", "options": {"width": 4, "blocks": 1}, "epochs": 2},
+    "name": "search",
+    "method": "mcts",
+    "seed": 0,
+    "trials": 12,
+    "max_flops_ratio": 0.5,
+    "workers": 1,
+    "seeds": [],
+    "limits": {"max_primitives": 4},
+    "coefficients": ["s=2: 1"],
+    "system": "syno-lab-operator",
+}
+
+
+def test_a_stored_search_goes_on_with_the_tree_that_it_began_with(tmp_path: Path) -> None:
+    chosen = SearchSettings.from_dict(STORED)
+    assert not {"tree", "virtual_loss"} & chosen.identity.keys()
+    space = Space(chosen)
+    assert type(space.search(chosen)) is TreeWithEstimate
+    before = TreeWithEstimate(space.root, random.Random(0))
+    for _ in range(12):
+        candidate = before.ask()
+        assert candidate is not None
+        before.tell(candidate, accuracy(candidate.operator.to_json()))
+    known = Known()
+    with pytest.raises(Stopped):
+        drive(tmp_path, known, chosen, should_stop=lambda: len(known.begun) >= 5)
+    assert drive(tmp_path, known, SearchSettings.from_dict(STORED)).search.told == before.told
+
+
+@pytest.mark.parametrize(
+    ("changes", "made"),
+    [
+        ({}, EstimateSearch),
+        ({"method": "mcts", "tree": "uct"}, MonteCarloTreeSearch),
+        ({"method": "mcts", "tree": "rave", "virtual_loss": 1.5}, MonteCarloTreeSearch),
+        ({"method": "evolution"}, RegularizedEvolution),
+        ({"method": "random"}, RandomSearch),
+    ],
+)
+def test_each_method_is_the_search_of_its_name(changes: dict[str, Any], made: type) -> None:
+    chosen = settings(**changes)
+    search = Space(chosen).search(chosen)
+    assert type(search) is made
+    assert SearchSettings.from_dict(chosen.to_dict()).identity == chosen.identity
+    if isinstance(search, MonteCarloTreeSearch):
+        assert chosen.identity["tree"] == changes["tree"]
+        assert search.settings.virtual_loss == changes.get("virtual_loss", 0.0)
+        assert search.settings.looks == (8 if changes["tree"] == "rave" else 1)
+
+
+def test_a_wish_is_a_setting_and_earlier_searches_have_none() -> None:
+    plain, derived = settings(), settings(wants="derived")
+    stored = plain.to_dict()
+    assert "wants" not in plain.identity
+    assert derived.identity == {**plain.identity, "wants": "derived"}
+    stored.pop("wants")
+    assert SearchSettings.from_dict(stored) == plain
+    assert Space(plain).operators.wants == ""
+    large = settings(wants="derived", limits={"max_primitives": 8})
+    assert Space(large).operators.wants == "C_in>=m, H>=m, W>=m"
+    with pytest.raises(SpecError, match="it takes at least 6 steps, found max_primitives 4"):
+        Space(derived)
+    assert Space(settings(wants="H≥m", limits={"max_primitives": 8})).operators.wants == "H>=m"
+
+
 def test_other_settings_are_another_search(tmp_path: Path) -> None:
     drive(tmp_path, Known(), settings(trials=2))
     drive(tmp_path, Known(), settings(trials=3, workers=2))  # only its end and its hands
     with pytest.raises(StoreError, match=r"max_flops_ratio was 0\.5, is 0\.4"):
         drive(tmp_path, Known(), settings(max_flops_ratio=0.4))
+
+
+def test_a_search_of_a_former_version_is_the_same_search(tmp_path: Path) -> None:
+    """Its settings lack the fields that came later, and mean what they meant."""
+    later = ("max_replaced_ratio", "weight_limits")
+    stored = {key: value for key, value in settings().to_dict().items() if key not in later}
+    found = SearchSettings.from_dict(stored)
+    assert (found.max_flops_ratio, found.max_replaced_ratio, found.weight_limits) == (0.5, None, "free")
+    assert found == settings()
+    assert not set(later) & found.identity.keys()
+    assert Space(found).most_flops == int(0.5 * Space(found).baseline.flops)
+    assert settings(max_replaced_ratio=0.4).identity.keys() ^ found.identity.keys() == {
+        "max_replaced_ratio",
+        "max_flops_ratio",
+    }
 
 
 @pytest.mark.parametrize(
@@ -373,10 +491,15 @@ def test_other_settings_are_another_search(tmp_path: Path) -> None:
         ({"trials": 0}, "trials: expected a number above 0, found 0"),
         ({"minutes": float("nan")}, "minutes: expected a number above 0, found nan"),
         ({"max_flops_ratio": -1.0}, "max_flops_ratio: expected a number above 0"),
+        ({"max_replaced_ratio": 0.0}, "max_replaced_ratio: expected a number above 0, found 0.0"),
+        ({"max_replaced_ratio": 0.4, "max_flops_ratio": 0.3}, "expected one limit of FLOPs, found max_replaced_ratio"),
         ({"max_traffic_ratio": 0.0}, "max_traffic_ratio: expected a number above 0, found 0.0"),
         ({"workers": 0}, "workers: expected 1 or more, found 0"),
         ({"seeds": (1, 1)}, "seeds: expected seeds that differ, found 1, 1"),
         ({"name": "a/b"}, "name: expected a name that can be one of a folder"),
+        ({"tree": "uct"}, "tree: expected the method mcts beside uct, found estimate"),
+        ({"method": "mcts", "virtual_loss": 1.0}, "virtual_loss: expected the method mcts with the tree uct or rave"),
+        ({"method": "mcts", "tree": "rave", "virtual_loss": -1.0}, "virtual_loss: expected a number of 0 or more"),
     ],
 )
 def test_settings_that_make_no_sense(changes: dict[str, Any], message: str) -> None:

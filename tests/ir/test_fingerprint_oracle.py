@@ -102,14 +102,14 @@ def followers(state: State, reduces: tuple[str, ...], blocks: tuple[str, ...]) -
 
 @pytest.mark.parametrize("binding", TINY_CONV, ids=["odd", "even"])
 def test_many_operators_of_the_conv_spec(rng: random.Random, binding: dict[str, int]) -> None:
-    spec, _ = load_spec("conv", max_primitives=12)
+    spec, _ = load_spec("conv-authors", weight_limits="free", max_primitives=12)
     drawn = conv_operators(spec, rng, 1200, least=1)
     few = [o for o in drawn if prod(c.size.at(binding) for c in (*o.output, *o.reductions)) < 20_000]
     assert assert_same_classes(few[:500], binding) > 150
 
 
 def test_operators_alike_on_the_usual_binding_are_alike_on_others(rng: random.Random) -> None:
-    spec, _ = load_spec("conv", max_primitives=12)
+    spec, _ = load_spec("conv-authors", weight_limits="free", max_primitives=12)
     drawn = conv_operators(spec, rng, 600)
     tiny = TINY_CONV[0]
     few = [o for o in drawn if prod(c.size.at(tiny) for c in (*o.output, *o.reductions)) < 20_000]
@@ -141,7 +141,7 @@ def test_rewriting_does_not_show(rng: random.Random, case: int) -> None:
 
 
 def test_rewriting_does_not_show_on_the_conv_spec(rng: random.Random) -> None:
-    spec, _ = load_spec("conv", max_primitives=12)
+    spec, _ = load_spec("conv-authors", weight_limits="free", max_primitives=12)
     binding = fingerprint_binding(spec)
     for operator in conv_operators(spec, rng, 40):
         other = rewritten(operator, binding, rng, most_shifts=0)

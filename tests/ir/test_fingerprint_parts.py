@@ -254,7 +254,7 @@ def test_the_memory_of_parts_is_bounded() -> None:
 
 
 def test_the_binding_of_the_conv_spec() -> None:
-    spec, _ = load_spec("conv")
+    spec, _ = load_spec("conv-authors", weight_limits="free")
     binding = fingerprint_binding(spec)
     channels_and_image = [binding[name] for name in ("C_in", "C_out", "H", "W")]
     assert len({*channels_and_image, *(n // binding["g"] for n in channels_and_image)}) == 8
@@ -264,10 +264,10 @@ def test_the_binding_of_the_conv_spec() -> None:
 
 
 def test_sizes_that_are_legal_are_integers_on_the_binding() -> None:
-    for name in ("conv", "readme"):
+    for name in ("conv-authors", "readme"):
         spec, _ = load_spec(name)
         binding = fingerprint_binding(spec)
-        for text in ("g^-1*C_in", "g^-1*H", "g^-2*C_in*H") if name == "conv" else ("s_1^-2*H", "s_1^-1*W"):
+        for text in ("g^-1*C_in", "g^-1*H", "g^-2*C_in*H") if name == "conv-authors" else ("s_1^-2*H", "s_1^-1*W"):
             size = spec.symbols.size(text)
             assert spec.is_legal(size)
             assert size.is_integral(binding)
@@ -285,7 +285,7 @@ def test_large_coefficients_keep_parity_and_divisors() -> None:
 
 def test_a_repeat_by_chance_is_found_on_the_confirming_binding() -> None:
     """Four SHIFTs of a digit of g are none where g is 4, as it is on the usual binding."""
-    spec, _ = load_spec("conv")
+    spec, _ = load_spec("conv-authors", weight_limits="free")
 
     def shifted(times: int) -> Operator:
         state = State.root(spec).apply(Step("REDUCE", (), spec.symbols.size("C_in")))
@@ -332,7 +332,7 @@ def test_coefficients_that_do_not_divide_get_their_own_values() -> None:
 
 
 def test_the_same_function_has_the_same_key_whatever_else_the_spec_limits() -> None:
-    spec, _ = load_spec("conv")
+    spec, _ = load_spec("conv-authors", weight_limits="free")
     assert fingerprint_binding(replace(spec, limits=replace(spec.limits, max_primitives=9))) == fingerprint_binding(
         spec
     )

@@ -125,7 +125,7 @@ def test_a_legal_size_is_integral_under_every_binding() -> None:
         ({"fixed_io_pairs": [(0,)]}, r"expected pairs of an input and an output axis, found \(0,\)"),
         ({"fixed_io_pairs": [("0", "0")]}, "expected pairs of an input and an output axis"),
         ({"unordered": ["C_out"]}, "unordered 'C_out': no input axis has that size; they are C_in, H, N, W"),
-        ({"weight_limits": "loose"}, "weight_limits: expected 'free' or 'strict', found 'loose'"),
+        ({"weight_limits": "loose"}, "weight_limits: expected 'free' or 'primary', found 'loose'"),
         ({"max_primitive": 3}, "unknown limit 'max_primitive'; known are max_contractions, "),
         ({"max_primitives": -1}, "max_primitives: expected an integer of 0 or more, found -1"),
         ({"max_reduces": 2.0}, "max_reduces: expected an integer of 0 or more, found 2.0"),

@@ -122,6 +122,7 @@ def test_nothing_is_lost_when_the_monotonic_clock_jumps(tmp_path: Path, monkeypa
 SMALL = (
     *("--backbone", "resnet20", "--data", "digits", "--width", "4", "--blocks", "1"),
     *("--epochs", "2", "--images", "200", "--test-images", "100", "--max-primitives", "4"),
+    *("--wants", "none"),
     *("--to-the-end", "--seeds", "1", "--workers", "1"),
 )
 TRIALS = 4 if IS_LONG else 2

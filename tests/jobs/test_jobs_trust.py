@@ -131,7 +131,9 @@ def test_a_lab_of_an_earlier_version_waits_and_is_allowed_as_a_whole(
         for x in range(3):
             submit(Ledger(store.database), x=x, rule=CODE)
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as file:
-        file.executescript("DROP TABLE syno_signatures; DROP TABLE syno_search_steps; PRAGMA user_version=2;")
+        tables = ("syno_signatures", "syno_search_steps", "syno_search_rungs")
+        drops = "".join(f"DROP TABLE {table}; " for table in tables)
+        file.executescript(f"{drops}PRAGMA user_version=2;")
     monkeypatch.setattr(Lab, "hand_over", lambda self, timeout=None: True)  # nothing needs to run here
     monkeypatch.setattr("syno_lab.jobs.keeper.Keeper.start", lambda self: None)
     place = ("--folder", str(tmp_path))

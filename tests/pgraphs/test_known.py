@@ -146,7 +146,7 @@ def test_without_being_asked_to_a_search_begins_with_nothing(tmp_path: Path) -> 
     assert "starts_with_known" not in settings().identity
 
 
-@pytest.mark.parametrize("method", ["mcts", "random", "evolution"])
+@pytest.mark.parametrize("method", ["estimate", "mcts", "random", "evolution"])
 @pytest.mark.parametrize("stops", [(1,), (2, 6)])
 def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path, method: Any, stops: tuple[int, ...]) -> None:
     chosen = settings(method=method, starts_with_known=True)

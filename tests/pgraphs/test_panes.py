@@ -40,6 +40,7 @@ from syno_lab.operators import (
 from syno_lab.panes import NAMES
 from syno_lab.pgraphs.panes import PANES, Asked, export, exports, read_pane
 from syno_lab.pgraphs.panes.image import as_input, picture_binding
+from syno_lab.pgraphs.probe import probe
 
 SVG = "{http://www.w3.org/2000/svg}"
 SIZES = (("N", 1), ("C_in", 8), ("C_out", 16), ("H", 12), ("W", 14), ("k_1", 3))
@@ -345,3 +346,41 @@ def test_what_is_asked_is_checked() -> None:
     with pytest.raises(SpecError, match="format: expected one of text, csv, json for the pane mixing, found 'SVG'"):
         export(Asked(conv2d()), "mixing", data, "SVG")
     assert tuple(PANES) == NAMES
+
+
+# -- the kernel --------------------------------------------------------------------------------------------------------
+
+
+def test_the_kernel_is_drawn_beside_a_convolution() -> None:
+    data = read_pane(Asked(conv2d(), "mine", binding=SIZES), "kernel")
+    found = probe(conv2d(), data["binding"])
+    assert data["binding"] == {"N": 1, "C_in": 32, "C_out": 32, "H": 8, "W": 8, "k_1": 3}
+    mine, other = data["rows"]
+    assert (mine["name"], other["name"]) == ("mine", "conv2d, 3 x 3")
+    assert (mine["space"], mine["outputs"], mine["inputs"]) == (found.e_space, found.e_out, found.e_in)
+    assert data["shares"]["score"] == pytest.approx(1, abs=0.05)
+    assert "over the offsets: 9.0, conv2d, 3 x 3 9.0: 100%" in data["text"]
+    picture = ElementTree.fromstring(data["svg"])
+    maps = [group for group in picture if group.tag == f"{SVG}g"]
+    assert [group.findtext(f"{SVG}title", "").split(":")[0] for group in maps] == ["mine"] * 2 + ["conv2d, 3 x 3"] * 2
+    cells = ["".join(path.get("d", "") for path in group.findall(f"{SVG}path")).count("M") for group in maps]
+    assert cells == [9, 32 * 32] * 2
+    assert json.loads(export(Asked(conv2d()), "kernel", data, "json")) == json.loads(json.dumps(data))
+    assert export(Asked(conv2d()), "kernel", data, "svg").decode() == data["svg"]
+
+
+def test_of_a_product_of_matrices_there_is_no_map_of_offsets() -> None:
+    assert read_pane(Asked(matmul()), "kernel")["rows"][1]["name"] == "linear layer"
+
+
+def test_the_kernel_of_any_operator_is_drawn(operators: list[Operator]) -> None:
+    drawn = 0
+    for operator in operators:
+        try:
+            data = read_pane(Asked(operator, "<a & b>"), "kernel")
+        except SynoError:  # too large
+            continue
+        drawn += 1
+        assert ElementTree.fromstring(data["svg"]).tag == f"{SVG}svg"
+        assert len(data["svg"]) < 120_000
+    assert drawn > 15

@@ -17,7 +17,7 @@ from syno_lab.search.estimate import Estimate, Portrait, bag
 from syno_lab.search.protocol import Step
 from syno_lab.systems import find_system
 
-CONV, _ = load_spec("conv", max_primitives=9, weight_limits="free")
+CONV, _ = load_spec("conv-authors", max_primitives=9, weight_limits="free")
 SPACES = {name: synthesis_space(spec, countable_nodes=0) for name, spec in {**SPECS, "conv": CONV}.items()}
 
 

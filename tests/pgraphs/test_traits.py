@@ -27,6 +27,9 @@ def test_a_convolution_by_hand() -> None:
         "reads all of 1": 1,
         "reads 2": round(2 * log2(3)),
         "reads 3": round(2 * log2(3)),
+        "rank over space": round(2 * log2(9)),
+        "rank over outputs": round(2 * log2(30)),
+        "rank over inputs": round(2 * log2(30)),
         "multiply-adds": round(log2(8 * 9)),
         "parameters": round(log2(1 + 8 * 4 * 9)),
     }
@@ -40,6 +43,7 @@ def test_a_cheaper_convolution_reads_the_same() -> None:
         word: n for word, n in second.items() if "reads" in word
     }
     assert first["multiply-adds"] < second["multiply-adds"]
+    assert first["rank over outputs"] < second["rank over outputs"]
 
 
 def test_any_operator_reads_what_its_receptive_field_says(rng: random.Random) -> None:
@@ -71,3 +75,4 @@ def test_a_search_for_a_network_sees_them() -> None:
     assert trail is not None
     assert trail.end.traits() == traits(candidate.operator, space.operators.spec.binding_maps[0])
     assert search.root.traits() == {}
+    assert space.probed(candidate.operator) == {"probe": space.operators.probe(candidate.operator)}

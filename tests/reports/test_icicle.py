@@ -15,6 +15,7 @@ from syno_lab.errors import FormatError, StoreError
 from syno_lab.ir.state import State
 from syno_lab.operators import conv2d
 from syno_lab.pgraphs.around import Around
+from syno_lab.pgraphs.probe import beside_convolution, probe
 from syno_lab.reports import LabReader
 from syno_lab.reports.icicle import NARROWEST, icicle, icicle_sketch, listed, parse_filter, way_to
 from syno_lab.reports.trees import read_tree, tree_file, trial_below
@@ -96,6 +97,8 @@ def test_a_filter_keeps_the_way_to_what_fits() -> None:
         ("searches=6 visits>3 outstanding<2", True),
         ("reward>0.5", False),
         ("best>0", False),  # not known
+        ("probe>0.5", True),
+        ("probe>0.7", False),
         ("kind=dead", True),
         ("kind=pruned", False),
         ("distance<many", False),  # a word
@@ -103,7 +106,7 @@ def test_a_filter_keeps_the_way_to_what_fits() -> None:
     ],
 )
 def test_filters(wanted: str, is_wanted: bool) -> None:
-    branch = Branch("1", "UNFOLD i_H, k_1", "dead end", 4, 1, 1, 0.5, None, 2, "for a reason")
+    branch = Branch("1", "UNFOLD i_H, k_1", "dead end", 4, 1, 1, 0.5, None, 2, "for a reason", 0.6)
     assert parse_filter(wanted)(branch) is is_wanted
 
 
@@ -153,7 +156,7 @@ def test_the_tree_of_a_search(tmp_path: Path) -> None:
 
 
 def test_places_of_a_tree_know_how_many_steps_lead_to_them(tmp_path: Path) -> None:
-    with known_search(tmp_path, 12) as search:
+    with known_search(tmp_path, 60) as search:
         file = tree_file(tmp_path, "mine")
         tree = read_tree(file)
         content = json.loads(file.read_text())
@@ -221,6 +224,11 @@ def test_the_space_around_a_state() -> None:
         after = around.state_at(key)
         assert after == state.apply(one.step)
         assert branch.distance == one.distance == distance(after)
+        assert (branch.probe is not None) == (branch.kind == "operator")
+        if branch.probe is not None:
+            mine = probe(after.operator())
+            assert branch.probe == mine.score(beside_convolution(mine)[1])
+            assert f"probe {branch.probe:.2f}" in branch.words
         if branch.kind == "pruned":
             assert around.below(key) == ()
         elif branch.kind == "open":

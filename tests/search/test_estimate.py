@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterable
 
@@ -11,9 +10,7 @@ import pytest
 from search_spaces import Words
 
 from syno_lab.protocol import SearchStep
-from syno_lab.search import MonteCarloTreeSearch, uct
-from syno_lab.search.estimate import MOST_REWARDS, NOISE, Bag, Estimate, Portrait, bag
-from syno_lab.search.mcts import Settings
+from syno_lab.search.estimate import MOST_REWARDS, NOISE, SLOPE, SLOPE_VARIANCE, Bag, Estimate, Portrait, bag
 
 
 def portrait(word: str = "", traits: str = "") -> Portrait:
@@ -125,37 +122,54 @@ def test_the_words_of_a_step_are_counted_where_it_has_some() -> None:
     assert bag(steps) == Counter({"UNFOLD": 2, "UNFOLD H": 2, "c": 1})
 
 
-def test_what_was_drawn_and_not_taken_is_compared_again() -> None:
-    def kept(number: int) -> list[int]:
-        search = MonteCarloTreeSearch(Words("abcd", 6), random.Random(2), settings=Settings(kept=number))
-        found = []
-        for _ in range(12):
-            candidate = search.ask()
-            assert candidate is not None
-            assert candidate.operator not in [steps[-1].state.operator() for steps in search._kept.values()]
-            search.tell(candidate, candidate.operator.count("a") / 6)
-            found.append(len(search._kept))
-        return found
-
-    assert set(kept(0)) == {0}
-    assert kept(40)[-1] == 40
-    assert max(kept(500)) > 100
+# -- a prior ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_most_promising_completion_is_evaluated() -> None:
-    # The tree is kept from learning anything: what is gained is gained by the choice among completions.
-    def mean(completions: int) -> float:
-        search = MonteCarloTreeSearch(
-            Words("abc", 8),
-            random.Random(3),
-            policy=uct(1e6),
-            settings=Settings(completions=completions, strays=0, kept=0, unknown=0, temperature=1e9, width=1e6),
+def test_a_prior_is_the_mean_with_a_slope_that_is_learned() -> None:
+    known = [Portrait(Counter(word), Counter(), prior) for word, prior in (("aab", 3), ("abc", 1), ("cd", 2), ("d", 0))]
+    asked = [Portrait(Counter(word), Counter(), prior) for word, prior in (("aac", 5), ("d", 1), ("zz", 0))]
+    rewards = [0.9, 0.7, 0.2, 0.1]
+    estimate = Estimate()
+    for one, reward in zip(known, rewards, strict=True):
+        estimate.add(one, reward)
+    told = np.array([one.prior for one in known])
+    spread = np.std([one.prior for one in known + asked])
+    line, wanted = (told - told.mean()) / spread, (np.array([one.prior for one in asked]) - told.mean()) / spread
+    values = (np.array(rewards) - np.mean(rewards)) / np.std(rewards)
+    # A slope that is normally distributed is one more kernel, the product of the priors (Rasmussen and Williams, 2.7).
+    kernel = np.array([[common(x, y) + NOISE * (x is y) for y in known] for x in known])
+    near = np.array([[common(x, y) for y in known] for x in asked])
+    both = kernel + SLOPE_VARIANCE * np.outer(line, line)
+    means = SLOPE * wanted + (near + SLOPE_VARIANCE * np.outer(wanted, line)) @ np.linalg.solve(
+        both, values - SLOPE * line
+    )
+    mean, deviation = estimate.beliefs(asked)
+    assert mean == pytest.approx(means)
+    assert deviation == pytest.approx(np.sqrt([1 - row @ np.linalg.inv(kernel) @ row for row in near]))
+
+
+def test_before_the_first_reward_the_prior_alone_decides() -> None:
+    mean, deviation = Estimate().beliefs([Portrait(Counter(), Counter(), prior) for prior in (0.2, 0.8, 0.5)])
+    assert np.argsort(-mean).tolist() == [1, 2, 0]
+    assert deviation.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_prior_alike_for_all_is_none() -> None:
+    first, second = Estimate(), Estimate()
+    for number, (one, reward) in enumerate(zip(BAGS, [0.9, 0.7, 0.2, 0.1, 0.3], strict=False)):
+        first.add(one, reward)
+        second.add(one._replace(prior=0.7), reward)
+        asked = BAGS[number:]
+        expected = first.beliefs(asked, BAGS[:2])
+        found = second.beliefs(
+            [one._replace(prior=0.7) for one in asked], [one._replace(prior=0.7) for one in BAGS[:2]]
         )
-        for _ in range(100):
-            candidate = search.ask()
-            assert candidate is not None
-            search.tell(candidate, candidate.operator.count("a") / 8)
-        return sum(value for _, value in search.told[50:]) / 50
+        assert np.array(found).tolist() == np.array(expected).tolist()
 
-    assert mean(1) == pytest.approx(1 / 3, abs=0.1)
-    assert mean(8) > 0.45
+
+def test_a_prior_that_is_wrong_gets_a_negative_slope() -> None:
+    estimate = Estimate()
+    for number in range(20):
+        estimate.add(Portrait(Counter(), Counter({f"t{number}": 1}), number / 20), 1 - number / 20)
+    mean, _ = estimate.beliefs([Portrait(Counter(), Counter({"new": 1}), prior) for prior in (0.0, 0.5, 1.0)])
+    assert mean[0] > mean[1] + 0.5 > mean[2] + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -14,13 +15,28 @@ from search_spaces import SPECS, Sets, Words
 from syno_lab.errors import SearchError
 from syno_lab.ir.operator import Operator
 from syno_lab.pgraphs.space import _Space, synthesis_space
-from syno_lab.search import Candidate, MonteCarloTreeSearch, RandomSearch, RegularizedEvolution, Search
+from syno_lab.search import (
+    Candidate,
+    EliteSearch,
+    EstimateSearch,
+    MonteCarloTreeSearch,
+    RandomSearch,
+    RegularizedEvolution,
+    Search,
+    TreeWithEstimate,
+    rave,
+)
+from syno_lab.search.mcts import RAVE
 from syno_lab.synthesis.sampler import Sampler
 
 SEARCHES: dict[str, Callable[..., Search]] = {
+    "estimate": EstimateSearch,
     "tree": MonteCarloTreeSearch,
+    "tree with rave": partial(MonteCarloTreeSearch, policy=rave(), settings=replace(RAVE, virtual_loss=1.0)),
+    "tree with estimate": TreeWithEstimate,
     "random": RandomSearch,
     "evolution": partial(RegularizedEvolution, population=5, tournament=2),
+    "elites": partial(EliteSearch, cost=lambda operator: random.Random(str(operator)).random(), per_bin=2),
 }
 every_search = pytest.mark.parametrize("make", SEARCHES.values(), ids=SEARCHES)
 
@@ -75,8 +91,6 @@ def test_the_budgets_refuse_some() -> None:
 
 
 def _without_flops() -> Any:
-    from dataclasses import replace
-
     spec = SPECS["few FLOPs"]
     return replace(spec, limits=replace(spec.limits, max_flops=None))
 

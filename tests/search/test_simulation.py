@@ -10,7 +10,14 @@ from search_spaces import SPECS, Words
 
 from syno_lab.errors import SearchError
 from syno_lab.pgraphs.space import synthesis_space
-from syno_lab.search import MonteCarloTreeSearch, RandomSearch, recorded_space, simulate
+from syno_lab.search import (
+    EstimateSearch,
+    MonteCarloTreeSearch,
+    RandomSearch,
+    TreeWithEstimate,
+    recorded_space,
+    simulate,
+)
 
 
 def lasting(seconds: list[float]) -> Any:
@@ -49,9 +56,10 @@ def test_a_space_is_searched_whole_by_more_evaluators_than_it_has_operators() ->
     assert {event.at_s for event in events} == {1.0}
 
 
-def test_evaluators_share_what_is_learned() -> None:
+@pytest.mark.parametrize("make", [EstimateSearch, MonteCarloTreeSearch, TreeWithEstimate])
+def test_evaluators_share_what_is_learned(make: Any) -> None:
     def run(evaluators: int) -> float:
-        search = MonteCarloTreeSearch(Words("abcdefgh", 5), random.Random(1))
+        search = make(Words("abcdefgh", 5), random.Random(1))
         events = simulate(search, lambda word: (word.count("a") / 5, 1.0), evaluators, trials=100)
         return sum(event.reward for event in events[50:]) / 50
 

@@ -17,8 +17,7 @@ from search_spaces import SPECS, Sets, Words
 from syno_lab.errors import SearchError
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.search import MonteCarloTreeSearch, rave, uct
-from syno_lab.search.estimate import Portrait, bag
-from syno_lab.search.mcts import Settings, backup, expand, select, simulate
+from syno_lab.search.mcts import RAVE, Settings, backup, expand, select, simulate
 from syno_lab.search.policies import Choice
 from syno_lab.search.tree import NO_PARENT
 
@@ -38,11 +37,21 @@ def run(search: MonteCarloTreeSearch, score: Any, trials: int = 10**6) -> list[A
     return asked
 
 
-@pytest.mark.parametrize("policy", [uct(), uct(0.3, 0.5), rave()], ids=["uct", "uct of the best", "rave"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"policy": uct()},
+        {"policy": uct(0.3, 0.5)},
+        {"policy": rave()},
+        {"policy": rave(), "settings": RAVE},
+        {"policy": uct(), "settings": Settings(virtual_loss=1.0)},
+    ],
+    ids=["uct", "uct of the best", "rave", "rave at descents too", "virtual loss"],
+)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_bandit_with_a_known_best(policy: Any, seed: int) -> None:
+def test_a_bandit_with_a_known_best(settings: Any, seed: int) -> None:
     # 4,096 words, one by one at random found after 2,048 on average.
-    search = MonteCarloTreeSearch(Words("abcdefgh", 4), random.Random(seed), policy=policy)
+    search = MonteCarloTreeSearch(Words("abcdefgh", 4), random.Random(seed), **settings)
     asked = run(search, matches, 300)
     assert WORD in asked
     # The first letter that pays is where most searches go.
@@ -51,12 +60,12 @@ def test_a_bandit_with_a_known_best(policy: Any, seed: int) -> None:
 
 
 def test_a_bandit_of_one_step_is_pulled_where_it_pays() -> None:
-    # Two arms of many levers each; without widening and estimates this is UCB1.
+    # Two arms of many levers each; without widening this is UCB1.
     search = MonteCarloTreeSearch(
         Words("ab", 12),
         random.Random(1),
         policy=uct(0.3),
-        settings=Settings(width=99, temperature=1e9, chance=0, unknown=0),
+        settings=Settings(width=99),
     )
     asked = run(search, lambda word: 0.75 if word[0] == "b" else 0.25, 200)
     assert sum(word[0] == "b" for word in asked) > 170
@@ -127,7 +136,7 @@ def test_outstanding_candidates_spread() -> None:
             Words("abcdefgh", 6),
             random.Random(4),
             policy=uct(0.1, 0.0),
-            settings=Settings(width=99, virtual_loss=virtual_loss, strays=0, kept=0, unknown=0),  # the tree alone
+            settings=Settings(width=99, virtual_loss=virtual_loss),
         )
         run(search, lambda word: 1.0 if word[0] == "c" else 0.25, 40)
         asked = [search.ask() for _ in range(24)]
@@ -204,17 +213,8 @@ def test_rave_is_the_formula() -> None:
         (lambda: Settings(growth=2), "growth: expected a number from 0 to 1, found 2"),
         (lambda: Settings(looks=0), "looks: expected 1 or more, found 0"),
         (lambda: Settings(temperature=0), "temperature: expected a positive number, found 0"),
-        (lambda: Settings(completions=0), "completions: expected 1 or more, found 0"),
-        (lambda: Settings(strays=-1), "strays: expected 0 or more, found -1"),
-        (lambda: Settings(kept=-1), "kept: expected 0 or more, found -1"),
-        (lambda: Settings(bound=-1), "bound: expected 0 or more, found -1"),
         (lambda: Settings(trust=-1), "trust: expected 0 or more, found -1"),
         (lambda: Settings(virtual_loss=-1), "virtual_loss: expected 0 or more, found -1"),
-        (lambda: Settings(chance=1.5), "chance: expected a share from 0 to 1, found 1.5"),
-        (
-            lambda: Settings(chance=0.5, unknown=0.6),
-            "unknown: expected a share from 0 to what chance leaves, found 0.6",
-        ),
     ],
 )
 def test_settings_that_make_no_sense(make: Any, message: str) -> None:
@@ -222,41 +222,9 @@ def test_settings_that_make_no_sense(make: Any, message: str) -> None:
         make()
 
 
-def test_by_chance_alone_nothing_is_preferred() -> None:
-    def share(chance: float) -> float:
-        settings = Settings(chance=chance, unknown=0)
-        search = MonteCarloTreeSearch(Words("abcd", 5), random.Random(7), settings=settings)
-        asked = run(search, lambda word: word.count("a") / 5, 60)
-        return sum(word.count("a") for word in asked) / (5 * len(asked))
-
-    assert share(1) == pytest.approx(0.25, abs=0.08)
-    assert share(0) > 0.45
-
-
-def test_by_chance_alone_every_operator_is_asked_for_once(rng: random.Random) -> None:
-    search = MonteCarloTreeSearch(Words("abc", 3), rng, settings=Settings(chance=1, unknown=0))
-    asked = run(search, lambda word: word.count("a") / 3)
-    assert len(asked) == len(set(asked)) == 27
-    assert search.is_exhausted
-    assert search.tree.root.visits == 27
-
-
-def test_the_least_known_comes_first_where_it_is_wanted() -> None:
-    search = MonteCarloTreeSearch(Words("abcd", 6), random.Random(5))
-    run(search, lambda word: word.count("a") / 6, 10)
-    trails = list(search._strays(set()))
-    assert len(trails) > 10
-    mean, deviation = search._estimate.beliefs([Portrait(bag(steps), Counter()) for steps in trails])
-    usual = search._in_order(trails, is_unknown_wanted=False)
-    assert usual[0] is trails[(mean + search.settings.bound * deviation).argmax()]
-    wanted = search._in_order(trails, is_unknown_wanted=True)
-    assert wanted[0] is trails[deviation.argmax()]
-    assert wanted[1:] == [steps for steps in usual if steps is not wanted[0]]
-
-
 def test_places_widen_with_what_was_searched() -> None:
     search = MonteCarloTreeSearch(
-        Words("abcdefghijklmnop", 3), random.Random(6), settings=Settings(width=1, growth=0.5, strays=0, kept=0)
+        Words("abcdefghijklmnop", 3), random.Random(6), settings=Settings(width=1, growth=0.5)
     )
     root = search.tree.root
     numbers = []
@@ -285,7 +253,7 @@ def test_a_stored_tree_replays(golden: Any) -> None:
     assert candidate is not None
     shown = search.tree.to_json()
     text = ",\n".join(json.dumps(place) for place in shown.pop("places"))
-    golden("search/words.txt", f"{json.dumps(shown)}\n{text}\n")
+    golden("search/words_uct.txt", f"{json.dumps(shown)}\n{text}\n")
 
 
 SEQUENCE = """

@@ -234,7 +234,7 @@ class TestVersions:
         path = tmp_path / "results.sqlite"
         with sqlite3.connect(path) as file:  # as version 3 left it
             assert file.execute("SELECT COUNT(*) FROM syno_search_steps").fetchone() == (0,)
-            file.executescript("DROP TABLE syno_search_steps; PRAGMA user_version=3;")
+            file.executescript("DROP TABLE syno_search_steps; DROP TABLE syno_search_rungs; PRAGMA user_version=3;")
         for open_store in (Store.look, Store.open, Store.look):
             with open_store(path) as store:
                 (log,) = store.searches()

@@ -97,7 +97,7 @@ def test_rates_are_reproducible_and_rules_reject_more_of_larger_pgraphs() -> Non
 
 def test_complete_pgraphs_are_operators_of_exactly_that_size() -> None:
     said: list[tuple[str, float, str]] = []
-    found = canonical_rates(SMALL, [2, 3], trials=60, seed=2, complete=True, report=lambda *args: said.append(args))
+    found = canonical_rates(SMALL, [2, 3], trials=600, seed=2, complete=True, report=lambda *args: said.append(args))
     by_size = {size: {o for o in Sampler.from_spec(SMALL).enumerate(3) if len(o.steps) == size} for size in (2, 3)}
     for row in found.rows:
         assert row.pgraphs >= row.canonical > 0

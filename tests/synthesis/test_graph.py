@@ -37,7 +37,7 @@ def random_spec(rng: random.Random) -> Spec:
         max_shifts=rng.randint(0, 2),
         max_strides=rng.randint(0, 1),
         min_weights=0,
-        weight_limits=rng.choice(["free", "strict"]),
+        weight_limits=rng.choice(["free", "primary"]),
     )
 
 

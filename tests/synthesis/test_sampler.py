@@ -1,6 +1,7 @@
 """The sampler: the published example, reproducibility, budgets, and specs without a solution."""
 
 import math
+import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,8 +16,11 @@ import syno_lab as sl
 from syno_lab.errors import SpecError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.beginnings import Deck
+from syno_lab.synthesis.graph import Graph
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.sampler import Sampler
+from syno_lab.synthesis.walks import Walker
 
 CONV = (
     "[N, C_in, H, W]",
@@ -65,7 +69,7 @@ def test_the_published_example_runs() -> None:
 
 def test_a_seed_gives_the_same_operators() -> None:
     def some(seed: int) -> list[sl.Operator]:
-        sampler = sl.Sampler(*CONV, fixed_io_pairs=[(0, 0)], weight_limits="strict", max_primitives=5, seed=seed)
+        sampler = sl.Sampler(*CONV, fixed_io_pairs=[(0, 0)], weight_limits="primary", max_primitives=5, seed=seed)
         return [operator for operator, _ in zip(sampler.samples(), range(3), strict=False)]
 
     assert some(3) == some(3)
@@ -77,7 +81,7 @@ def test_samples_are_canonical_legal_and_within_every_budget() -> None:
     sampler = sl.Sampler(
         *CONV,
         fixed_io_pairs=[(0, 0)],
-        weight_limits="strict",
+        weight_limits="primary",
         max_primitives=7,
         max_tensors=3,
         max_flops=300_000,
@@ -102,12 +106,14 @@ def test_samples_are_canonical_legal_and_within_every_budget() -> None:
         assert sum(step.primitive == "SHIFT" for step in operator.steps) <= 1
         for weight in operator.weights:
             for size in weight.shape:
-                assert not size.exponents[sampler.spec.symbols.position["H"]], "strict limits keep H out of weights"
+                assert not size.exponents[sampler.spec.symbols.position["H"]], (
+                    "limits of primaries keep H out of weights"
+                )
 
 
 def test_enumeration_gives_each_pgraph_once_and_sampling_stays_within_it() -> None:
     spec = ("[C, H]", "[D, H]", ["C=4: 2", "D=6: 1", "H=8: 0"], ["k=3: 2"])
-    options = {"max_primitives": 4, "max_tensors": 2, "max_shifts": 0, "max_expands": 0, "weight_limits": "strict"}
+    options = {"max_primitives": 4, "max_tensors": 2, "max_shifts": 0, "max_expands": 0, "weight_limits": "primary"}
     every = list(sl.Sampler(*spec, seed=0, **options).enumerate(4))
     assert len(set(every)) == len(every) > 3
     sampler = sl.Sampler(*spec, seed=1, **options)
@@ -178,10 +184,14 @@ def test_sample_is_uniform_over_enumeration(spec: Spec) -> None:
 
 
 @each_countable
-@pytest.mark.parametrize("nodes", [4_000, 0], ids=["counted", "in walks"])
-def test_samples_give_each_operator_once_and_all(spec: Spec, nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "spread"), [(4_000, True), (0, True), (0, False)], ids=["counted", "spread", "neighbourhoods"]
+)
+def test_samples_give_each_operator_once_and_all(
+    spec: Spec, nodes: int, spread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", nodes)
-    sampler = Sampler.from_spec(spec)
+    sampler = Sampler.from_spec(spec, spread=spread)
     print(f"seed {sampler.seed}")
     found = list(sampler.samples())
     assert sampler.is_uniform == bool(nodes)
@@ -199,6 +209,62 @@ def test_a_seed_repeats_samples_and_draws(nodes: int, monkeypatch: pytest.Monkey
 
     assert some(3) == some(3)
     assert some(3) != some(4)
+
+
+# -- draws that spread -----------------------------------------------------------------------------------------------
+
+WIDE = Spec.parse(
+    "[C, H]", "[D, H]", ["C=12: 2", "D=21: 1", "H=10: 0"], ["k=3: 2", "s=2: 2"], max_primitives=6, max_tensors=3
+)
+
+
+def test_every_multiset_of_reduces_comes_once_a_round() -> None:
+    graph = Graph(WIDE)
+    deck = Deck(graph, 6, random.Random(3), lambda move: 1.0, lambda move: 1.0)
+    moves = graph.moves(graph.root, 6)
+    numbers = Counter(move.cost for move in moves)
+    dealt = [deck.deal() for _ in range(len(numbers) * max(numbers.values()))]
+    for start in range(0, len(dealt), len(numbers)):
+        assert {move.cost for move, _ in dealt[start : start + len(numbers)]} == set(numbers)
+    for number, many in numbers.items():
+        sizes = [move.sizes for move, _ in dealt if move.cost == number]
+        for start in range(0, len(sizes) - many + 1, many):
+            assert len(set(sizes[start : start + many])) == many
+    assert all(move.cost + move.need <= most <= 6 for move, most in dealt)
+
+
+def test_what_gives_nothing_new_comes_rarely() -> None:
+    graph = Graph(WIDE)
+    deck = Deck(graph, 6, random.Random(3), lambda move: 1.0, lambda move: 1.0)
+    number, many = min(
+        Counter(move.cost for move in graph.moves(graph.root, 6)).items(), key=lambda item: (item[1] < 2, item[1])
+    )
+    alike = [move.sizes for move in graph.moves(graph.root, 6) if move.cost == number]
+    assert many == len(alike) > 1
+    dealt: Counter[object] = Counter()
+    for _ in range(600):
+        move, _ = deck.deal()
+        dealt[move.sizes] += 1
+        deck.reward(move.sizes != alike[0])
+    assert 0 < dealt[alike[0]] < min(dealt[sizes] for sizes in alike[1:]) / 2
+
+
+@pytest.mark.parametrize(("spread", "most"), [(True, Deck.FEW), (False, 4_000)])
+def test_few_paths_of_one_place(spread: bool, most: int) -> None:
+    walker = Walker(Graph(WIDE), 6, random.Random(1), spread=spread)
+    found = [len(walker.walk()) for _ in range(20)]
+    assert max(found) <= most
+    assert spread or max(found) > Deck.FEW
+
+
+def test_draws_that_spread_meet_more_multisets_of_reduces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", 0)
+
+    def roots(spread: bool) -> int:
+        drawn = islice(Sampler.from_spec(WIDE, seed=1, spread=spread).samples(), 50)
+        return len({tuple(sorted(str(c.size) for c in operator.reductions)) for operator in drawn})
+
+    assert roots(True) > 2 * roots(False)
 
 
 def row(name: str, match: Callable[[State, Step], bool]) -> Rule:
@@ -255,6 +321,7 @@ def test_what_walks_leave_is_counted_within_bounds(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("syno_lab.synthesis.sampler._RECENT", 50)
     monkeypatch.setattr("syno_lab.synthesis.walks.Walker.MOST_NODES", 20)
     monkeypatch.setattr("syno_lab.synthesis.walks.Walker.NODES_A_WALK", 10)
-    found = list(islice(Sampler.from_spec(COUNTABLE[1], seed=5).samples(), len(every) // 2))
+    sampler = Sampler.from_spec(COUNTABLE[1], seed=5, spread=False)
+    found = list(islice(sampler.samples(), len(every) // 2))
     assert set(found) <= every
     assert len(set(found)) == len(found)

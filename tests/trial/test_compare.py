@@ -7,7 +7,10 @@ import pytest
 
 from syno_lab import operators
 from syno_lab.errors import TrainingError
-from syno_lab.trial import TrialRequest, compare, paired_bootstrap, run_trial
+from syno_lab.trial import TrialOutcome, TrialRequest, Verdict, compare, paired_bootstrap, run_trial, two_way_bootstrap
+from syno_lab.trial.compare import compared
+from syno_lab.trial.machine import machine_name, one_machine
+from syno_lab.trial.verdicts import is_at_chance, seed_spread, verdict_of
 
 
 def test_two_examples_have_three_possible_means():
@@ -134,3 +137,119 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
             compare(request(operator=operator), seeds, folder=tmp_path)
     with pytest.raises(TrainingError, match="expected the baseline with seed 0 to finish, found diverged: expected"):
         compare(request(operator=operator, learning_rate=1e30), [0], folder=tmp_path)
+
+
+# -- over seeds and images ---------------------------------------------------------------------------------------------
+
+
+def test_two_seeds_and_two_images_have_all_means_that_can_be_drawn():
+    """Seeds are alike, so an image drawn twice decides the mean: 0, 1/2 and 1 come with 1/4, 1/2 and 1/4."""
+    found = two_way_bootstrap([[0, 0], [0, 0]], [[0, 1], [0, 1]], confidence=0.8)
+    assert (found.difference, found.low, found.high) == (0.5, 0.0, 1.0)
+    same = two_way_bootstrap([[0, 0], [0, 0]], [[1, 1], [1, 1]])
+    assert (same.difference, same.low, same.high) == (1.0, 1.0, 1.0)
+
+
+def test_seeds_that_differ_widen_the_interval(np_rng):
+    baseline = np_rng.random((5, 500)) < 0.5
+    alike = np_rng.random((5, 500)) < 0.5
+    apart = np_rng.random((5, 500)) < np.linspace(0.2, 0.8, 5)[:, None]
+    assert two_way_bootstrap(baseline, alike).high - two_way_bootstrap(baseline, alike).low < 0.15
+    wide = two_way_bootstrap(baseline, apart)
+    over_images = paired_bootstrap(baseline, apart)
+    assert wide.difference == pytest.approx(over_images.difference)
+    assert wide.high - wide.low > 3 * (over_images.high - over_images.low)
+
+
+def test_an_interval_over_seeds_holds_the_truth_as_often_as_it_says(np_rng):
+    hits, runs = 0, 300
+    for _ in range(runs):
+        hard = np_rng.normal(0, 1, 200)
+        sides = [np_rng.random((5, 200)) < 1 / (1 + np.exp(-hard - np_rng.normal(0, 0.1, (5, 1)))) for _ in range(2)]
+        found = two_way_bootstrap(*sides, confidence=0.8, resamples=300)
+        hits += found.low <= 0 <= found.high
+    assert hits / runs > 0.8 - 5.2 * math.sqrt(0.8 * 0.2 / runs)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "line"),
+    [
+        ([[0, 1]], [[0, 1]], "the same two or more seeds"),
+        ([[0], [1]], [[0], [1]], "two or more examples"),
+        ([[0, 1], [1, 1]], [[0, 1]], "found"),
+    ],
+)
+def test_an_interval_over_seeds_needs_two_of_each(one, other, line):
+    with pytest.raises(TrainingError, match=line):
+        two_way_bootstrap(one, other)
+    with pytest.raises(TrainingError, match="confidence"):
+        two_way_bootstrap([[0, 1], [1, 1]], [[0, 1], [1, 1]], confidence=95)
+
+
+# -- verdicts and machines ---------------------------------------------------------------------------------------------
+
+
+def trials(answers, **more):
+    values = {"state": "finished", "flops": 1, "params": 1}
+    return [TrialOutcome(predictions=list(map(int, row)), **(values | more)) for row in answers]
+
+
+def test_a_comparison_decides(np_rng):
+    from syno_lab.data.datasets import load_dataset
+
+    request = TrialRequest(backbone="resnet20", data="digits", test_images=200)
+    labels = load_dataset("digits", test_images=200).test_labels
+
+    def guess(share):
+        return [np.where(np_rng.random(200) < share, labels, (labels + 1) % 10) for _ in range(3)]
+
+    good, poor, chance = (trials(guess(share), machine="here") for share in (0.9, 0.5, 0.1))
+    better = compared(request, [0, 1, 2], poor, good)
+    assert (better.verdict, better.machine, better.measured_on) == (Verdict.better, "here", "test")
+    assert better.over_seeds.low > 0
+    assert compared(request, [0, 1, 2], good, poor).verdict == "worse than the baseline"
+    assert compared(request, [0, 1, 2], good, chance).verdict == "at chance level"
+    assert compared(request, [0, 1, 2], good, good).verdict == "no difference from the baseline shown"
+    single = compared(request, [0], good[:1], poor[:1])
+    assert (single.over_seeds, single.seed_spread, single.verdict) == (None, None, Verdict.worse)
+
+
+def test_trainings_of_two_machines_or_parts_are_not_compared():
+    request = TrialRequest(backbone="resnet20", data="digits", test_images=4)
+    here, there = (trials([[0, 1, 2, 3]], machine=name) for name in ("A, 1 thread", "B, 1 thread"))
+    with pytest.raises(TrainingError, match=r"found some on A, 1 thread and some on B, 1 thread.*train the baseline"):
+        compared(request, [0], here, there)
+    before = trials([[0, 1, 2, 3]])  # from before outcomes named their machine
+    assert compared(request, [0], before, there).machine == "B, 1 thread"
+    held = trials([[0, 1, 2, 3]], measured_on="held out")
+    with pytest.raises(TrainingError, match="measured on the same images, found some on held out and some on test"):
+        compared(request, [0], before, held)
+    assert one_machine(["", ""]) == ""
+
+
+def test_a_machine_is_named_by_what_its_numbers_depend_on():
+    assert machine_name("cpu", 1) == machine_name("cpu", 1)
+    assert machine_name("cpu", 1) != machine_name("cpu", 2)
+    assert f"torch {__import__('torch').__version__}" in machine_name()
+
+
+def test_a_guess_is_told_from_an_answer():
+    assert is_at_chance(0.1, 1000, 0.1)
+    assert is_at_chance(0.12, 1000, 0.1)  # 2.1 standard deviations
+    assert not is_at_chance(0.14, 1000, 0.1)  # 4.2
+    assert is_at_chance(0.0, 10, 0.1)
+    assert not is_at_chance(1.0, 4, 0.1)
+
+
+def test_a_verdict_is_a_value():
+    assert verdict_of(0.01, 0.02) is Verdict.better
+    assert verdict_of(0.01, 0.02, higher_is_better=False) is Verdict.worse
+    assert verdict_of(-0.01, 0.02) is Verdict.undecided
+    assert verdict_of(0.01, 0.02, at_chance=True) is Verdict.at_chance
+    assert verdict_of(0.01, 0.02, trained=False) is Verdict.untrained
+
+
+def test_the_spread_of_seeds_is_their_standard_deviation():
+    outcomes = [TrialOutcome(state="finished", accuracy=value) for value in (0.4, 0.5, 0.6)]
+    assert seed_spread(outcomes) == pytest.approx(0.1)
+    assert seed_spread(outcomes[:1]) is None

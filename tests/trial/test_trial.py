@@ -29,7 +29,7 @@ from syno_lab.trial.job import run as run_job
 from syno_lab.trial.meter import Meter
 
 SMALL = {"width": 4, "blocks": 1}
-FIELDS_OF_TIME = {"wall_s", "cpu_s", "peak_mib", "resumed"}
+FIELDS_OF_TIME = {"wall_s", "cpu_s", "work_s", "peak_mib", "resumed"}
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,8 @@ multiplies by several weights PyTorch makes several products of what the plan co
 neither must agree exactly, but for four corners: along a size of 1 the module may have nothing to multiply by where the
 plan, made in symbols, still does; a window around a STRIDEd coordinate is computed at every position first; and with a
 window longer than its axis the module multiplies at the axis's positions, of which there are fewer, and then moves the
-products to their places; and along an EXPANDed coordinate it may compute once what is the same everywhere. No module may do more than :func:`most` says.
+products to their places; and along an EXPANDed coordinate it may compute once what is the same everywhere. No module
+may do more than :func:`most` says.
 """
 
 from __future__ import annotations

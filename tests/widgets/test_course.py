@@ -109,6 +109,6 @@ def test_pictures_say_what_they_show() -> None:
 
 
 def test_stored_runs_are_read() -> None:
-    assert stored("step")["strict"]
+    assert stored("step")["free"]
     with pytest.raises(sl.SynoError, match=r"no stored run none-such\.json"):
         stored("none-such")

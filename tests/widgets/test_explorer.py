@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from syno_widgets.view import View
 from traitlets import TraitError
 
 from syno_lab.errors import SpecError, SynoError
+from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.operators import conv2d
+from syno_lab.pgraphs.around import Around
 from syno_lab.reports.icicle import SIGNS
 from syno_lab.synthesis.candidates import candidates
 
@@ -54,6 +57,17 @@ def test_the_space_is_looked_at_behind_the_cell(space: Explorer) -> None:
     waited(space)
     assert not any(box["kind"] == "pruned" for box in space.boxes)
     assert [one["key"] for one in space.sources] == ["space"]
+
+
+def test_a_complete_place_that_misses_the_wish_is_no_operator() -> None:
+    spec = Spec.parse("[H]", "[H]", ["H=8: 0"], ["k=3: 2"], max_primitives=2, min_weights=0, wants="H>=m")
+    plain, wishing = Around(State.root(replace(spec, wants=()))), Around(State.root(spec))
+    for around in (plain, wishing):
+        while around.grow(2):
+            pass
+    assert plain.branch("start").kind == "operator"
+    assert wishing.branch("start").kind == "open"
+    assert wishing.branch("start").reason == "complete, but it misses the wish H>=m (it is one-to-one)"
 
 
 def test_a_place_is_chosen_and_opens_in_the_stepper(space: Explorer) -> None:

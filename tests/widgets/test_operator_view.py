@@ -287,7 +287,10 @@ def test_a_page_that_stands_alone(tmp_path: Path) -> None:
 
 
 def test_every_trait_is_documented_and_read_by_the_script() -> None:
-    script = "".join((WIDGETS / name).read_text() for name in ("shared.js", "operator_panes.js", "operator_view.js"))
+    script = "".join(
+        (WIDGETS / name).read_text()
+        for name in ("shared.js", "mixing_table.js", "operator_panes.js", "operator_view.js")
+    )
     read = set(re.findall(r'model\.get\("(\w+)"\)', script))
     traits = {**View.class_own_traits(sync=True), **OperatorView.class_own_traits(sync=True)}
     own = {name for name in traits if not name.startswith("_")}
@@ -301,7 +304,7 @@ def test_every_trait_is_documented_and_read_by_the_script() -> None:
 
 
 def test_scripts_fetch_nothing() -> None:
-    for name in ("shared.js", "operator_graph.js", "operator_panes.js", "operator_view.js"):
+    for name in ("shared.js", "operator_graph.js", "mixing_table.js", "operator_panes.js", "operator_view.js"):
         text = (WIDGETS / name).read_text(encoding="utf-8")
         addresses = set(re.findall(r"\w+://[\w./]+", text))
         assert addresses <= {"http://www.w3.org/2000/svg"}, name

@@ -47,6 +47,23 @@ def stepper() -> Stepper:
     )
 
 
+def test_an_operator_is_shown_against_the_wish(stepper: Stepper) -> None:
+    assert "mixing" not in stepper.distance
+    spec = conv2d().spec.with_wants("C_in>=m, H>=m")
+    view = Stepper(spec)
+    view.load("conv1x1")
+    assert view.status.endswith("It misses the wish H>=m (it is one-to-one).")
+    mixing = view.distance["mixing"]
+    assert mixing["lacks"] == [[row, 2] for row in range(4)]
+    assert mixing["verdict"] == "misses the wish H>=m (it is one-to-one)"
+    view.reset()
+    view.load("conv2d")
+    assert view.status.endswith("It meets the wish C_in>=m, H>=m.")
+    assert view.distance["mixing"]["lacks"] == []
+    view.undo()
+    assert "mixing" not in view.distance
+
+
 def own_traits() -> set[str]:
     """The traits that the page sees, but for those of every widget."""
     own = {*View.class_own_traits(sync=True), *Stepper.class_own_traits(sync=True)}
@@ -148,9 +165,19 @@ def test_menu_lists_every_candidate_with_its_verdict(stepper: Stepper) -> None:
     found = candidates(stepper.state)
     for group in stepper.menu:
         mine = [c for c in found if c.primitive == group["primitive"]]
-        assert len(group["canonical"]) + group["more_canonical"] == sum(c.verdict.canonical for c in mine)
-        assert len(group["pruned"]) + group["more_pruned"] == sum(not c.verdict.canonical for c in mine)
+        judged = mine[: drawing_menu.JUDGED]
+        assert group["unjudged"] == len(mine) - len(judged)
+        assert len(group["canonical"]) + group["more_canonical"] == sum(c.verdict.canonical for c in judged)
+        assert len(group["pruned"]) + group["more_pruned"] == sum(not c.verdict.canonical for c in judged)
         assert len(group["canonical"]) <= drawing_menu.SHOWN
+    assert any(group["unjudged"] for group in stepper.menu)
+    for group in stepper.menu:
+        ask(stepper, "whole", name=group["primitive"])
+    for group in stepper.menu:
+        mine = [c for c in found if c.primitive == group["primitive"]]
+        assert len(group["canonical"]) == sum(c.verdict.canonical for c in mine)
+        assert len(group["pruned"]) == sum(not c.verdict.canonical for c in mine)
+        assert group["more_canonical"] == group["more_pruned"] == group["unjudged"] == 0
         for kind in ("canonical", "pruned"):
             for entry in group[kind]:
                 candidate = found[entry["index"]]
@@ -164,6 +191,9 @@ def test_menu_lists_every_candidate_with_its_verdict(stepper: Stepper) -> None:
             reached = [e["distance"] for e in group[kind]]
             assert reached == sorted(reached, key=lambda far: (far is None, far or 0))
     assert {g["primitive"] for g in stepper.menu} == {c.primitive for c in found}
+    stepper.undo()
+    stepper.redo()
+    assert any(group["unjudged"] for group in stepper.menu), "all are shown at one place, where it was asked for"
 
 
 def test_only_what_can_be_done_with_a_coordinate(stepper: Stepper) -> None:
@@ -175,7 +205,8 @@ def test_only_what_can_be_done_with_a_coordinate(stepper: Stepper) -> None:
     listed = [i["index"] for g in stepper.menu for i in g["canonical"] + g["pruned"]]
     assert listed
     assert all("c2" in i["operands"] + i["given"] for g in stepper.menu for i in g["canonical"] + g["pruned"])
-    number = sum(len(g["canonical"]) + len(g["pruned"]) + g["more_canonical"] + g["more_pruned"] for g in stepper.menu)
+    counted = ("more_canonical", "more_pruned", "unjudged")
+    number = sum(len(g["canonical"]) + len(g["pruned"]) + sum(map(g.get, counted)) for g in stepper.menu)
     assert number == sum(chosen in c.operands + c.given for c in stepper.candidates)
     stepper.selected = "s0"
     assert stepper.menu == everything, "a primitive is no coordinate"
@@ -385,6 +416,7 @@ def test_preview_of_a_contraction(stepper: Stepper) -> None:
     [
         ({"kind": "step", "index": 99999}, "no step 99999: expected a number from 0 to"),
         ({"kind": "step", "index": 0, "revision": 0}, "the list has changed since that choice"),
+        ({"kind": "whole", "name": "SHARE", "revision": 0}, "the list has changed since that choice"),
         ({"kind": "contract", "share": ["c9"]}, "no coordinate 'c9' in this pGraph"),
         ({"kind": "contract", "share": ["c1"] * 300}, "more than 256 coordinates"),
         ({"kind": "contract", "share": []}, "SHARE: expected at least one shared coordinate"),

@@ -14,6 +14,7 @@ const FACTS = [
   ["reward", "mean reward"],
   ["best", "best reward"],
   ["distance", "shape distance"],
+  ["probe", "probe"],
 ];
 
 function shownNumber(value) {
@@ -70,7 +71,7 @@ class ExplorerPage extends LiveView {
     const depths = Array.from({ length: 16 }, (_, place) => place + 1);
     const bar = make("div", { class: "syno-bar" });
     bar.append(choose("source", "Source", []), choose("depth", "Levels", depths, Number));
-    bar.append(choose("colour", "Colour", ["reward", "searches", "distance"]));
+    bar.append(choose("colour", "Colour", ["reward", "searches", "distance", "probe"]));
     bar.append(make("label", {}, this.choices.pruned, " pruned steps"), make("label", {}, "Filter ", input));
     const press = (text, onclick) => make("button", { type: "button", disabled: !live, onclick }, text);
     this.buttons = {

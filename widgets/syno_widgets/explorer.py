@@ -85,7 +85,7 @@ class Explorer(LookingView):
     """How many levels below :attr:`root` are shown, 1 to 16; around a state so many are looked at."""
 
     colour = t.Enum(COLOURS, "reward", help="The measure of a box's colour.").tag(sync=True)
-    """The measure of a box's colour: darker for more ``reward`` or ``searches``, or for less ``distance``."""
+    """The measure of a box's colour: darker for more ``reward``, ``searches``, ``probe``, or for less ``distance``."""
 
     filter = t.Unicode(help="Which places are shown.").tag(sync=True)
     """Words that a place must hold, and comparisons such as ``reward>0.5``, ``distance<=2`` or ``kind=pruned``."""

@@ -2,17 +2,6 @@
 
 const grouped = (number) => Number(number).toLocaleString("en");
 
-/** What can be wider than its place is scrolled, by keyboard too. */
-function frame(label, ...children) {
-  return make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": label }, ...children);
-}
-
-function table(caption, heads, rows) {
-  const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)));
-  const body = [make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...rows)];
-  return frame(caption, make("table", { class: "syno-table" }, ...body));
-}
-
 function codeBlock(text, label) {
   return make("pre", { class: "syno-code", tabindex: "0", role: "group", "aria-label": label }, text);
 }
@@ -120,22 +109,23 @@ function costTable(data, told) {
   return [make("p", {}, words), table("Stages, from input to output", heads, rows)];
 }
 
-function mixingTable(data) {
-  const rows = data.marks.map((marks, number) =>
-    make(
-      "tr",
-      {},
-      make("th", { scope: "row" }, data.rows[number]),
-      ...marks.map((mark) =>
-        make("td", { class: `syno-mark-${mark}` }, make("abbr", { title: data.words[mark] }, mark)),
-      ),
-    ),
-  );
-  const words = Object.entries(data.words).map(([mark, word]) => `${mark} ${word}`).join(", ");
-  const unsure = data.settled ? "" : " Two generic sizes gave different matrices; this is the larger one's.";
+function kernelPane(data) {
+  const ranks = ["space", "outputs", "inputs"];
+  const line = (name, texts) =>
+    make("tr", {}, make("th", { scope: "row" }, name), ...texts.map((text) => make("td", { class: "syno-number" }, text)));
+  const rows = data.rows.map((row) => line(row.name, ranks.map((rank) => row[rank].toFixed(1))));
+  rows.push(line("share", ranks.map((rank) => `${(100 * data.shares[rank]).toFixed(0)} %`)));
+  const heads = ["effective rank over", "offsets", "output channels", "input channels"];
   return [
-    table("Which output axis (row) is mixed with which input axis (column)", ["out \\ in", ...data.columns], rows),
-    make("p", { class: "syno-quiet" }, `${words}. After alphaNAS, section 3.1.${unsure}`),
+    table("Effective ranks of the kernel for random weights", heads, rows),
+    make("p", {}, `Score, the least share: ${data.shares.score.toFixed(2)}`),
+    picture(data.svg, "Kernels", data.text),
+    make(
+      "p",
+      { class: "syno-quiet" },
+      "By how much each input element counts for the output in the middle: over the offsets, the mean of all channels; " +
+        "over the channels, the mean of all offsets. Darker is more, each map by itself.",
+    ),
   ];
 }
 
@@ -219,6 +209,7 @@ const DRAW = {
   cost: costTable,
   reach: (data) => [picture(data.svg, "Map of the receptive field", data.text), codeBlock(data.text, "Receptive field, axis by axis")],
   mixing: mixingTable,
+  kernel: kernelPane,
   image: photoPane,
   near: nearTable,
 };

@@ -40,7 +40,7 @@ from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.view import View
 from syno_widgets.working import Work
 
-_FILES = ("shared.js", "operator_graph.js", "operator_panes.js", "operator_view.js")
+_FILES = ("shared.js", "operator_graph.js", "mixing_table.js", "operator_panes.js", "operator_view.js")
 _STYLES = ("shared.css", "operator_graph.css", "operator_view.css")
 _GRAPH = "graph"
 _FORMS = tuple(name for name in NAMES if name != _GRAPH)
@@ -154,6 +154,9 @@ class OperatorView(View):
 
     pane_mixing = _pane("The mixing matrix")
     """The pairing and locality of axes, after alphaNAS."""
+
+    pane_kernel = _pane("The kernel beside a convolution's")
+    """The kernel for random weights as SVG, and its effective ranks (:mod:`syno_lab.pgraphs.panes.kernel`)."""
 
     pane_image = _pane("The operator applied to an image")
     """Pictures before and after, with the credit (:mod:`syno_lab.pgraphs.panes.image`)."""

@@ -202,6 +202,7 @@ class View {
     this.running = new Running(this.model, () => this.act("cancel_work"));
     this.live = make("p", { class: "syno-live", role: "status", "aria-live": "polite" });
     this.farNumber = make("b", { class: "syno-far-number" });
+    this.wish = make("div", { class: "syno-wish" });
     this.course = make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": "Shape distance over the steps" });
     this.groups = make("div", { class: "syno-groups" });
     this.stepsHeading = make("h4", { tabindex: "-1" }, "Next steps");
@@ -251,7 +252,7 @@ class View {
             this.graph.element,
             this.live,
           ),
-          make("section", { "aria-label": "Shape distance" }, make("h4", {}, "Shape distance ", this.farNumber), this.course, this.groups),
+          make("section", { "aria-label": "Shape distance" }, make("h4", {}, "Shape distance ", this.farNumber), this.course, this.groups, this.wish),
           make("section", { "aria-label": "History" }, make("h4", {}, "History"), this.history.element),
           this.buildSession(live),
         ),
@@ -409,6 +410,16 @@ class View {
     const found = this.model.get("distance");
     write(this.farNumber, found.number === null ? "none: out of reach" : String(found.number));
     this.course.replaceChildren(parsePicture(found.course ?? "") ?? "");
+    // What is wished of operators, where something is: its own number and its reasons, open to be read.
+    const wish = found.wish;
+    this.wish.replaceChildren(
+      ...(wish
+        ? [
+            make("h4", {}, "Property distance ", make("b", { class: "syno-far-number" }, wish.number === null ? "none: out of reach" : String(wish.number))),
+            make("ul", {}, ...wish.words.map((words) => make("li", {}, words))),
+          ]
+        : []),
+    );
     const groups = make("div");
     const open = this.groups.querySelector("details")?.open ?? false;
     // The picture is made for a reader who opens it.
@@ -424,6 +435,7 @@ class View {
         make("ul", {}, ...(found.words ?? []).map((words) => make("li", {}, words))),
         groups,
       ),
+      ...(found.mixing ? mixingTable(found.mixing) : []),
     );
   }
 

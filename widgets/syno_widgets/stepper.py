@@ -29,7 +29,7 @@ from syno_widgets.stepper_request import Request
 from syno_widgets.view import View
 from syno_widgets.working import Work
 
-_FILES = ("shared.js", "operator_graph.js", "stepper_steps.js", "stepper_history.js", "stepper.js")
+_FILES = ("shared.js", "operator_graph.js", "mixing_table.js", "stepper_steps.js", "stepper_history.js", "stepper.js")
 _STYLES = ("shared.css", "operator_graph.css", "stepper.css")
 _MAX_COORDINATES = 256
 _MAX_BYTES = 1 << 22  # of a text that is opened
@@ -110,7 +110,11 @@ class Stepper(View):
     """The numbers of the places that undo and redo run along."""
 
     distance = t.Dict(read_only=True).tag(sync=True)
-    """The shape distance: ``number`` (None: out of reach), ``words``, and as SVG its ``groups`` and its ``course``."""
+    """The shape distance: ``number`` (None: out of reach), ``words``, and as SVG its ``groups`` and its ``course``.
+
+    Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of the property distance; of
+    an operator also ``mixing``: its matrix against the wishes, see :func:`syno_lab.pgraphs.panes.reach.mixing_data`.
+    """
 
     complete = t.Bool(False, read_only=True).tag(sync=True)
     """Whether the pGraph is an operator."""
@@ -159,6 +163,7 @@ class Stepper(View):
         self._random = random.Random(seed)  # noqa: S311 - for operators, not for secrets
         self._found: Sequence[Any] = []
         self._listed = -1  # the place whose next steps are shown
+        self._whole: set[str] = set()  # the primitives of which all are shown there
         self._shower: int | None = None  # the thread that shows the session
         View.__init__(self)
         self.set_trait("known", list(session.known))
@@ -374,7 +379,7 @@ class Stepper(View):
         if len(request.name) > _MAX_BYTES:
             raise SynoError(f"expected a text of at most {_MAX_BYTES} characters, found {len(request.name)}")
         is_old = request.revision != self.revision or self._listed != self.session.place
-        if is_old and request.kind in ("step", "contract", "preview", "why"):
+        if is_old and request.kind in ("step", "contract", "preview", "why", "whole"):
             raise SynoError("the list has changed since that choice; choose again")
         if request.kind in ("step", "why") and not 0 <= request.index < len(self._found):
             raise SynoError(f"no step {request.index}: expected a number from 0 to {len(self._found) - 1}")
@@ -409,6 +414,9 @@ class Stepper(View):
             case "random":
                 return self._complete(at_start=True)
             case "list":
+                return self._list_steps()
+            case "whole":
+                self._whole.add(request.name)
                 return self._list_steps()
 
     def _show_why(self, work: Work, request: Request) -> None:
@@ -478,13 +486,16 @@ class Stepper(View):
         explanation = session.explain(state, should_stop=stop)
         rows = session.rows(should_stop=stop)
         course = session.course(_COURSE)
-        menu = session.menu(state, found, chosen)
+        if self._listed != place:
+            self._whole.clear()
+        menu = session.menu(state, found, chosen, self._whole)
         ticks, word = session.ticks(state), session.to_word()
         with work.delivering(), self._showing(), self.hold_sync():
             self._found, self._listed = found, place
             self.set_trait("unlisted", "")
             self.set_trait("tree", rows)
-            self.set_trait("menu", menu if chosen == self.selected else session.menu(state, found, self.selected))
+            same = chosen == self.selected
+            self.set_trait("menu", menu if same else session.menu(state, found, self.selected, self._whole))
             self.set_trait("ticks", ticks)
             self.set_trait("status", session.status())
             self.set_trait("preview", {})
@@ -509,7 +520,7 @@ class Stepper(View):
     def _list(self) -> None:
         """Show the next steps of the chosen coordinate, or all, if they are listed."""
         if self._listed == self.session.place:
-            self.set_trait("menu", self.session.menu(self.state, self._found, self.selected))
+            self.set_trait("menu", self.session.menu(self.state, self._found, self.selected, self._whole))
 
     def __repr__(self) -> str:
         return f"<Stepper: {self.status}>"

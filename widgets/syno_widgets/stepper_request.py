@@ -15,7 +15,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
         request: the browser's number for it, given back in the trait ``answered``.
         revision: the ``revision`` of the lists that the user saw; a choice from older lists is not carried out.
         index: for ``step`` and ``why`` the item's index, for ``go`` the place.
-        name: for ``load`` and ``replay`` the operator, for ``open`` the text.
+        name: for ``load`` and ``replay`` the operator, for ``open`` the text, for ``whole`` the primitive.
         share: for ``contract`` and ``preview`` the names of the shared coordinates.
         give: the same for the given ones.
     """
@@ -36,6 +36,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
         "finish",
         "random",
         "list",
+        "whole",
     ]
     request: int
     revision: int

@@ -19,6 +19,7 @@ const BY_HAND = {
   pruned: [],
   more_canonical: 0,
   more_pruned: 0,
+  unjudged: 0,
 };
 
 class StepList {
@@ -92,7 +93,7 @@ class StepList {
         {},
         sign,
         make("b", {}, entry.title),
-        make("span", { class: "syno-count" }, ` ${count} canonical${nearest}; ${pruned} pruned`),
+        make("span", { class: "syno-count" }, ` ${count} canonical${nearest}; ${pruned} pruned${entry.unjudged ? `; ${entry.unjudged} not looked at` : ""}`),
       ),
       entry.signature ? make("p", { class: "syno-card" }, make("code", {}, entry.signature), ` ${entry.meaning}`) : "",
       entry.primitive === "SHARE" ? this.contraction() : "",
@@ -105,8 +106,21 @@ class StepList {
             this.items(entry.pruned, entry.more_pruned, true),
           )
         : "",
+      this.whole(entry),
     );
     return details;
+  }
+
+  /** A button that has all steps of a primitive listed, where some are not. */
+  whole(entry) {
+    const rest = (entry.unjudged ?? 0) + entry.more_canonical + entry.more_pruned;
+    if (!rest || !this.model.get("live")) return "";
+    const all = rest + entry.canonical.length + entry.pruned.length;
+    return make(
+      "button",
+      { type: "button", class: "syno-whole", "data-whole": entry.primitive, onclick: () => this.told.ask("whole", { name: entry.primitive }) },
+      `Show all ${all}`,
+    );
   }
 
   items(items, more, pruned) {

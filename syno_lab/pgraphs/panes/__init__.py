@@ -9,6 +9,7 @@ from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.pgraphs.panes.costs import cost_pane
 from syno_lab.pgraphs.panes.graph import graph_pane
 from syno_lab.pgraphs.panes.image import image_pane
+from syno_lab.pgraphs.panes.kernel import kernel_forms, kernel_pane
 from syno_lab.pgraphs.panes.program import loop_pane, nest_texts
 from syno_lab.pgraphs.panes.reach import mixing_pane, near_pane, reach_pane
 from syno_lab.pgraphs.panes.texts import equation_pane
@@ -26,6 +27,7 @@ PANES: dict[str, Pane] = {
     "cost": Pane(cost_pane, _SIZED, forms.cost, title="Cost"),
     "reach": Pane(reach_pane, (*_SIZED, "element"), forms.reach, title="Receptive field"),
     "mixing": Pane(mixing_pane, ("name",), forms.mixing, title="Mixing"),
+    "kernel": Pane(kernel_pane, _SIZED, kernel_forms, title="Kernel"),
     "image": Pane(image_pane, (*_SIZED, "photo", "weights", "image"), forms.image, title="On an image"),
     "near": Pane(near_pane, ("name",), forms.near, title="Similar operators"),
 }

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from syno_lab.codegen.nest import all_sizes
 from syno_lab.codegen.reference import reference
 from syno_lab.codegen.torch_weights import weight_stds
 from syno_lab.errors import SpecError
@@ -111,12 +112,7 @@ def picture_binding(operator: Operator, base: dict[str, int]) -> dict[str, int]:
 
 
 def _fits(operator: Operator, bound: dict[str, int]) -> bool:
-    sizes = [c.size for c in (*operator.inputs, *operator.output, *operator.reductions)]
-    for step in operator.steps:
-        sizes += [c.size for c in (*step.operands, *step.given)]
-        if step.parameter is not None:
-            sizes.append(step.parameter)
-    return all(size.is_integral(bound) for size in sizes)
+    return all(size.is_integral(bound) for size in all_sizes(operator))
 
 
 def _photo(asked: Asked) -> Array:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from syno_lab.codegen.mixing import WORDS, mixing
+from syno_lab.codegen.mixing import mixing
 from syno_lab.codegen.receptive_field import ReceptiveField, receptive_field
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.pairing import WORDS
 from syno_lab.operators.neighbours import nearest
 from syno_lab.panes import read_element
 from syno_lab.pgraphs.panes.asked import Asked
@@ -95,20 +97,31 @@ def _range(name: str, window: tuple[int, int], length: int) -> str:
 
 
 def mixing_pane(asked: Asked) -> dict[str, Any]:
-    """αNAS's pairing and locality matrices for generic sizes.
+    """See :func:`mixing_data`."""
+    return mixing_data(asked.operator)
+
+
+def mixing_data(operator: Operator) -> dict[str, Any]:
+    """The mixing matrix of an operator at generic sizes against the wishes of its spec, as plain data.
 
     Returns:
         ``rows`` (output axes), ``columns`` (input axes), ``marks`` (a letter for each pair), ``words`` (of the
-        letters), ``settled``, ``text``.
+        letters), ``lacks`` (row and column of the entries of missing wishes), ``verdict`` (on the wishes; empty where
+        there are none), ``settled``, ``text``.
+
+    Raises:
+        SpecError: it is too large to look at every element.
     """
-    found = mixing(asked.operator)
+    found, wants = mixing(operator), operator.spec.wants
     return {
         "rows": list(found.rows),
         "columns": list(found.columns),
-        "marks": [list(row) for row in found.locality],
+        "marks": [list(row) for row in found.marks],
         "words": dict(WORDS),
+        "lacks": [list(entry) for entry in sorted(found.lacks(wants))],
+        "verdict": found.verdict(wants),
         "settled": found.settled,
-        "text": str(found),
+        "text": found.text(wants),
     }
 
 

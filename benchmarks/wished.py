@@ -1,0 +1,159 @@
+"""Descents of a search that reach the wanted input: how many meet the wish, and what one costs.
+
+``python benchmarks/wished.py`` draws random descents on the specs of ResNet-20's convolutions, of the conv spec and of
+GPT's projections, with and without the bound of the property distance and with and without the weights of moves,
+each from a cold start, and counts what meets the wish before anything is filtered. It prints JSON and writes it to
+``benchmarks/results/wished.json``. Times are CPU-seconds of one core.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from common import about, parser, save, say, typed, use_one_core
+
+from syno_lab.codegen.mixing import mixing
+from syno_lab.commands.specs import load_spec
+from syno_lab.errors import SpecError
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.wants import RANK, parse_wants
+from syno_lab.pgraphs.of_network import NetworkSpace
+from syno_lab.pgraphs.space import synthesis_space
+from syno_lab.protocol import SpaceRequest
+from syno_lab.search.descent import Facts, descend
+from syno_lab.synthesis.graph import Graph
+from syno_lab.synthesis.paths import Builder
+from syno_lab.synthesis.wishes import Wishes
+
+STEPS = 10
+SHARE = 0.4  # of the replaced layers' FLOPs
+IMAGES, TEXT = "C_in>=m, H>=m, W>=m", "C_in>=m"
+
+
+def main() -> None:
+    """Four ways for each spec."""
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--descents", type=int, default=200, help="for each way and seed (200)")
+    arguments.add_argument("--seeds", type=int, default=3, help="how many (3)")
+    arguments.add_argument("--only", help="one of resnet20, conv, gpt_tiny")
+    chosen = arguments.parse_args()
+    core = use_one_core(chosen.core)
+    rows: dict[str, Any] = {}
+    for name, make in SPECS.items():
+        if chosen.only not in (None, name):
+            continue
+        spec = make()
+        rows[name] = {}
+        for is_bound in (False, True):
+            for is_weighted in (False, True):
+                seeds = range(chosen.seed, chosen.seed + chosen.seeds)
+                runs = [_run(spec, chosen.descents, seed, is_bound, is_weighted) for seed in seeds]
+                way = f"bound {'yes' if is_bound else 'no'}, weights {'yes' if is_weighted else 'no'}"
+                rows[name][way] = row = _together(runs)
+                say(f"{name}: {way}: {row}")
+    save("wished", {"steps": STEPS, "share": SHARE, "rows": rows, "about": about(typed(), core)})
+
+
+def _run(spec: Spec, number: int, seed: int, is_bound: bool, is_weighted: bool) -> dict[str, Any]:
+    plain = replace(spec, wants=())
+    # Operators are looked at before anything is filtered by the wish.
+    builder = Builder(Graph(plain))
+    rng, facts = random.Random(seed), Facts()
+    reached = within = met = 0
+    begun = time.process_time()
+    looking = 0.0
+    with _way(is_bound, is_weighted):
+        root = synthesis_space(spec, countable_nodes=0)
+        for _ in range(number):
+            steps = descend(root, rng, facts)
+            if steps is None:
+                continue
+            reached += 1
+            facts.ended.add(steps[-1].state.key)
+            start = time.process_time()
+            operator = builder.operator(steps[-1].state.path)
+            if operator is not None:
+                within += 1
+                met += _meets(operator, spec)
+            looking += time.process_time() - start
+    return {
+        "descents": number,
+        "reached": reached,
+        "operators": within,
+        "met": met,
+        "cpu_s": time.process_time() - begun - looking,
+    }
+
+
+def _together(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    total = {name: sum(run[name] for run in runs) for name in runs[0]}
+    per_descent = [run["cpu_s"] / run["descents"] for run in runs]
+    return total | {
+        "met_of_operators": total["met"] / max(1, total["operators"]),
+        "met_of_operators_by_seed": [run["met"] / max(1, run["operators"]) for run in runs],
+        "cpu_ms_a_descent": 1000 * statistics.median(per_descent),
+        "met_per_cpu_s": total["met"] / total["cpu_s"],
+    }
+
+
+@contextmanager
+def _way(is_bound: bool, is_weighted: bool) -> Iterator[None]:
+    """The search with the bound or without, and with the weights of moves or without."""
+    with (
+        patch.object(Graph, "WINDOW", Graph.WINDOW if is_weighted else 1.0),
+        patch.object(Graph, "BARE_WINDOW", Graph.BARE_WINDOW if is_weighted else 1.0),
+    ):
+        if is_bound:
+            yield
+        else:
+            with (
+                patch.object(Wishes, "steps", lambda *_, least=0, **__: least),
+                patch.object(Wishes, "unmet", lambda *_: 0),
+            ):
+                yield
+
+
+def _meets(operator: Operator, spec: Spec) -> bool:
+    try:
+        found = mixing(operator).locality
+    except SpecError:
+        return False
+    for wish in spec.wants:
+        rows = found if wish.output is None else [found[wish.output]]
+        if max(RANK[row[wish.axis]] for row in rows) < RANK[wish.least]:
+            return False
+    return True
+
+
+def _of_backbone(name: str, wants: str) -> Spec:
+    from syno_lab.models import backbone
+
+    known = backbone(name)
+    sites = known.survey().select(known.selection)
+    spare = int(SHARE * sum(site.flops for site in sites))
+    limits = {"max_primitives": STEPS, "wants": wants}
+    return NetworkSpace(SpaceRequest(sites, "pool", spare, None, {}, limits)).spec
+
+
+def _conv() -> Spec:
+    spec, _ = load_spec("conv", max_primitives=STEPS)
+    return replace(spec, wants=parse_wants(IMAGES, spec.input_shape, spec.output_shape, spec.symbols))
+
+
+SPECS = {
+    "resnet20": lambda: _of_backbone("resnet20", IMAGES),
+    "conv": _conv,
+    "gpt_tiny": lambda: _of_backbone("gpt_tiny", TEXT),
+}
+
+
+if __name__ == "__main__":
+    main()

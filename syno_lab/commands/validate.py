@@ -1,0 +1,73 @@
+"""``syno-lab search --validate-proxy``: how well short trainings of a small network rank operators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syno_lab.commands.output import Reporter, say, say_table, tell, write_json
+from syno_lab.commands.search_options import Run, Validating
+from syno_lab.errors import SynoError
+
+if TYPE_CHECKING:
+    from syno_lab.experiments import SearchSettings
+    from syno_lab.experiments.validate_proxy import Validation
+
+STAGE = "proxies"
+
+
+def validate(settings: SearchSettings, validating: Validating, run: Run, place: Path, json: str | None) -> None:
+    """Validate the proxies of the settings' backbone in the lab ``place``, and say and write what was found."""
+    from syno_lab.experiments.validate_proxy import OPERATORS, SEEDS, validate_here, validation_folder
+
+    if run.detach or run.address is not None:
+        raise SynoError("--validate-proxy: expected a validation in this process; leave --detach and --address out")
+    with Reporter() as report:
+        try:
+            found = validate_here(
+                settings,
+                place,
+                operators=validating.operators or OPERATORS,
+                seeds=validating.full_seeds or SEEDS,
+                report=lambda fraction, message: report(STAGE, fraction, message),
+            )
+        except (KeyboardInterrupt, SystemExit):
+            tell(f"what is trained is kept in {validation_folder(place, settings.name)}; the same command continues it")
+            raise
+    _say(found, json)
+    write_json(found.to_dict(), json)
+
+
+def _say(found: Validation, json: str | None) -> None:
+    say(
+        f"{found.backbone}: {found.counted} operators, the full recipe on {len(found.seeds)} seeds "
+        f"({found.full_cpu_s:.1f} CPU-s a training); {found.drawn} drawn"
+        + "".join(f", {number} {state}" for state, number in found.states.items()),
+        json,
+    )
+    say(f"machine: {found.machine}", json)
+    say_table(
+        [
+            {
+                "ranked by": one.predictor,
+                "Spearman": one.spearman,
+                f"{one.confidence:.0%} interval": "–" if one.low is None else f"{one.low:.2f} to {one.high:.2f}",
+                "above FLOPs and parameters": "" if one.above is None else f"{one.above:.0%} of resamples",
+                "used": "" if one.is_used is None else "yes" if one.is_used else "no",
+            }
+            for one in found.agreements
+        ],
+        json,
+    )
+    most = found.ceiling
+    if most.most is None:
+        say("ceiling: not known, because the full recipe was trained on one seed", json)
+    else:
+        say(
+            f"ceiling: {most.most:.2f}; two seeds of the full recipe agree by {most.between_seeds:.2f}, their mean has "
+            f"the reliability {most.reliability:.2f}",
+            json,
+        )
+    for rung in found.rungs:
+        say(f"{rung.name}: {rung.cpu_s:.2f} CPU-s a training, {rung.seeds} an operator, ranks by {rung.measure}", json)
+    say(f"used: {', '.join(found.used) or 'none'}; not used: {', '.join(found.unused) or 'none'}", json)

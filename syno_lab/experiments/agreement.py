@@ -1,0 +1,137 @@
+"""How well one ranking of operators agrees with another: rank correlation, its interval, and the ceiling of the truth.
+
+Shapes: N operators, S seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from syno_lab.errors import SearchError
+
+RESAMPLES = 4_000
+#: Fewer operators than this say nothing about a rank correlation: its interval covers most of -1 to 1.
+LEAST = 4
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """The agreement of a predictor with the truth.
+
+    Attributes:
+        predictor: its name for people.
+        spearman: the rank correlation over the operators; None where all values are equal.
+        low, high: its bootstrap interval over the operators, for the level ``confidence``.
+        above: the share of resamples in which it is above that of every yardstick; None for a yardstick itself.
+        is_used: whether it may choose operators: it agrees better with the truth than every yardstick, and its interval
+            is above 0. None for a yardstick.
+    """
+
+    predictor: str
+    spearman: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    above: float | None = None
+    is_used: bool | None = None
+
+
+class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
+    """What the truth's own repeatability allows.
+
+    Attributes:
+        between_seeds: the mean rank correlation between the truths of two seeds; None with one seed.
+        reliability: of the mean over the seeds, by the formula of Spearman and Brown.
+        most: its square root: the rank correlation with the truth that a perfect predictor may expect.
+    """
+
+    between_seeds: float | None = None
+    reliability: float | None = None
+    most: float | None = None
+
+
+def spearman(one: ArrayLike, other: ArrayLike) -> NDArray[np.float64]:
+    """The rank correlation along the last axis, ties at their mean rank; NaN where all values of a side are equal."""
+    from scipy.stats import rankdata
+
+    first, second = (rankdata(np.asarray(values, dtype=float), axis=-1) for values in (one, other))
+    first = first - first.mean(axis=-1, keepdims=True)
+    second = second - second.mean(axis=-1, keepdims=True)
+    scale = np.sqrt((first**2).sum(axis=-1) * (second**2).sum(axis=-1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((first * second).sum(axis=-1) / scale)
+
+
+def agreements(
+    predictors: Mapping[str, Sequence[float]],
+    yardsticks: Mapping[str, Sequence[float]],
+    truth: Sequence[float],
+    *,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> list[Agreement]:
+    """The agreement of each predictor, and of each yardstick after them, with the truth of N operators.
+
+    All of them are resampled together, so that :attr:`Agreement.above` compares them on equal operators.
+
+    Raises:
+        SearchError: there are fewer than :data:`LEAST` operators, or not as many values as operators.
+    """
+    count = len(truth)
+    wrong = [name for name, values in {**predictors, **yardsticks}.items() if len(values) != count]
+    if count < LEAST or wrong:
+        raise SearchError(f"expected {LEAST} or more operators with all their values, found {count} {', '.join(wrong)}")
+    drawn = np.random.default_rng(seed).integers(count, size=(resamples, count))
+    aim = np.asarray(truth, dtype=float)
+
+    def measured(values: Sequence[float]) -> tuple[float, NDArray[np.float64]]:
+        given = np.asarray(values, dtype=float)
+        return float(spearman(given, aim)), spearman(given[drawn], aim[drawn])
+
+    sticks = {name: measured(values) for name, values in yardsticks.items()}
+    bar = max((value for value, _ in sticks.values() if np.isfinite(value)), default=0.0)
+    bars = np.max([np.nan_to_num(many, nan=-1.0) for _, many in sticks.values()], axis=0) if sticks else None
+
+    def agreement(name: str, found: tuple[float, NDArray[np.float64]], is_stick: bool) -> Agreement:
+        value, many = found
+        is_known = bool(np.isfinite(value))
+        low, high = np.nanquantile(many, [(1 - confidence) / 2, (1 + confidence) / 2]) if is_known else (None, None)
+        above = None if is_stick or bars is None else float((np.nan_to_num(many, nan=-1.0) > bars).mean())
+        return Agreement(
+            predictor=name,
+            spearman=value if is_known else None,
+            low=None if low is None else float(low),
+            high=None if high is None else float(high),
+            confidence=confidence,
+            above=above,
+            is_used=None if is_stick else bool(is_known and low is not None and value > max(bar, 0.0) and low > 0),
+        )
+
+    return [
+        *(agreement(name, measured(values), False) for name, values in predictors.items()),
+        *(agreement(name, found, True) for name, found in sticks.items()),
+    ]
+
+
+def ceiling(truths: ArrayLike) -> Ceiling:
+    """What the repeatability of the truth [S, N] allows; nothing is known of it with one seed.
+
+    With r the mean rank correlation between two seeds, the mean over S seeds has the reliability S r / (1 + (S - 1) r)
+    (Spearman 1910, Brown 1910), and nothing correlates with it by more than the square root of that, but for chance.
+    """
+    table = np.atleast_2d(np.asarray(truths, dtype=float))
+    seeds = len(table)
+    if seeds < 2 or table.shape[1] < LEAST:
+        return Ceiling()
+    pairs = [float(spearman(table[a], table[b])) for a, b in combinations(range(seeds), 2)]
+    between = float(np.mean(pairs))
+    if not np.isfinite(between):
+        return Ceiling()
+    positive = max(0.0, between)
+    reliability = seeds * positive / (1 + (seeds - 1) * positive)
+    return Ceiling(between_seeds=between, reliability=reliability, most=reliability**0.5)

@@ -1,0 +1,123 @@
+"""The plan of a search in rungs: how its minutes are shared, stated before the search begins.
+
+All numbers are seconds of one worker. The finals and the baseline are part of the minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import floor
+from typing import Any
+
+from syno_lab.errors import SearchError
+from syno_lab.inputs import quoted
+from syno_lab.models.rungs import Rung
+
+#: The shares of the time without finals: drawing and probing, then each rung. Later rungs train fewer operators longer;
+#: with these shares each rung keeps about a seventh of the operators of the one before it on ResNet-20.
+DRAWS_SHARE = 0.08
+RUNG_SHARES = (0.27, 0.25, 0.40)
+#: Operators in the finals, beside the baseline: the best within each share of the FLOPs.
+FINALISTS = 2
+#: The share of the time that finals may take at most.
+MOST_FINALS = 0.6
+#: The fewest operators that a rung must be able to train, or it decides nothing.
+FEWEST = 2
+#: Operators train slower than the layers that they replace: planned seconds over the baseline's. The median of the
+#: operators of the first half-hour searches was 1.4.
+SLOWER = 1.4
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the plan: its name, its trainings (0 for drawing), and worker seconds for each and in all."""
+
+    name: str
+    trainings: int
+    each_s: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The parts of a search in order, and its workers."""
+
+    parts: tuple[Part, ...]
+    workers: int
+
+    @property
+    def minutes(self) -> float:
+        """Minutes in all, with all workers busy."""
+        return sum(part.seconds for part in self.parts) / self.workers / 60
+
+    def part(self, name: str) -> Part:
+        """The part of this name."""
+        return next(part for part in self.parts if part.name == name)
+
+    def __str__(self) -> str:
+        words = [
+            f"{part.name}: {part.trainings} x {part.each_s:.1f} s"
+            if part.trainings
+            else f"{part.name}: {part.seconds:.0f} s"
+            for part in self.parts
+        ]
+        return f"{self.minutes:.0f} minutes, {self.workers} workers: {'; '.join(words)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        parts = [vars(part) for part in self.parts]
+        return {"minutes": self.minutes, "workers": self.workers, "parts": parts}
+
+
+def worthwhile(rungs: Sequence[Rung], each_s: Mapping[str, float]) -> tuple[Rung, ...]:
+    """The rungs that cost at most half of what the network itself costs; others decide nothing that it would not.
+
+    Args:
+        rungs: the cheapest first, the network itself last.
+        each_s: as for :func:`plan_for`.
+    """
+    full_s = each_s[rungs[-1].name]
+    return tuple(rung for rung in rungs if rung.is_full or 2 * rung.seeds * each_s[rung.name] <= full_s)
+
+
+def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mapping[str, float], seeds: int) -> Plan:
+    """Share ``minutes`` among drawing, the rungs and the finals.
+
+    Args:
+        minutes: of the whole search.
+        workers: trainings at a time.
+        rungs: the cheapest first, the network itself last.
+        each_s: seconds of one training of the baseline on each rung, by the rung's name.
+        seeds: of the finals; 0 for no finals.
+
+    Raises:
+        SearchError: the minutes are too few for one of the rungs, or for the finals; one line with the minutes needed.
+    """
+    total = 60 * minutes * workers
+    full_s = each_s[rungs[-1].name]
+    finals = Part("finals", seeds * FINALISTS, SLOWER * full_s, seeds * FINALISTS * SLOWER * full_s)
+    baseline = Part("baseline", seeds, full_s, seeds * full_s)
+    last = finals.seconds + baseline.seconds
+    if last > MOST_FINALS * total:
+        raise SearchError(
+            f"minutes: expected at least {last / MOST_FINALS / workers / 60:.0f}, found {minutes:g}: the finals take "
+            f"{last / workers / 60:.0f} minutes ({seeds} seeds of the baseline and of {FINALISTS} operators, "
+            f"{full_s:.0f} s each or more); give --minutes more, or --seeds fewer"
+        )
+    rest = total - last
+    shares = [*RUNG_SHARES[: len(rungs) - 1], RUNG_SHARES[-1]] if len(rungs) > 1 else [1 - DRAWS_SHARE]
+    whole = DRAWS_SHARE + sum(shares)
+    parts = [baseline, Part("draws", 0, 0.0, rest * DRAWS_SHARE / whole)]
+    for rung, share in zip(rungs, shares, strict=True):
+        one_s = rung.seeds * SLOWER * each_s[rung.name]
+        seconds = rest * share / whole
+        trainings = floor(seconds / one_s)
+        if trainings < FEWEST:
+            needed = (FEWEST * one_s * whole / share + last) / workers / 60
+            raise SearchError(
+                f"minutes: expected at least {needed:.0f} for the rung {quoted(rung.name)}, found {minutes:g}: "
+                f"it would train {trainings} operators"
+            )
+        parts.append(Part(rung.name, trainings, one_s, seconds))
+    return Plan((*parts, finals), workers)

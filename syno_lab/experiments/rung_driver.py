@@ -1,0 +1,477 @@
+"""The search in rungs: draw and probe, train many operators a little, and the best of them more and more.
+
+Successive halving (Jamieson and Talwalkar 2016) with a plan of time: the baseline tells what a training costs on each
+rung, the plan shares the minutes, and then the parts follow one another. The queue of trainings is in the store, so
+that a killed search goes on with what is there. Baseline trainings of the finals have the last priority: workers do
+them whenever nothing else waits.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from syno_lab.errors import SearchError
+from syno_lab.experiments.driver import LOOK_S, PATIENCE_S, Report, Stopped
+from syno_lab.experiments.funnel import Funnel
+from syno_lab.experiments.plan import FEWEST, Plan, plan_for, worthwhile
+from syno_lab.experiments.rung_worker import FINAL, TIMING, TIMING_STEPS, Workers
+from syno_lab.experiments.settings import SearchSettings
+from syno_lab.experiments.space import Space
+from syno_lab.experiments.untrained import first_asked
+from syno_lab.experiments.watching import PERIOD_S, Board
+from syno_lab.inputs import quoted
+from syno_lab.models.rungs import Rung
+from syno_lab.protocol import Operator
+from syno_lab.search import Candidate, Search
+from syno_lab.search.protocol import Trail
+from syno_lab.store import SearchLog
+from syno_lab.store.rungs import BASELINE, RungTraining
+from syno_lab.systems import read_operator
+from syno_lab.trial import TrialOutcome
+from syno_lab.trial.examples import batches_of
+from syno_lab.trial.rungs import HOLDOUT, rungs_of
+
+#: Trainings that wait in the queue beside those under way, so that no worker waits for the search.
+AHEAD = 2
+#: The share of the first rung for the elites of the search without training; the rest is asked for by the method.
+MOST_ELITES = 0.6
+#: A forward pass takes about this share of a training step.
+FORWARD = 1 / 3
+#: Priorities: what comes first. Rungs lie between, later rungs before earlier ones.
+_FIRST, _RUNGS, _LAST = 0, 10, 99
+
+
+@dataclass(frozen=True)
+class Score:
+    """An operator on the last rung that it passed.
+
+    Attributes:
+        number: of the trial.
+        ratio: FLOPs of the replaced layers with it, over theirs without.
+        value: higher is better; see :meth:`RungDriver.scores`.
+    """
+
+    number: int
+    ratio: float
+    value: float
+
+
+def survivors(scores: Sequence[Score], count: int, shares: Sequence[float]) -> list[int]:
+    """The numbers of the ``count`` best operators, with room for each share of the FLOPs.
+
+    Each share in turn, the smallest first, takes its best one that no share has taken, until there are enough. So the
+    best within a quarter goes on although operators within a half are better.
+    """
+    left = sorted(scores, key=lambda one: (-one.value, one.ratio, one.number))
+    taken: list[int] = []
+    while left and len(taken) < count:
+        before = len(taken)
+        for share in sorted(shares):
+            found = next((one for one in left if one.ratio <= share), None)
+            if found is not None and len(taken) < count:
+                left.remove(found)
+                taken.append(found.number)
+        if len(taken) == before:  # all that are left cost more than the largest share
+            taken += [one.number for one in left[: count - before]]
+            break
+    return taken
+
+
+@dataclass
+class RungDriver:
+    """One search in rungs: a new one, or the continuation of an earlier one.
+
+    Attributes:
+        settings, space, log: the search's settings, its operators, and its records in the store.
+        workers: take the trainings from the queue of ``log``.
+        board: writes the search's state to files, for the runs view.
+        shares: of the replaced layers' FLOPs, for each of which a best operator is looked for.
+        clock: seconds of wall time; ``cpu_clock``: CPU seconds of this thread.
+        elapsed_s: wall time that earlier processes of this search took.
+    """
+
+    settings: SearchSettings
+    space: Space
+    log: SearchLog
+    workers: Workers
+    board: Board
+    shares: Sequence[float]
+    report: Report = lambda fraction, message: None
+    should_stop: Callable[[], bool] = lambda: False
+    clock: Callable[[], float] = time.monotonic
+    cpu_clock: Callable[[], float] = time.thread_time
+    elapsed_s: float = 0.0
+    end_reason: str = ""
+    known: dict[str, str] = field(default_factory=dict)
+    funnel: Funnel = field(default_factory=Funnel)
+    phase: str = "timing"
+
+    def __post_init__(self) -> None:
+        self.rungs: tuple[Rung, ...] = rungs_of(self.settings.training)
+        self.queue = self.log.rungs
+        self._begun = self.clock() - self.elapsed_s
+        self._next_report = -float("inf")
+        self._given: list[Operator] = []
+        self._elites: list[tuple[Operator, Trail, float]] = []
+        self._told: set[int] = set()
+        self._candidates: dict[int, Candidate] = {}
+        self._numbers: set[int] = set()
+        self._plan: Plan | None = None
+        self._shown: Search | None = None
+        self._trainings: dict[int, RungTraining] = {}
+
+    # -- the parts, in order -----------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Do the whole search, finals included.
+
+        Raises:
+            SearchError: the minutes are too few, or the baseline does not train to the end.
+            Stopped: ``should_stop`` returned True; the queue keeps what was done.
+        """
+        plan = self.plan = self._planned()
+        for seed in self.settings.seeds:
+            self.queue.queue(BASELINE, FINAL, seed, _LAST)
+        self._draw(plan)
+        self._first_rung(plan)
+        for rung in self.rungs[1:]:
+            self._next_rung(plan, rung)
+        self._finals()
+        self._show(now=True)
+
+    def _planned(self) -> Plan:
+        """Time the baseline on each rung, and share the minutes."""
+        self.phase = "timing"
+        asked = [(rung.name, 0) for rung in self.rungs if not rung.is_full] + [(TIMING, 0)]
+        for name, seed in asked:
+            self.queue.queue(BASELINE, name, seed, _FIRST)
+        self._wait(lambda: all(self._baseline(name) is not None for name, _ in asked))
+        each_s = {}
+        for name, _ in asked:
+            outcome = self._baseline(name)
+            assert outcome is not None
+            if outcome.state != "finished":
+                raise SearchError(
+                    f"expected the baseline to be trained on {quoted(name)}, found {outcome.state}: {outcome.reason}"
+                )
+            each_s[name] = outcome.work_s
+        timed = self._baseline(TIMING)
+        assert timed is not None
+        each_s[self.rungs[-1].name] = self._full_seconds(timed)
+        minutes = self.settings.minutes
+        if minutes is None:
+            raise SearchError("minutes: expected the minutes of a search in rungs, which shares them, found none")
+        self.rungs = worthwhile(self.rungs, each_s)
+        return plan_for(minutes, self.settings.workers, self.rungs, each_s, len(self.settings.seeds))
+
+    def _full_seconds(self, timed: TrialOutcome) -> float:
+        """Seconds of the full recipe, from those of its first batches, measuring included."""
+        request = self.settings.training
+        held = msgspec.structs.replace(request, holdout=HOLDOUT)
+        _, timed_tests = batches_of(held)
+        batches, tests = batches_of(request)
+        each_s = timed.work_s / (TIMING_STEPS + FORWARD * timed_tests)
+        steps = request.epochs * batches if request.steps is None else request.steps
+        return each_s * (steps + request.epochs * FORWARD * tests)
+
+    def _draw(self, plan: Plan) -> None:
+        """Fill the list of operators that are asked first: known ones, then the elites of a search without training."""
+        self.phase = "draws"
+        has_probe = self.space.has_probe
+        self.search = self._shown = self.space.search(self.settings, self.space.score if has_probe else None)
+        if self.settings.starts_with_known:
+            found = self.space.operators.known(self.search.root)
+            self._given = list(found.values())
+            self.known = {operator.to_json(): name for name, operator in found.items()}
+        self._resume()
+        if self._told or not has_probe:  # an earlier process has drawn
+            return
+        begun = self.cpu_clock()
+
+        def should_stop() -> bool:
+            self._show()
+            return self.should_stop()
+
+        seconds = plan.part("draws").seconds / self.settings.workers
+        self._elites = first_asked(self.space, self.settings, seconds, should_stop)
+        del self._elites[int(MOST_ELITES * plan.part(self.rungs[0].name).trainings) :]
+        self.funnel.draws.seconds += self.cpu_clock() - begun
+        self._look()
+
+    def _first_rung(self, plan: Plan) -> None:
+        """Ask and train on the first rung until the time of the later parts must begin."""
+        first, later = self.rungs[0], self.rungs[1:]
+        self.phase = first.name
+        is_over = any(self._mine(rung.name) for rung in later)
+        reserve = self._reserve(plan, first)
+        while not is_over:
+            self._look()
+            waiting = sum(1 for one in self._mine(first.name) if not one.is_ended)
+            is_over = self._is_time_for(reserve) or self._has_enough(plan)
+            if is_over:
+                break
+            if waiting >= self.settings.workers + AHEAD:
+                time.sleep(LOOK_S / 5)
+                continue
+            is_over = not self._ask(first)
+        self._wait(lambda: all(one.is_ended for one in self._mine(first.name)))
+        self._tell()
+
+    def _has_enough(self, plan: Plan) -> bool:
+        trials = self.settings.trials
+        return trials is not None and len(self._numbers) >= trials
+
+    def _next_rung(self, plan: Plan, rung: Rung) -> None:
+        """Train the best of the rung before on this one."""
+        before = self.rungs[self.rungs.index(rung) - 1]
+        self.phase = rung.name
+        if not self._mine(rung.name):
+            count = self._room(plan, rung)
+            for number in survivors(self.scores(before), count, self.shares):
+                for seed in range(rung.seeds):
+                    self.queue.queue(number, rung.name, seed, _RUNGS - self.rungs.index(rung))
+        self._wait(lambda: all(one.is_ended for one in self._mine(rung.name)))
+
+    def _room(self, plan: Plan, rung: Rung) -> int:
+        """The operators that the rung can train in what is left of the time: as planned, or as many as still fit."""
+        left = self._left_s() - self._finals_s() - self._reserve(plan, rung)
+        each = plan.part(rung.name).each_s
+        return max(FEWEST, int(left / each))
+
+    def _reserve(self, plan: Plan, rung: Rung) -> float:
+        """Worker seconds for the rungs after this one: their planned share of what is left without the finals."""
+        parts = [plan.part(one.name).seconds for one in self.rungs[self.rungs.index(rung) :]]
+        return max(0.0, self._left_s() - self._finals_s()) * (1 - parts[0] / sum(parts))
+
+    def _finals(self) -> None:
+        """Train the best operator within each share, and the best known one, on the seeds of the finals."""
+        self.phase = FINAL
+        if not self.settings.seeds:
+            return
+        for number in self.finalists():
+            for seed in self.settings.seeds:
+                self.queue.queue(number, FINAL, seed, _FIRST)
+        self._wait(lambda: all(one.is_ended for one in self._all(FINAL)))
+
+    def finalists(self) -> list[int]:
+        """The numbers of the best operators on the last rung: within each share, and the best known one."""
+        scores = self.scores(self.rungs[-1])
+        operators = {trial.number: trial.operator for trial in self.log.trials()}
+        mine = [one for one in scores if operators[one.number] not in self.known]
+        known = [one for one in scores if operators[one.number] in self.known]
+        found = [best for share in self.shares if (best := self.best(mine, share)) is not None]
+        if known:
+            found.append(max(known, key=lambda one: one.value))
+        return list(dict.fromkeys(one.number for one in found))
+
+    @staticmethod
+    def best(scores: Sequence[Score], share: float) -> Score | None:
+        """The best within a share of the FLOPs; of equals the cheaper one."""
+        return max((one for one in scores if one.ratio <= share), key=lambda one: (one.value, -one.ratio), default=None)
+
+    # -- scores ------------------------------------------------------------------------------------------------------
+
+    def scores(self, rung: Rung) -> list[Score]:
+        """The operators with all their seeds on a rung.
+
+        A measure on one rung is noisy: from the second rung on the value is the mean of the standardised measures on
+        this rung and on the one before it.
+        """
+        at = self.rungs.index(rung)
+        values = self._standardised(rung)
+        before = self._standardised(self.rungs[at - 1]) if at else {}
+        ratios = {trial.number: self.space.replaced_share(trial.flops) for trial in self.log.trials()}
+        return [
+            Score(number, ratios[number], (value + before[number]) / 2 if number in before else value)
+            for number, value in values.items()
+        ]
+
+    def _standardised(self, rung: Rung) -> dict[int, float]:
+        measures = self.measures(rung)
+        if len(measures) < 2:
+            return measures
+        mean, spread = statistics.fmean(measures.values()), statistics.pstdev(measures.values())
+        return {number: (value - mean) / spread if spread else 0.0 for number, value in measures.items()}
+
+    def measures(self, rung: Rung) -> dict[int, float]:
+        """The mean measure on a rung, by the trial's number, of those that finished on all seeds."""
+        found: dict[int, list[float]] = {}
+        for one in self._mine(rung.name):
+            if one.state == "finished" and one.measure is not None:
+                found.setdefault(one.number, []).append(one.measure)
+        return {number: statistics.fmean(each) for number, each in found.items() if len(each) == rung.seeds}
+
+    # -- ask and tell ------------------------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        """Tell the search what an earlier process was told, and adopt what was under way."""
+        trials = self.log.trials()
+        self.search.resume([(read_operator(text), reward) for text, reward in self.log.told()], self._given)
+        begun = {trial.operator for trial in trials}
+        self._given = [operator for operator in self._given if operator.to_json() not in begun]
+        for trial in trials:
+            self._numbers.add(trial.number)
+            if trial.position is not None:
+                self._told.add(trial.number)
+            else:
+                candidate = self.search.adopt(read_operator(trial.operator))
+                if candidate is not None:
+                    self._candidates[trial.number] = candidate
+                self.queue.queue(trial.number, self.rungs[0].name, 0, _RUNGS)
+
+    def _ask(self, rung: Rung) -> bool:
+        """Queue the next operator on the first rung; False where there is none."""
+        candidate = self._next_candidate()
+        if candidate is None:
+            self.end_reason = self.end_reason or f"no new operator {self.space.limits}"
+            return False
+        costs = self.space.fitting_costs(candidate.operator)
+        number = self.log.add(
+            self.space.operators.name_of(candidate.operator),
+            candidate.operator.to_json(),
+            candidate.taken,
+            costs.flops,
+            costs.params,
+        )
+        self._numbers.add(number)
+        self._candidates[number] = candidate
+        for seed in range(rung.seeds):
+            self.queue.queue(number, rung.name, seed, _RUNGS)
+        return True
+
+    def _next_candidate(self) -> Candidate | None:
+        begun = self.cpu_clock()
+        try:
+            return self._found_candidate()
+        finally:
+            self.funnel.draws.seconds += self.cpu_clock() - begun
+
+    def _found_candidate(self) -> Candidate | None:
+        while self._given:
+            candidate = self.search.adopt(self._given.pop(0))
+            if candidate is not None:
+                return candidate
+        while self._elites:
+            operator, trail, _ = self._elites.pop(0)
+            if not self.search.knows(operator):
+                candidate = self.search.adopt(operator, trail)
+                if candidate is not None:
+                    return candidate
+        deadline = self.cpu_clock() + PATIENCE_S
+        return self.search.ask(lambda: self.should_stop() or self.cpu_clock() > deadline)
+
+    def _tell(self) -> None:
+        """Record the outcomes of the first rung and tell the search."""
+        rung = self.rungs[0]
+        found: dict[int, list[RungTraining]] = {}
+        for one in self._mine(rung.name):
+            if one.number not in self._told:
+                found.setdefault(one.number, []).append(one)
+        for number, trainings in found.items():
+            if len(trainings) < rung.seeds or not all(one.is_ended for one in trainings):
+                continue
+            reward = statistics.fmean(one.measure or 0.0 for one in trainings)
+            outcome = {**trainings[0].outcome, "rung": rung.name}
+            outcome |= self.space.probed(read_operator(self.log.trial(number).operator))
+            self.log.record(number, outcome, reward=min(1.0, max(0.0, reward)))
+            self._told.add(number)
+            candidate = self._candidates.pop(number, None)
+            if candidate is not None:
+                self.search.tell(candidate, reward)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def _left_s(self) -> float:
+        """Worker seconds that are left."""
+        assert self.settings.minutes is not None
+        return (60 * self.settings.minutes - self.search_s) * self.settings.workers
+
+    def _finals_s(self) -> float:
+        """Worker seconds that the finals still take: the baseline's trainings that wait, and those of the finalists."""
+        waiting = sum(1 for one in self._all(FINAL) if not one.is_ended and one.number == BASELINE)
+        return waiting * self.plan.part("baseline").each_s + self.plan.part("finals").seconds
+
+    def _is_time_for(self, reserve: float) -> bool:
+        return self._left_s() <= reserve + self._finals_s()
+
+    def _has_passed(self, plan: Plan, name: str) -> bool:
+        order = [part.name for part in plan.parts if part.trainings or part.name == name]
+        return any(self._mine(part) for part in order[order.index(name) + 1 :] if part != "finals")
+
+    @property
+    def search_s(self) -> float:
+        """Wall time of all processes of this search."""
+        return self.clock() - self._begun
+
+    # -- waiting and showing -----------------------------------------------------------------------------------------
+
+    def _all(self, rung: str) -> list[RungTraining]:
+        self.queue.refresh(self._trainings)
+        return [one for one in self._trainings.values() if one.rung == rung]
+
+    def _mine(self, rung: str) -> list[RungTraining]:
+        return [one for one in self._all(rung) if one.number != BASELINE]
+
+    def _baseline(self, rung: str) -> TrialOutcome | None:
+        for one in self._all(rung):
+            if one.number == BASELINE and one.is_ended:
+                return TrialOutcome.from_dict({k: v for k, v in one.outcome.items() if v is not None})
+        return None
+
+    def _wait(self, is_over: Callable[[], bool]) -> None:
+        while not is_over():
+            self._look()
+            time.sleep(LOOK_S / 5)
+
+    def _look(self) -> None:
+        """Look after workers, outcomes and wishes of the user."""
+        if self.should_stop():
+            self._show(now=True)
+            raise Stopped(f"stopped after {len(self._told)} trials; they are in the store")
+        self.workers.look()
+        if self.phase == self.rungs[0].name:
+            self._tell()
+        self._show()
+
+    def _show(self, *, now: bool = False) -> None:
+        if not now and self.clock() < self._next_report:
+            return
+        self._next_report = self.clock() + PERIOD_S
+        self._count()
+        minutes = self.settings.minutes or 1.0
+        self.report(min(1.0, self.search_s / (60 * minutes)), f"{self.phase}: {self.funnel.line()}")
+        status = {
+            "phase": self.phase,
+            "plan": None if self._plan is None else self._plan.to_dict(),
+            "funnel": self.funnel.to_dict(),
+            "search_s": self.search_s,
+            "end": self.end_reason,
+        }
+        self.board.show(status, self._shown, now=now)
+
+    def _count(self) -> None:
+        self.funnel.draws.see(**self.space.counts)
+        self.queue.refresh(self._trainings)
+        trainings = list(self._trainings.values())
+        seconds: dict[str, float] = {}
+        for one in trainings:
+            if one.is_ended:
+                outcome: Mapping[str, Any] = one.outcome
+                seconds[one.rung] = seconds.get(one.rung, 0.0) + float(outcome.get("wall_s") or 0.0)
+        self.funnel.count(self.rungs, trainings, FINAL, seconds)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan; made first of all."""
+        assert self._plan is not None
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: Plan) -> None:
+        self._plan = plan

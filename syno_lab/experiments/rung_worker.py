@@ -1,0 +1,276 @@
+"""A worker of a search in rungs: it takes trainings from the queue in the store, one after another.
+
+Trainings on a cheap rung take a second or two, less than a process takes to start: so one process does many of them. A
+worker is a job of kind ``rungs`` (:class:`.JobWorkers`), or a thread (:class:`.LocalWorkers`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from syno_lab import private
+from syno_lab.errors import DiskFullError, SynoError
+from syno_lab.experiments.settings import SearchSettings
+from syno_lab.store import SearchLog, Store
+from syno_lab.store.rungs import BASELINE, RungLog, RungTraining
+from syno_lab.trial import TrialOutcome, TrialRequest, run_trial
+from syno_lab.trial.rungs import HOLDOUT, reward_of, rung_request, rungs_of
+
+if TYPE_CHECKING:
+    from syno_lab.jobs import JobContext, JobHandle, Lab
+
+KIND = "rungs"
+#: The finals: the network with the full recipe, on all training images, measured on the test images.
+FINAL = "final"
+#: The first batches of the full recipe, which tell how long it takes.
+TIMING = "timing"
+TIMING_STEPS = 20
+#: Seconds between two looks at an empty queue.
+LOOK_S = 0.1
+#: Seconds with an empty queue after which a worker ends; a search that goes on starts another.
+IDLE_S = 300.0
+#: Seconds between two attempts while the disk is full.
+RETRY_S = 10.0
+
+Train = Callable[..., TrialOutcome]
+
+
+def request_for(
+    settings: SearchSettings, one: RungTraining, operator: str | None, baseline_s: float | None
+) -> TrialRequest:
+    """The request of one training of the queue.
+
+    Args:
+        settings: of the search.
+        one: the training.
+        operator: its JSON; None for the baseline.
+        baseline_s: seconds of the baseline's training on this rung, where it is known.
+    """
+    plain = msgspec.structs.replace(settings.training, operator=operator, seed=one.seed)
+    if one.rung == FINAL:
+        return msgspec.structs.replace(plain, stopping=None, rivals=[], keep_predictions=True)
+    if one.rung == TIMING:
+        return msgspec.structs.replace(plain, steps=TIMING_STEPS, holdout=HOLDOUT, stopping=None, rivals=[])
+    (rung,) = (rung for rung in rungs_of(settings.training) if rung.name == one.rung)
+    limited = baseline_s if operator is not None else None
+    return rung_request(plain, rung, seed=one.seed, baseline_s=limited)
+
+
+def work(
+    settings: SearchSettings,
+    log: SearchLog,
+    folder: Path,
+    holder: str,
+    *,
+    should_stop: Callable[[], bool],
+    report: Callable[[float, str], None] = lambda fraction, message: None,
+    train: Train = run_trial,
+    idle_s: float = IDLE_S,
+) -> int:
+    """Take trainings from the queue of ``log`` until stopped, or until the queue was empty for ``idle_s``.
+
+    Returns how many have ended. ``holder`` names this worker in the queue: what an earlier process of this name left
+    behind is given out again. Checkpoints lie in a folder of the training below ``folder``, and go with its outcome.
+    """
+    queue = log.rungs
+    queue.release(holder)
+    measures = {rung.name: rung.measure for rung in rungs_of(settings.training)}
+    baselines: dict[str, float] = {}
+    done, empty_since = 0, time.monotonic()
+    while not should_stop() and time.monotonic() - empty_since < idle_s:
+        one = queue.take(holder)
+        if one is None:
+            time.sleep(LOOK_S)
+            continue
+        who = "the baseline" if one.number == BASELINE else f"trial {one.number}"
+        report(0.0, f"{who} on {one.rung}, seed {one.seed}")
+        operator = None if one.number == BASELINE else log.trial(one.number).operator
+        request = request_for(settings, one, operator, _baseline_s(queue, one.rung, baselines))
+        place = folder / f"{one.number}-{one.rung}-{one.seed}".replace(" ", "-").replace("/", "-")
+        outcome = _trained(train, request, place, should_stop, report)
+        queue.record(one, outcome.to_dict(), reward_of(measures.get(one.rung, "accuracy"), outcome))
+        if outcome.state != "interrupted":
+            shutil.rmtree(place, ignore_errors=True)
+            done += 1
+        empty_since = time.monotonic()
+    return done
+
+
+def _trained(
+    train: Train,
+    request: TrialRequest,
+    place: Path,
+    should_stop: Callable[[], bool],
+    report: Callable[[float, str], None],
+) -> TrialOutcome:
+    """One training; while the disk has no room for its checkpoint, it waits."""
+    while True:
+        private.folder(place)
+        try:
+            return train(request, folder=place, should_stop=should_stop)
+        except DiskFullError as error:
+            report(0.0, f"waits for free disk space: {error}")
+            again = time.monotonic() + RETRY_S
+            while time.monotonic() < again:
+                if should_stop():
+                    return TrialOutcome(state="interrupted", reason=str(error))
+                time.sleep(LOOK_S)
+
+
+def _baseline_s(queue: RungLog, rung: str, known: dict[str, float]) -> float | None:
+    """Seconds of the baseline's training on a rung; for the network itself, as far as it has been trained there."""
+    if rung not in known:
+        ended = [one for one in queue.trainings(rung) if one.number == BASELINE and one.state == "finished"]
+        if ended:
+            known[rung] = TrialOutcome.from_dict(_given(ended[0].outcome)).work_s
+    return known.get(rung)
+
+
+def _given(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in outcome.items() if value is not None}
+
+
+# -- who runs the workers --------------------------------------------------------------------------------------------
+
+
+class Workers(Protocol):
+    """The workers of one search; a context manager that ends them."""
+
+    def look(self) -> None:
+        """See that all workers run; start those that ended. Raises SearchError where they cannot be kept running."""
+
+    def __enter__(self) -> Workers: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class LocalWorkers:
+    """Workers as threads of this process: for tests, and for users without a cluster."""
+
+    def __init__(
+        self,
+        settings: SearchSettings,
+        log: SearchLog,
+        folder: Path,
+        should_stop: Callable[[], bool] = lambda: False,
+        train: Train = run_trial,
+    ) -> None:
+        self._is_closed = threading.Event()
+        self._failure: BaseException | None = None
+        for holder in log.rungs.holders():
+            log.rungs.release(holder, is_dead=False)
+
+        def stop() -> bool:
+            return self._is_closed.is_set() or should_stop()
+
+        def run(holder: str) -> None:
+            try:
+                work(settings, log, folder, holder, should_stop=stop, train=train, idle_s=float("inf"))
+            except BaseException as error:  # noqa: BLE001 - told by the search's own thread
+                self._failure = error
+
+        names = [f"thread {number}" for number in range(settings.workers)]
+        self._threads = [threading.Thread(target=run, args=(name,), name=name, daemon=True) for name in names]
+
+    def look(self) -> None:
+        """See :class:`Workers`."""
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> LocalWorkers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_closed.set()
+        for thread in self._threads:
+            thread.join()
+
+
+class JobWorkers:
+    """Workers as jobs of kind ``rungs``; they go on for a while when the search's own process dies."""
+
+    def __init__(self, settings: SearchSettings, lab: Lab) -> None:
+        self._settings = settings
+        self._lab = lab
+        self._handles: list[JobHandle] = []
+
+    def look(self) -> None:
+        """See :class:`Workers`."""
+        queue = self._lab.store.search(self._settings.name, self._settings.identity).rungs
+        alive = []
+        for handle in self._handles:
+            record = handle.record()
+            if not record.is_ended:
+                alive.append(handle)
+                continue
+            queue.release(holder_of(handle.id))
+            if record.state != "finished":
+                raise SynoError(f"a worker of the search ended as {record.state}: {record.reason}")
+        missing = self._settings.workers - len(alive)
+        self._handles = [*alive, *(self._submit() for _ in range(missing))]
+
+    def _submit(self) -> JobHandle:
+        return self._lab.submit(KIND, self._settings.to_dict(), name=f"{self._settings.name}: worker")
+
+    def __enter__(self) -> JobWorkers:
+        # Workers of an earlier process of this search go on; those of an ended search were cancelled by it.
+        for job in self._lab.jobs(kind=KIND):
+            if job.params.get("name") == self._settings.name and not job.is_ended:
+                handle = self._lab.job(job.id)
+                if job.wish == "cancel" or len(self._handles) == self._settings.workers:
+                    handle.cancel()
+                else:
+                    handle.resume()
+                    self._handles.append(handle)
+        queue = self._lab.store.search(self._settings.name, self._settings.identity).rungs
+        for holder in queue.holders() - {holder_of(handle.id) for handle in self._handles}:
+            queue.release(holder, is_dead=False)
+        self.look()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            with suppress(SynoError):
+                handle.cancel()
+
+
+def holder_of(job: int) -> str:
+    """The name of a job in the queue."""
+    return f"job {job}"
+
+
+def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
+    """The job of kind ``rungs``: trainings of the search whose settings ``params`` are.
+
+    Raises JobFailed for invalid settings, JobStopped when the job was paused or cancelled.
+    """
+    from syno_lab.jobs import JobFailed, JobStopped
+
+    try:
+        settings = SearchSettings.from_dict(params)
+    except SynoError as error:
+        raise JobFailed(str(error), retry=False) from None
+    with Store.open(context.root, is_thorough=False) as store:
+        log = store.search(settings.name, settings.identity)
+        folder = context.folder.parent.parent / "searches" / settings.name / "rungs"
+        done = work(
+            settings,
+            log,
+            folder,
+            holder_of(context.id),
+            should_stop=context.should_stop,
+            report=lambda fraction, message: context.report(fraction, message),
+        )
+    if context.should_stop():
+        raise JobStopped(f"stopped after {done} trainings")
+    return {"trained": done}

@@ -1,0 +1,124 @@
+"""The kernel of an operator as a picture beside a convolution's, with the effective ranks of both."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from syno_lab.panes.forms import csv_text, drawn, form, whole
+from syno_lab.pgraphs.panes.asked import Asked
+from syno_lab.pgraphs.probe import Probe, beside_convolution, probe, probe_binding
+
+Array = np.ndarray[Any, Any]
+_MOST_CELLS = 64  # along one axis of a picture
+_SIDE = 160  # of a map, in pixels
+_LEVELS = 8  # of darkness
+_GAP, _LINE = 24, 18
+_RANKS = (
+    ("space", "offsets", "e_space"),
+    ("outputs", "output channels", "e_out"),
+    ("inputs", "input channels", "e_in"),
+)
+
+
+def kernel_pane(asked: Asked) -> dict[str, Any]:
+    """The kernel for random weights (:mod:`syno_lab.pgraphs.probe`), and that of a convolution at the same sizes.
+
+    Returns:
+        ``binding`` (the sizes), ``rows`` (the operator and the convolution, each with ``name`` and its effective ranks
+        over ``space``, ``outputs`` and ``inputs``), ``shares`` (of the convolution's, with ``product`` and ``score``),
+        ``text`` (all this in words), and ``svg``: for both a map of the offsets that are read and one of the channels
+        that are mixed.
+
+    Raises:
+        SynoError: the kernel is too large to be computed.
+    """
+    bound = probe_binding(asked.operator, asked.bound())
+    found = probe(asked.operator, bound)
+    name, other = beside_convolution(found)
+    shares = {"score": found.score(other), **found.shares(other)}
+    both = ((asked.name, found), (name, other))
+    rows = [{"name": what, **{key: getattr(one, rank) for key, _, rank in _RANKS}} for what, one in both]
+    return {
+        "binding": bound,
+        "rows": rows,
+        "shares": shares,
+        "text": _text(rows, shares, bound),
+        "svg": kernels_svg(both),
+    }
+
+
+def kernel_forms(asked: Asked, data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The picture, the numbers as text and as a table, and all data."""
+    return [
+        *drawn(asked, "kernel", ["svg"]),
+        form(asked, "text", "kernel.txt", path=["text"]),
+        form(asked, "CSV", "kernel.csv", text=csv_text(data["rows"])),
+        whole(asked, "kernel"),
+    ]
+
+
+def _text(rows: list[dict[str, Any]], shares: dict[str, float], bound: dict[str, int]) -> str:
+    lines = []
+    for key, words, _ in _RANKS:
+        mine, others = (row[key] for row in rows)
+        lines.append(f"over the {words}: {mine:.1f}, {rows[1]['name']} {others:.1f}: {shares[key]:.0%}")
+    sizes = ", ".join(f"{name}={number}" for name, number in bound.items())
+    lines.append(f"the least share is the score: {shares['score']:.2f}; all three together: {shares['product']:.2f}")
+    return "\n".join([f"Effective ranks of the kernel for random weights, with {sizes}", *lines])
+
+
+def kernels_svg(named: tuple[tuple[str, Probe], ...]) -> str:
+    """For each kernel a row of two maps, darker where it is larger in the mean: offsets, and output by input channels.
+
+    An axis longer than 64 is cut.
+    """
+    parts, top, right = [], 0, 0
+    for name, one in named:
+        outputs, inputs, *lengths = one.kernel.shape
+        size = np.abs(one.kernel)
+        maps = [(size.mean(axis=tuple(range(2, size.ndim))), f"{outputs} output channels down, {inputs} input across")]
+        if lengths:
+            plane = size.mean(axis=tuple(range(size.ndim - min(2, len(lengths)))))
+            maps.insert(0, (np.atleast_2d(plane), f"offsets, {' x '.join(map(str, lengths))}"))
+        parts.append(_words(0, top + 13, name, "bold"))
+        left, below = 0, 0
+        for array, words in maps:
+            drawn_map, width, height = _map(array, left, top + _LINE, f"{name}: {words}")
+            parts += [drawn_map, _words(left, top + _LINE + height + 14, words)]
+            left += max(width, 7 * len(words)) + _GAP
+            below = max(below, height)
+        right = max(right, left - _GAP)
+        top += _LINE + below + _LINE + _GAP
+    title = "kernels of " + " and ".join(name for name, _ in named)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{right + 2}" height="{top}" viewBox="-1 -1 {right + 2} {top}" '
+        f'role="img" aria-label="{escape(title, quote=True)}">\n<title>{escape(title)}</title>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+def _words(left: float, top: float, words: str, weight: str = "normal") -> str:
+    return (
+        f'<text x="{left}" y="{top}" font-size="12" font-weight="{weight}" font-family="sans-serif" '
+        f'fill="currentColor">{escape(words)}</text>'
+    )
+
+
+def _map(array: Array, left: int, top: int, words: str) -> tuple[str, int, int]:
+    """A map of numbers of 0 or more as a group of paths, one for each level of darkness; its width and height."""
+    shown = array[:_MOST_CELLS, :_MOST_CELLS]
+    cell = max(1, _SIDE // max(shown.shape))
+    height, width = (cell * number for number in shown.shape)
+    most = float(shown.max())
+    levels = np.ceil(shown / most * _LEVELS).astype(int) if most else np.zeros(shown.shape, int)
+    parts = [f'<g transform="translate({left} {top})">', f"<title>{escape(words)}</title>"]
+    for level in range(1, _LEVELS + 1):
+        cells = [f"M{x * cell} {y * cell}h{cell}v{cell}h-{cell}z" for y, x in np.argwhere(levels == level)]
+        if cells:
+            parts.append(f'<path d="{"".join(cells)}" fill="#1f5fbf" fill-opacity="{level / _LEVELS:.3g}"/>')
+    parts.append(f'<rect width="{width}" height="{height}" fill="none" stroke="#767680"/></g>')
+    return "\n".join(parts), width, height

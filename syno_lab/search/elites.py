@@ -1,0 +1,265 @@
+"""Search by elites: the best few operators of each range of cost, and new ones made from them.
+
+MAP-Elites (Mouret and Clune, Illuminating search spaces by mapping elites, 2015) with one dimension, the cost: whoever
+looks for a front of reward against cost wants the best of each cost, not the best alone. Each question is answered in
+one of three ways: by a descent from the root, by an elite whose steps after a random place are grown anew, or by a
+neighbour of an elite, in which one step has another size and the rest follows the old steps as far as it can. The
+search needs no tree and no estimate, so a question costs little more than its descent: it is made for rewards that cost
+no training (:func:`examine`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from math import floor, isfinite, log2
+from typing import Any, NamedTuple
+
+from syno_lab.errors import SearchError
+from syno_lab.inputs import quoted
+from syno_lab.search.asking import Search
+from syno_lab.search.descent import Stop, claim, descend, draw, never
+from syno_lab.search.mutation import followed, most_alike, neighbours, open_steps, regrown
+from syno_lab.search.protocol import Candidate, State, Step, Trail
+
+#: Answers in a row that give nothing new before an operator is drawn at random instead.
+ATTEMPTS = 50
+#: The ranges of cost in an octave.
+BINS_AN_OCTAVE = 2
+#: The ways to answer a question: a descent from the root, a neighbour of an elite, an elite grown anew.
+WAYS = ("fresh", "near", "anew")
+
+
+class Elite(NamedTuple):
+    """An operator that is among the best of its range of cost."""
+
+    trail: Trail
+    operator: Any
+    score: float
+    cost: float
+
+
+class Elites:
+    """The best few operators of each range of cost.
+
+    Args:
+        bins: ranges of cost; the first has costs above 2^(-1/2), each further one those down to 2^(-1/2) of it, and the
+            last all below.
+        per_bin: operators that a range keeps.
+
+    Raises:
+        SearchError: for a number below 1.
+    """
+
+    def __init__(self, bins: int = 16, per_bin: int = 6) -> None:
+        for name, number in (("bins", bins), ("per_bin", per_bin)):
+            if number < 1:
+                raise SearchError(f"{name}: expected 1 or more, found {number}")
+        self.per_bin = per_bin
+        self.bins: tuple[list[Elite], ...] = tuple([] for _ in range(bins))
+
+    def __iter__(self) -> Iterator[Elite]:
+        """All of them, by range, the best of a range first."""
+        return (elite for kept in self.bins for elite in kept)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.bins))
+
+    def add(self, elite: Elite) -> bool:
+        """Keep an operator if it is among the best of its range; whether it is. Of equal scores the cheaper is better.
+
+        Raises:
+            SearchError: for a cost that is no number of 0 or more.
+        """
+        kept = self.bins[self.bin_of(elite.cost)]
+        kept.append(elite)
+        kept.sort(key=lambda one: (-one.score, one.cost))  # stable: of equals the earlier stays first
+        if len(kept) <= self.per_bin:
+            return True
+        return kept.pop() is not elite
+
+    def bin_of(self, cost: float) -> int:
+        """The number of the range with this cost. Raises as :meth:`add`."""
+        if not (isfinite(cost) and cost >= 0):
+            raise SearchError(f"cost: expected a number of 0 or more, found {quoted(cost)}")
+        if cost == 0:
+            return len(self.bins) - 1
+        return min(len(self.bins) - 1, max(0, floor(-BINS_AN_OCTAVE * log2(cost))))
+
+    def draw(self, rng: random.Random) -> Elite:
+        """One of them: of a random range that has some, each with the same chance."""
+        return rng.choice(rng.choice([kept for kept in self.bins if kept]))
+
+    def in_turn(self) -> list[Elite]:
+        """All of them: the best of each range, by score, then the second ones, and so on."""
+        ranks = [[kept[rank] for kept in self.bins if len(kept) > rank] for rank in range(self.per_bin)]
+        return [elite for rank in ranks for elite in sorted(rank, key=lambda one: (-one.score, one.cost))]
+
+    def front(self) -> list[Elite]:
+        """Those than which none is cheaper with the same score, or better at the same cost; the cheapest first."""
+        found: list[Elite] = []
+        for elite in sorted(self, key=lambda one: (one.cost, -one.score)):
+            if not found or elite.score > found[-1].score:
+                found.append(elite)
+        return found
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """How questions are answered once there are elites, where all three ways come to new operators alike.
+
+    A way that comes to nothing more often is tried less, in proportion: in a large space most descents from the root
+    may be in vain, and take longest.
+
+    Attributes:
+        fresh: share of descents from the root.
+        near: share of neighbours of an elite; what is left grows an elite anew after a random place.
+
+    Raises:
+        SearchError: for shares below 0, or above 1 together.
+    """
+
+    fresh: float = 0.25
+    near: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not (self.fresh >= 0 and self.near >= 0 and self.fresh + self.near <= 1):
+            raise SearchError(
+                f"expected shares of 0 or more for fresh and near, together at most 1, found {self.fresh}, {self.near}"
+            )
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """The shares of :data:`WAYS`."""
+        return self.fresh, self.near, 1 - self.fresh - self.near
+
+
+class EliteSearch(Search):
+    """Search by elites.
+
+    Args:
+        root: the space.
+        rng: the only source of chance.
+        cost: of an operator as a share of the most that the space allows, such as its FLOPs.
+        bins, per_bin: of :class:`Elites`.
+        mixture: how questions are answered.
+    """
+
+    def __init__(
+        self,
+        root: State,
+        rng: random.Random,
+        *,
+        cost: Callable[[Any], float],
+        bins: int = 16,
+        per_bin: int = 6,
+        mixture: Mixture | None = None,
+    ) -> None:
+        super().__init__(root, rng)
+        self.cost = cost
+        self.elites = Elites(bins, per_bin)
+        self.mixture = Mixture() if mixture is None else mixture
+        self._operators: dict[Hashable, Any] = {}  # asked for and not told, by the key of their state
+        self.tries: Counter[str] = Counter()  # attempts by their way
+        self.answers: Counter[str] = Counter()  # those that gave a new operator
+        self._first: list[Step] | None = None  # the steps from the root, which may be thousands
+        self._near_first: dict[str, list[Step]] = {}  # the neighbours of one of them
+
+    def _propose(self) -> tuple[Trail, Any] | None:
+        for _ in range(ATTEMPTS if len(self.elites) else 0):
+            if self._should_stop():
+                return None
+            way = self._way()
+            steps = self._made(way)
+            operator = None if steps is None else claim(steps[-1].state, self.facts, self._known)
+            self.tries[way] += 1
+            if steps is not None and operator is not None:
+                self.answers[way] += 1
+                return self._entered(Trail(steps), operator)
+        found = draw(self.root, self.rng, self.facts, self._known, self._should_stop)
+        return None if found is None else self._entered(*found)
+
+    def _way(self) -> str:
+        """A way by its share, times the share of its attempts that were answered (as if one of two before had been)."""
+        weights = [
+            share * (self.answers[way] + 1) / (self.tries[way] + 2)
+            for way, share in zip(WAYS, self.mixture.shares, strict=True)
+        ]
+        (way,) = self.rng.choices(WAYS, weights)
+        return way
+
+    def _made(self, way: str) -> tuple[Step, ...] | None:
+        """Steps to a complete state that was not met before; None where this attempt gives none."""
+        if way == "fresh":
+            return descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
+        parent = self.elites.draw(self.rng).trail.steps
+        place = self.rng.randrange(len(parent))
+        if way == "anew":
+            return regrown(self.root, parent, place, self.rng, self.facts)
+        near = self._neighbours(parent, place)
+        if not near:
+            return None
+        taken = (*parent[:place], self.rng.choice(near))
+        return followed(taken, parent[place + 1 :], most_alike, self.rng, self.facts)
+
+    def _neighbours(self, parent: tuple[Step, ...], place: int) -> list[Step]:
+        """The steps that may stand for the one at ``place``, with one other word."""
+        old = parent[place]
+        if place:
+            return neighbours(open_steps(parent[place - 1].state, self.facts), old)
+        if self._first is None:
+            self._first = open_steps(self.root, self.facts)
+        if old.name not in self._near_first:
+            self._near_first[old.name] = neighbours(self._first, old)
+        return [step for step in self._near_first[old.name] if self.facts.is_open(step.state)]
+
+    def _entered(self, trail: Trail, operator: Any) -> tuple[Trail, Any]:
+        self._operators[trail.end.key] = operator
+        return trail, operator
+
+    def _expect(self, trail: Trail) -> None:
+        self._entered(trail, trail.end.operator())
+
+    def _learn(self, trail: Trail, reward: float) -> None:
+        operator = self._operators.pop(trail.end.key)
+        self.elites.add(Elite(trail, operator, reward, self.cost(operator)))
+
+    def _release(self, trail: Trail) -> None:
+        del self._operators[trail.end.key]
+
+
+class Examined(NamedTuple):
+    """An operator with its score, and the steps that lead to it."""
+
+    operator: Any
+    trail: Trail
+    score: float
+
+
+def examine(
+    search: Search, score: Callable[[Any], float], should_stop: Stop = never, given: Iterable[Any] = ()
+) -> Iterator[Examined]:
+    """Ask ``search`` for operators and tell it their scores, from 0 to 1, until the space is exhausted or stopped.
+
+    ``given`` are examined first, where the space has them.
+
+    Raises:
+        SearchError: for a score outside [0, 1].
+    """
+
+    def examined(candidate: Candidate) -> Examined:
+        found = score(candidate.operator)
+        trail = search.trail_of(candidate)
+        search.tell(candidate, found)
+        return Examined(candidate.operator, trail, found)
+
+    for operator in given:
+        if should_stop():
+            return
+        candidate = search.adopt(operator)
+        if candidate is not None:
+            yield examined(candidate)
+    while not should_stop() and (candidate := search.ask(should_stop)) is not None:
+        yield examined(candidate)

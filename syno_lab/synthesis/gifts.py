@@ -1,0 +1,280 @@
+"""The contractions of the search graph, and what ends a pGraph: the moves of a stage that are no views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import product
+from math import prod
+from random import Random
+from typing import Any
+
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.state import State, Step, Weight
+from syno_lab.synthesis.nodes import Edge, Gift, Move, SearchNode
+from syno_lab.synthesis.reach import EXPANDABLE, GIVABLE, MERGEABLE, STRIDED, WAITING
+from syno_lab.synthesis.roots import Roots
+
+#: Choices of a CONTRACTION that are listed at one node; where there are more they are met one by one, or drawn.
+MOST_CONTRACTIONS = 4_096
+_DRAWN = 128  # choices that stand for all of them, when a walk takes one
+
+
+class Gifts(Roots):
+    """The search graph with its contractions."""
+
+    def _ends(
+        self,
+        node: SearchNode,
+        places: tuple[int, ...],
+        added: tuple[int, ...],
+        primitive: str,
+        operands: tuple[int, ...],
+        parameter: Any,
+        cost: int,
+        given: tuple[int, ...] = (),
+        weights: int | None = None,
+    ) -> Iterator[Edge]:
+        """The operators that are complete with the coordinates at ``places`` and results of sizes ``added``.
+
+        One for each way to match them with the input's axes (section 7.1: transposition).
+        """
+        axes = self._axes
+        count = len(places) + len(added)
+        if count != len(axes):
+            return
+        if (len(node.state.weights) if weights is None else weights) < self.limits.min_weights:
+            return
+        number = len(node.packed)
+        have = [(node.packed[i], i) for i in places] + [(p, number + i) for i, p in enumerate(added)]
+        wishes, made = self.wishes, 0
+        if wishes is not None:
+            for place in operands:
+                made |= node.items[place]
+
+        def fill(axis: int, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            self.effort.tick("matching axes of the input")
+            if axis == count:
+                yield taken
+                return
+            tried = set()
+            for size, place in have:
+                if size != axes[axis] or place in taken:
+                    continue
+                if place < number and self._is_reduction[node.features[place]]:
+                    if node.features[place] in tried:
+                        continue
+                    tried.add(node.features[place])
+                if place < number and node.items[place] & STRIDED:
+                    return
+                if wishes is not None and wishes.unmet(self._own[axis], node.items[place] if place < number else made):
+                    continue
+                made_by = node.places[place].node.primitive if place < number else primitive
+                if self._is_free[axis] and made_by == "SHIFT":
+                    continue  # see syno_lab.synthesis.unordered
+                yield from fill(axis + 1, (*taken, place))
+
+        for order in fill(0, ()):
+            yield Edge(cost, primitive, operands, given, parameter, order, None, 0)
+
+    # -- contractions ------------------------------------------------------------------------------------------------
+
+    def _gift_groups(self, node: SearchNode, places: Iterable[int]) -> list[list[int]]:
+        """Which coordinates a contraction may take, those together of which any one will do: reductions alike."""
+        groups: list[list[int]] = []
+        alike: dict[int, list[int]] = {}
+        for place in places:
+            mine = node.features[place]
+            if node.items[place] & STRIDED:
+                continue
+            if not self._is_reduction[mine]:
+                groups.append([place])
+            elif mine in alike:
+                alike[mine].append(place)
+            else:
+                groups.append(alike.setdefault(mine, [place]))
+        return groups
+
+    def _gift_room(self, node: SearchNode, groups: list[list[int]], left: int) -> list[tuple[list[int], int, int]]:
+        """Of each group how many are given at least and at most; none of any where no gift will do."""
+        if left != 1:
+            return [(group, 0, len(group)) for group in groups]
+        extra = list(node.packed)  # then just what the input lacks is given
+        for size in self.reach.want:
+            if size not in extra:
+                return []
+            extra.remove(size)
+        room = []
+        for group in groups:
+            size = node.packed[group[0]]
+            is_all = extra.count(size) == node.packed.count(size)
+            room.append((group, len(group) if is_all else 0, len(group) if size in extra else 0))
+        return room
+
+    def _gifts(self, node: SearchNode, passed: list[int], left: int, near: int, rng: Random | None) -> Iterator[Move]:
+        """Every contraction at the end of a stage, begun: what it gives away. Reductions alike go by their number.
+
+        With ``rng`` some of them at random, where there are too many to list.
+        """
+        room = self._gift_room(node, self._gift_groups(node, passed), left)
+        if not room:
+            return
+        groups = [group for group, _, _ in room]
+        weights = len(node.state.weights) + 1
+        total = sum(node.packed) - self._total
+        number_given = len(node.packed) - len(self.reach.want)
+        what = f"listing CONTRACTIONs of {len(passed)} coordinates"
+        for gifts in _counts([(least, most) for _, least, most in room], rng):
+            self.effort.tick(what)
+            given = tuple([place for group, number in zip(groups, gifts, strict=True) for place in group[:number]])
+            if left == 1 and len(given) != number_given:
+                continue
+            # Enough elements must stay for the input.
+            rest_of_total = total - sum([node.packed[i] for i in given])
+            if rest_of_total and not self.reach.is_legal(rest_of_total):
+                continue
+            if near >= 0:
+                need = max(0, near - len(given))
+            else:
+                # Which of the rest are shared, and so wait anew, is not chosen yet.
+                items = sorted([_after_share(item) for i, item in enumerate(node.items) if i not in given])
+                need = self._steps(items, left - 1, weights, node.used, node.spent)
+                if need >= left:
+                    continue
+            spent = self._taken(node.spent, node, given)
+            if spent is None:
+                continue
+            if given:
+                step = Step("SHARE", (), None, tuple([node.places[i] for i in given]))
+                if node.cost is not None and node.cost.after(step, ()).excess is not None:
+                    continue
+                if any(match(node.state, step) for match in self._given):
+                    continue
+            rest = [group[number:] for group, number in zip(groups, gifts, strict=True)]
+            width = 1
+            for group in rest:
+                width *= len(group) + 1
+            if width > 1:
+                gift = Gift(node, tuple(passed), given, [group for group in rest if group], spent)
+                yield Move(0, need + 1, partial(self._give, gift), width - 1)
+
+    def _give(self, gift: Gift) -> Iterator[Edge]:
+        """A contraction begun, as a node of its own."""
+        node = gift.node
+        target = SearchNode(node.state, node.places, node.passed, node.used, node.spent, node.cost)
+        target.features, target.packed, target.items, target.roots = (
+            node.features,
+            node.packed,
+            node.items,
+            node.roots,
+        )
+        target.gift = gift
+        yield Edge(0, "", (), gift.given, None, tuple(range(len(node.places))), target, 1)
+
+    def _sharings(self, gift: Gift, left: int, rng: Random | None = None) -> Iterator[Move]:
+        """What the contraction that has been begun shares; with ``rng`` some of it at random.
+
+        It takes something new since the last contraction; or it follows that at once, and is not less.
+        """
+        node = gift.node
+        state = node.state
+        is_new_needed = bool(state.weights) and not node.is_contracted
+        before: tuple[list[Any], tuple[Coordinate, ...]] | None = None
+        if node.is_contracted:
+            last = state.weights[-1]
+            before = (sorted(c.size.exponents for c in last.coordinates), last.shared)
+        has_new = is_new_needed and any(node.fresh[i] for i in gift.given)
+        what = f"listing CONTRACTIONs of {len(node.places)} coordinates"
+        for counts in _counts([(0, len(group)) for group in gift.rest], rng):
+            self.effort.tick(what)
+            shared = tuple([i for group, number in zip(gift.rest, counts, strict=True) for i in group[:number]])
+            if shared and (not is_new_needed or has_new or any(node.fresh[i] for i in shared)):
+                yield Move(1, 0, partial(self._share, gift, shared, left, before))
+
+    def _taken(self, spent: tuple[int, ...], node: SearchNode, places: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Occurrences after a weight has taken these; where limits do not bind weights, as before."""
+        if not self._binding_weights:
+            return spent
+        for place in places:
+            found = self._add(spent, self.spec.weight_cost(node.places[place].size))
+            if found is None:
+                return None
+            spent = found
+        return spent
+
+    def _share(
+        self,
+        gift: Gift,
+        shared: tuple[int, ...],
+        left: int,
+        before: tuple[list[Any], tuple[Coordinate, ...]] | None,
+    ) -> Iterator[Edge]:
+        node, passed, given, spent = gift.node, gift.passed, gift.given, gift.spent
+        state = node.state
+        after_spent = self._taken(spent, node, shared)
+        if after_spent is None:
+            return
+        operands = tuple([node.places[i] for i in shared])
+        gifts = tuple([node.places[i] for i in given])
+        if before is not None:
+            sizes = sorted(c.size.exponents for c in operands + gifts)
+            if sizes < before[0] and any(c not in gifts for c in before[1]):
+                return
+        step = Step("SHARE", operands, None, gifts)
+        for match in self._matches["SHARE"]:
+            if match(state, step):
+                return
+        cost = node.cost
+        if cost is not None:
+            cost = cost.after(step, ())
+            if cost.excess is not None:
+                return
+        weights = len(state.weights) + 1
+        if left == 1:
+            stay = tuple([i for i in passed if i not in given])
+            yield from self._ends(node, stay, (), "SHARE", shared, None, 1, given, weights)
+            return
+        touched = set(shared)
+        if node.is_contracted:
+            touched.update(range(node.passed, len(node.places)))
+        untouched = [i for i in passed if i not in touched and i not in given]
+        # Those that wait anew: reductions behind the others, those that look alike side by side.
+        waiting = [i for i in passed if i in touched and i not in given]
+        waiting.sort(key=lambda i: (not self._is_reduction[node.features[i]], node.features[i], i in shared))
+        order = (*untouched, *waiting)
+        places = tuple([node.places[i] for i in order])
+        after = State(
+            self.spec,
+            self.fixed + places,
+            state.reductions,
+            (*state.weights, Weight(operands, gifts)),
+            state.expanded,
+            (*state.steps, step),
+        )
+        target = SearchNode(after, places, len(untouched), node.used, after_spent, cost)
+        self._look(target)
+        if weights < self.most_weights:
+            target.is_contracted = True
+            target.fresh = (False,) * len(places)
+        need = self._steps(sorted(target.items), left - 1, weights, node.used, after_spent)
+        if need < left:
+            yield Edge(1, "SHARE", shared, given, None, order, self._interned(target), need)
+
+
+def _counts(room: list[tuple[int, int]], rng: Random | None) -> Iterator[tuple[int, ...]]:
+    """How many of each group: every choice, or some at random, each time with another share of them all."""
+    if rng is None or prod(most - least + 1 for least, most in room) <= MOST_CONTRACTIONS:
+        yield from product(*(range(least, most + 1) for least, most in room))
+        return
+    seen = set()
+    for _ in range(_DRAWN):
+        share = rng.random()
+        counts = tuple([least + sum([rng.random() < share for _ in range(most - least)]) for least, most in room])
+        if counts not in seen:
+            seen.add(counts)
+            yield counts
+
+
+def _after_share(item: int) -> int:
+    """An item of which is not known yet whether the contraction shares it."""
+    return item if item & STRIDED else (item & ~(EXPANDABLE | MERGEABLE)) | GIVABLE | WAITING

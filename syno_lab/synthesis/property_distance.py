@@ -1,0 +1,296 @@
+"""Property distance: a lower bound of the steps still needed until the input is there with all wishes met.
+
+It is never below the shape distance (:mod:`syno_lab.synthesis.distance`), and more where what is wished costs steps of
+its own: an UNFOLD whose window is summed, a REDUCE that is still to come. One step may serve several wishes, and an
+UNFOLD that eliminates a coordinate in any case is counted once. :mod:`syno_lab.synthesis.wishes` has the counting; this
+module asks it about states, and says why (αNAS, section 4: a distance to a property).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
+
+from syno_lab.effort import Effort, Stop
+from syno_lab.ir.coordinate import reduce_coordinate
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.size import Size
+from syno_lab.ir.spec import Spec
+from syno_lab.ir.state import State, Step
+from syno_lab.ir.wants import Wish
+from syno_lab.synthesis.distance import budgets_left, distance, lacking_primaries, look, reduces_left
+from syno_lab.synthesis.parameters import reduce_sizes
+from syno_lab.synthesis.reach import FLAG_BITS, NEVER, STRIDED, Shape, pack
+from syno_lab.synthesis.rules import Rule
+from syno_lab.synthesis.wishes import Plan, Wishes, wishes_of
+
+
+@dataclass(frozen=True)
+class Served:
+    """How one wish is met on a shortest way that is counted.
+
+    Attributes:
+        wish: its text, as ``H>=m``.
+        by: ``held`` (a data coordinate has what is wished already), ``window`` (an UNFOLD must bring it), ``reduce`` (a
+            REDUCE that is still to come), or ``never``.
+        sizes: of the data coordinates that become the axis.
+    """
+
+    wish: str
+    by: str
+    sizes: tuple[Size, ...] = ()
+
+    def __str__(self) -> str:
+        sizes = ", ".join(size.pretty for size in self.sizes)
+        match self.by:
+            case "held":
+                return f"{self.wish}: {sizes} brings it."
+            case "window":
+                return f"{self.wish}: {sizes} does not have it yet; an UNFOLD with a summed window must bring it."
+            case "reduce":
+                return f"{self.wish}: a REDUCE that is still to come must bring it{f', of {sizes}' if sizes else ''}."
+        return f"{self.wish}: nothing that is left can bring it any more."
+
+
+@dataclass(frozen=True)
+class PropertyExplanation:
+    """Why the property distance is what it is.
+
+    Attributes:
+        steps: the property distance; None where no operator that meets the wishes can be reached.
+        shape: the shape distance; None where the input is out of reach.
+        served: of each wish how it is met.
+    """
+
+    steps: int | None
+    shape: int | None
+    served: tuple[Served, ...]
+
+    def words(self) -> list[str]:
+        """The explanation in sentences, one for each wish, the sum last; none where nothing is wished."""
+        if not self.served:
+            return []
+        found = [str(one) for one in self.served]
+        if self.steps is None:
+            return [*found, "What is wished cannot be reached any more."]
+        more = self.steps - (self.shape or 0)
+        counted = f"{more} more than the shapes need" if more else "no more than the shapes need"
+        return [*found, f"Property distance {self.steps}: at least so many steps, {counted}."]
+
+    def __str__(self) -> str:
+        return "\n".join(self.words())
+
+
+def property_distance(state: State, effort: Effort | None = None) -> int | None:
+    """At least so many steps to an operator that meets the wishes of the state's spec; None where there is none.
+
+    Without wishes, the shape distance.
+
+    Raises:
+        EffortError: as :func:`syno_lab.synthesis.distance.explain_distance`.
+    """
+    far = distance(state, effort=effort)
+    return far if far is None else _wished(_Asked.of(state), far)
+
+
+def explain_property_distance(
+    state: State, *, effort: Effort | None = None, should_stop: Stop | None = None
+) -> PropertyExplanation:
+    """The property distance, and how each wish is met.
+
+    Raises:
+        EffortError: as :func:`syno_lab.synthesis.distance.explain_distance`.
+    """
+    far = distance(state, effort=effort, should_stop=should_stop)
+    spec, wishes = state.spec, wishes_of(state.spec)
+    if wishes is None:
+        return PropertyExplanation(far, far, ())
+    asked = _Asked.of(state)
+    steps = None if far is None else _wished(asked, far)
+    if steps is None:
+        lost = lost_wishes(state)
+        # Where each alone can be met, it is all together that cannot.
+        lines = [Served(_text(spec, wish), "never") for wish in lost or spec.wants]
+        return PropertyExplanation(None, far, tuple(lines))
+    plan, items = asked.plan(wishes)
+    coming = Counter(items) - Counter(asked.items)
+    lines = []
+    for wish in spec.wants:
+        text = _text(spec, wish)
+        group = next((places for places, axes in plan.groups if wish.axis in axes), ())
+        sizes = tuple(items[place][0] for place in group) or (spec.input_shape[wish.axis],)
+        later = tuple(items[place][0] for place in group if items[place] in coming)
+        has = 0
+        for place in group:
+            has |= items[place][1]
+        if wishes.unmet(wish.axis, has):
+            lines.append(Served(text, "reduce") if plan.missing else Served(text, "window", sizes))
+        else:
+            lines.append(Served(text, "reduce", later) if later else Served(text, "held", sizes))
+    return PropertyExplanation(steps, far, tuple(lines))
+
+
+def lost_wishes(state: State) -> tuple[Wish, ...]:
+    """The wishes that no operator from here can meet, each asked alone."""
+    found = []
+    for wish in state.spec.wants:
+        alone = replace(state.spec, wants=(wish,))
+        if _wished(_Asked.of(replace(state, spec=alone)), 0) is None:
+            found.append(wish)
+    return tuple(found)
+
+
+def _in_the_way(state: State, left: int) -> tuple[Wish, ...]:
+    """The wishes without any one of which the others could be met in ``left`` steps."""
+    found = []
+    for wish in state.spec.wants:
+        others = tuple(other for other in state.spec.wants if other != wish)
+        steps = _wished(_Asked.of(replace(state, spec=replace(state.spec, wants=others))), 0)
+        if steps is not None and steps <= left:
+            found.append(wish)
+    return tuple(found)
+
+
+def wish_verdicts(state: State) -> Callable[[Step], Rule | None]:
+    """A function that gives the verdict of the wishes on a step from ``state``, without applying it.
+
+    None where the step may lead to an operator that meets them within the steps that are left, and where it leads to
+    none because of the shapes alone.
+    """
+    spec, wishes = state.spec, wishes_of(state.spec)
+    if wishes is None:
+        return lambda step: None
+    before = _Asked.of(state)
+    left = spec.limits.max_primitives - len(state.steps) - 1
+    known: dict[tuple[object, ...], Rule | None] = {}
+
+    def after(step: Step) -> Rule | None:
+        gone = step.given if step.primitive == "SHARE" else step.operands
+        key = (step.primitive, step.parameter, *gone)
+        if key not in known:
+            asked = before.after(step, wishes)
+            steps = _wished(asked, 0)
+            known[key] = None if steps is not None and steps <= left else _as_rule(state, step, steps, left)
+        return known[key]
+
+    return after
+
+
+def _as_rule(state: State, step: Step, steps: int | None, left: int) -> Rule | None:
+    """The verdict on a step after which a wish cannot be met; None where the shapes rule it out already."""
+    far = distance(state.apply(step))
+    if far is None or far > left:
+        return None
+    spec = state.spec
+    named = (lost_wishes(state.apply(step)) if steps is None else _in_the_way(state.apply(step), left)) or spec.wants
+    within = "" if steps is None else f" with {left} {'step' if left == 1 else 'steps'} left"
+    wished = ", ".join(_text(spec, wish) for wish in named)
+    reason = f"It cannot {_named(spec, named)} any more{within}."
+    return Rule("wish", "operators without what is wished", f"operators with {wished}", reason, "7.1", "wish", _always)
+
+
+def _always(state: State, step: Step) -> bool:
+    return True
+
+
+def _named(spec: Spec, wishes: tuple[Wish, ...]) -> str:
+    """What wishes ask of an operator, in words: ``read H and W``, ``read all of C_in``, ``pair H with W``."""
+    found: dict[str, list[str]] = {}
+    for wish in wishes:
+        axis = str(spec.input_shape[wish.axis])
+        if wish.least == "o" and wish.output is not None:
+            found.setdefault("pair", []).append(f"{axis} with {spec.output_shape[wish.output]}")
+        else:
+            found.setdefault("read all of" if wish.least == "a" else "read", []).append(axis)
+    return " or ".join(f"{verb} {' and '.join(dict.fromkeys(names))}" for verb, names in found.items())
+
+
+def _text(spec: Spec, wish: Wish) -> str:
+    return wish.text(spec.input_shape, spec.output_shape)
+
+
+class _Asked:
+    """What the counting is asked about one state: its items and the budgets that are left."""
+
+    def __init__(self, spec: Spec, items: list[tuple[Size, int]], used: Counter[str], reduces: int | None) -> None:
+        self.spec = spec
+        self.items = items  # of each data coordinate its size, and its bits: demands and STRIDED
+        self.used = used
+        self.reduces = reduces  # that may still come; None once another primitive has
+
+    @classmethod
+    def of(cls, state: State) -> _Asked:
+        wishes = wishes_of(state.spec)
+        free = [c for c in state.data if c not in state.fixed]
+        items = [(c.size, (wishes.has(c) if wishes else 0) | (STRIDED if look(c)[0] else 0)) for c in free]
+        return cls(state.spec, items, Counter(step.primitive for step in state.steps), reduces_left(state))
+
+    def after(self, step: Step, wishes: Wishes) -> _Asked:
+        """After one more step, which is legal."""
+        gone = step.given if step.primitive == "SHARE" else step.operands
+        items, brought = list(self.items), 0
+        for c in gone:
+            has = wishes.has(c)
+            brought |= has
+            items.remove((c.size, has | (STRIDED if look(c)[0] else 0)))
+        reduces = None
+        if step.primitive == "REDUCE":
+            assert step.parameter is not None
+            items.append((step.parameter, wishes.has(reduce_coordinate(0, step.parameter))))
+            reduces = None if self.reduces is None else self.reduces - 1
+        elif step.primitive != "SHARE":
+            sizes = PRIMITIVES[step.primitive].result_sizes(tuple([c.size for c in gone]), step.parameter)
+            flag = STRIDED if step.primitive == "STRIDE" else 0
+            items += [(size, brought | flag) for size in sizes]
+        return _Asked(self.spec, items, self.used + Counter((step.primitive,)), reduces)
+
+    def ways(self, wishes: Wishes) -> Iterator[tuple[list[tuple[Size, int]], int]]:
+        """The items with the REDUCEs that only bring what the input lacks, and how many more may come."""
+        if self.reduces is None:
+            yield self.items, 0
+            return
+        lacking = lacking_primaries(self.spec, [size.exponents for size, _ in self.items])
+        number = sum(lacking)
+        if number > self.reduces:
+            return
+        sizes = [size for size in reduce_sizes(self.spec) if size.has_primary]
+        for chosen in combinations_with_replacement(sizes, number):
+            if all(sum(size.exponents[i] for size in chosen) >= n for i, n in enumerate(lacking)):
+                more = [(size, wishes.has(reduce_coordinate(0, size))) for size in chosen]
+                yield [*self.items, *more], self.reduces - number
+
+    def budgets(self) -> tuple[int, int, int]:
+        left = budgets_left(self.spec, self.used)
+        return left.contractions, left.unfolds, left.expands
+
+    def plan(self, wishes: Wishes) -> tuple[Plan, list[tuple[Size, int]]]:
+        """A shortest way, and the items that it speaks of by their places."""
+        found = []
+        for number, (items, spare) in enumerate(self.ways(wishes)):
+            items = sorted(items, key=_packed)
+            steps, plan = wishes.plan(_shape(items), *self.budgets(), spare)
+            found.append((steps + len(items) - len(self.items), number, plan, items))
+        _, _, plan, items = min(found, key=lambda one: one[:2])
+        return plan, items
+
+
+def _packed(item: tuple[Size, int]) -> int:
+    return pack(item[0]) << FLAG_BITS | item[1]
+
+
+def _shape(items: list[tuple[Size, int]]) -> Shape:
+    return tuple(sorted(map(_packed, items)))
+
+
+def _wished(asked: _Asked, least: int) -> int | None:
+    """At least so many steps; None where the wishes cannot be met."""
+    wishes = wishes_of(asked.spec)
+    if wishes is None:
+        return least
+    found = NEVER
+    for items, spare in asked.ways(wishes):
+        more = len(items) - len(asked.items)
+        found = min(found, more + wishes.steps(_shape(items), NEVER - 1, *asked.budgets(), spare=spare))
+    return None if found >= NEVER else max(found, least)

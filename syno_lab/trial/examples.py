@@ -1,0 +1,72 @@
+"""The data that a request trains on and is measured on, read once for the trials of a process."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from syno_lab.data.datasets import DIGITS, Dataset, data_path, holds_cifar, load_dataset
+from syno_lab.data.text import TextData
+from syno_lab.trial.facts import facts_of, text_of
+from syno_lab.trial.request import TrialRequest
+
+#: The default number of batches in an epoch of text.
+STEPS = 100
+#: The default number of test windows of a text: all windows would take longer than an epoch.
+TEST_WINDOWS = 256
+#: A folder's files as far as a change of one shows: name, size, and time of the last change in nanoseconds.
+_Files = tuple[tuple[str, int, int], ...]
+
+
+def images_of(request: TrialRequest) -> Dataset:
+    """The request's images; the test part is what the outcome is measured on, so held-out images where it has any.
+
+    The last data sets are kept as long as their files do not change, but for images in class folders: the many short
+    trials of a process read their data once. Raises DataError where they cannot be read.
+    """
+    files: _Files | None = ()
+    if request.data != DIGITS:
+        folder = data_path(request.data)
+        files = _files(folder) if holds_cifar(folder) else None
+    asked = (request.data, request.resolution, request.train_images, request.test_images, request.holdout)
+    return _load(*asked) if files is None else _kept(*asked, files)
+
+
+def held_text_of(request: TrialRequest) -> TextData:
+    """The request's text; its test part is held out from the training part where the request says so."""
+    text = text_of(request)
+    return text if request.holdout is None else text.holding_out(request.holdout)
+
+
+def batches_of(request: TrialRequest) -> tuple[int, int]:
+    """The batches of an epoch, and those of measuring. Raises DataError where the data cannot be read."""
+    if facts_of(request).domain == "text":
+        return request.options.get("steps", STEPS), -(-(request.test_images or TEST_WINDOWS) // request.batch_size)
+    data = images_of(request)
+    return -(-len(data.train_labels) // request.batch_size), -(-len(data.test_labels) // request.batch_size)
+
+
+def _files(folder: Path) -> _Files:
+    found = []
+    for entry in sorted((*folder.iterdir(), *folder.glob("*/*"))):
+        status = entry.stat()
+        found.append((str(entry), status.st_size, status.st_mtime_ns))
+    return tuple(found)
+
+
+@lru_cache(maxsize=2)
+def _kept(
+    data: str,
+    resolution: int | None,
+    train_images: int | None,
+    test_images: int | None,
+    holdout: float | None,
+    _files: _Files,
+) -> Dataset:
+    return _load(data, resolution, train_images, test_images, holdout)
+
+
+def _load(
+    data: str, resolution: int | None, train_images: int | None, test_images: int | None, holdout: float | None
+) -> Dataset:
+    return load_dataset(data, size=resolution, train_images=train_images, test_images=test_images, holdout=holdout)

@@ -1,0 +1,122 @@
+"""What a rung makes of a trial: the request on its proxy, and the reward of its outcome.
+
+A backbone declares its rungs (:attr:`syno_lab.models.registry.Backbone.proxies`). Rewards are measured on held-out
+training images; the test images are for the finals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from syno_lab.errors import SpecError
+from syno_lab.models.registry import backbone
+from syno_lab.models.rungs import Measure, Rung
+from syno_lab.trial.facts import CONTEXT, facts_of
+from syno_lab.trial.request import TrialOutcome, TrialRequest
+
+#: The share of the training images that rewards are measured on, where a request does not say.
+HOLDOUT = 0.2
+
+#: The batches after which an operator's pace is known, and the time that it may take on a rung: so many times the
+#: baseline's, and not less than so many seconds, which libraries take for their first batch.
+PROBE_STEPS = 7
+TIMES_THE_BASELINE = 2.0
+LEAST_LIMIT_S = 1.0
+
+#: Options that are no sizes: a rung's values replace those of the request.
+_NO_SIZES = ("strides", "pointwise", "match", "leave", "tokens", "dropout")
+
+
+def rungs_of(request: TrialRequest) -> tuple[Rung, ...]:
+    """The rungs of the request's backbone, the cheapest first and the network itself last.
+
+    Raises:
+        SpecError: the backbone has none.
+    """
+    found = backbone(request.backbone).proxies
+    if not found:
+        raise SpecError(
+            f"expected a backbone with proxies, which rungs train, found {request.backbone}, which declares none; "
+            "search without rungs, or declare proxies in its row of syno_lab.models.registry"
+        )
+    return found
+
+
+def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s: float | None = None) -> TrialRequest:
+    """The request of one training of ``request``'s operator on the rung, with the seed number ``seed`` of the rung.
+
+    It is measured on held-out training images (:data:`HOLDOUT` of them unless the request says otherwise), and no rule
+    may end it early: on a rung, trials compare at its end alone. With ``baseline_s``, the seconds of the baseline's
+    training on this rung (:attr:`.TrialOutcome.work_s`), an operator that takes :data:`TIMES_THE_BASELINE` as long ends
+    as ``timeout`` after :data:`PROBE_STEPS` batches.
+
+    Raises:
+        SpecError: the rung changes a field that requests do not have.
+    """
+    changes: dict[str, Any] = {"holdout": HOLDOUT if request.holdout is None else request.holdout, "seed": seed}
+    if not rung.is_full:
+        changes |= _smaller(request, rung)
+    changes |= {"stopping": None, "rivals": [], "keep_predictions": False, "budget_s": None}
+    if baseline_s is not None:
+        limit = max(LEAST_LIMIT_S, TIMES_THE_BASELINE * baseline_s)
+        changes |= {"time_limit_s": limit, "gives_up": True, "probe_steps": PROBE_STEPS}
+    return msgspec.structs.replace(request, **changes)
+
+
+def rung_reward(rung: Rung, outcomes: Sequence[TrialOutcome]) -> float:
+    """The reward of an operator's trainings on a rung, from 0 to 1, the higher the better: the mean over them.
+
+    A loss gives exp(-loss): 1 for a perfect prediction, 0.1 for a guess among ten classes. A training that did not
+    finish gives 0.
+    """
+    return math.fsum(reward_of(rung.measure, outcome) for outcome in outcomes) / len(outcomes) if outcomes else 0.0
+
+
+def goes_on(rung: Rung, reward: float, others: Sequence[float]) -> bool:
+    """Whether an operator with this reward goes on to the next rung, among the ``others`` on this rung so far.
+
+    It does if it is one of the best ``keep`` of all of them, at least the best one (asynchronous successive halving, Li
+    et al. 2018, algorithm 2: no trial waits for the rung to fill up). A reward of 0, of a training that did not finish,
+    never does.
+    """
+    places = max(1, math.floor(rung.keep * (len(others) + 1)))
+    return reward > 0 and sum(other > reward for other in others) < places
+
+
+def reward_of(measure: Measure, outcome: TrialOutcome) -> float:
+    """The reward of one training by a measure; 0 for one that did not finish."""
+    if outcome.state != "finished":
+        return 0.0
+    if measure == "accuracy":
+        return outcome.accuracy or 0.0
+    loss = outcome.loss if measure == "loss" else outcome.train_loss
+    return 0.0 if loss is None or not math.isfinite(loss) else math.exp(-max(0.0, loss))
+
+
+def _smaller(request: TrialRequest, rung: Rung) -> dict[str, Any]:
+    unknown = rung.changes.keys() - set(TrialRequest.__struct_fields__)
+    if unknown:
+        raise SpecError(f"rung {rung.name}: a request has no {', '.join(sorted(unknown))}")
+    changes = dict(rung.changes)
+    resolution = changes.get("resolution")
+    if resolution is not None and (known := facts_of(request)).domain == "images":
+        changes["resolution"] = request.resolution if known.size <= resolution else resolution
+    changes["options"] = _options(request, rung.changes.get("options", {}))
+    if request.steps is not None and "steps" in changes:
+        changes["steps"] = min(request.steps, changes["steps"])
+    return changes
+
+
+def _options(request: TrialRequest, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The request's options with the rung's sizes, where those are smaller."""
+    usual: dict[str, Any] = {**backbone(request.backbone).options, "context": CONTEXT}
+    merged = dict(request.options)
+    for name, value in wanted.items():
+        before = merged.get(name, usual.get(name))
+        if name in _NO_SIZES or before is None or value < before:
+            merged[name] = value
+    return merged

@@ -1,0 +1,253 @@
+"""A search in rungs: the plan, who goes on, and that a stopped one goes on as if it had not stopped.
+
+Trainings are stood in for by a function whose measures are known, and whose seconds drive the clock.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from known_trainings import TRAINING, settings
+
+from syno_lab.errors import SearchError, SpecError
+from syno_lab.experiments import SearchSettings, Stopped
+from syno_lab.experiments.in_rungs import SHARES, run_in_rungs
+from syno_lab.experiments.plan import FINALISTS, plan_for
+from syno_lab.experiments.rung_driver import Score, survivors
+from syno_lab.experiments.rung_worker import FINAL, TIMING, TIMING_STEPS, LocalWorkers
+from syno_lab.models.rungs import Rung
+from syno_lab.store import Store
+from syno_lab.store.rungs import BASELINE
+from syno_lab.trial import TrialOutcome, TrialRequest
+from syno_lab.trial.rungs import rungs_of
+
+RUNGS = rungs_of(TRAINING)
+FIRST, SECOND, NETWORK = (rung.name for rung in RUNGS)
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings take no time here, but draws do."""
+    monkeypatch.setattr("syno_lab.experiments.plan.DRAWS_SHARE", 0.005)
+
+
+class Known:
+    """Trainings that take no time: what is known of each operator is the same on every rung, but for some noise."""
+
+    def __init__(self, endings: dict[str, str] | None = None) -> None:
+        self.endings = endings or {}
+        self.requests: list[TrialRequest] = []
+        self.worked_s = 0.0
+        self._guard = threading.Lock()
+
+    def clock(self) -> float:
+        """Seconds since the beginning, as two workers that are always busy have it."""
+        return self.worked_s / 2
+
+    def __call__(self, request: TrialRequest, *, folder: Path, **_: Any) -> TrialOutcome:
+        # The network itself takes 10 s for 46 batches and the measuring of its two epochs; its first 20 take 4.2 s.
+        work_s = {None: 10.0, TIMING_STEPS: 4.2}.get(request.steps, 0.01 * (request.steps or 0))
+        with self._guard:
+            self.requests.append(request)
+            self.worked_s += work_s
+        value = 0.5 if request.operator is None else worth(request.operator)
+        value += random.Random(f"{request.operator} {request.steps} {request.seed}").uniform(-0.01, 0.01)
+        return TrialOutcome(
+            state="finished",
+            accuracy=value,
+            train_loss=1 - value,
+            curve=[{"epoch": 1, "train_loss": 1 - value, "test_loss": 1 - value, "accuracy": value, "seconds": work_s}],
+            wall_s=work_s,
+            cpu_s=work_s,
+            work_s=work_s,
+            flops=10,
+            params=10,
+            baseline_flops=20,
+            baseline_params=20,
+            seed=request.seed,
+            predictions=[0] * 360 if request.keep_predictions else None,
+            losses=[1.0] * 360 if request.keep_predictions else None,
+        )
+
+
+def worth(operator: str) -> float:
+    return random.Random(operator).uniform(0.1, 0.9)
+
+
+def chosen(**changes: Any) -> SearchSettings:
+    given = {"minutes": 2.0, "trials": None, "rungs": True, "seeds": (100, 101), "workers": 2, "method": "random"}
+    return settings(**given | {"max_flops_ratio": 10.0} | changes)
+
+
+def search(folder: Path, known: Known, asked: SearchSettings, **more: Any) -> dict[str, Any]:
+    folder.mkdir(exist_ok=True)
+    with Store.open(folder) as store:
+        return run_in_rungs(
+            asked,
+            store,
+            lambda log: LocalWorkers(asked, log, folder / "rungs", train=known),
+            folder=folder / "board",
+            clock=known.clock,
+            **more,
+        )
+
+
+def trained(known: Known) -> Counter[tuple[Any, ...]]:
+    return Counter((r.operator, r.steps, r.holdout is None, r.seed) for r in known.requests)
+
+
+def test_the_best_go_on_and_nothing_is_trained_twice(tmp_path: Path) -> None:
+    known, asked = Known(), chosen()
+    result = search(tmp_path, known, asked)
+    assert max(trained(known).values()) == 1
+    with Store.open(tmp_path) as store:
+        log = store.search(asked.name, asked.identity)
+        worths = {trial.number: worth(trial.operator) for trial in log.trials()}
+        ratio = {one["number"]: one["replaced_ratio"] for one in result["recorded"]}
+        queue = log.rungs.trainings()
+    on = {
+        name: {one.number for one in queue if one.rung == name} - {BASELINE} for name in (FIRST, SECOND, NETWORK, FINAL)
+    }
+    assert len(on[FIRST]) > 3 * len(on[SECOND]) >= 3 * len(on[NETWORK]) >= 3 * len(on[FINAL]) > 0
+    assert on[FIRST] >= on[SECOND] >= on[NETWORK] >= on[FINAL]
+    for name, share in SHARES.items():
+        within = [number for number in worths if ratio[number] <= share]
+        if within:  # noise is a hundredth, so the best of a share is at most that far from the best that there is
+            best = result["best"][name]["number"]
+            assert worths[best] > max(worths[number] for number in within) - 0.06
+            assert best in on[FINAL]
+    # The finals: every seed, all training images; rungs: held-out images, seeds of their own.
+    for request in known.requests:
+        is_final = request.keep_predictions
+        assert is_final == (request.seed in asked.seeds)
+        assert (request.holdout is None) == is_final
+    assert result["time"]["wall_s"] <= 60 * 2 * 1.1
+    assert result["verdict"] == result["comparisons"][next(iter(SHARES))]["verdict"]
+    assert not result["not_compared"]
+    shares = result["time"]["shares"]
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
+    known, stops = Known(), [3, 12, 30, 40]
+    result: dict[str, Any] = {}
+    while not result:
+        after = stops.pop(0) if stops else 10**9
+        try:
+            result = search(
+                tmp_path / "parts", known, chosen(name="whole"), should_stop=lambda n=after: len(known.requests) >= n
+            )
+        except Stopped:
+            continue
+    assert len(stops) < 2
+    assert max(trained(known).values()) == 1
+    assert result["time"]["wall_s"] <= 60 * 2 * 1.1
+    assert all(found["begun"] for found in result["funnel"]["rungs"].values())
+    assert len(result["baseline"]["accuracies"]) == 2
+
+
+def test_what_fails_does_not_go_on(tmp_path: Path) -> None:
+    class Failing(Known):
+        def __call__(self, request: TrialRequest, *, folder: Path, **more: Any) -> TrialOutcome:
+            outcome = super().__call__(request, folder=folder, **more)
+            if request.operator is not None and request.steps == 40 and worth(request.operator) > 0.5:
+                return TrialOutcome(state="timeout", reason="too slow", wall_s=1.0)
+            return outcome
+
+    known = Failing()
+    result = search(tmp_path, known, chosen())
+    assert any(one["state"] == "timeout" for one in result["recorded"])
+    for request in known.requests:
+        if request.operator is not None and request.steps != 40:
+            assert worth(request.operator) <= 0.5
+
+
+def test_a_search_without_anything_new_says_so(tmp_path: Path) -> None:
+    class Hopeless(Known):
+        def __call__(self, request: TrialRequest, *, folder: Path, **more: Any) -> TrialOutcome:
+            if request.operator is not None:
+                return TrialOutcome(state="diverged", reason="loss is no number", wall_s=1.0)
+            return super().__call__(request, folder=folder, **more)
+
+    result = search(tmp_path, Hopeless(), chosen(trials=6))
+    assert result["verdict"] == "no new operator was found"
+    assert result["best"] == dict.fromkeys(SHARES)
+
+
+def test_a_baseline_that_does_not_train_ends_the_search(tmp_path: Path) -> None:
+    class Broken(Known):
+        def __call__(self, request: TrialRequest, *, folder: Path, **more: Any) -> TrialOutcome:
+            return TrialOutcome(state="failed", reason="no data there")
+
+    with pytest.raises(SearchError, match=r"expected the baseline to be trained on .*no data there"):
+        search(tmp_path, Broken(), chosen())
+
+
+def test_a_backbone_without_proxies_is_refused(tmp_path: Path) -> None:
+    asked = chosen(training=TrialRequest(backbone="gpt2", data="digits"))
+    with pytest.raises(SpecError, match="gpt2"):
+        search(tmp_path, Known(), asked)
+
+
+EACH = {FIRST: 2.0, SECOND: 8.0, NETWORK: 80.0}
+
+
+class TestPlan:
+    def test_it_uses_all_minutes(self) -> None:
+        plan = plan_for(30, 2, RUNGS, EACH, 5)
+        assert plan.minutes == pytest.approx(30)
+        counts = {part.name: part.trainings for part in plan.parts}
+        assert counts["finals"] == 5 * FINALISTS
+        assert counts["baseline"] == 5
+        assert counts[FIRST] > counts[SECOND] > counts[NETWORK] >= 2
+        for part in plan.parts:
+            assert part.trainings * part.each_s <= part.seconds * (1 + 1e-9)
+
+    def test_one_rung_alone(self) -> None:
+        plan = plan_for(30, 1, [Rung("network")], {"network": 10.0}, 0)
+        assert plan.minutes == pytest.approx(30)
+
+    @pytest.mark.parametrize("minutes", [0.1, 5, 15])
+    def test_too_few_minutes_say_how_many_are_needed(self, minutes: float) -> None:
+        with pytest.raises(SearchError, match=rf"^minutes: expected at least \d+.*found {minutes:g}") as found:
+            plan_for(minutes, 2, RUNGS, EACH, 5)
+        assert "\n" not in str(found.value)
+        needed = float(str(found.value).split("at least ")[1].split()[0].rstrip(","))
+        assert needed > minutes
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 1), st.floats(-3, 3)), max_size=30),
+    st.integers(0, 40),
+)
+def test_survivors(found: list[tuple[float, float]], count: int) -> None:
+    scores = [Score(number, ratio, value) for number, (ratio, value) in enumerate(found)]
+    shares = (0.4, 0.25)
+    taken = survivors(scores, count, shares)
+    assert len(set(taken)) == len(taken) == min(count, len(scores))
+    best = {
+        share: max((one for one in scores if one.ratio <= share), key=lambda one: one.value, default=None)
+        for share in shares
+    }
+    if count >= len(shares):
+        for one in best.values():
+            assert one is None or any(
+                scores[number].value >= one.value and scores[number].ratio <= 0.4 for number in taken
+            )
+    # Nobody who was left out is better and cheaper than somebody who was taken.
+    out = [one for one in scores if one.number not in taken]
+    for one in out:
+        for number in taken:
+            other = scores[number]
+            assert not (one.value > other.value and one.ratio < other.ratio)
+
+
+def test_timing_is_no_rung() -> None:
+    assert not {TIMING, FINAL} & {rung.name for rung in RUNGS}
