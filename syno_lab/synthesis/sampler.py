@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.effort import Effort, Stop
-from syno_lab.errors import EffortError, SpecError, StoppedError
+from syno_lab.errors import EffortError, OverTimeError, SpecError, StoppedError
 from syno_lab.inputs import QUOTED, printable
 from syno_lab.ir.late import SamplerMethods
 from syno_lab.ir.operator import Operator
@@ -179,26 +179,37 @@ class Sampler(SamplerMethods):
             SpecError: when no operator exists, at once and with the reason where the input is out of reach.
             EffortError: when it was stopped, or would take more time or memory than it may.
         """
-        with self._effort.within(seconds, should_stop), _saying_what_for(self.spec):
-            self._check_reachable()
-            for _ in range(MAX_REJECTED):
-                self.trials += 1
-                if self.is_uniform:
-                    if not self._total:
-                        raise SpecError(self._nothing_found())
-                    rank = self._random.randrange(self._total)
-                    (path,) = take(self._graph, self._graph.root, self._most, [rank])
-                else:
-                    with _without_gc():
-                        paths = self._walker.walk(1)
-                    if not paths:
-                        raise SpecError(self._nothing_found())
-                    (path,) = paths
-                operator = self._builder.operator(path)
-                if operator is not None:
-                    return operator
-                self._effort.look("looking for an operator")
-            raise SpecError(self._nothing_found())
+        try:
+            with self._effort.within(seconds, should_stop), _saying_what_for(self.spec):
+                return self._drawn()
+        except OverTimeError:  # all that was drawn until now was refused: a shortest one, once
+            path = self._walker.shortest()
+            operator = self._builder.operator(path) if path else None
+            if operator is None:
+                raise
+            return operator
+
+    def _drawn(self) -> Operator:
+        """An operator at the end of a random path."""
+        self._check_reachable()
+        for _ in range(MAX_REJECTED):
+            self.trials += 1
+            if self.is_uniform:
+                if not self._total:
+                    raise SpecError(self._nothing_found())
+                rank = self._random.randrange(self._total)
+                (path,) = take(self._graph, self._graph.root, self._most, [rank])
+            else:
+                with _without_gc():
+                    paths = self._walker.walk(1)
+                if not paths:
+                    raise SpecError(self._nothing_found())
+                (path,) = paths
+            operator = self._builder.operator(path)
+            if operator is not None:
+                return operator
+            self._effort.look("looking for an operator")
+        raise SpecError(self._nothing_found())
 
     def samples(self, *, should_stop: Stop | None = None) -> Iterator[Operator]:
         """Random canonical operators, each pGraph once, until there are no more.

@@ -62,8 +62,6 @@ class Walker:
     MOST_MOVES = 1_000_000
     #: Walks in vain after which the graph is searched from its first path on.
     ATTEMPTS = 200
-    #: Walks whose paths may all be refused; where the time is over by then, a shortest path is given.
-    FIRST_WALKS = 20
 
     def __init__(self, graph: Graph, most: int, rng: random.Random, *, spread: bool = True) -> None:
         self.graph = graph
@@ -117,10 +115,15 @@ class Walker:
                 self._beginnings.forget()
             if not region.total:
                 spare, self._spare = self._spare, ()
-                if not spare or self.walks > self.FIRST_WALKS:
+                if not spare or self.walks > 1:
                     raise
                 return [spare]
         return self._drawn(region, most if wanted is None else min(most, wanted))
+
+    def shortest(self) -> Path:
+        """A shortest path, found before the first walk and given once; empty where it was given, or not found yet."""
+        spare, self._spare = self._spare, ()
+        return spare
 
     def reward(self, new: int) -> None:
         """So many paths of the last walk were new; where none was there is little left to find."""
