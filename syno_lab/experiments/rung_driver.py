@@ -323,7 +323,8 @@ class RungDriver:
                 candidate = self.search.adopt(read_operator(trial.operator))
                 if candidate is not None:
                     self._candidates[trial.number] = candidate
-                self.queue.queue(trial.number, self.rungs[0].name, 0, _RUNGS)
+                for seed in range(self.rungs[0].seeds):
+                    self.queue.queue(trial.number, self.rungs[0].name, seed, _RUNGS)
 
     def _ask(self, rung: Rung) -> bool:
         """Queue the next operator on the first rung; False where there is none."""

@@ -19,6 +19,7 @@ import msgspec
 from syno_lab import private
 from syno_lab.errors import DiskFullError, SynoError
 from syno_lab.experiments.settings import SearchSettings
+from syno_lab.experiments.watching import search_folder
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, RungLog, RungTraining
 from syno_lab.trial import TrialOutcome, TrialRequest, run_trial
@@ -262,7 +263,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
         raise JobFailed(str(error), retry=False) from None
     with Store.open(context.root, is_thorough=False) as store:
         log = store.search(settings.name, settings.identity)
-        folder = context.folder.parent.parent / "searches" / settings.name / "rungs"
+        folder = search_folder(context.root, settings.name) / "rungs"
         done = work(
             settings,
             log,

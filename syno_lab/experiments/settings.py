@@ -168,6 +168,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError(f"workers: expected 1 or more, found {self.workers}")
         if len(set(self.seeds)) != len(self.seeds):
             raise SearchError(f"seeds: expected seeds that differ, found {', '.join(map(str, self.seeds))}")
+        if self.rungs:
+            self._check_rungs()
         if self.tuning is not None and self.untrained:
             raise SearchError("tuning: expected a search that trains, found an untrained one; leave one of them out")
         if self.tuning is not None and not self.seeds:
@@ -178,6 +180,14 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError(f"name: expected a name that can be one of a folder, found {quoted(self.name)}")
         if self.training.stopping is not None:
             parse_rule(self.training.stopping)
+
+    def _check_rungs(self) -> None:
+        if self.minutes is None:
+            raise SearchError("rungs: expected the minutes of the search, which rungs share, found trials alone")
+        if self.untrained:
+            raise SearchError("rungs: expected a search that trains, found an untrained one; leave one of them out")
+        if self.tuning is not None:
+            raise SearchError("rungs: expected no tuning beside them, found one; leave one of them out")
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from known_trainings import TRAINING, settings
 
 from syno_lab.errors import SearchError, SpecError
-from syno_lab.experiments import SearchSettings, Stopped
+from syno_lab.experiments import SearchSettings, Stopped, TuningChoice
 from syno_lab.experiments.in_rungs import SHARES, run_in_rungs
 from syno_lab.experiments.plan import FINALISTS, plan_for
 from syno_lab.experiments.rung_driver import Score, survivors
@@ -197,6 +197,19 @@ def test_a_backbone_without_proxies_is_refused(tmp_path: Path) -> None:
 
 
 EACH = {FIRST: 2.0, SECOND: 8.0, NETWORK: 80.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"minutes": None, "trials": 5}, "rungs: expected the minutes of the search"),
+        ({"untrained": True}, "rungs: expected a search that trains"),
+        ({"tuning": TuningChoice(within=1.0)}, "rungs: expected no tuning beside them"),
+    ],
+)
+def test_what_rungs_cannot_do_is_refused_at_once(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SearchError, match=said):
+        chosen(**changes)
 
 
 class TestPlan:
