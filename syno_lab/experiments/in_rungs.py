@@ -18,13 +18,16 @@ from syno_lab.experiments.rung_driver import RungDriver
 from syno_lab.experiments.rung_worker import FINAL, TIMING, Workers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
+from syno_lab.experiments.validate_proxy import usable_rungs, validations_in
 from syno_lab.experiments.watching import RESULT_FILE, SETTINGS_FILE, STATUS_FILE, Board, read_json
+from syno_lab.models.rungs import Rung
 from syno_lab.reports.why import write_pages
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, RungTraining
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialOutcome
 from syno_lab.trial.compare import Comparison
+from syno_lab.trial.rungs import rungs_of
 from syno_lab.trial.verdicts import Verdict
 
 #: Shares of the replaced layers' FLOPs within which a best operator is looked for, by the names in results.
@@ -60,12 +63,14 @@ def run_in_rungs(
     board = Board(folder)
     write_whole(folder / SETTINGS_FILE, msgspec.json.encode(settings))
     earlier = read_json(folder / STATUS_FILE) or {}
+    rungs = _rungs(settings, folder, earlier, report)
     begun_cpu = time.process_time()
     with workers(log) as running:
         driver = RungDriver(
             settings,
             space,
             log,
+            rungs,
             running,
             board,
             tuple(SHARES.values()),
@@ -81,6 +86,17 @@ def run_in_rungs(
     status = read_json(folder / STATUS_FILE) or {}
     board.show({**status, "phase": "done", "end": result["end"], "verdict": result["verdict"]})
     return result
+
+
+def _rungs(settings: SearchSettings, folder: Path, earlier: Mapping[str, Any], report: Report) -> tuple[Rung, ...]:
+    """The rungs that may be used, by the lab's validations; a search that is continued keeps those of its plan."""
+    if earlier.get("plan"):
+        names = {part["name"] for part in earlier["plan"]["parts"]}
+        return tuple(rung for rung in rungs_of(settings.training) if rung.name in names)
+    rungs, lines = usable_rungs(settings.training, validations_in(folder.parent.parent), settings.system)
+    for line in lines:
+        report(0.0, line)
+    return rungs
 
 
 def _result(

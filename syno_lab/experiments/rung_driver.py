@@ -35,7 +35,7 @@ from syno_lab.store.rungs import BASELINE, RungTraining
 from syno_lab.systems import read_operator
 from syno_lab.trial import TrialOutcome
 from syno_lab.trial.examples import batches_of
-from syno_lab.trial.rungs import HOLDOUT, rungs_of
+from syno_lab.trial.rungs import HOLDOUT
 
 #: Trainings that wait in the queue beside those under way, so that no worker waits for the search.
 AHEAD = 2
@@ -89,6 +89,7 @@ class RungDriver:
 
     Attributes:
         settings, space, log: the search's settings, its operators, and its records in the store.
+        rungs: the cheapest first, the network itself last; the driver leaves out those that are hardly cheaper.
         workers: take the trainings from the queue of ``log``.
         board: writes the search's state to files, for the runs view.
         shares: of the replaced layers' FLOPs, for each of which a best operator is looked for.
@@ -99,6 +100,7 @@ class RungDriver:
     settings: SearchSettings
     space: Space
     log: SearchLog
+    rungs: tuple[Rung, ...]
     workers: Workers
     board: Board
     shares: Sequence[float]
@@ -113,7 +115,6 @@ class RungDriver:
     phase: str = "timing"
 
     def __post_init__(self) -> None:
-        self.rungs: tuple[Rung, ...] = rungs_of(self.settings.training)
         self.queue = self.log.rungs
         self._begun = self.clock() - self.elapsed_s
         self._next_report = -float("inf")

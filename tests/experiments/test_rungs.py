@@ -18,7 +18,7 @@ from known_trainings import TRAINING, settings
 
 from syno_lab.errors import SearchError, SpecError
 from syno_lab.experiments import SearchSettings, Stopped, TuningChoice
-from syno_lab.experiments.in_rungs import SHARES, run_in_rungs
+from syno_lab.experiments.in_rungs import SHARES, _rungs, run_in_rungs
 from syno_lab.experiments.plan import FINALISTS, plan_for
 from syno_lab.experiments.rung_driver import Score, survivors
 from syno_lab.experiments.rung_worker import FINAL, TIMING, TIMING_STEPS, LocalWorkers
@@ -210,6 +210,18 @@ EACH = {FIRST: 2.0, SECOND: 8.0, NETWORK: 80.0}
 def test_what_rungs_cannot_do_is_refused_at_once(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(SearchError, match=said):
         chosen(**changes)
+
+
+def test_rungs_that_nothing_proves_are_not_used(tmp_path: Path) -> None:
+    text = TrialRequest(backbone="gpt_tiny", data="digits")
+    asked, said = chosen(training=text), []
+    rungs = _rungs(asked, tmp_path / "searches" / "s", {}, lambda fraction, line: said.append(line))
+    assert [rung.name for rung in rungs] == ["network"]
+    assert all("no validation shows that it ranks operators of gpt_tiny" in line for line in said)
+    # A continued search keeps the rungs that it began with.
+    earlier = {"plan": {"parts": [{"name": FIRST}, {"name": NETWORK}]}}
+    kept = _rungs(chosen(), tmp_path / "searches" / "s", earlier, lambda fraction, line: None)
+    assert [rung.name for rung in kept] == [FIRST, NETWORK]
 
 
 class TestPlan:
