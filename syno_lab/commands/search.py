@@ -30,6 +30,8 @@ LOOK_S = 0.5
 #: Seconds that a search has to come to rest after Ctrl-C; its trainings stop at their next batch.
 REST_S = 60.0
 DEFAULT_MINUTES, UNTRAINED_MINUTES = 30.0, 5.0
+#: Seeds of the baseline and the best operators, without rungs.
+SEEDS = 3
 #: Epochs from which on the first of them tells enough to be judged by; below, it is a fifth of a training or more.
 FEW_EPOCHS = 5
 
@@ -100,7 +102,6 @@ def _settings(
 ) -> SearchSettings:
     """The settings of a new search."""
     from syno_lab.experiments import SearchSettings
-    from syno_lab.experiments.finals import final_seeds
     from syno_lab.trial import TrialRequest
 
     untrained = choice.untrained
@@ -139,7 +140,7 @@ def _settings(
         max_replaced_ratio=choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
-        seeds=() if untrained else final_seeds(machine.seeds) if choice.rungs else tuple(range(machine.seeds)),
+        seeds=() if untrained else _seeds(machine.seeds, choice.rungs),
         limits={"max_primitives": choice.max_primitives},
         weight_limits="primary",
         starts_with_known=not choice.from_nothing,
@@ -149,6 +150,15 @@ def _settings(
         system=_system(choice.system),
         wants=wants_option(choice.wants) or None,
     )
+
+
+def _seeds(count: int | None, in_rungs: bool) -> tuple[int, ...]:
+    """The seeds of the comparison; in rungs, seeds on which the search has not trained."""
+    from syno_lab.experiments.finals import LEAST_FINAL_SEEDS, final_seeds
+
+    if in_rungs:
+        return final_seeds(LEAST_FINAL_SEEDS if count is None else count)
+    return tuple(range(SEEDS if count is None else count))
 
 
 def _cores() -> int:

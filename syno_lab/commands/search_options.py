@@ -136,9 +136,13 @@ class Machine:
     """How much is trained, and on what."""
 
     seeds: Annotated[
-        int,
-        typer.Option(min=0, max=10_000, help="Train the baseline and the best operators on so many seeds; 0 for none."),
-    ] = 3
+        int | None,
+        typer.Option(
+            min=0,
+            max=10_000,
+            help="Train the baseline and the best operators on so many seeds; 0: none. [default: 3; with --rungs, 5]",
+        ),
+    ] = None
     workers: Annotated[
         int | None, typer.Option(min=1, help="Trainings at a time. [default: one for each core; on a GPU, 1]")
     ] = None

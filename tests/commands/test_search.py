@@ -62,6 +62,11 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
         (("--tune-within", "-1"), "tune within: expected percentage points from 0 to 100"),
         (("--tune-within", "1", "--target", "no such thing"), "expected a target among local"),
         (("--tune-within", "1", "--tracker", "127.0.0.1:1"), "no RPC tracker listens at 127.0.0.1:1"),
+        (
+            ("--rungs", "--trials", "3"),
+            "rungs: expected the minutes of the search, which rungs share, found trials alone",
+        ),
+        (("--rungs", "--tune-within", "1"), "rungs: expected no tuning beside them"),
         (("--tune-within", "1", "--seeds", "0"), "tuning: expected seeds to train the baseline on"),
         (("--rave",), "--rave: expected --method mcts beside it, found estimate"),
         (("--virtual-loss", "1", "--method", "random"), "--virtual-loss: expected --method mcts beside it, found rand"),
