@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 from page import NONE, Measure, Part, Result, listing, number, single, table, within
@@ -123,6 +124,34 @@ def spread(result: Result) -> str:
         " | divergence of kinds | of lengths | multisets in common | CPU-seconds | windows in H and W (least to most)",
         rows,
     )
+
+
+def rediscovery(result: Result) -> str:
+    """After how many CPU-seconds a search without training came to each family, and as which operator."""
+    families = list(result["found"])
+    rows = []
+    for row in result["seeds"]:
+        first = [row["families"][name] for name in families]
+        cells = [NONE if one is None else f"{one['cpu_s']:.0f}, {one['as']}" for one in first]
+        rows.append([str(row["seed"]), f"{row['examined']:,}", f"{row['examined_per_cpu_s']:.1f}", *cells])
+    heading = f"seed | examined in {result['seconds']:.0f} CPU-seconds | a CPU-second | {' | '.join(families)}"
+    return table(heading, rows)
+
+
+def wished(result: Result) -> str:
+    """Descents with and without bound and weights, and the rate of a search without training."""
+    rows = []
+    for spec, ways in result["rows"].items():
+        for way, row in ways.items():
+            if way == "search":
+                rates = [one["examined_per_cpu_s"] for one in row]
+                found = f"{statistics.median(rates):.1f} accepted and probed a CPU-second"
+                rows.append([spec, "search without training", NONE, NONE, NONE, NONE, found])
+                continue
+            met = f"{row['met']} ({row['met_of_operators']:.0%})"
+            cells = [str(row["descents"]), str(row["reached"]), met, f"{row['cpu_ms_a_descent']:.0f}"]
+            rows.append([spec, way, *cells, f"{row['met_per_cpu_s']:.2f} met a CPU-second"])
+    return table("spec | way | descents | reach the input | meet the wish | CPU-ms a descent | rate", rows)
 
 
 def stepper(result: Result) -> str:
@@ -291,6 +320,8 @@ PARTS = (
     single("growth", growth, "![Time for one more operator and peak memory by size](results/growth.svg)"),
     single("budgets", budgets),
     single("spread", spread),
+    single("rediscovery", rediscovery),
+    single("wished", wished),
     single("step", step),
     single("bias", bias),
     single("trust", trust),

@@ -34,7 +34,7 @@ from syno_lab.search import RandomSearch
 from syno_lab.systems import read_operator
 from syno_lab.trial import TrialOutcome, TrialRequest
 from syno_lab.trial.rungs import reward_of, rung_request, rungs_of
-from syno_lab.trial.workers import run_trials
+from syno_lab.trial.workers import LOG_FILE, TrialWorker
 
 STEPS = 10
 #: The number of the baseline among the operators.
@@ -169,9 +169,9 @@ def train(record: Record, request: TrialRequest, rungs: tuple[Rung, ...]) -> Non
     ]
     left = [one for one in every if (one.number, one.rung.name, one.seed) not in record.trained]
     for some in ([one for one in left if one.number == BASELINE], [one for one in left if one.number != BASELINE]):
-        with tempfile.TemporaryDirectory() as folder:
-            outcomes = run_trials([_request(record, request, one) for one in some], folder=Path(folder))
-            for count, (one, outcome) in enumerate(zip(some, outcomes, strict=True), 1):
+        with tempfile.TemporaryDirectory() as folder, TrialWorker(Path(folder) / LOG_FILE) as worker:
+            for count, one in enumerate(some, 1):
+                outcome = worker.run(_request(record, request, one), folder=Path(folder) / str(count))
                 record.train(one, outcome)
                 reward = reward_of(one.rung.measure, outcome)
                 say(f"{count} of {len(some)}: {one.number} on {one.rung.name}, {reward:.3f} {outcome.state}")

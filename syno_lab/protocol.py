@@ -175,6 +175,8 @@ class SpaceRequest:
             ``primary``, or ``free`` as in searches of former versions.
         wants: what every operator must read and mix, in the system's words; None: what the layers do themselves; empty:
             nothing.
+        drawn: to be told the key of every complete operator that a search asks for, before ``wants`` refuses any; the
+            funnel of a search counts them.
     """
 
     sites: Sequence[Site]
@@ -185,6 +187,7 @@ class SpaceRequest:
     limits: Mapping[str, Any]
     weight_limits: Literal["free", "primary"] = "primary"
     wants: str | None = None
+    drawn: Callable[[Hashable], None] = lambda key: None
 
 
 class SessionPlace(Protocol):

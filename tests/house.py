@@ -25,6 +25,7 @@ ROOMS = (
     "models",
     "pgraphs",
     "nas_pte",
+    "canvas",
     "data",
     "training",
     "trial",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -71,3 +72,10 @@ def check_endings(
     assert {how: (job.state, job.reason) for how, job in found.items()} == table
     assert "ValueError: two" in handles["bug"].log()
     return handles, found
+
+
+def free_port() -> int:
+    """A port of this machine on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import runpy
 import subprocess
@@ -30,6 +31,7 @@ OF_NO_OPERATOR = ("drawing_render", "target_names", "tvm_device", "tvm_trace")
 REACHES = {
     "syno_lab/__init__.py": "says how the late methods of pGraphs' values are bound",
     "syno_lab/api.py": "binds the late methods of pGraphs' values",
+    "syno_lab/canvas/sizes.py": "its sizes are monomials too: one class for both",
     "syno_lab/commands/ablate.py": "measures the rules of the synthesis",
     "syno_lab/commands/enumerate.py": "enumerates pGraphs",
     "syno_lab/commands/replay.py": "runs a recorded sampling of pGraphs again",
@@ -357,3 +359,13 @@ def test_readme_picture_is_the_program_s_own() -> None:
 
     drawn = (ROOT / "docs" / "conv2d.svg").read_text(encoding="utf-8")
     assert drawn.rstrip("\n") == svg(operators.conv2d()).rstrip("\n"), "draw it anew: `make picture`"
+
+
+def test_readme_funnel_is_that_of_the_stored_search() -> None:
+    from syno_lab.reports.progress import funnel_picture, progress_of
+
+    stored = json.loads((ROOT / "benchmarks" / "results" / "search_rungs.json").read_text(encoding="utf-8"))
+    progress = progress_of(stored, stored["settings"]["backbone"])
+    assert progress is not None
+    drawn = (ROOT / "docs" / "funnel.svg").read_text(encoding="utf-8")
+    assert drawn == funnel_picture(progress) + "\n", "draw it anew: benchmarks/stored_search.py"

@@ -52,6 +52,9 @@ REASONS: dict[str, dict[str, str]] = {
         "_without_self.method getattr by name": "names in this file",
         "_without_self.method import_module": "a room of ours, by a name in this file",
     },
+    "syno_lab/canvas/torch_source.py": {
+        "_class exec": "text that we generated of a kernel: integers and names made here"
+    },
     "syno_lab/codegen/drawing_render.py": {
         "render subprocess.run": "the dot program of an installed package; the graph goes in as text"
     },

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
+import msgspec
 import typer
 
 from syno_lab.commands.output import say
-from syno_lab.errors import SynoError
+from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import MOST_DIGITS, quoted
 
 TrackerOption = Annotated[
@@ -81,3 +82,21 @@ def check_board(tracker: str, key: str, json: str | None, deadline_s: float = 5.
 def flag(name: str, explanation: str) -> Any:
     """An option without a value, such as ``--fetch``. It needs its name, or typer adds a ``--no-fetch`` to it."""
     return typer.Option(name, help=explanation)
+
+
+def backbone_options(texts: Iterable[str]) -> dict[str, Any]:
+    """The values of ``--option NAME=VALUE``: numbers, true and lists of texts as in JSON; all else is a text.
+
+    Raises:
+        SpecError: for a text that is not of this form.
+    """
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals or not value:
+            raise SpecError(f"--option: expected NAME=VALUE such as layers=2, found {quoted(text)}")
+        try:
+            options[name.strip()] = msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            options[name.strip()] = value
+    return options

@@ -158,6 +158,15 @@ class Reporter:
         if self._bars is not None:
             self._bars.stop()
 
+    def show(self, title: str, drawn: Table) -> None:
+        """Print a table under its title, above the bars where there are some."""
+        from rich.text import Text
+
+        if self._bars is None:  # no terminal: as in :func:`say_table`
+            self._console.width = _WIDE
+        self._console.print(Text(printable(title)))
+        self._console.print(drawn)
+
     def __call__(self, stage: str, fraction: float, message: str) -> None:
         """Report the progress of ``stage``."""
         message = printable(message, _LONG)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from syno_lab.commands.detach import detach_all, lab_folder
-from syno_lab.commands.options import check_board, grouped
+from syno_lab.commands.options import backbone_options, check_board, grouped
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
 from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning, Validating
-from syno_lab.commands.search_rungs import say_rungs
+from syno_lab.commands.search_rungs import PlanTeller, say_rungs, say_untrained
 from syno_lab.commands.specs import wants_option
 from syno_lab.commands.train import Rule, precision_of
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
@@ -85,9 +85,14 @@ def command(
         if run.in_process:
             from syno_lab.experiments import run_here
 
-            result = _with_advice(
-                place, run.name, True, lambda: run_here(settings, place, report=lambda f, m: report(KIND, f, m))
-            )
+            teller = PlanTeller(place, settings.name, settings.minutes, report)
+
+            def told(fraction: float, message: str) -> None:
+                if settings.rungs:
+                    teller.look()
+                report(KIND, fraction, message)
+
+            result = _with_advice(place, run.name, True, lambda: run_here(settings, place, report=told))
         else:
             result = _as_job(settings, place, run.address, report)
     _say(result, json)
@@ -196,15 +201,7 @@ def _stopping(rule: Rule, epochs: int) -> dict[str, Any]:
 
 def _options(texts: list[str], width: int | None, blocks: int | None) -> dict[str, Any]:
     options: dict[str, Any] = {name: value for name, value in (("width", width), ("blocks", blocks)) if value}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals or not value:
-            raise SpecError(f"--option: expected NAME=VALUE such as layers=2, found {quoted(text)}")
-        try:
-            options[name.strip()] = msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
-            options[name.strip()] = value
-    return options
+    return options | backbone_options(texts)
 
 
 def _check(settings: SearchSettings, report: Reporter) -> None:
@@ -338,11 +335,14 @@ def _as_job(settings: SearchSettings, place: Path, address: str | None, report: 
     with Lab.open(place, address=address, slots=settings.workers) as lab:
         handle = _job(lab, settings)
         record = handle.record()
+        teller = PlanTeller(place, settings.name, settings.minutes, report)
 
         def watch() -> dict[str, Any]:
             nonlocal record
             try:
                 while not record.is_ended:
+                    if settings.rungs:
+                        teller.look()
                     report(KIND, record.progress, record.message or f"job {record.id} is {record.state}")
                     if lab.keeper.trouble:
                         report(KIND, record.progress, lab.keeper.trouble)
@@ -395,11 +395,11 @@ def _pause(lab: Lab, handle: JobHandle) -> None:
 def _say(result: dict[str, Any], json: str | None) -> None:
     from syno_lab.experiments import share_text
 
-    if "funnel" in result:
-        say_rungs(result, json)
-        return
     if result.get("untrained"):
-        _say_untrained(result, json)
+        say_untrained(result, json)
+        return
+    if "plan" in result:
+        say_rungs(result, json)
         return
     baseline = result["baseline"]
     say(
@@ -455,29 +455,6 @@ def _say(result: dict[str, Any], json: str | None) -> None:
     if result["last_failure"]:
         failed = sum(number for state, number in result["states"].items() if state not in ("finished", "pruned"))
         say(f"{failed} trials ended without an accuracy, the last: {result['last_failure']}", json)
-
-
-def _say_untrained(result: dict[str, Any], json: str | None) -> None:
-    say(
-        f"{result['examined']} operators examined, {result['examined_per_cpu_s']:.1f} a CPU-second, none trained; "
-        f"{result['elites']} are in the lab; {result['end']}",
-        json,
-    )
-    for title, points in (("front", result["front"]), ("known", result["known"])):
-        say_table(
-            [
-                {
-                    title: point["known"] or f"trial {point['number']}",
-                    "score": f"{point['score']:.3f}",
-                    "FLOPs": f"{point['flops_ratio']:.3f}",
-                    "of the replaced": f"{point['replaced_ratio']:.3f}",
-                    "parameters": point["params"],
-                }
-                for point in points
-            ],
-            json,
-        )
-    say(f"the front as a picture: {result['picture']}", json)
 
 
 def _shares(best: dict[str, Any]) -> dict[str, str]:

@@ -62,7 +62,7 @@ class Choice:
     ] = 0.0
     untrained: Annotated[
         bool,
-        flag("--untrained", "Train nothing: rank operators by the score of a probe, some hundredths of a second each."),
+        flag("--untrained", "Train nothing: rank operators by the score of a probe, about a tenth of a second each."),
     ] = False
     seed: Annotated[int, typer.Option(min=0, help="The seed of the search; trainings have seed 0.")] = 0
     flops: Annotated[

@@ -1,69 +1,92 @@
-"""The result of a search in rungs, for people."""
+"""What people read of a search in rungs, and of an untrained one: the plan before it, funnel and front at its end."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from syno_lab.commands.output import say, say_table
+from syno_lab.commands.output import Reporter, say, say_table, table
+
+if TYPE_CHECKING:
+    from syno_lab.reports.text_tables import Table
+
+
+class PlanTeller:
+    """Prints the plan of a search on standard error, once, as soon as the search has made it.
+
+    The plan stands in the search's status, so it is told alike of a job and of a search in this process.
+    """
+
+    def __init__(self, place: Path, name: str, minutes: float | None, report: Reporter) -> None:
+        self._place, self._name, self._minutes, self._report = place, name, minutes, report
+        self._is_told = False
+
+    def look(self) -> None:
+        """Print the plan if there is one for these minutes: that of a continued search may be for others."""
+        if self._is_told:
+            return
+        from syno_lab.reports.progress import plan_table, read_progress
+
+        found = read_progress(self._place, self._name)
+        if found is None or not found.plan or found.minutes is None or self._minutes is None:
+            return
+        if abs(found.minutes - self._minutes) > 0.01 * self._minutes:
+            return
+        self._is_told = True
+        plan = plan_table(found)
+        self._report.show(plan.title, table(plan.records()))
 
 
 def say_rungs(result: dict[str, Any], json: str | None) -> None:
-    """Print the plan, the funnel, the finals and where the time went; with ``json`` on standard output, nothing."""
-    baseline, funnel, shares = result["baseline"], result["funnel"], result["time"]["shares"]
-    say_table(
-        [
-            {
-                "part": part["name"],
-                "planned": part["trainings"] or "",
-                "seconds each": f"{part['each_s']:.1f}" if part["trainings"] else "",
-                "minutes of a worker": f"{part['seconds'] / 60:.1f}",
-                "share of the time": f"{shares.get(SHARES_OF.get(part['name'], part['name']), 0.0):.1%}",
-            }
-            for part in result["plan"]["parts"]
-        ],
-        json,
-    )
-    say(f"the rest of the time (store, jobs, estimate, idle workers): {shares['rest']:.1%}", json)
-    draws = funnel["draws"]
-    say_table(
-        [
-            *(
-                {"funnel": name, "operators": draws[name], "failed": "", "seconds": ""}
-                for name in ("wished", "affordable", "probed")
-            ),
-            *(
-                {
-                    "funnel": name,
-                    "operators": int(found["trained"]),
-                    "failed": int(found["failed"]),
-                    "seconds": f"{found['seconds']:.0f}",
-                }
-                for name, found in funnel["rungs"].items()
-            ),
-        ],
-        json,
-    )
-    if baseline["accuracy"] is not None:
-        say(
-            f"baseline: {baseline['accuracy']:.4f} ({len(baseline['accuracies'])} seeds), {baseline['flops']:,} FLOPs, "
-            f"{baseline['params']:,} parameters",
-            json,
-        )
-    for name, one in result["comparisons"].items():
-        interval = one["over_seeds"] or one["interval"]
-        best = result["best"].get(name)
-        which = "best known" if best is None else f"trial {best['number']}, best within {name} of the replaced FLOPs"
-        at = "" if best is None else f" at {best['replaced_ratio']:.3f} of them"
-        say(
-            f"{which}{at}: {one['operator']:.4f}, {one['measure']} {interval['difference']:+.4f} against the baseline, "
-            f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
-            f"({len(one['seeds'])} seeds): {one['verdict']}",
-            json,
-        )
-    for name, reason in result["not_compared"].items():
-        say(f"{name}: not compared: {reason}", json)
+    """Print the funnel, where the time went, and the front; with ``json`` on standard output, nothing."""
+    from syno_lab.reports.progress import finals_table, funnel_table, progress_of
+    from syno_lab.reports.rungs import finalists
+
+    progress = progress_of(result, result["settings"]["name"])
+    assert progress is not None
+    _say(funnel_table(progress), json)
+    shares = dict(result["time"]["shares"])
+    rest = shares.pop("rest")
+    names = {part.name: None for part in progress.plan} | dict.fromkeys(shares)
+    parts = [f"{'finals' if name == 'final' else name} {shares[name]:.1%}" for name in names if name in shares]
+    parts.append(f"the rest (store, jobs, estimate, idle workers) {rest:.1%}")
+    say(f"time of the workers: {', '.join(parts)}", json)
+    _say(finals_table(result), json)
     say(f"{result['trials']} trials; {result['end']}; {result['verdict']}", json)
+    chosen = ", ".join(f"why-{number}.html" for number in dict.fromkeys(finalists(result).values()))
+    if chosen:
+        say(f"why each finalist was chosen: {chosen} in {result['folder']}", json)
 
 
-#: The names of parts of the plan in the shares of the time.
-SHARES_OF = {"finals": "final"}
+def say_untrained(result: dict[str, Any], json: str | None) -> None:
+    """Print what was examined, the funnel, the front and the known operators; with ``json`` there, nothing."""
+    from syno_lab.reports.progress import funnel_table, progress_of
+
+    progress = progress_of(result, result["settings"]["name"])
+    say(
+        f"{result['examined']} operators examined, {result['examined_per_cpu_s']:.1f} a CPU-second, none trained; "
+        f"{result['elites']} are in the lab; {result['end']}",
+        json,
+    )
+    if progress is not None:
+        _say(funnel_table(progress), json)
+    for title, points in (("front", result["front"]), ("known", result["known"])):
+        say_table(
+            [
+                {
+                    title: point["known"] or f"trial {point['number']}",
+                    "score": f"{point['score']:.3f}",
+                    "FLOPs": f"{point['flops_ratio']:.3f}",
+                    "of the replaced": f"{point['replaced_ratio']:.3f}",
+                    "parameters": point["params"],
+                }
+                for point in points
+            ],
+            json,
+        )
+    say(f"the front as a picture: {result['picture']}", json)
+
+
+def _say(found: Table, json: str | None) -> None:
+    say(f"{found.title}:", json)
+    say_table(found.records(), json)

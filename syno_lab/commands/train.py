@@ -13,10 +13,9 @@ import typer
 
 from syno_lab.commands.detach import DetachOption, detach_all
 from syno_lab.commands.operands import load_operator
-from syno_lab.commands.options import flag
+from syno_lab.commands.options import backbone_options, flag
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
 from syno_lab.errors import DataError, SpecError, SynoError
-from syno_lab.inputs import quoted
 from syno_lab.scratch import scratch
 
 if TYPE_CHECKING:
@@ -255,16 +254,7 @@ def _options(texts: Iterable[str], width: int | None, blocks: int | None, *, is_
     """The backbone's options; of the default one, width 16 and a single block."""
     options: dict[str, Any] = {"width": 16, "blocks": 1} if is_default else {}
     options |= {name: value for name, value in (("width", width), ("blocks", blocks)) if value is not None}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals or not value:
-            raise SpecError(f"--option: expected NAME=VALUE such as layers=2, found {quoted(text)}")
-        try:
-            # Numbers, true and lists of texts as in JSON; all else is a text.
-            options[name.strip()] = msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
-            options[name.strip()] = value
-    return options
+    return options | backbone_options(texts)
 
 
 def _rule(patience: int | None, stop_early: Rule | None) -> dict[str, Any] | None:

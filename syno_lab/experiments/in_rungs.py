@@ -13,17 +13,18 @@ import msgspec
 from syno_lab.errors import TrainingError
 from syno_lab.experiments.driver import Report
 from syno_lab.experiments.finals import against
+from syno_lab.experiments.funnel import Funnel
 from syno_lab.experiments.plan import FINALISTS
 from syno_lab.experiments.rung_driver import RungDriver
-from syno_lab.experiments.rung_worker import FINAL, TIMING, Workers
+from syno_lab.experiments.rung_worker import Workers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
-from syno_lab.experiments.validate_proxy import usable_rungs, validations_in
+from syno_lab.experiments.validate_proxy import usable_probe, usable_rungs, validations_in
 from syno_lab.experiments.watching import RESULT_FILE, SETTINGS_FILE, STATUS_FILE, Board, read_json
 from syno_lab.models.rungs import Rung
 from syno_lab.reports.why import write_pages
 from syno_lab.store import SearchLog, Store
-from syno_lab.store.rungs import BASELINE, RungTraining
+from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungTraining
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialOutcome
 from syno_lab.trial.compare import Comparison
@@ -63,7 +64,7 @@ def run_in_rungs(
     board = Board(folder)
     write_whole(folder / SETTINGS_FILE, msgspec.json.encode(settings))
     earlier = read_json(folder / STATUS_FILE) or {}
-    rungs = _rungs(settings, folder, earlier, report)
+    rungs, uses_probe = _evidence(settings, folder, earlier, report)
     begun_cpu = time.process_time()
     with workers(log) as running:
         driver = RungDriver(
@@ -77,7 +78,9 @@ def run_in_rungs(
             report,
             should_stop,
             clock,
+            uses_probe=uses_probe,
             elapsed_s=float(earlier.get("search_s") or 0.0),
+            funnel=Funnel.begun(earlier.get("funnel")),
         )
         driver.run()
     result = _result(settings, space, log, driver, time.process_time() - begun_cpu) | {"folder": str(folder)}
@@ -88,15 +91,23 @@ def run_in_rungs(
     return result
 
 
-def _rungs(settings: SearchSettings, folder: Path, earlier: Mapping[str, Any], report: Report) -> tuple[Rung, ...]:
-    """The rungs that may be used, by the lab's validations; a search that is continued keeps those of its plan."""
+def _evidence(
+    settings: SearchSettings, folder: Path, earlier: Mapping[str, Any], report: Report
+) -> tuple[tuple[Rung, ...], bool]:
+    """The rungs that may be used, by the lab's validations, and whether the probe may.
+
+    A search that is continued keeps those of its plan.
+    """
     if earlier.get("plan"):
         names = {part["name"] for part in earlier["plan"]["parts"]}
-        return tuple(rung for rung in rungs_of(settings.training) if rung.name in names)
-    rungs, lines = usable_rungs(settings.training, validations_in(folder.parent.parent), settings.system)
-    for line in lines:
+        rungs = tuple(rung for rung in rungs_of(settings.training) if rung.name in names)
+        return rungs, bool(earlier.get("uses_probe", True))
+    found = validations_in(folder.parent.parent)
+    rungs, lines = usable_rungs(settings.training, found, settings.system)
+    uses_probe, more = usable_probe(settings.training, found, settings.system)
+    for line in lines + more:
         report(0.0, line)
-    return rungs
+    return rungs, uses_probe
 
 
 def _result(
@@ -107,11 +118,10 @@ def _result(
     baselines = _finals(trainings, BASELINE)
     scores = driver.scores(driver.rungs[-1])
     measures = {rung.name: driver.measures(rung) for rung in driver.rungs}
-    discovered = [one for one in scores if trials[one.number].operator not in driver.known]
     best: dict[str, Any] = dict.fromkeys(SHARES)
     finalists: dict[str, int] = {}
     for name, share in SHARES.items():
-        found = driver.best(discovered, share)
+        found = driver.best_within(share)
         if found is not None:
             finalists[name] = found.number
             best[name] = {
@@ -122,9 +132,9 @@ def _result(
                 "params": trials[found.number].params,
                 "operator": trials[found.number].operator,
             }
-    known = [one for one in scores if trials[one.number].operator in driver.known]
-    if known:
-        finalists["known"] = max(known, key=lambda one: one.value).number
+    known = driver.best_known()
+    if known is not None:
+        finalists["known"] = known.number
     comparisons: dict[str, Comparison] = {}
     not_compared = {}
     for name, number in finalists.items():
@@ -142,6 +152,7 @@ def _result(
         "trials_per_hour": 3600 * len(trials) / driver.search_s,
         "end": driver.end_reason or "its minutes are used",
         "plan": driver.plan.to_dict(),
+        "uses_probe": driver.uses_probe,
         "funnel": driver.funnel.to_dict(),
         "time": times(settings, driver, trainings, process_s),
         "baseline": {
@@ -152,6 +163,7 @@ def _result(
             "wall_s": [one.wall_s for one in baselines],
         },
         "best": best,
+        "finalists": finalists,
         "comparisons": {name: one.to_dict() for name, one in comparisons.items()},
         "not_compared": not_compared,
         "verdict": str(verdict(best, comparisons)),

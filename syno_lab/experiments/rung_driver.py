@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from math import inf
 
 import msgspec
 
 from syno_lab.errors import SearchError
 from syno_lab.experiments.driver import LOOK_S, PATIENCE_S, Report, Stopped
 from syno_lab.experiments.funnel import Funnel
-from syno_lab.experiments.plan import FEWEST, Plan, plan_for, worthwhile
-from syno_lab.experiments.rung_worker import FINAL, TIMING, TIMING_STEPS, Workers
+from syno_lab.experiments.plan import FEWEST, MORE_SEEDS, Plan, plan_for, worthwhile
+from syno_lab.experiments.rung_worker import TIMING_STEPS, Workers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.untrained import first_asked
@@ -31,7 +32,7 @@ from syno_lab.protocol import Operator
 from syno_lab.search import Candidate, Search
 from syno_lab.search.protocol import Trail
 from syno_lab.store import SearchLog
-from syno_lab.store.rungs import BASELINE, RungTraining
+from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TIMING, RungTraining
 from syno_lab.systems import read_operator
 from syno_lab.trial import TrialOutcome
 from syno_lab.trial.examples import batches_of
@@ -94,6 +95,7 @@ class RungDriver:
         board: writes the search's state to files, for the runs view.
         shares: of the replaced layers' FLOPs, for each of which a best operator is looked for.
         clock: seconds of wall time; ``cpu_clock``: CPU seconds of this thread.
+        uses_probe: whether the score of the probe, where the system has one, may choose what is asked.
         elapsed_s: wall time that earlier processes of this search took.
     """
 
@@ -108,6 +110,7 @@ class RungDriver:
     should_stop: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
     cpu_clock: Callable[[], float] = time.thread_time
+    uses_probe: bool = True
     elapsed_s: float = 0.0
     end_reason: str = ""
     known: dict[str, str] = field(default_factory=dict)
@@ -123,6 +126,7 @@ class RungDriver:
         self._told: set[int] = set()
         self._candidates: dict[int, Candidate] = {}
         self._numbers: set[int] = set()
+        self._known_trials: dict[int, str] = {}  # names of the known operators, by the numbers of their trials
         self._plan: Plan | None = None
         self._shown: Search | None = None
         self._trainings: dict[int, RungTraining] = {}
@@ -137,12 +141,14 @@ class RungDriver:
             Stopped: ``should_stop`` returned True; the queue keeps what was done.
         """
         plan = self.plan = self._planned()
+        self._show(now=True)  # before the search begins, people see its plan
         for seed in self.settings.seeds:
             self.queue.queue(BASELINE, FINAL, seed, _LAST)
         self._draw(plan)
         self._first_rung(plan)
         for rung in self.rungs[1:]:
             self._next_rung(plan, rung)
+        self._confirm(plan)
         self._finals()
         self._show(now=True)
 
@@ -184,7 +190,7 @@ class RungDriver:
     def _draw(self, plan: Plan) -> None:
         """Fill the list of operators that are asked first: known ones, then the elites of a search without training."""
         self.phase = "draws"
-        has_probe = self.space.has_probe
+        has_probe = self.uses_probe and self.space.has_probe
         self.search = self._shown = self.space.search(self.settings, self.space.score if has_probe else None)
         if self.settings.starts_with_known:
             found = self.space.operators.known(self.search.root)
@@ -209,7 +215,7 @@ class RungDriver:
         """Ask and train on the first rung until the time of the later parts must begin."""
         first, later = self.rungs[0], self.rungs[1:]
         self.phase = first.name
-        is_over = any(self._mine(rung.name) for rung in later)
+        is_over = bool(self._with_more_seeds()) or any(self._mine(rung.name) for rung in later)
         reserve = self._reserve(plan, first)
         while not is_over:
             self._look()
@@ -239,6 +245,17 @@ class RungDriver:
                     self.queue.queue(number, rung.name, seed, _RUNGS - self.rungs.index(rung))
         self._wait(lambda: all(one.is_ended for one in self._mine(rung.name)))
 
+    def _confirm(self, plan: Plan) -> None:
+        """Train the best of the last rung on more seeds, as many as fit; of one alone nothing is to be chosen."""
+        self.phase, last = CONFIRM, self.rungs[-1]
+        seeds = range(last.seeds, last.seeds + MORE_SEEDS)
+        if not self._with_more_seeds():
+            count = int((self._left_s() - self._finals_s()) / (MORE_SEEDS * plan.part(CONFIRM).each_s))
+            for number in survivors(self.scores(last), count, self.shares) if count >= FEWEST else ():
+                for seed in seeds:
+                    self.queue.queue(number, last.name, seed, _RUNGS - len(self.rungs))
+        self._wait(lambda: all(one.is_ended for one in self._mine(last.name)))
+
     def _room(self, plan: Plan, rung: Rung) -> int:
         """The operators that the rung can train in what is left of the time: as planned, or as many as still fit."""
         left = self._left_s() - self._finals_s() - self._reserve(plan, rung)
@@ -248,6 +265,7 @@ class RungDriver:
     def _reserve(self, plan: Plan, rung: Rung) -> float:
         """Worker seconds for the rungs after this one: their planned share of what is left without the finals."""
         parts = [plan.part(one.name).seconds for one in self.rungs[self.rungs.index(rung) :]]
+        parts.append(plan.part(CONFIRM).seconds)
         return max(0.0, self._left_s() - self._finals_s()) * (1 - parts[0] / sum(parts))
 
     def _finals(self) -> None:
@@ -261,20 +279,36 @@ class RungDriver:
         self._wait(lambda: all(one.is_ended for one in self._all(FINAL)))
 
     def finalists(self) -> list[int]:
-        """The numbers of the best operators on the last rung: within each share, and the best known one."""
-        scores = self.scores(self.rungs[-1])
-        operators = {trial.number: trial.operator for trial in self.log.trials()}
-        mine = [one for one in scores if operators[one.number] not in self.known]
-        known = [one for one in scores if operators[one.number] in self.known]
-        found = [best for share in self.shares if (best := self.best(mine, share)) is not None]
-        if known:
-            found.append(max(known, key=lambda one: one.value))
-        return list(dict.fromkeys(one.number for one in found))
+        """The numbers of the best discovered operator within each share, and of the best known one."""
+        found = [*map(self.best_within, self.shares), self.best_known()]
+        return list(dict.fromkeys(one.number for one in found if one is not None))
 
-    @staticmethod
-    def best(scores: Sequence[Score], share: float) -> Score | None:
-        """The best within a share of the FLOPs; of equals the cheaper one."""
-        return max((one for one in scores if one.ratio <= share), key=lambda one: (one.value, -one.ratio), default=None)
+    def best_within(self, share: float) -> Score | None:
+        """The best discovered operator within a share of the FLOPs; of equals the cheaper one.
+
+        It is chosen among those with more seeds, by the mean measure of all their seeds; where none of these is within
+        the share, among all on the last rung.
+        """
+        return self._best([one for one in self._on_last() if one.number not in self._known_trials], share)
+
+    def best_known(self) -> Score | None:
+        """The best known operator, chosen likewise; None where the search does not train them."""
+        return self._best([one for one in self._on_last() if one.number in self._known_trials], inf)
+
+    def _best(self, scores: Sequence[Score], share: float) -> Score | None:
+        within = [one for one in scores if one.ratio <= share]
+        more = Counter(one.number for one in self._with_more_seeds() if one.state == "finished")
+        means = self.measures(self.rungs[-1])
+        found = [Score(one.number, one.ratio, means[one.number]) for one in within if more[one.number] == MORE_SEEDS]
+        return max(found or within, key=lambda one: (one.value, -one.ratio), default=None)
+
+    def _on_last(self) -> list[Score]:
+        return self.scores(self.rungs[-1])
+
+    def _with_more_seeds(self) -> list[RungTraining]:
+        """The trainings on the last rung beside those of its own seeds."""
+        last = self.rungs[-1]
+        return [one for one in self._mine(last.name) if one.seed >= last.seeds]
 
     # -- scores ------------------------------------------------------------------------------------------------------
 
@@ -301,12 +335,12 @@ class RungDriver:
         return {number: (value - mean) / spread if spread else 0.0 for number, value in measures.items()}
 
     def measures(self, rung: Rung) -> dict[int, float]:
-        """The mean measure on a rung, by the trial's number, of those that finished on all seeds."""
+        """The mean measure on a rung, by the trial's number, of those that finished on all its seeds or more."""
         found: dict[int, list[float]] = {}
         for one in self._mine(rung.name):
             if one.state == "finished" and one.measure is not None:
                 found.setdefault(one.number, []).append(one.measure)
-        return {number: statistics.fmean(each) for number, each in found.items() if len(each) == rung.seeds}
+        return {number: statistics.fmean(each) for number, each in found.items() if len(each) >= rung.seeds}
 
     # -- ask and tell ------------------------------------------------------------------------------------------------
 
@@ -317,7 +351,7 @@ class RungDriver:
         begun = {trial.operator for trial in trials}
         self._given = [operator for operator in self._given if operator.to_json() not in begun]
         for trial in trials:
-            self._numbers.add(trial.number)
+            self._number(trial.number, trial.operator)
             if trial.position is not None:
                 self._told.add(trial.number)
             else:
@@ -334,18 +368,19 @@ class RungDriver:
             self.end_reason = self.end_reason or f"no new operator {self.space.limits}"
             return False
         costs = self.space.fitting_costs(candidate.operator)
-        number = self.log.add(
-            self.space.operators.name_of(candidate.operator),
-            candidate.operator.to_json(),
-            candidate.taken,
-            costs.flops,
-            costs.params,
-        )
-        self._numbers.add(number)
+        text = candidate.operator.to_json()
+        name = self.space.operators.name_of(candidate.operator)
+        number = self.log.add(name, text, candidate.taken, costs.flops, costs.params)
+        self._number(number, text)
         self._candidates[number] = candidate
         for seed in range(rung.seeds):
             self.queue.queue(number, rung.name, seed, _RUNGS)
         return True
+
+    def _number(self, number: int, operator: str) -> None:
+        self._numbers.add(number)
+        if operator in self.known:
+            self._known_trials[number] = self.known[operator]
 
     def _next_candidate(self) -> Candidate | None:
         begun = self.cpu_clock()
@@ -402,10 +437,6 @@ class RungDriver:
     def _is_time_for(self, reserve: float) -> bool:
         return self._left_s() <= reserve + self._finals_s()
 
-    def _has_passed(self, plan: Plan, name: str) -> bool:
-        order = [part.name for part in plan.parts if part.trainings or part.name == name]
-        return any(self._mine(part) for part in order[order.index(name) + 1 :] if part != "finals")
-
     @property
     def search_s(self) -> float:
         """Wall time of all processes of this search."""
@@ -451,7 +482,9 @@ class RungDriver:
         status = {
             "phase": self.phase,
             "plan": None if self._plan is None else self._plan.to_dict(),
+            "uses_probe": self.uses_probe,
             "funnel": self.funnel.to_dict(),
+            "known": self._known_trials,
             "search_s": self.search_s,
             "end": self.end_reason,
         }
@@ -460,13 +493,7 @@ class RungDriver:
     def _count(self) -> None:
         self.funnel.draws.see(**self.space.counts)
         self.queue.refresh(self._trainings)
-        trainings = list(self._trainings.values())
-        seconds: dict[str, float] = {}
-        for one in trainings:
-            if one.is_ended:
-                outcome: Mapping[str, Any] = one.outcome
-                seconds[one.rung] = seconds.get(one.rung, 0.0) + float(outcome.get("wall_s") or 0.0)
-        self.funnel.count(self.rungs, trainings, FINAL, seconds)
+        self.funnel.count(self.rungs, list(self._trainings.values()), FINAL)
 
     @property
     def plan(self) -> Plan:

@@ -1,7 +1,8 @@
 """A worker of a search in rungs: it takes trainings from the queue in the store, one after another.
 
-Trainings on a cheap rung take a second or two, less than a process takes to start: so one process does many of them. A
-worker is a job of kind ``rungs`` (:class:`.JobWorkers`), or a thread (:class:`.LocalWorkers`).
+Trainings on a cheap rung take a second or two, less than a process takes to start: so one process
+(:class:`.TrialWorker`) does many of them. A worker is a job of kind ``rungs`` (:class:`.JobWorkers`), or a thread
+(:class:`.LocalWorkers`).
 """
 
 from __future__ import annotations
@@ -11,35 +12,33 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from syno_lab import private
-from syno_lab.errors import DiskFullError, SynoError
+from syno_lab.errors import SynoError
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.watching import search_folder
 from syno_lab.store import SearchLog, Store
-from syno_lab.store.rungs import BASELINE, RungLog, RungTraining
-from syno_lab.trial import TrialOutcome, TrialRequest, run_trial
+from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungLog, RungTraining
+from syno_lab.trial import TrialOutcome, TrialRequest, TrialWorker
+from syno_lab.trial.job import with_room
 from syno_lab.trial.rungs import HOLDOUT, reward_of, rung_request, rungs_of
+from syno_lab.trial.workers import DEADLINE_S, LOG_FILE
 
 if TYPE_CHECKING:
     from syno_lab.jobs import JobContext, JobHandle, Lab
 
 KIND = "rungs"
-#: The finals: the network with the full recipe, on all training images, measured on the test images.
-FINAL = "final"
-#: The first batches of the full recipe, which tell how long it takes.
-TIMING = "timing"
+#: Batches of a training on :data:`.store.rungs.TIMING`.
 TIMING_STEPS = 20
 #: Seconds between two looks at an empty queue.
 LOOK_S = 0.1
 #: Seconds with an empty queue after which a worker ends; a search that goes on starts another.
 IDLE_S = 300.0
-#: Seconds between two attempts while the disk is full.
-RETRY_S = 10.0
 
 Train = Callable[..., TrialOutcome]
 
@@ -71,18 +70,21 @@ def work(
     folder: Path,
     holder: str,
     *,
+    train: Train,
     should_stop: Callable[[], bool],
     report: Callable[[float, str], None] = lambda fraction, message: None,
-    train: Train = run_trial,
     idle_s: float = IDLE_S,
 ) -> int:
     """Take trainings from the queue of ``log`` until stopped, or until the queue was empty for ``idle_s``.
 
     Returns how many have ended. ``holder`` names this worker in the queue: what an earlier process of this name left
-    behind is given out again. Checkpoints lie in a folder of the training below ``folder``, and go with its outcome.
+    behind is given out again. ``train`` is :meth:`.TrialWorker.run`, or a function like it. Checkpoints lie in a folder
+    of the training below ``folder``, and go with its outcome.
     """
     queue = log.rungs
     queue.release(holder)
+    # No training takes longer than the whole search; one that does hangs.
+    deadline_s = max(DEADLINE_S, 60 * (settings.minutes or 0))
     measures = {rung.name: rung.measure for rung in rungs_of(settings.training)}
     baselines: dict[str, float] = {}
     done, empty_since = 0, time.monotonic()
@@ -96,34 +98,14 @@ def work(
         operator = None if one.number == BASELINE else log.trial(one.number).operator
         request = request_for(settings, one, operator, _baseline_s(queue, one.rung, baselines))
         place = folder / f"{one.number}-{one.rung}-{one.seed}".replace(" ", "-").replace("/", "-")
-        outcome = _trained(train, request, place, should_stop, report)
+        begin = partial(train, request, folder=place, should_stop=should_stop, deadline_s=deadline_s)
+        outcome = with_room(begin, report, should_stop)
         queue.record(one, outcome.to_dict(), reward_of(measures.get(one.rung, "accuracy"), outcome))
         if outcome.state != "interrupted":
             shutil.rmtree(place, ignore_errors=True)
             done += 1
         empty_since = time.monotonic()
     return done
-
-
-def _trained(
-    train: Train,
-    request: TrialRequest,
-    place: Path,
-    should_stop: Callable[[], bool],
-    report: Callable[[float, str], None],
-) -> TrialOutcome:
-    """One training; while the disk has no room for its checkpoint, it waits."""
-    while True:
-        private.folder(place)
-        try:
-            return train(request, folder=place, should_stop=should_stop)
-        except DiskFullError as error:
-            report(0.0, f"waits for free disk space: {error}")
-            again = time.monotonic() + RETRY_S
-            while time.monotonic() < again:
-                if should_stop():
-                    return TrialOutcome(state="interrupted", reason=str(error))
-                time.sleep(LOOK_S)
 
 
 def _baseline_s(queue: RungLog, rung: str, known: dict[str, float]) -> float | None:
@@ -154,7 +136,10 @@ class Workers(Protocol):
 
 
 class LocalWorkers:
-    """Workers as threads of this process: for tests, and for users without a cluster."""
+    """Workers as threads of this process, each with a process for its trainings: for users without a cluster.
+
+    ``train`` does the trainings in the place of these processes.
+    """
 
     def __init__(
         self,
@@ -162,7 +147,7 @@ class LocalWorkers:
         log: SearchLog,
         folder: Path,
         should_stop: Callable[[], bool] = lambda: False,
-        train: Train = run_trial,
+        train: Train | None = None,
     ) -> None:
         self._is_closed = threading.Event()
         self._failure: BaseException | None = None
@@ -174,7 +159,8 @@ class LocalWorkers:
 
         def run(holder: str) -> None:
             try:
-                work(settings, log, folder, holder, should_stop=stop, train=train, idle_s=float("inf"))
+                with TrialWorker(folder / LOG_FILE) as trials:
+                    work(settings, log, folder, holder, train=train or trials.run, should_stop=stop, idle_s=inf)
             except BaseException as error:  # noqa: BLE001 - told by the search's own thread
                 self._failure = error
 
@@ -261,14 +247,14 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
         settings = SearchSettings.from_dict(params)
     except SynoError as error:
         raise JobFailed(str(error), retry=False) from None
-    with Store.open(context.root, is_thorough=False) as store:
-        log = store.search(settings.name, settings.identity)
-        folder = search_folder(context.root, settings.name) / "rungs"
+    folder = search_folder(context.root, settings.name) / "rungs"
+    with Store.open(context.root, is_thorough=False) as store, TrialWorker(folder / LOG_FILE) as trials:
         done = work(
             settings,
-            log,
+            store.search(settings.name, settings.identity),
             folder,
             holder_of(context.id),
+            train=trials.run,
             should_stop=context.should_stop,
             report=lambda fraction, message: context.report(fraction, message),
         )

@@ -86,7 +86,8 @@ class Space:
                 f"max_flops_ratio: the layers of {request.backbone} that stay take {self._rest.flops / seen.flops:.1%} "
                 f"of its FLOPs, found a limit of {settings.max_flops_ratio:.1%}; raise it, or replace more layers"
             )
-        self._first: dict[str, Operator] = {}  # the operators that are accepted, by their names
+        self._first: dict[str, int] = {}  # the hashes of the operators that are accepted, by their names
+        self._drawn: set[int] = set()
         self._wished: set[int] = set()
         self._scored: set[int] = set()
         self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # asked for several times in a row
@@ -101,6 +102,7 @@ class Space:
                 settings.limits,
                 settings.weight_limits,
                 None if settings.wants == DERIVED else settings.wants or "",
+                lambda key: self._drawn.add(hash(key)),
             )
         )
 
@@ -215,19 +217,28 @@ class Space:
         first = self._first
 
         def accepts(operator: Operator) -> bool:
-            self._wished.add(hash(operator))
+            mine = hash(operator)
+            self._wished.add(mine)
             # Another way of writing an earlier operator is rejected; the earlier one itself is accepted again.
-            return self.accepts(operator) and first.setdefault(self.operators.name_of(operator), operator) == operator
+            return self.accepts(operator) and first.setdefault(self.operators.name_of(operator), mine) == mine
 
         return self.operators.root(accepts)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Different operators by how far they came: ``wished`` meet the wish, ``affordable`` are within the limits too.
+        """Different operators by how far they came.
 
-        Of ``affordable`` operators none repeats another; ``probed`` are those with a score.
+        ``drawn`` are complete: descents that reached the input; a system that does not tell them has those with the
+        wish. ``wished`` meet the wish, ``affordable`` are within the limits too and repeat no other, ``probed`` have a
+        score.
         """
-        return {"wished": len(self._wished), "affordable": len(self._first), "probed": len(self._scored)}
+        wished = len(self._wished)
+        return {
+            "drawn": max(len(self._drawn), wished),
+            "wished": wished,
+            "affordable": len(self._first),
+            "probed": len(self._scored),
+        }
 
     def search(self, settings: SearchSettings, prior: Callable[[Operator], float] | None = None) -> Search:
         """A new search by the settings' method and seed, from :attr:`root`.

@@ -1,6 +1,6 @@
 """A search without training: operators are ranked by the score of a probe (:meth:`.OperatorSpace.probe`).
 
-To examine an operator takes some hundredths of a second, where to train it takes seconds to hours: thousands are
+To draw and examine an operator takes about a tenth of a second, where to train it takes seconds to hours: thousands are
 examined within minutes. Any method may ask for them. Kept are the best few of each range of FLOPs
 (:mod:`syno_lab.search.elites`), in the store as trials in the state ``probed``; the product is the front of score
 against FLOPs. A search that trains may begin with what is found so (:func:`first_asked`).
@@ -18,8 +18,10 @@ from typing import Any
 import msgspec
 
 from syno_lab.experiments.driver import PATIENCE_S, Report, Stopped
+from syno_lab.experiments.funnel import Funnel
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
+from syno_lab.experiments.validate_proxy import usable_probe, validations_in
 from syno_lab.experiments.watching import (
     PERIOD_S,
     RESULT_FILE,
@@ -73,6 +75,7 @@ class Untrained:
     elites: Elites = field(default_factory=Elites)
     known: dict[str, str] = field(default_factory=dict)
     end_reason: str = ""
+    funnel: Funnel = field(default_factory=Funnel)
     _numbers: dict[Operator, int] = field(default_factory=dict)  # of the trials in the store
 
     def run(self, show: Callable[[dict[str, Any]], None] = lambda status: None) -> None:
@@ -92,6 +95,7 @@ class Untrained:
             return self._is_over(found_s) or self.should_stop()
 
         for one in examine(search, self.space.score, is_over, given):
+            search.told.clear()  # an hour's operators would take a gigabyte; the elites are kept
             self.examined += 1
             self.elites.add(Elite(one.trail, one.operator, one.score, self.space.share(one.operator)))
             found_s = self.cpu_clock() - begun_cpu
@@ -165,8 +169,11 @@ class Untrained:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the front has the cheapest first."""
+        self.funnel.draws.see(**self.space.counts)
+        self.funnel.draws.seconds = self.cpu_s
         return {
             "examined": self.examined,
+            "funnel": self.funnel.to_dict(),
             "search_s": self.search_s,
             "cpu_s": self.cpu_s,
             "examined_per_cpu_s": self.examined / self.cpu_s if self.cpu_s else 0.0,
@@ -207,6 +214,8 @@ def run_untrained(
         Stopped: ``should_stop`` returned True.
     """
     space = Space(settings)
+    for line in usable_probe(settings.training, validations_in(folder.parent.parent), settings.system)[1]:
+        report(0.0, line)
     log = store.search(settings.name, settings.identity)
     board = Board(folder)
     board.write(SETTINGS_FILE, msgspec.json.encode(settings))
@@ -220,6 +229,7 @@ def run_untrained(
         examined=int(earlier.get("examined") or 0),
         search_s=float(earlier.get("search_s") or 0.0),
         cpu_s=float(earlier.get("cpu_s") or 0.0),
+        funnel=Funnel.begun(earlier.get("funnel")),
     )
     driver.run(lambda status: board.show({"phase": "search", **status}))
     result = driver.to_dict() | {
@@ -251,5 +261,5 @@ def first_asked(
     search = EliteSearch(space.root, random.Random(settings.seed), cost=space.share)  # noqa: S311 - for choices
     deadline = time.thread_time() + seconds
     for _ in examine(search, space.score, lambda: should_stop() or time.thread_time() >= deadline):
-        pass
+        search.told.clear()
     return [(elite.operator, elite.trail, elite.score) for elite in search.elites.in_turn()]

@@ -33,6 +33,7 @@ from syno_lab.trial import TrialOutcome, TrialRequest, TrialWorkers, rung_reques
 from syno_lab.trial.machine import one_machine
 from syno_lab.trial.request import without_later
 from syno_lab.trial.rungs import reward_of
+from syno_lab.trial.workers import LOG_FILE
 from syno_lab.versioned import read_versioned
 
 FORMAT, VERSION = "syno-lab-validation", 1
@@ -41,6 +42,9 @@ FOLDER, RESULT_FILE, DRAWN_FILE = "validations", "result.json", "drawn.json"
 OPERATORS, SEEDS = 30, 2
 #: Drawn operators, as a multiple of those wanted, after which a validation ends: almost all were slow, or failed.
 MOST_DRAWN = 4
+#: The name of the probe among those that :attr:`Validation.used` may have.
+PROBE = "probe"
+_NOT_USED = "is not used: its validation ranks no better than FLOPs or parameters"
 _MEASURES: tuple[Measure, ...] = ("loss", "training loss", "accuracy")
 _MOST_BYTES = 1 << 26
 
@@ -151,28 +155,41 @@ def usable_rungs(
     Raises:
         SpecError: the backbone has no rungs.
     """
-    mine = [
-        one
-        for one in validations
-        if one.backbone == request.backbone
-        and Path(one.data).name == Path(request.data).name
-        and (system is None or one.system == system)
-    ]
+    judged = _judged(request, validations, system)
     used, lines = [], []
     for rung in rungs_of(request):
-        judged = next((one for one in reversed(mine) if rung.name in (*one.used, *one.unused)), None)
-        if rung.is_full or (judged is not None and rung.name in judged.used):
+        is_used = judged.get(rung.name, not rung.unproven)
+        if rung.is_full or is_used:
             used.append(rung)
-        elif judged is not None:
-            lines.append(f"the rung {rung.name!r} is not used: its validation ranks no better than FLOPs or parameters")
-        elif rung.unproven:
+        elif rung.name in judged:
+            lines.append(f"the rung {rung.name!r} {_NOT_USED}")
+        else:
             lines.append(
                 f"the rung {rung.name!r} is not used: no validation shows that it ranks operators of "
                 f"{request.backbone}; `syno-lab search --validate-proxy` makes one"
             )
-        else:
-            used.append(rung)
     return tuple(used), lines
+
+
+def usable_probe(
+    request: TrialRequest, validations: Iterable[Validation] = (), system: str | None = None
+) -> tuple[bool, list[str]]:
+    """Whether a search may choose operators by the score of the probe, and a line that says why not.
+
+    As :func:`usable_rungs`; without a validation it may.
+    """
+    is_used = _judged(request, validations, system).get(PROBE, True)
+    return is_used, [] if is_used else [f"the probe {_NOT_USED}"]
+
+
+def _judged(request: TrialRequest, validations: Iterable[Validation], system: str | None) -> dict[str, bool]:
+    """Of the rungs and the probe, as far as they are validated for a request, whether they are used."""
+    found: dict[str, bool] = {}
+    for one in validations:
+        is_same_data = Path(one.data).name == Path(request.data).name
+        if one.backbone == request.backbone and is_same_data and system in (None, one.system):
+            found |= dict.fromkeys(one.used, True) | dict.fromkeys(one.unused, False)
+    return found
 
 
 def validate_proxies(
@@ -228,7 +245,7 @@ def validate_here(
     """:func:`validate_proxies` in the lab of a folder, with the settings' workers as processes of this one."""
     place = private.folder(validation_folder(lab, settings.name))
     with (
-        TrialWorkers(settings.workers, place / "workers.log") as pool,
+        TrialWorkers(settings.workers, place / LOG_FILE) as pool,
         LocalEvaluators(place / "trainings", settings.workers, should_stop, train=pool.run) as evaluators,
     ):
         return validate_proxies(
@@ -423,8 +440,8 @@ class _Work:
         }
         decides = {rung.name: f"{rung.name}: {rung.measure}" for rung in self.rungs}
         if all(one.probe is not None for one in counted):
-            predictors["probe"] = [one.probe or 0.0 for one in counted]
-            decides["probe"] = "probe"
+            predictors[PROBE] = [one.probe or 0.0 for one in counted]
+            decides[PROBE] = PROBE
         yardsticks = {
             "FLOPs": [float(one.flops) for one in counted],
             "parameters": [float(one.params) for one in counted],

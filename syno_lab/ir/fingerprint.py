@@ -67,7 +67,7 @@ def fingerprint(operator: Operator, binding: Binding) -> str:
 
 
 def distinct_key(
-    operator: Operator, mirrors: Sequence[tuple[int, int]] = ()
+    operator: Operator, mirrors: Sequence[tuple[int, int]] = (), most_terms: int = MAX_TERMS
 ) -> tuple[tuple[tuple[str, int], ...], str]:
     """What tells operators of one spec apart: the binding of :func:`fitting_binding`, and the fingerprint on it.
 
@@ -76,15 +76,15 @@ def distinct_key(
     all of them.
 
     Raises:
-        SynoError: where that binding has too many terms.
+        SynoError: where a part of the operator has more than ``most_terms`` terms on that binding.
     """
     flips = [some for number in range(len(mirrors) + 1) for some in combinations(mirrors, number)]
     binding = usual_items(operator.spec)
     try:
-        return binding, min(_fingerprint(operator, binding, some) for some in flips)
+        return binding, min(_fingerprint(operator, binding, some, most_terms) for some in flips)
     except SpecError:
         binding = tuple(enlarged(operator).items())
-        return binding, min(_fingerprint(operator, binding, some) for some in flips)
+        return binding, min(_fingerprint(operator, binding, some, most_terms) for some in flips)
 
 
 def confirmed_repeats(operators: Sequence[Operator], keys: Sequence[Hashable]) -> int:
@@ -108,14 +108,21 @@ def confirmed_repeats(operators: Sequence[Operator], keys: Sequence[Hashable]) -
 
 
 def _fingerprint(
-    operator: Operator, binding: tuple[tuple[str, int], ...], flips: tuple[tuple[int, int], ...] = ()
+    operator: Operator,
+    binding: tuple[tuple[str, int], ...],
+    flips: tuple[tuple[int, int], ...] = (),
+    most_terms: int = MAX_TERMS,
 ) -> str:
     sizes = sizes_under(binding)
     spec = operator.spec
     free: tuple[int, ...] = ()
     if spec.unordered:
         free = tuple(axis for axis, size in enumerate(spec.input_shape) if str(size) in spec.unordered)
-    found = [(key, slots, facts(key)) for key, slots in parts(operator, sizes, free, flips)]
+    taken_apart = parts(operator, sizes, free, flips)
+    largest = max((key.number for key, _ in taken_apart), default=0)
+    if largest > most_terms:
+        raise SynoError(f"fingerprint: expected at most {most_terms} terms, found {largest}; use a smaller binding")
+    found = [(key, slots, facts(key)) for key, slots in taken_apart]
     head = (
         tuple(sizes[size] for size in spec.output_shape),
         tuple(sizes[size] for size in spec.input_shape),

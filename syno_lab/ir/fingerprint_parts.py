@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 from syno_lab.ir.coordinate import REDUCE, Coordinate
@@ -49,6 +50,11 @@ class PartKey(NamedTuple):
     inputs: tuple[tuple[int, Expression], ...]
     members: tuple[tuple[Expression, ...], ...]
     bounds: tuple[Expression, ...]
+
+    @property
+    def number(self) -> int:
+        """How many terms it has at most: one for each value of the iterators."""
+        return prod(size for _, size in self.iterators)
 
 
 class Sizes(dict[Size, int]):

@@ -23,9 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from syno_lab.errors import SynoError
 from syno_lab.ir.fingerprint_parts import DIV, FLIP, MOD, SHIFT, SPLIT, STRIDE, UNFOLD, Expression, PartKey
-from syno_lab.ir.fingerprint_whole import MAX_TERMS
 
 Array = np.ndarray[Any, Any]
 
@@ -80,9 +78,6 @@ def facts(key: PartKey) -> Facts:
     For a weight ``W``: the sum over pairs of terms that meet in one element of ``W`` of the product of the first term's
     residue and the second's. As a polynomial in the residues of positions it says which pairs these are, and by the
     pairs of a term with itself how often each term occurs. Where terms have different positions that is all there is.
-
-    Raises:
-        SynoError: when the part is too large to list.
     """
     table = _table(key)
     total = len(table.counts)
@@ -164,8 +159,6 @@ def forget() -> None:
 def _table(key: PartKey) -> _Table:
     shape = tuple(size for _, size in key.iterators)
     total = prod(shape)
-    if total > MAX_TERMS:
-        raise SynoError(f"fingerprint: expected at most {MAX_TERMS} terms, found {total}; use a smaller binding")
     grids = np.ogrid[tuple(slice(size) for size in shape)]
     valid: Array = np.ones((1,) * len(shape), dtype=bool)
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+import msgspec
+
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.keys import Key, canonical_key
 from syno_lab.ir.late import OperatorMethods
@@ -124,7 +126,8 @@ class Operator(OperatorMethods):
         return self is other or (self.state.signature == other.state.signature and self.key == other.key)
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        # Of its bytes, because Python's hash of tuples does not tell -1 from -2, and exponents are just that.
+        return hash(msgspec.msgpack.encode(self.key))
 
     def __str__(self) -> str:
         def shape(coordinates: tuple[Coordinate, ...]) -> str:

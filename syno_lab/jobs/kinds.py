@@ -23,7 +23,6 @@ KINDS: dict[str, str] = {
     "rungs": "syno_lab.experiments.rung_worker:run",
     "search": "syno_lab.experiments.job:run",
     "train": "syno_lab.trial.job:run",
-    "trials": "syno_lab.trial.job:run_several",
     "tune": "syno_lab.tuning.job:run",
 }
 #: What a job of a kind occupies of a worker unless told otherwise. A slot is a share of the machine's cores; drivers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from syno_lab.codegen.drawing import describe_step
 from syno_lab.codegen.mixing import wish_verdict
@@ -21,6 +22,8 @@ from syno_lab.synthesis.distance import distance
 
 #: States whose next steps are looked at.
 MOST_STATES = 400
+#: Next steps of a state that are judged and shown: the nearest to the input. There may be tens of thousands.
+MOST_STEPS = 200
 
 
 @dataclass(eq=False, slots=True)
@@ -31,6 +34,14 @@ class _Place:
     step: Candidate | None
     after: State | None = None
     children: tuple[str, ...] | None = None
+    hidden: int = 0  # next steps that are not shown
+
+
+class Found(NamedTuple):
+    """The next places of a place, and how many more there are."""
+
+    shown: list[tuple[Branch, Candidate]]
+    hidden: int
 
 
 class Around:
@@ -130,13 +141,15 @@ class Around:
         states = "state" if self.looked_at == 1 else "states"
         text = f"{len(kinds) - 1} steps from {self.looked_at} {states}: {kinds.count('pruned')} pruned"
         text += f", {kinds.count('dead end')} dead ends, {kinds.count('operator')} operators"
+        hidden = sum(place.hidden for place in self._places.values())
+        text += f"; {hidden:,} more steps, none of them nearer to the input, are not shown" if hidden else ""
         return text + ("; no more are looked at." if self.is_cut() else ".")
 
     def _is_to_look_at(self, key: str, first: str) -> bool:
         place = self._places[key]
         return place.children is None and (key == first or place.branch.kind == "open")
 
-    def look(self, key: str, effort: Effort | None = None) -> list[tuple[Branch, Candidate]]:
+    def look(self, key: str, effort: Effort | None = None) -> Found:
         """The next places of a place, for :meth:`put`. It changes nothing, so a thread can do it.
 
         Raises:
@@ -145,23 +158,30 @@ class Around:
         state = self.state_at(key)
         names = expressions(state)
         left = state.spec.limits.max_primitives - len(state.steps) - 1
-        found = []
-        for index, one in enumerate(candidates(state, effort=effort)):
+        following = candidates(state, effort=effort)
+        shown: list[tuple[Branch, Candidate]] = []
+        judged = 0
+        for index, one in enumerate(following):
+            if len(shown) == MOST_STEPS:
+                break
+            judged += 1
             if one.verdict.canonical or self._has_pruned:
                 child = str(index) if key == self.root else f"{key}.{index}"
                 text = describe_step(state, one.step, names)
-                found.append((self._child(child, text, one, left), one))
-        found.sort(key=lambda each: _order(each[0]))
-        return found
+                shown.append((self._child(child, text, one, left), one))
+        shown.sort(key=lambda each: _order(each[0]))
+        return Found(shown, len(following) - judged)
 
-    def put(self, key: str, found: list[tuple[Branch, Candidate]]) -> None:
+    def put(self, key: str, found: Found) -> None:
         """Keep what :meth:`look` found."""
         place, state = self._places[key], self.state_at(key)
-        for branch, one in found:
+        for branch, one in found.shown:
             self._places[branch.key] = _Place(branch, state, key, one)
-        place.children = tuple(branch.key for branch, _ in found)
+        place.children = tuple(branch.key for branch, _ in found.shown)
+        place.hidden = found.hidden
         self.looked_at += 1
-        if not any(branch.kind in ("open", "operator") for branch, _ in found) and place.branch.kind == "open":
+        leads_on = found.hidden or any(branch.kind in ("open", "operator") for branch, _ in found.shown)
+        if not leads_on and place.branch.kind == "open":
             place.branch = _dead(place.branch, "no canonical step leads on")
 
     @staticmethod

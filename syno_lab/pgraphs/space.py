@@ -1,10 +1,14 @@
 """The synthesis graph as a space to search: canonical partial pGraphs, within the budgets of a spec.
 
 A state is a node of :mod:`syno_lab.synthesis.graph` with the number of steps that are left, and the path to it. Rules
-and distance depend only on the node, so the next steps are the same for every path to it: the node is the key by which
-statistics are shared. The operator at the end depends on the whole path, as do the few rules that look deeper and the
-budgets of a whole operator (FLOPs, parameters, memory); they are checked when an operator is complete (Syno, section
-7.2: a hard limit).
+and distance depend only on the node, so the next steps are the same for every path to it: the node's name is the key by
+which statistics are shared. The operator at the end depends on the whole path, as do the few rules that look deeper and
+the budgets of a whole operator (FLOPs, parameters, memory); they are checked when an operator is complete (Syno,
+section 7.2: a hard limit).
+
+In a space that is too large to be counted, the first choice is how many steps there may be, each number from the fewest
+on being as likely as the others. Without it random descents use nearly all steps, because most operators do; but those
+that people know and use have few.
 """
 
 from __future__ import annotations
@@ -31,14 +35,18 @@ from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.wish_obstacles import check_wants
 
 #: How much likelier a step is that leads one step nearer to the input, where the space is too large to be counted.
-PULL = 2.0
+#: Of 2, 4, 8, 16 and 32 chosen on ResNet-20's space, as what gave most operators within its limits a CPU-second.
+PULL = 8.0
 _FAR = 9  # distances above do not matter any more
 _UNKNOWN = -1
 #: Nodes up to which a space is counted before it is searched: a second or two.
 COUNTABLE_NODES = 2_000
+#: The share of what a graph may hold at most that it holds for a search, beside much else: some hundred megabytes.
+MOST_HELD = 0.25
 
 Accepts = Callable[[Operator], bool]
 Describe = Callable[[Operator], Mapping[str, int]]
+Drawn = Callable[[Hashable], None]
 
 
 def synthesis_space(
@@ -47,6 +55,7 @@ def synthesis_space(
     *,
     accepts: Accepts | None = None,
     describe: Describe | None = None,
+    drawn: Drawn | None = None,
     countable_nodes: int = COUNTABLE_NODES,
 ) -> SynthesisState:
     """The first state of the space of ``spec``: the output's coordinates alone.
@@ -61,13 +70,16 @@ def synthesis_space(
             operators.
         describe: gives the traits of an operator, from which a search may estimate its reward; called also for
             operators that ``accepts`` may refuse.
+        drawn: told the key of every complete operator that is asked for, before the wishes and the budgets of a whole
+            operator refuse any.
         countable_nodes: 0 to count nothing.
 
     Raises:
         SpecError: for rules without those of kind ``space``, and wishes that no operator can meet.
     """
     check_wants(spec)
-    return SynthesisState(_Space(spec, rules, accepts, describe, countable_nodes), None, spec.limits.max_primitives, ())
+    space = _Space(spec, rules, accepts, describe, drawn, countable_nodes)
+    return SynthesisState(space, None, spec.limits.max_primitives, (), chooses_most=not space.is_counted)
 
 
 class _Space:
@@ -79,12 +91,14 @@ class _Space:
         rules: tuple[Rule, ...],
         accepts: Accepts | None,
         describe: Describe | None,
+        drawn: Drawn | None,
         countable_nodes: int,
     ) -> None:
         self.graph = Graph(spec, rules)
         self.builder = Builder(self.graph)
         self._accepts = accepts
         self._describe = describe
+        self._drawn = drawn
         self.is_counted = countable_nodes > 0
         if self.is_counted:
             try:
@@ -95,13 +109,19 @@ class _Space:
         maps = spec.binding_maps
         self._binding = maps[0] if maps else None
         outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
-        self._weighted: dict[tuple[SearchNode, int], list[tuple[Move, float]]] = {}
+        self._weighted: dict[int, list[tuple[Move, float]]] = {}  # by the key of the state
+        self._first: dict[int, list[tuple[Move, float]]] = {}  # the same of the root, by the steps left
         self._spare = None if spec.limits.max_flops is None else spec.limits.max_flops / max(1, 2 * outputs)
 
-    def operator(self, path: Path) -> Operator | None:
+    def operator(self, path: Path, key: Hashable) -> Operator | None:
         """The operator at the end of a path; None if a rule, a budget or ``accepts`` refuses it."""
-        operator = self.builder.operator(path)
-        return None if operator is None or not (self._accepts is None or self._accepts(operator)) else operator
+        operator = self.builder.complete(path)
+        if operator is None:
+            return None
+        if self._drawn is not None:
+            self._drawn(key)
+        is_kept = self.builder.keeps(operator) and (self._accepts is None or self._accepts(operator))
+        return operator if is_kept else None
 
     def traits(self, path: Path) -> Mapping[str, int]:
         """The traits of the operator at the end of a path; {} if a rule or a budget refuses it."""
@@ -112,14 +132,36 @@ class _Space:
         """The moves from ``node`` that lead to an operator, with their weights; computed once.
 
         Every random descent begins at the root, which may have thousands of them. Where there are too many to list,
-        always the same part of them, drawn at random.
+        always the same part of them, drawn at random. What is known of nodes is dropped now and then, to bound memory;
+        it is found anew where it is asked for again, and is the same then.
         """
-        found = self._weighted.get((node, left))
+        if node is self.graph.root:
+            return self._weighted_first(left)
+        key = key_of(node, left)
+        found = self._weighted.get(key)
         if found is None:
-            moves = self.graph.some_moves(node, left, random.Random(0))  # noqa: S311 - for choices, not for secrets
-            pairs = [(move, self.weight(move, left)) for move in moves]
-            found = self._weighted[node, left] = [(move, weight) for move, weight in pairs if weight]
+            if self.graph.make_room(MOST_HELD):
+                self._weighted.clear()
+            found = self._weighted[key] = self._pairs(node, left)
         return found
+
+    def _weighted_first(self, left: int) -> list[tuple[Move, float]]:
+        """:meth:`weighted` of the root, which is kept: to list the multisets of REDUCEs takes seconds."""
+        found = self._first.get(left)
+        if found is None:
+            root, most = self.graph.root, self.graph.spec.limits.max_primitives
+            if left < most and not self.graph.is_vast(root, most):
+                # Their distances are bounds for ``most`` steps here, so a few of these moves lead nowhere.
+                found = [(move, weight) for move, weight in self._weighted_first(most) if move.cost + move.need <= left]
+            else:
+                found = self._pairs(root, left)
+            self._first[left] = found
+        return found
+
+    def _pairs(self, node: SearchNode, left: int) -> list[tuple[Move, float]]:
+        moves = self.graph.some_moves(node, left, random.Random(0))  # noqa: S311 - for choices, not for secrets
+        pairs = [(move, self.weight(move, left)) for move in moves]
+        return [(move, weight) for move, weight in pairs if weight]
 
     def weight(self, move: Move, left: int) -> float:
         """The number of operators that a move leads to; if it is unknown, a weight that is larger nearer to the input.
@@ -137,17 +179,31 @@ class _Space:
         return weight
 
 
+def key_of(node: SearchNode, left: int) -> int:
+    """The key of a partial state: it stays the same where the graph has forgotten the node."""
+    return node.name << 16 | left
+
+
+#: What stands for the steps that are left in the key of the first state, which chooses them.
+_CHOOSES = (1 << 16) - 1
+
+
 class SynthesisState:
     """A partial pGraph, or a complete one (:class:`syno_lab.search.protocol.State`)."""
 
-    __slots__ = ("_distance", "_key", "_node", "_space", "left", "path")
+    __slots__ = ("_chooses_most", "_distance", "_key", "_node", "_space", "left", "path")
 
-    def __init__(self, space: _Space, node: SearchNode | None, left: int, path: Path) -> None:
+    def __init__(
+        self, space: _Space, node: SearchNode | None, left: int, path: Path, *, chooses_most: bool = False
+    ) -> None:
         self._space = space
         self._node = space.graph.root if node is None and not path else node
         self.left = left
         self.path = path
-        self._key: Hashable = name(path) if self._node is None else (self._node, left)
+        self._chooses_most = chooses_most
+        self._key: Hashable = (
+            name(path) if self._node is None else key_of(self._node, _CHOOSES if chooses_most else left)
+        )
         self._distance: int | None = 0 if self._node is None else _UNKNOWN
 
     @property
@@ -171,11 +227,13 @@ class SynthesisState:
         """The moves after which the input may still be reached."""
         if self._node is None:
             return ()
+        if self._chooses_most:
+            return self._mosts()
         return [_Child(self, move, weight) for move, weight in self._space.weighted(self._node, self.left)]
 
     def operator(self) -> Operator | None:
         """The operator of a complete state; None where a deep rule or a budget rejects it."""
-        return self._space.operator(self.path) if self._node is None else None
+        return self._space.operator(self.path, self._key) if self._node is None else None
 
     def traits(self) -> Mapping[str, int]:
         """See :class:`syno_lab.search.protocol.State`."""
@@ -192,6 +250,9 @@ class SynthesisState:
         """
         if self._node is None or operator.spec.output_shape != self._space.graph.spec.output_shape:
             return ()
+        if self._chooses_most:
+            enough = [child for child in self._mosts() if child.most >= len(operator.steps)]
+            return enough[0].steps() if enough else ()
         places, done = self._places()
         sizes = tuple([step.parameter for step in operator.steps if step.primitive == "REDUCE"])
         return [
@@ -201,6 +262,14 @@ class SynthesisState:
             for edge in move.edges()
             if self._is_of(edge, places, done, operator)
         ]
+
+    def _mosts(self) -> list[_Most]:
+        root = self._space.graph.root
+        return [_Most(self, most) for most in range(self.left + 1) if self._space.weighted(root, most)]
+
+    def within(self, most: int) -> Step:
+        """The choice of at most so many steps, from the first state."""
+        return Step(f"at most {most} steps", (), SynthesisState(self._space, None, most, ()), steps=0)
 
     def _step(self, edge: Edge) -> Step:
         assert self._node is not None
@@ -255,6 +324,21 @@ class SynthesisState:
             return not edge.primitive or (operands == step.operands and edge.parameter == step.parameter)
 
         return any(map(is_step, steps))
+
+
+class _Most:
+    """The choice of how many steps there may be."""
+
+    __slots__ = ("_from", "most", "weight")
+
+    def __init__(self, root: SynthesisState, most: int) -> None:
+        self._from = root
+        self.most = most
+        self.weight = 1.0
+
+    def steps(self) -> list[Step]:
+        """The space of the operators of at most so many steps."""
+        return [self._from.within(self.most)]
 
 
 class _Child:

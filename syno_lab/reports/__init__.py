@@ -6,7 +6,7 @@ files for other programs. Neither torch nor TVM is loaded.
 """
 
 from syno_lab.reports.axes import Axis, find_axis, list_axes
-from syno_lab.reports.courses import Course, read_courses
+from syno_lab.reports.courses import Course, read_courses, rung_courses
 from syno_lab.reports.fronts import Front, Placed, front_of
 from syno_lab.reports.lab import LabReader, Reading
 from syno_lab.reports.pictures import front_picture
@@ -33,6 +33,7 @@ __all__ = [
     "published_on",
     "published_points",
     "read_courses",
+    "rung_courses",
     "trials_csv",
     "trials_frame",
     "trials_parquet",

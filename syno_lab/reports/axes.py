@@ -1,4 +1,7 @@
-"""The axes on which trials are compared, from accuracy to the probe; plain or over the baseline's."""
+"""The axes on which trials are compared, from accuracy to the probe; plain or over the baseline's.
+
+Accuracies on two rungs are two axes: they are never drawn as if they were one measure.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from syno_lab.inputs import quoted
 from syno_lab.reports.rows import TrialRow
 from syno_lab.store.pareto import AXES, Axis
 
-__all__ = ["LATENCY", "Axis", "axis_value", "find_axis", "list_axes"]
+__all__ = ["LATENCY", "RUNG", "Axis", "axis_value", "find_axis", "is_accuracy", "list_axes"]
 
+#: The name of the accuracy on a rung is ``accuracy@RUNG``; that of the finals is ``accuracy``.
+RUNG = "accuracy@"
 #: The name of the latency on a target is ``latency_ms@TARGET``.
 LATENCY = "latency_ms@"
 _MEMORY = Axis("memory_mib", "memory of the training", "MiB", False)
@@ -18,15 +23,22 @@ _PROBE = Axis("probe", "score of the probe", "", True)
 _PLAIN = {name: AXES[name] for name in ("accuracy", "flops", "params")} | {one.name: one for one in (_MEMORY, _PROBE)}
 
 
-def list_axes(targets: Iterable[str]) -> tuple[Axis, ...]:
-    """Every axis of a lab with these targets, accuracy first, then the latencies."""
+def list_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> tuple[Axis, ...]:
+    """Every axis of a lab with these targets and rungs: accuracy first, then those on rungs, then the latencies."""
     accuracy, *others = _PLAIN.values()
-    latencies = (find_axis(LATENCY + target) for target in targets)
-    return (accuracy, *latencies, *others)
+    named = (*(RUNG + rung for rung in rungs), *(LATENCY + target for target in targets))
+    return (accuracy, *map(find_axis, named), *others)
+
+
+def is_accuracy(axis: Axis) -> bool:
+    """Whether it is an accuracy: that of full trainings on test images, or that on a rung."""
+    return axis.name == "accuracy" or axis.name.startswith(RUNG)
 
 
 def find_axis(name: str) -> Axis:
-    """The axis of this name: ``accuracy``, ``latency_ms@TARGET``, ``flops``, ``params``, ``memory_mib``, ``probe``.
+    """The axis of this name.
+
+    ``accuracy``, ``accuracy@RUNG``, ``latency_ms@TARGET``, ``flops``, ``params``, ``memory_mib`` or ``probe``.
 
     Raises:
         SynoError: there is no such axis.
@@ -35,13 +47,20 @@ def find_axis(name: str) -> Axis:
         return _PLAIN[name]
     if name.startswith(LATENCY) and len(name) > len(LATENCY):
         return Axis(name, f"latency on {name.removeprefix(LATENCY)}", "ms", False)
-    raise SynoError(f"no axis {quoted(name)}: expected one of {', '.join(_PLAIN)} or {LATENCY}TARGET")
+    if name.startswith(RUNG) and len(name) > len(RUNG):
+        return Axis(name, f"accuracy on the rung {name.removeprefix(RUNG)}, held-out images", "", True)
+    raise SynoError(f"no axis {quoted(name)}: expected one of {', '.join(_PLAIN)}, {RUNG}RUNG or {LATENCY}TARGET")
+
+
+def of_finals(axis: Axis) -> Axis:
+    """The axis as one of trials in rungs: their accuracy is that of the finals."""
+    return axis._replace(title="accuracy of the finals, test images") if axis.name == "accuracy" else axis
 
 
 def relative(axis: Axis) -> Axis:
     """The axis as a comparison with the baseline: percentage points of accuracy, else a ratio (below 1 is less)."""
-    if axis.name == "accuracy":
-        return axis._replace(title="accuracy against the baseline", unit="percentage points")
+    if is_accuracy(axis):
+        return axis._replace(title=f"{axis.title} against the baseline", unit="percentage points")
     return axis._replace(title=f"{axis.title} over the baseline's", unit="")
 
 
@@ -50,15 +69,32 @@ def axis_value(row: TrialRow, axis: Axis, baselines: Mapping[str, TrialRow] | No
     value = _value(row, axis)
     if value is None or baselines is None:
         return value
-    base = None if row.source not in baselines else _value(baselines[row.source], axis)
-    if base is None or (axis.name != "accuracy" and base <= 0):
+    return _against(value, row, axis, baselines)
+
+
+def interval_on(
+    row: TrialRow, axis: Axis, baselines: Mapping[str, TrialRow] | None = None
+) -> tuple[float, float] | None:
+    """The interval of the row's finals on the axis of accuracy, as :func:`axis_value`; None where there is none."""
+    if row.interval is None or axis.name != "accuracy":
         return None
-    return 100 * (value - base) if axis.name == "accuracy" else value / base
+    ends = row.interval if baselines is None else [_against(end, row, axis, baselines) for end in row.interval]
+    low, high = ends
+    return None if low is None or high is None else (low, high)
+
+
+def _against(value: float, row: TrialRow, axis: Axis, baselines: Mapping[str, TrialRow]) -> float | None:
+    base = None if row.source not in baselines else _value(baselines[row.source], axis)
+    if base is None or (not is_accuracy(axis) and base <= 0):
+        return None
+    return 100 * (value - base) if is_accuracy(axis) else value / base
 
 
 def _value(row: TrialRow, axis: Axis) -> float | None:
     if axis.name.startswith(LATENCY):
         return row.latencies.get(axis.name.removeprefix(LATENCY))
+    if axis.name.startswith(RUNG):
+        return row.accuracy_on(axis.name.removeprefix(RUNG))
     if axis.name == "accuracy":  # an unfinished training's accuracy is not comparable
         return row.accuracy if row.state == "finished" else None
     found: float | None = getattr(row, axis.name)

@@ -8,20 +8,24 @@ from typing import Any, NamedTuple
 
 from syno_lab.jobs.context import job_folder
 from syno_lab.jobs.records import JobRecord
+from syno_lab.reports.rows import Source
 from syno_lab.store.courses import COURSE_FILE, CURVE_FILE, read_course
 from syno_lab.store.records import finite
+from syno_lab.store.rungs import BASELINE
 
 
 class Course(NamedTuple):
     """One line of a figure.
 
     Attributes:
-        job: the number of the job.
+        job: the number of the job; 0 for a training in rungs, which is none.
         name: the job's name, for people.
         state: the job's state.
         kind: ``train`` (epochs and accuracy) or ``tune`` (trials and the best milliseconds so far).
         points: pairs of these two values, from the first on.
         losses: for a training, triples of epoch, training loss and test loss, in nats.
+        rung: of a search in rungs; empty for a training with the full recipe. Accuracies of two rungs are not one
+            measure.
     """
 
     job: int
@@ -30,6 +34,27 @@ class Course(NamedTuple):
     kind: str
     points: tuple[tuple[float, float], ...]
     losses: tuple[tuple[float, float, float], ...] = ()
+    rung: str = ""
+
+
+def rung_courses(sources: Iterable[Source], *, newest: int = 20) -> tuple[Course, ...]:
+    """The curves of the newest trainings in rungs with more than one epoch; of each search and rung at most ``newest``.
+
+    On the shorter rungs a training has one epoch, which is no curve.
+    """
+    found: list[Course] = []
+    for source in sources:
+        for rung in source.rungs:
+            mine = [one for one in source.trainings if one.rung == rung]
+            courses: list[Course] = []
+            for one in sorted(mine, key=lambda one: one.ended, reverse=True):
+                points, losses = _epochs(one.curve)
+                if len(points) > 1 and len(courses) < newest:
+                    who = "baseline" if one.number == BASELINE else f"trial {one.number}"
+                    name = f"{source.name}: {who} on {rung}, seed {one.seed}"
+                    courses.append(Course(0, name, one.state, "train", points, losses, rung))
+            found += courses
+    return tuple(found)
 
 
 def read_courses(jobs: Iterable[JobRecord], folder: Path, *, newest: int = 20) -> tuple[Course, ...]:

@@ -12,18 +12,29 @@ from typing import NamedTuple
 import numpy as np
 
 from syno_lab.errors import SynoError
-from syno_lab.reports.axes import axis_value, find_axis, relative
+from syno_lab.reports.axes import axis_value, find_axis, interval_on, of_finals, relative
 from syno_lab.reports.rows import TrialRow
 from syno_lab.store.pareto import Axis, pareto_front
 
 
 class Placed(NamedTuple):
-    """A trial that has a value on every axis; ``values`` are in the order of the axes."""
+    """A trial that has a value on every axis; ``values`` are in the order of the axes.
+
+    ``known`` is the name of the known operator with which its search began, else empty. ``intervals`` has for each axis
+    the values between which the finals leave the trial, or None.
+    """
 
     key: str
     label: str
     is_baseline: bool
     values: tuple[float, ...]
+    known: str = ""
+    intervals: tuple[tuple[float, float] | None, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The label, and what the operator is known as."""
+        return f"{self.label} ({self.known})" if self.known else self.label
 
 
 class Front(NamedTuple):
@@ -74,7 +85,10 @@ def front_of(
     """
     if not 2 <= len(axes) <= 3 or len(set(axes)) < len(axes):
         raise SynoError(f"a Pareto front needs two or three different axes, found {', '.join(axes) or 'none'}")
-    plain = tuple(map(find_axis, axes))
+    rows = list(rows)
+    plain = tuple(find_axis(name) for name in axes)
+    if any(row.rungs for row in rows):
+        plain = tuple(of_finals(axis) for axis in plain)
     shown = plain if baselines is None else tuple(map(relative, plain))
     if reference is not None and len(reference) != len(axes):
         raise SynoError(f"reference: expected {len(axes)} values, found {len(reference)}")
@@ -84,7 +98,8 @@ def front_of(
         values = [axis_value(row, axis, baselines) for axis in plain]
         known = [value for value in values if value is not None and np.isfinite(value)]
         if len(known) == len(values):
-            points.append(Placed(row.key, row.label, row.is_baseline, tuple(known)))
+            wide = tuple(interval_on(row, axis, baselines) for axis in plain)
+            points.append(Placed(row.key, row.label, row.is_baseline, tuple(known), row.known, wide))
     corner = tuple(reference) if reference is not None else _beyond(points, shown)
     front = _front(points, shown)
     history = _history(points, shown, corner)

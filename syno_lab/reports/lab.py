@@ -20,9 +20,12 @@ from syno_lab.reports.rows import Source, TrialRow, read_run, read_search
 from syno_lab.store import Store
 from syno_lab.store.closing import Closing
 from syno_lab.store.database import FILE_NAME
+from syno_lab.store.rungs import FINAL
 
 _JOBS_SINCE = 2
 """The first version of a store's file that has jobs and searches."""
+_RUNGS_SINCE = 5
+"""The first version that has trainings in rungs."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,11 @@ class Reading:
     def targets(self) -> tuple[str, ...]:
         """All targets on which a trial has a latency."""
         return tuple(dict.fromkeys(target for source in self.sources for target in source.targets))
+
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        """All rungs on which a search has trained, without the finals."""
+        return tuple(dict.fromkeys(rung for source in self.sources for rung in source.rungs if rung != FINAL))
 
     def row(self, key: str) -> TrialRow:
         """The trial with this key. Raises StoreError where there is none."""
@@ -139,6 +147,7 @@ def _read(store: Store, folder: Path) -> Reading:
     jobs = tuple(Ledger(store.database).jobs()) if has_jobs else ()
     found = [read_run(run) for run in store.runs()]
     if has_jobs:
-        found += [read_search(log, store, jobs) for log in store.searches()]
+        has_rungs = version >= _RUNGS_SINCE
+        found += [read_search(log, store, jobs, has_rungs=has_rungs) for log in store.searches()]
     found.sort(key=lambda one: one[0].created)
     return Reading(folder, jobs, tuple(source for source, _ in found), tuple(row for _, rows in found for row in rows))

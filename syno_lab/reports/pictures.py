@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 #: The grey of text and lines: readable on white and on black (contrast 4.5 and 4.6).
 GREY = "#767676"
-#: The marks differ in shape, not in colour alone.
+#: The marks differ in shape, not in colour alone; known operators are hollow.
+KNOWN = "known operators"
 LOOKS = {
     "trials": ("#8a8a8a", "o", 16),
     "on the front": ("#2a7fd4", "D", 34),
+    KNOWN: ("#009e73", "s", 40),
     "baseline": ("#d55e00", "*", 110),
 }
 PAPER = "#7b3f9e"
@@ -28,20 +30,41 @@ _MOST_NAMES = 12
 _LONGEST_NAME = 28
 
 
+def kinds_of(front: Front) -> list[str]:
+    """For each point of a front the kind of its mark, a key of :data:`LOOKS`."""
+    on_front = set(front.front)
+    return [
+        "baseline" if point.is_baseline else KNOWN if point.known else "on the front" if at in on_front else "trials"
+        for at, point in enumerate(front.points)
+    ]
+
+
 def describe_front(front: Front, title: str) -> str:
     """The figure in one sentence, for readers who cannot see it."""
     title, axes = printable(title), " and ".join(axis.text for axis in front.axes)
     if not front.points:
         return f"{title}: no trial has a value on {axes} yet."
-    names = [printable(front.points[place].label) for place in front.front]
+    names = [printable(front.points[place].name) for place in front.front]
     shown = ", ".join(names[:_MOST_NAMES]) + (
         f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     )
     corner = ", ".join(f"{value:.4g}" for value in front.reference)
     return (
         f"{title}: {len(front.points)} trials by {axes}; on the Pareto front: {shown}; "
-        f"hypervolume {front.hypervolume:.4g} up to ({corner})."
+        f"hypervolume {front.hypervolume:.4g} up to ({corner}).{_finals(front)}"
     )
+
+
+def _finals(front: Front) -> str:
+    """The intervals of the finals in a sentence; empty where the front has none."""
+    found = [
+        f"{printable(point.name)} {low:.4g} to {high:.4g}"
+        for point in front.points
+        for wide in point.intervals
+        if wide is not None
+        for low, high in [wide]
+    ]
+    return f" Intervals of the finals: {', '.join(found[:_MOST_NAMES])}." if found else ""
 
 
 def front_picture(
@@ -88,10 +111,9 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
     axes.set_axisbelow(True)
     if not front.points:
         axes.text(0.5, 0.5, "no trial has a value on each axis yet", transform=axes.transAxes, ha="center", color=GREY)
-    on_front = set(front.front)
     groups: dict[str, list[Placed]] = {name: [] for name in LOOKS}
-    for place, point in enumerate(front.points):
-        groups["baseline" if point.is_baseline else "on the front" if place in on_front else "trials"].append(point)
+    for kind, point in zip(kinds_of(front), front.points, strict=True):
+        groups[kind].append(point)
     third = len(front.axes) == 3
     depth = [point.values[-1] for point in front.points]
     for name, points in groups.items():
@@ -106,6 +128,8 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
                 "vmax": max(depth),
                 "cmap": "viridis",
             }
+        elif name == KNOWN:
+            shade = {"facecolors": "none", "edgecolors": colour, "linewidths": 1.6}
         drawn = axes.scatter(
             [point.values[0] for point in points],
             [point.values[1] for point in points],
@@ -117,6 +141,11 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
         )
         if third and name == next(name for name, points in groups.items() if points):
             figure.colorbar(drawn, ax=axes, label=front.axes[2].text)
+    for point in front.points:
+        for side, wide in enumerate(point.intervals[:2]):
+            if wide is not None:
+                ends = [wide, (point.values[1],) * 2] if side == 0 else [(point.values[0],) * 2, wide]
+                axes.plot(*ends, color=GREY, linewidth=1.4, marker="|" if side == 0 else "_", zorder=2)
     if len(front.axes) == 2 and front.front:
         line = [front.points[place].values for place in front.front]
         where: Any = "pre" if x.maximise else "post"
@@ -144,7 +173,7 @@ def _draw_names(axes: Axes, front: Front) -> None:
     turn = min(seen, default=0.0) + 0.7 * (max(seen, default=0.0) - min(seen, default=0.0))
     for place in front.front:
         point = front.points[place]
-        label = printable(point.label)
+        label = printable(point.name)
         side, shift = ("right", -7) if point.values[0] > turn else ("left", 7)
         axes.annotate(
             label if len(label) <= _LONGEST_NAME else label[: _LONGEST_NAME - 1] + "…",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import FormatError
+from syno_lab.reports.rungs import OnRung, Trained, compared, names_of_rungs, on_rungs, read_trainings
 from syno_lab.store.courses import read_course
 from syno_lab.store.records import finite
+from syno_lab.store.rungs import BASELINE, FINAL
 from syno_lab.systems import find_system, format_of
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 #: The folder of the searches' files in a lab's folder (:mod:`syno_lab.experiments.watching`).
 _SEARCHES, _STATUS, _RESULT = "searches", "status.json", "result.json"
+_COSTS = ("flops", "params")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,8 @@ class TrialRow:
         is_baseline: whether the source's other trials are compared with it.
         state: the state of its training: ``waiting``, ``finished``, ``pruned``, ….
         reason: why the training did not finish, in one line.
-        accuracy: from 0 to 1 (for text exp(-loss)); None where there is none.
+        accuracy: from 0 to 1 (for text exp(-loss)); None where there is none. Of a search in rungs that of the finals
+            alone: those of rungs are other measures, and ``rungs`` has them.
         flops: FLOPs of the whole network, or as the run counts them.
         params: parameters, likewise.
         memory_mib: peak memory of its training in MiB; None where it was not measured.
@@ -45,6 +50,10 @@ class TrialRow:
         operator: the operator's JSON; empty for the network without an operator.
         steps: the steps by which a search built the operator, from the output on.
         probe: the score of the operator's probe, by which it is ranked without training; None where it was not probed.
+        rungs: the trainings of a search in rungs, the cheapest rung first; else none.
+        known: the name of the known operator with which the search began; empty for a discovered one.
+        interval: the accuracies between which the finals leave the operator: the baseline's mean, and the interval of
+            the difference from it; None before they are compared.
     """
 
     key: str
@@ -66,6 +75,18 @@ class TrialRow:
     operator: str = ""
     steps: tuple[str, ...] = ()
     probe: float | None = None
+    rungs: tuple[OnRung, ...] = ()
+    known: str = ""
+    interval: tuple[float, float] | None = None
+
+    @property
+    def rung(self) -> str:
+        """The last rung on which it was trained; empty in a search without rungs."""
+        return self.rungs[-1].rung if self.rungs else ""
+
+    def accuracy_on(self, rung: str) -> float | None:
+        """Its accuracy on a rung, the mean over the seeds; None where it has none there."""
+        return next((one.accuracy for one in self.rungs if one.rung == rung), None)
 
     @property
     def primitives(self) -> str:
@@ -81,7 +102,10 @@ class TrialRow:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A search or a run of a store: its ``key`` is ``search:NAME`` or ``run:NAME``."""
+    """A search or a run of a store: its ``key`` is ``search:NAME`` or ``run:NAME``.
+
+    ``trainings`` are those of a search in rungs that have ended, in the order of queueing.
+    """
 
     key: str
     kind: str
@@ -90,6 +114,17 @@ class Source:
     settings: Mapping[str, Any]
     targets: tuple[str, ...]
     baseline: TrialRow | None
+    trainings: tuple[Trained, ...] = ()
+
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        """The rungs of a search in rungs, the cheapest first and the finals last."""
+        return names_of_rungs(self.trainings)
+
+
+def rungs_among(rows: Iterable[TrialRow]) -> tuple[str, ...]:
+    """The rungs on which these trials were trained, the cheapest first, without the finals."""
+    return tuple(dict.fromkeys(one.rung for row in rows for one in row.rungs if one.rung != FINAL))
 
 
 def read_run(run: Run) -> tuple[Source, list[TrialRow]]:
@@ -124,55 +159,135 @@ def read_run(run: Run) -> tuple[Source, list[TrialRow]]:
     return Source(source, "run", run.name, run.created, run.settings, tuple(targets), baseline), rows
 
 
-def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tuple[Source, list[TrialRow]]:
-    """Read a search and its trials as rows, in the order of asking, the baseline first if it is known."""
+def read_search(
+    log: SearchLog, store: Store, jobs: Iterable[JobRecord], *, has_rungs: bool = True
+) -> tuple[Source, list[TrialRow]]:
+    """Read a search and its trials as rows, in the order of asking, the baseline first if it is known.
+
+    ``has_rungs``: whether the store's file is of a version that has trainings in rungs.
+    """
     source = f"search:{log.name}"
     query = (
         "SELECT DISTINCT target FROM syno_search_latencies JOIN syno_searches USING (search) WHERE name=? ORDER BY 1"
     )
     targets = store.database.column(query, (log.name,))
     measured = {target: log.latencies(target) for target in targets}
-    baseline = _baseline(source, log, store.path.parent, jobs)
+    trainings = read_trainings(log) if has_rungs else ()
+    files = {} if set(log.name) & set("/\\") else _files(store.path.parent / _SEARCHES / log.name)
+    by_number: dict[int, list[Trained]] = {}
+    for one in trainings:
+        by_number.setdefault(one.number, []).append(one)
+    if trainings:
+        baseline = _baseline_in_rungs(source, by_number.get(BASELINE, ()), files.get(_RESULT, {}), log.created)
+    else:
+        baseline = _baseline(source, log, files, jobs)
     rows = [] if baseline is None else [baseline]
+    known, intervals = _known(files), _intervals(files.get(_RESULT, {}))
     for trial in log.trials():
         outcome = trial.outcome or {}
         probe = outcome.get("probe")
         found = ((target, finite(measured[target].get(trial.number, {}).get("latency_ms"))) for target in targets)
-        rows.append(
-            TrialRow(
-                f"{source}#{trial.number}",
-                source,
-                trial.number,
-                f"trial {trial.number}",
-                trial.fingerprint,
-                False,
-                trial.state,
-                trial.reason,
-                trial.accuracy,
-                trial.flops,
-                trial.params,
-                finite(outcome.get("peak_mib")),
-                {target: latency for target, latency in found if latency is not None},
-                trial.wall_s,
-                trial.ended or "",
-                trial.job,
-                trial.operator,
-                trial.steps,
-                finite(probe.get("score")) if isinstance(probe, dict) else None,
-            )
+        row = TrialRow(
+            f"{source}#{trial.number}",
+            source,
+            trial.number,
+            f"trial {trial.number}",
+            trial.fingerprint,
+            False,
+            trial.state,
+            trial.reason,
+            trial.accuracy,
+            trial.flops,
+            trial.params,
+            finite(outcome.get("peak_mib")),
+            {target: latency for target, latency in found if latency is not None},
+            trial.wall_s,
+            trial.ended or "",
+            trial.job,
+            trial.operator,
+            trial.steps,
+            finite(probe.get("score")) if isinstance(probe, dict) else None,
+            known=known.get(trial.number, ""),
         )
+        rows.append(_in_rungs(row, by_number.get(trial.number, ()), intervals.get(trial.number)) if trainings else row)
     if baseline is not None:
         targets = sorted({*targets, *baseline.latencies})
-    return Source(source, "search", log.name, log.created, log.settings, tuple(targets), baseline), rows
+    return Source(source, "search", log.name, log.created, log.settings, tuple(targets), baseline, trainings), rows
 
 
-def _baseline(source: str, log: SearchLog, folder: Path, jobs: Iterable[JobRecord]) -> TrialRow | None:
+def _in_rungs(row: TrialRow, trainings: Sequence[Trained], interval: tuple[float, float] | None) -> TrialRow:
+    """The row of a trial in rungs: what its outcome in the store has is of the first rung alone."""
+    rungs = on_rungs(trainings)
+    return replace(
+        row,
+        state=rungs[-1].state if rungs else row.state,
+        accuracy=next((one.accuracy for one in rungs if one.rung == FINAL), None),
+        memory_mib=_memory(trainings),
+        wall_s=sum(one.wall_s for one in rungs),
+        ended=max((one.ended for one in trainings), default=""),
+        rungs=rungs,
+        interval=interval,
+    )
+
+
+def _baseline_in_rungs(
+    source: str, trainings: Sequence[Trained], result: Mapping[str, Any], created: str
+) -> TrialRow | None:
+    """The network without an operator, once its costs are known; its accuracies on rungs are there too."""
+    known = result.get("baseline")
+    finals: list[Mapping[str, Any]] = [one._asdict() for one in trainings if one.rung == FINAL]
+    finals += [known] if isinstance(known, dict) else []
+    flops, params = (next((n for one in finals if isinstance(n := one.get(name), int)), None) for name in _COSTS)
+    if flops is None or params is None:
+        return None
+    row = TrialRow(f"{source}#baseline", source, -1, "baseline", "", True, "finished", "", None, flops, params)
+    row = replace(_in_rungs(row, trainings, None), ended=created)
+    seeds = next((one.seeds for one in row.rungs if one.rung == FINAL), 0)
+    return replace(row, reason=_mean_of(seeds)) if seeds else row
+
+
+def _mean_of(seeds: int) -> str:
+    return f"mean of {seeds} {'seed' if seeds == 1 else 'seeds'}"
+
+
+def _memory(trainings: Sequence[Trained]) -> float | None:
+    """The peak memory of the network itself, as the finals train it."""
+    return max((one.memory_mib for one in trainings if one.rung == FINAL and one.memory_mib is not None), default=None)
+
+
+def _known(files: Mapping[str, dict[str, Any]]) -> dict[int, str]:
+    """The names of the known operators with which a search began, by the numbers of their trials."""
+    status, result = (files.get(name, {}) for name in (_STATUS, _RESULT))
+    given = status.get("known")
+    found = dict(given) if isinstance(given, dict) else {}
+    for points in (given, result.get("recorded"), result.get("known")):  # an untrained search has a list of points
+        for one in points if isinstance(points, list) else []:
+            if isinstance(one, dict):
+                found[str(one.get("number"))] = one.get("known")
+    return {int(number): name for number, name in found.items() if number.isdecimal() and isinstance(name, str)}
+
+
+def _intervals(result: Mapping[str, Any]) -> dict[int, tuple[float, float]]:
+    """The accuracies between which the finals leave each finalist, by its number."""
+    found = {}
+    for number, one in compared(result).items():
+        wide = one.get("over_seeds") or one.get("interval")
+        edges = [wide.get("low"), wide.get("high")] if isinstance(wide, dict) else []
+        base, *ends = map(finite, (one.get("baseline"), *edges))
+        if base is not None and len(ends) == 2 and None not in ends:
+            low, high = sorted(base + end for end in ends if end is not None)
+            found[number] = (exp(-high), exp(-low)) if one.get("measure") == "loss" else (low, high)
+    return found
+
+
+def _baseline(
+    source: str, log: SearchLog, files: Mapping[str, dict[str, Any]], jobs: Iterable[JobRecord]
+) -> TrialRow | None:
     """The network without an operator: the mean over the seeds on which the search trained it, and its tuned latency.
 
     While the search runs, its jobs give the baseline, afterwards its result does; a search in one process has only the
     result.
     """
-    files = {} if set(log.name) & set("/\\") else _files(folder / _SEARCHES / log.name)
     start = f"{log.name}: baseline, seed "
     trained = [
         job.result
@@ -199,7 +314,7 @@ def _baseline(source: str, log: SearchLog, folder: Path, jobs: Iterable[JobRecor
         "",
         True,
         "finished",
-        f"mean of {len(accuracies)} {'seed' if len(accuracies) == 1 else 'seeds'}" if accuracies else "",
+        _mean_of(len(accuracies)) if accuracies else "",
         accuracy,
         flops,
         params,

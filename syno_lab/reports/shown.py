@@ -6,15 +6,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from syno_lab.errors import FormatError
-from syno_lab.reports.axes import LATENCY, list_axes
+from syno_lab.reports.axes import LATENCY, RUNG, list_axes
 from syno_lab.reports.courses import Course
 from syno_lab.reports.fronts import Front
 from syno_lab.reports.lab import Reading
 from syno_lab.reports.pictures import describe_front
-from syno_lab.reports.rows import TrialRow
+from syno_lab.reports.progress import (
+    Progress,
+    describe_funnel,
+    finals_table,
+    funnel_picture,
+    funnel_table,
+    headline,
+    plan_table,
+    read_progress,
+    read_result,
+)
+from syno_lab.reports.rows import Source, TrialRow, rungs_among
+from syno_lab.reports.rungs import finalists
+from syno_lab.reports.text_tables import shown_table
+from syno_lab.store.rungs import FINAL
 from syno_lab.systems import find_system, format_of
 
 _TEXTS = ("label", "source", "state")
+#: Columns of searches in rungs, where there is one.
+_IN_RUNGS = ("known", "rung")
 _NUMBERS = ("accuracy", "flops", "params", "memory_mib", "probe", "wall_s", "number")
 _LAST = ("system", "primitives", "reason")
 _TITLES = {
@@ -31,23 +47,34 @@ _TITLES = {
 def shown_trials(rows: Sequence[TrialRow], targets: Iterable[str]) -> dict[str, Any]:
     """A table by columns: ``keys``, and ``columns``, each with ``name``, ``title``, ``kind`` and ``values``.
 
-    ``kind`` is ``text`` or ``number``; an unknown number is None, an unknown text empty.
+    ``kind`` is ``text`` or ``number``; an unknown number is None, an unknown text empty. Trials of a search in rungs
+    have a column for the accuracy on each.
     """
     latencies = tuple(LATENCY + target for target in targets)
+    rungs = rungs_among(rows)
+    more = (*(RUNG + rung for rung in rungs), *latencies)
     columns = []
-    for name in (*_TEXTS, _NUMBERS[0], *latencies, *_NUMBERS[1:], *_LAST):
-        is_latency = name in latencies
+    for name in (*_TEXTS, *(_IN_RUNGS if rungs else ()), _NUMBERS[0], *more, *_NUMBERS[1:], *_LAST):
         values = [_value(row, name) for row in rows]
-        title = f"ms on {name.removeprefix(LATENCY)}" if is_latency else _TITLES.get(name, name)
-        kind = "number" if is_latency or name in _NUMBERS else "text"
-        columns.append({"name": name, "title": title, "kind": kind, "values": values})
+        kind = "number" if name in more or name in _NUMBERS else "text"
+        columns.append({"name": name, "title": _title(name, bool(rungs)), "kind": kind, "values": values})
     return {"keys": [row.key for row in rows], "columns": columns}
 
 
 def _value(row: TrialRow, name: str) -> Any:
     if name == "system":
         return _system(row.operator)
+    if name.startswith(RUNG):
+        return row.accuracy_on(name.removeprefix(RUNG))
     return row.latencies.get(name.removeprefix(LATENCY)) if name.startswith(LATENCY) else getattr(row, name)
+
+
+def _title(name: str, in_rungs: bool) -> str:
+    if name == "accuracy" and in_rungs:
+        return "accuracy, finals"
+    if name.startswith(RUNG):
+        return f"accuracy on {name.removeprefix(RUNG)}"
+    return f"ms on {name.removeprefix(LATENCY)}" if name.startswith(LATENCY) else _TITLES.get(name, name)
 
 
 def _system(operator: str) -> str:
@@ -58,9 +85,9 @@ def _system(operator: str) -> str:
         return ""
 
 
-def shown_axes(targets: Iterable[str]) -> list[dict[str, str]]:
+def shown_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> list[dict[str, str]]:
     """The axes that a user can choose: ``name`` and ``title``."""
-    return [{"name": axis.name, "title": axis.title} for axis in list_axes(targets)]
+    return [{"name": axis.name, "title": axis.title} for axis in list_axes(targets, rungs)]
 
 
 def shown_sources(reading: Reading) -> list[dict[str, Any]]:
@@ -74,15 +101,17 @@ def shown_sources(reading: Reading) -> list[dict[str, Any]]:
 def shown_front(front: Front, title: str, published: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """A front for drawing.
 
-    ``axes`` (``name``, ``text``, ``maximise``), ``keys``, ``labels``, ``baselines`` (indices) and ``values`` (a list
-    for each axis), ``front`` (indices), ``history``, ``hypervolume``, ``reference``, ``unplaced``, ``text``, and the
-    ``paper``'s statements of :func:`.published_on`.
+    ``axes`` (``name``, ``text``, ``maximise``), ``keys``, ``labels``, ``baselines`` and ``known`` (indices),
+    ``values`` (a list for each axis), ``intervals`` (for each axis pairs or None), ``front`` (indices), ``history``,
+    ``hypervolume``, ``reference``, ``unplaced``, ``text``, and the ``paper``'s statements of :func:`.published_on`.
     """
     return {
         "axes": [{"name": axis.name, "text": axis.text, "maximise": axis.maximise} for axis in front.axes],
         "keys": [point.key for point in front.points],
-        "labels": [point.label for point in front.points],
+        "labels": [point.name for point in front.points],
         "baselines": [place for place, point in enumerate(front.points) if point.is_baseline],
+        "known": [place for place, point in enumerate(front.points) if point.known],
+        "intervals": [[point.intervals[number] for point in front.points] for number in range(len(front.axes))],
         "values": [[point.values[number] for point in front.points] for number in range(len(front.axes))],
         "front": list(front.front),
         "history": [list(one) for one in front.history],
@@ -95,17 +124,75 @@ def shown_front(front: Front, title: str, published: Sequence[Mapping[str, Any]]
 
 
 def shown_courses(courses: Iterable[Course]) -> list[dict[str, Any]]:
-    """Curves for drawing: ``job``, ``name``, ``state``, ``kind`` and ``points``."""
+    """Curves for drawing: ``job``, ``name``, ``state``, ``kind``, ``chart`` and ``points``.
+
+    ``chart`` is the title of the figure that a curve belongs in: each rung has one of its own.
+    """
     return [
         {
             "job": one.job,
             "name": one.name,
             "state": one.state,
             "kind": one.kind,
+            "chart": _chart(one),
             "points": [list(point) for point in one.points],
         }
         for one in courses
     ]
+
+
+def _chart(one: Course) -> str:
+    if one.kind != "train":
+        return "Best latency of tunings"
+    if one.rung == FINAL:
+        return "Accuracy of trainings in the finals, test images"
+    return f"Accuracy of trainings on the rung {one.rung}, held-out images" if one.rung else "Accuracy of trainings"
+
+
+def find_progress(reading: Reading, source: str) -> tuple[Source, Progress] | None:
+    """The progress of the chosen search, or of the newest one that has a funnel where none is chosen; else None."""
+    for one in reversed(reading.sources):
+        if one.kind == "search" and source in ("", one.key, one.name):
+            found = read_progress(reading.folder, one.name)
+            if found is not None:
+                return one, found
+    return None
+
+
+def shown_progress(reading: Reading, source: Source, progress: Progress) -> dict[str, Any]:
+    """A search for a page: ``headline``, the funnel as ``svg`` and in words as ``text``, ``tables``, ``finalists``.
+
+    Each of ``finalists`` has the ``key`` and the ``label`` of a trial in the finals; there are none before the end.
+    """
+    tables = [plan_table(progress)] if progress.plan else []
+    tables.append(funnel_table(progress))
+    result = read_result(reading.folder, source.name) if progress.phase == "done" else None
+    keys = []
+    if result is not None and progress.plan:
+        tables.append(finals_table(result))
+        keys = [f"{source.key}#{number}" for number in dict.fromkeys(finalists(result).values())]
+    rows = [reading.by_key[key] for key in keys if key in reading.by_key]
+    return {
+        "headline": headline(progress),
+        "svg": funnel_picture(progress),
+        "text": describe_funnel(progress),
+        "tables": [shown_table(table) for table in tables],
+        "finalists": [{"key": row.key, "label": row.label} for row in rows],
+    }
+
+
+def usual_measure(rows: Iterable[TrialRow]) -> str:
+    """The axis by which trials are compared where a user does not say: the accuracy that the most is known by.
+
+    That of finals and full trainings; while no trial has one, that on the last rung; of an untrained search the probe.
+    """
+    trials = [row for row in rows if not row.is_baseline]
+    if any(row.accuracy is not None for row in trials):
+        return "accuracy"
+    for rung in reversed(rungs_among(trials)):
+        if any(row.accuracy_on(rung) is not None for row in trials):
+            return RUNG + rung
+    return "probe" if any(row.probe is not None for row in trials) else "accuracy"
 
 
 def summary(reading: Reading, rows: Sequence[TrialRow], front: Front | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from syno_lab.inputs import printable
 from syno_lab.reports.fronts import Front
-from syno_lab.reports.pictures import GREY, LOOKS, PAPER, describe_front
+from syno_lab.reports.pictures import GREY, KNOWN, LOOKS, PAPER, describe_front, kinds_of
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 680, 400, 70, 20, 34, 46
 _TICKS = 5
@@ -45,17 +45,20 @@ def front_sketch(front: Front, title: str = "Trials", published: Sequence[Mappin
         parts.append(
             f'<rect {size} fill="{PAPER}" fill-opacity="0.35"><title>The paper: {_safe(one["text"])}</title></rect>'
         )
-    on_front = set(front.front)
-    kinds = [
-        "baseline" if point.is_baseline else "on the front" if number in on_front else "trials"
-        for number, point in enumerate(front.points)
-    ]
+    for point in front.points:
+        for side, wide in enumerate(point.intervals[:2]):
+            if wide is not None:
+                ends = [(end, point.values[1]) if side == 0 else (point.values[0], end) for end in wide]
+                (left, low), (right, high) = (place(*end) for end in ends)
+                parts.append(_line(left, low, right, high, GREY))
+    kinds = kinds_of(front)
     for kind, (colour, _, area) in LOOKS.items():
         for point, found in zip(front.points, kinds, strict=True):
             if found == kind:
                 across, up = place(*point.values[:2])
-                dot = f'cx="{across:.1f}" cy="{up:.1f}" r="{area**0.5 / 1.8:.1f}" fill="{colour}"'
-                parts.append(f"<circle {dot}><title>{_safe(point.label)}</title></circle>")
+                look = f'fill="none" stroke="{colour}" stroke-width="2"' if kind == KNOWN else f'fill="{colour}"'
+                dot = f'cx="{across:.1f}" cy="{up:.1f}" r="{area**0.5 / 1.8:.1f}" {look}'
+                parts.append(f"<circle {dot}><title>{_safe(point.name)}</title></circle>")
     if not front.points:
         parts.append(_text(_WIDTH / 2, _HEIGHT / 2, "no trial has a value on each axis yet", anchor="middle"))
     words = _safe(describe_front(front, title))
@@ -66,14 +69,15 @@ def front_sketch(front: Front, title: str = "Trials", published: Sequence[Mappin
 
 def _span(front: Front, axis: int, paper: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     values = [point.values[axis] for point in front.points]
+    values += [end for point in front.points for end in (point.intervals[axis : axis + 1] or (None,))[0] or ()]
     values += [value for one in paper for value in one["ranges"][axis]]
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = 0.06 * ((high - low) or abs(high) or 1.0)
     return low - room, high + room
 
 
-def _line(x0: float, y0: float, x1: float, y1: float) -> str:
-    return f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" stroke="#e0e0e0" fill="none"/>'
+def _line(x0: float, y0: float, x1: float, y1: float, colour: str = "#e0e0e0") -> str:
+    return f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" stroke="{colour}" fill="none"/>'
 
 
 def _text(x: float, y: float, text: str, size: int = 11, anchor: str = "start", turn: bool = False) -> str:

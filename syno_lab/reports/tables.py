@@ -6,19 +6,22 @@ import io
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from syno_lab.reports.axes import LATENCY
-from syno_lab.reports.rows import TrialRow
+from syno_lab.reports.axes import LATENCY, RUNG
+from syno_lab.reports.rows import TrialRow, rungs_among
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: The columns before and after the latency columns, of which there is one for each target.
-FIRST = ("source", "number", "label", "state", "accuracy", "flops", "params", "memory_mib", "probe")
+#: The columns before and after those of which there is one for each rung or target.
+FIRST = ("source", "number", "label", "known", "state", "rung", "accuracy", "flops", "params", "memory_mib", "probe")
 LAST = ("on_front", "is_baseline", "primitives", "reason", "wall_s", "ended", "job", "fingerprint", "operator")
 
 
 def trials_frame(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front: Collection[str] = ()) -> pd.DataFrame:
-    """A row for each trial in the given order, with ``latency_ms@TARGET`` for each target; unknown values are missing.
+    """A row for each trial in the given order; unknown values are missing.
+
+    It has ``accuracy@RUNG`` for each rung, held-out images (``accuracy`` is that of finals and full trainings), and
+    ``latency_ms@TARGET`` for each target.
 
     Args:
         rows: trials.
@@ -32,6 +35,8 @@ def trials_frame(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front
     table: dict[str, pd.Series] = {}
     for name in FIRST:
         table[name] = _column(pd, name, [getattr(row, name) for row in given])
+    for rung in rungs_among(given):
+        table[RUNG + rung] = _column(pd, RUNG, [row.accuracy_on(rung) for row in given])
     for target in wanted:
         table[LATENCY + target] = _column(pd, LATENCY, [row.latencies.get(target) for row in given])
     for name in LAST:
@@ -55,6 +60,6 @@ def trials_parquet(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_fro
 
 def _column(pd: object, name: str, values: list[object]) -> pd.Series:
     kinds = {"number": "int64", "flops": "int64", "params": "int64", "job": "Int64"}
-    kinds |= dict.fromkeys(("accuracy", "memory_mib", "probe", "wall_s", LATENCY), "float64")
+    kinds |= dict.fromkeys(("accuracy", "memory_mib", "probe", "wall_s", LATENCY, RUNG), "float64")
     kinds |= dict.fromkeys(("on_front", "is_baseline"), "bool")
     return pd.Series(values, dtype=kinds.get(name, "str"))  # type: ignore[attr-defined]

@@ -189,6 +189,14 @@ def read_tree(file: Path) -> SearchTree:
 
 
 def trial_below(rows: Iterable[TrialRow], names: tuple[str, ...]) -> TrialRow | None:
-    """The trial with the highest accuracy whose operator was built through the place that these steps lead to."""
+    """The trial with the highest accuracy whose operator was built through the place that these steps lead to.
+
+    Of trials in rungs without finals the one that came farthest, and of those the one with the highest accuracy there.
+    """
     found = [row for row in rows if row.operator and row.steps and row.steps[: len(names)] == names]
-    return max(found, key=lambda row: (-1.0 if row.accuracy is None else row.accuracy, -row.number), default=None)
+
+    def worth(row: TrialRow) -> tuple[float, ...]:
+        accuracy = -1.0 if row.accuracy is None else row.accuracy
+        return accuracy, len(row.rungs), row.accuracy_on(row.rung) or 0.0, -row.number
+
+    return max(found, key=worth, default=None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +14,14 @@ from syno_lab.panes import Asked, panes_of, read_pane
 from syno_lab.protocol import Operator
 from syno_lab.reports.lab import LabReader
 from syno_lab.reports.rows import TrialRow
-from syno_lab.store import Store
+from syno_lab.reports.rungs import OnRung, finalists
+from syno_lab.reports.text_tables import Table, cell_text, shown_table, table_text
 from syno_lab.store.courses import read_course
-from syno_lab.store.database import FILE_NAME
 from syno_lab.store.records import finite
+from syno_lab.store.rungs import FINAL
 from syno_lab.systems import read_operator, system_of
 
 _NEAREST = 3
-_TRAINED, _ENDED = "finished", ("waiting", "taken")
-
-
-@dataclass(frozen=True)
-class Passed:
-    """The trainings of an operator on one rung.
-
-    Attributes:
-        rung: the name of the rung.
-        seeds: how many seeds ended.
-        measure: the mean over the seeds of what the rung ranks by; None where one did not finish.
-        state: ``finished``, or the outcome of the first training that did not finish.
-    """
-
-    rung: str
-    seeds: int
-    measure: float | None
-    state: str
 
 
 @dataclass(frozen=True)
@@ -49,7 +31,6 @@ class Why:
     Attributes:
         row: the trial, and ``baseline``: that of the network without an operator.
         operator: the operator.
-        rungs: where it was trained, in order.
         comparisons: the finals with it, by the name of the share of FLOPs that it is the best of.
         panes: the data of its panes ``kernel``, ``cost``, ``near`` and ``graph`` (:mod:`syno_lab.panes`).
         known: the name of the known operator that it is.
@@ -58,10 +39,14 @@ class Why:
     row: TrialRow
     baseline: TrialRow | None
     operator: Operator
-    rungs: tuple[Passed, ...]
     comparisons: Mapping[str, Mapping[str, Any]]
     panes: Mapping[str, Mapping[str, Any]]
     known: str | None
+
+    @property
+    def rungs(self) -> tuple[OnRung, ...]:
+        """Where it was trained, the cheapest rung first."""
+        return self.row.rungs
 
 
 def read_why(folder: Path, key: str) -> Why:
@@ -82,10 +67,8 @@ def read_why(folder: Path, key: str) -> Why:
         raise StoreError(f"{quoted(key)} is the network as it is: expected a trial with an operator")
     source = next(one for one in reading.sources if one.key == row.source)
     operator = read_operator(row.operator)
-    rungs: tuple[Passed, ...] = ()
     comparisons: dict[str, Mapping[str, Any]] = {}
     if source.kind == "search":
-        rungs = _rungs(folder, source.name, row.number)
         comparisons = _comparisons(folder / "searches" / source.name / "result.json", row.number)
     asked = Asked(operator, f"{row.label} of {source.name}")
     panes = {}
@@ -95,40 +78,21 @@ def read_why(folder: Path, key: str) -> Why:
                 panes[name] = read_pane(asked, name)
             except SynoError:  # such as a kernel that is too large: the page goes without
                 continue
-    return Why(row, source.baseline, operator, rungs, comparisons, panes, system_of(operator).recognise(operator))
-
-
-def _rungs(folder: Path, search: str, number: int) -> tuple[Passed, ...]:
-    with Store.look(folder / FILE_NAME) as store:
-        tables = "SELECT COUNT(*) FROM sqlite_master WHERE type='table' AND name='syno_search_rungs'"
-        if store.database.column(tables) == [0]:  # a lab of an earlier version
-            return ()
-        log = next(one for one in store.searches() if one.name == search)
-        trainings = [one for one in log.rungs.trainings() if one.number == number and one.state not in _ENDED]
-    found = []
-    for rung in dict.fromkeys(one.rung for one in trainings):
-        mine = [one for one in trainings if one.rung == rung]
-        state = next((one.state for one in mine if one.state != _TRAINED), _TRAINED)
-        measures = [one.measure for one in mine if one.measure is not None]
-        mean = fsum(measures) / len(mine) if len(measures) == len(mine) and state == _TRAINED else None
-        found.append(Passed(rung, len(mine), mean, state))
-    return tuple(found)
+    return Why(row, source.baseline, operator, comparisons, panes, system_of(operator).recognise(operator))
 
 
 def _comparisons(file: Path, number: int) -> dict[str, Mapping[str, Any]]:
     result = read_course(file)
     if not isinstance(result, dict):
         return {}
-    best, comparisons = (result.get(name) for name in ("best", "comparisons"))
-    if not isinstance(best, dict) or not isinstance(comparisons, dict):
+    comparisons = result.get("comparisons")
+    if not isinstance(comparisons, dict):
         return {}
-    mine = [name for name, one in best.items() if isinstance(one, dict) and one.get("number") == number]
+    mine = [name for name, finalist in finalists(result).items() if finalist == number]
     return {name: comparisons[name] for name in mine if isinstance(comparisons.get(name), dict)}
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------
-
-Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
 def why_tables(found: Why) -> list[Table]:
@@ -140,14 +104,15 @@ def why_tables(found: Why) -> list[Table]:
     rows += [[f"latency on {target}", f"{latency:.3g} ms", ""] for target, latency in row.latencies.items()]
     if row.probe is not None:
         rows.append(["probe", f"{row.probe:.2f}", ""])
-    tables: list[Table] = [("The network with it", ("", "value", "of the baseline's"), rows)]
+    heads: tuple[str, ...]
+    tables = [Table("The network with it", ("", "value", "of the baseline's"), rows)]
     finals = [_final(name, one) for name, one in found.comparisons.items()]
     if finals:
         wide = ("best within", "baseline", "with it", "difference", "interval", "seeds", "verdict")
-        tables.append(("Finals, on the test data", wide, finals))
+        tables.append(Table("Finals, on the test data", wide, finals))
     if found.rungs:
-        passed = [[p.rung, str(p.seeds), _measure(p.measure), p.state] for p in found.rungs]
-        tables.append(("Rungs", ("rung", "seeds", "measure", "outcome"), passed))
+        heads = ("rung", "seeds", "measure", "accuracy", "baseline's there", "outcome")
+        tables.append(Table("Rungs", heads, [_passed(one, found.baseline) for one in found.rungs]))
     if "kernel" in found.panes:
         data = found.panes["kernel"]
         ranks = [
@@ -155,18 +120,19 @@ def why_tables(found: Why) -> list[Table]:
         ]
         ranks.append(["share", *(f"{data['shares'][rank]:.0%}" for rank in ("space", "outputs", "inputs"))])
         heads = ("effective rank over", "offsets", "output channels", "input channels")
-        tables.append(("Kernel for random weights", heads, ranks))
+        tables.append(Table("Kernel for random weights", heads, ranks))
     if "near" in found.panes:
         near = [
             [one["name"], f"{one['distance']:.2f}", "the same" if one["same"] else "; ".join(one["differences"][:2])]
             for one in found.panes["near"]["rows"][:_NEAREST]
         ]
-        tables.append(("Nearest known operators", ("operator", "distance in steps", "what differs most (cost)"), near))
+        heads = ("operator", "distance in steps", "what differs most (cost)")
+        tables.append(Table("Nearest known operators", heads, near))
     if "cost" in found.panes:
         totals = found.panes["cost"]["totals"]
         sizes = ", ".join(f"{name}={size}" for name, size in found.panes["cost"]["binding"].items())
         cells = [[name.replace("_", " "), f"{number:,}"] for name, number in totals.items()]
-        tables.append((f"The operator alone, with {sizes}", ("cost", "number"), cells))
+        tables.append(Table(f"The operator alone, with {sizes}", ("cost", "number"), cells))
     return tables
 
 
@@ -175,29 +141,46 @@ _COSTS = (("flops", "FLOPs"), ("params", "parameters"))
 
 def why_text(found: Why) -> str:
     """What is known, as text for a terminal."""
-    parts = [_title(found)]
-    for title, heads, rows in why_tables(found):
-        lines = [list(heads), *map(list, rows)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
-        body = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        parts.append("\n".join([f"{title}:", *(f"  {line}" for line in body)]))
-    return "\n\n".join(parts)
+    return "\n\n".join([_title(found), *map(table_text, why_tables(found))])
+
+
+def shown_why(found: Why) -> dict[str, Any]:
+    """What is known, for a view: ``title``, ``tables`` (:func:`.shown_table`), ``pictures`` with ``svg`` and ``text``.
+
+    ``paper`` of a picture: whether it is drawn on white.
+    """
+    return {
+        "title": _title(found),
+        "tables": [shown_table(table) for table in why_tables(found)],
+        "pictures": [{"svg": svg, "text": words, "paper": paper} for svg, words, paper in _pictures(found)],
+    }
+
+
+def _pictures(found: Why) -> list[tuple[str, str, bool]]:
+    """The kernel, drawn for any ground, and the operator, drawn for a white one, with their descriptions."""
+    drawn = []
+    for name, words, paper in (
+        ("kernel", "The kernel beside a convolution's: darker is more.", False),
+        ("graph", "The operator, from its output to its input.", True),
+    ):
+        if name in found.panes:
+            svg = found.panes[name]["svg"]
+            drawn.append((svg[svg.index("<svg") :], words, paper))  # without an XML declaration
+    return drawn
 
 
 def why_page(found: Why) -> str:
     """What is known, as an HTML page that loads nothing and runs nothing."""
     title = escape(_title(found))
-    parts = [f"<h1>{title}</h1>"]
-    if "kernel" in found.panes:
-        parts.append(_figure(found.panes["kernel"]["svg"], "The kernel beside a convolution's: darker is more."))
+    figures = {paper: _figure(svg, words, paper=paper) for svg, words, paper in _pictures(found)}
+    parts = [f"<h1>{title}</h1>", figures.get(False, "")]
     for caption, heads, rows in why_tables(found):
         head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
-        body = "".join(_line(row) for row in rows)
+        body = "".join(_line([cell_text(cell) for cell in row]) for row in rows)
         parts.append(
             f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
-    if "graph" in found.panes:
-        parts.append(_figure(found.panes["graph"]["svg"], "The operator, from its output to its input.", paper=True))
+    parts.append(figures.get(True, ""))
     return _PAGE.format(title=title, body="\n".join(parts))
 
 
@@ -239,9 +222,8 @@ def _line(row: Sequence[str]) -> str:
 
 
 def _figure(svg: str, words: str, *, paper: bool = False) -> str:
-    drawn = svg[svg.index("<svg") :]  # without an XML declaration
     kind = ' class="paper"' if paper else ""
-    return f'<figure{kind} tabindex="0">{drawn}<figcaption>{escape(words)}</figcaption></figure>'
+    return f'<figure{kind} tabindex="0">{svg}<figcaption>{escape(words)}</figcaption></figure>'
 
 
 def _plain(number: float) -> str:
@@ -257,6 +239,12 @@ def _over(found: Why, name: str) -> str:
     if mine is None or not base:
         return ""
     return f"{100 * (mine - base):+.1f} points" if name == "accuracy" else f"{mine / base:.1%}"
+
+
+def _passed(one: OnRung, baseline: TrialRow | None) -> list[str]:
+    base = None if baseline is None else baseline.accuracy_on(one.rung)
+    numbers = [_measure(number) for number in (one.measure, one.accuracy, base)]
+    return ["finals" if one.rung == FINAL else one.rung, str(one.seeds), *numbers, one.state]
 
 
 def _final(name: str, one: Mapping[str, Any]) -> list[str]:

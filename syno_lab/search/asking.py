@@ -33,7 +33,7 @@ class Search(ABC):
         self._waiting: dict[int, tuple[Candidate, Trail]] = {}
         self._again: list[Candidate] = []  # asked for in vain by :meth:`resume`
         self.facts = Facts()
-        self._known: set[Hashable] = set()
+        self._known: set[int] = set()  # hashes, because operators may be many, and are large
         self._should_stop: Stop = never
 
     # -- what a search does ------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class Search(ABC):
             if candidate.operator == operator:
                 self._again.remove(candidate)
                 return candidate
-        if operator in self._known:
+        if hash(operator) in self._known:
             raise SearchError("adopt: expected an operator that is not known yet, found one that was asked for or told")
         trail = find(self.root, operator) if trail is None else trail
         if trail is None:
@@ -110,7 +110,7 @@ class Search(ABC):
 
     def knows(self, operator: Any) -> bool:
         """Whether an operator was asked for, adopted or told."""
-        return operator in self._known
+        return hash(operator) in self._known
 
     def trail_of(self, candidate: Candidate) -> Trail:
         """The steps to a candidate that is outstanding. Raises SearchError for any other."""
@@ -120,7 +120,7 @@ class Search(ABC):
         candidate = Candidate(self._asked, operator, trail.records)
         self._asked += 1
         self.facts.ended.add(trail.end.key)
-        self._known.add(operator)
+        self._known.add(hash(operator))
         self._waiting[candidate.number] = (candidate, trail)
         return candidate
 
@@ -167,7 +167,7 @@ class Search(ABC):
         held: dict[Hashable, Candidate] = {}
         placed = 0
         for operator, reward in pairs:
-            while is_replay and operator not in held and operator not in self._known and operator not in given:
+            while is_replay and operator not in held and hash(operator) not in self._known and operator not in given:
                 candidate = self.ask()
                 if candidate is not None:
                     held[candidate.operator] = candidate
@@ -175,7 +175,7 @@ class Search(ABC):
             if operator in held:
                 self.tell(held.pop(operator), reward)
                 placed += 1
-            elif operator not in self._known:
+            elif hash(operator) not in self._known:
                 placed += self._take_in(operator, reward)
         # Asked for, but not told when the records end: these are the next questions.
         self._again += held.values()
@@ -187,7 +187,7 @@ class Search(ABC):
         if candidate is not None:
             self.tell(candidate, reward)
             return True
-        self._known.add(operator)
+        self._known.add(hash(operator))
         self.told.append((operator, reward))
         return False
 

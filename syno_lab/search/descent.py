@@ -115,9 +115,9 @@ def descend(
 
 
 def draw(
-    root: State, rng: random.Random, facts: Facts, known: set[Hashable], should_stop: Stop = never
+    root: State, rng: random.Random, facts: Facts, known: set[int], should_stop: Stop = never
 ) -> tuple[Trail, Any] | None:
-    """A random operator that is not known; None where there is none left, or it was stopped."""
+    """A random operator whose hash is not ``known``; None where there is none left, or it was stopped."""
     attempts = 0
     while not should_stop():
         is_thorough = attempts >= ATTEMPTS
@@ -134,11 +134,11 @@ def draw(
     return None
 
 
-def claim(end: State, facts: Facts, known: set[Hashable]) -> Any | None:
-    """The operator of a complete state, if the space has it and it is not known; either way not to be met again."""
+def claim(end: State, facts: Facts, known: set[int]) -> Any | None:
+    """The operator of a complete state, if the space has it and its hash is not known; in any case not met again."""
     facts.ended.add(end.key)
     operator = end.operator()
-    return None if operator is None or operator in known else operator
+    return None if operator is None or hash(operator) in known else operator
 
 
 def pop_weighted(children: list[Child], rng: random.Random) -> Child:

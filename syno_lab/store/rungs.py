@@ -19,6 +19,13 @@ from syno_lab.store.records import finite, from_text, to_text
 
 #: The number that stands for the network without an operator.
 BASELINE = -1
+#: The finals: the network with the full recipe, on all training images, measured on the test images.
+FINAL = "final"
+#: The best of the last rung on more seeds, of which the finalists are chosen: two trainings of one operator differ by
+#: more than two good operators do. A part of the plan and a stage of the funnel; its trainings are of the last rung.
+CONFIRM = "confirm"
+#: The first batches of the full recipe, which tell how long it takes.
+TIMING = "timing"
 #: States of a training without an outcome.
 WAITING, TAKEN = "waiting", "taken"
 #: Processes that may die over one training before it counts as failed.

@@ -10,7 +10,7 @@ from typing import Any
 from syno_lab.errors import StoreError
 from syno_lab.inputs import QUOTED, printable, quoted
 
-from .database import Database
+from .entry import Entry
 from .records import OperatorRecord, State, Trial, from_text
 
 _OPERATOR = "run, position, fingerprint, operator, flops, params, label, baseline"
@@ -19,24 +19,8 @@ _LATENCY = "run, fingerprint, target, binding, count, latency_ms, result"
 _BINDING = "run, binding, count"
 
 
-class Run:
+class Run(Entry):
     """One run in a store, of `Store.runs`."""
-
-    def __init__(self, database: Database, key: int, name: str, settings: str, created: str) -> None:
-        self._database = database
-        self._key = key
-        self._settings = settings
-        self.name = name
-        self.created = created
-        """When the run was first made: ISO 8601, UTC."""
-
-    def __repr__(self) -> str:
-        return f"Run({self.name!r}, {self._settings})"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the run was made with; it cannot change."""
-        return from_text(self._settings, dict, "settings")
 
     def operators(self) -> list[OperatorRecord]:
         """Return the operators in the order in which they were added."""

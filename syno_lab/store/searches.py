@@ -16,7 +16,7 @@ from syno_lab.protocol import SearchStep
 from syno_lab.store.pareto import AXES, pareto_front
 from syno_lab.systems import find_system, format_of
 
-from .database import Database
+from .entry import Entry
 from .records import decoded, finite, from_text, to_text, whole
 from .rungs import RungLog
 
@@ -93,24 +93,8 @@ class SearchTrial:
         return None if self._outcome is None else from_text(self._outcome, dict, "an outcome")
 
 
-class SearchLog:
+class SearchLog(Entry):
     """One search in a store, made by `Store.search`. Every method that writes has saved when it returns."""
-
-    def __init__(self, database: Database, key: int, name: str, settings: str, created: str) -> None:
-        self._database = database
-        self._key = key
-        self._settings = settings
-        self.name = name
-        self.created = created
-        """When the search was first made: ISO 8601, UTC."""
-
-    def __repr__(self) -> str:
-        return f"SearchLog({self.name!r}, {self._settings})"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the search was made with; it cannot change."""
-        return from_text(self._settings, dict, "settings")
 
     @property
     def rungs(self) -> RungLog:

@@ -57,6 +57,7 @@ class Graph(Gifts):
         found = node.moves.get(left)
         if found is None:
             found = node.moves[left] = list(self._moves(node, left))
+            self._holders.append(node)
             self.listed += len(found)
         return found
 

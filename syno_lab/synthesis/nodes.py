@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from hashlib import blake2b
 from operator import add
 from typing import Any, NamedTuple
 
@@ -130,9 +130,11 @@ class SearchNode:
         counts: the numbers of paths to operators that are known, by the steps left.
         shortest: the fewest steps to an operator; None until they are known.
         dead: so many steps lead to no operator.
+        key: by it a node is found again; filled in by :class:`Nodes`.
     """
 
     __slots__ = (
+        "_name",
         "bound",
         "cost",
         "counts",
@@ -142,6 +144,7 @@ class SearchNode:
         "gift",
         "is_contracted",
         "items",
+        "key",
         "moves",
         "packed",
         "passed",
@@ -180,6 +183,18 @@ class SearchNode:
         self.counts: dict[int, int] = {}
         self.shortest: int | None = None
         self.dead = -1
+        self.key: tuple[Any, ...] = ()
+        self._name: int | None = None
+
+    @property
+    def name(self) -> int:
+        """A number of 128 bits for the key: it stays the same where the node is forgotten and made anew."""
+        if self._name is None:
+            gift = self.gift
+            key = self.key if gift is None else (gift.node.name, gift.passed, gift.given)
+            # The text, because Python's hash does not tell -1 from -2, and exponents are just that.
+            self._name = int.from_bytes(blake2b(repr(key).encode(), digest_size=16).digest())
+        return self._name
 
 
 class Gift(NamedTuple):
@@ -197,6 +212,10 @@ class Nodes:
 
     #: Steps left up to which the distance to what is wished is looked for; above, it is counted without a search.
     NEAR = 3
+    #: Nodes, moves that they hold and known distances that are kept at most: about a gigabyte.
+    MOST_NODES = 100_000
+    MOST_MOVES = 1_000_000
+    MOST_BOUNDS = 1_500_000
 
     def __init__(self, spec: Spec, rules: tuple[Rule, ...] = RULES, effort: Effort | None = None) -> None:
         names = {rule.name for rule in rules}
@@ -229,6 +248,7 @@ class Nodes:
         self._packs: dict[Size, int] = {}
         self._sums: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
         self._nodes: dict[Any, SearchNode] = {}
+        self._holders: list[SearchNode] = []  # of moves
         self._vast: dict[int, bool] = {}  # of how many REDUCEs at most there are too many multisets to list
         self.listed = self.looked = 0  # moves that nodes hold, and views that were looked at
         self._blocks: dict[Size, list[tuple[Size, int, tuple[int, ...]]]] = {}
@@ -247,13 +267,32 @@ class Nodes:
     def __len__(self) -> int:
         return len(self._nodes)
 
+    def make_room(self, share: float = 1.0) -> bool:
+        """:meth:`forget` what there is more of than this share of the most; whether nodes are forgotten."""
+        if len(self.reach) > share * self.MOST_BOUNDS:
+            self._forget_bounds()
+        is_full = len(self._nodes) > share * self.MOST_NODES or self.listed > share * self.MOST_MOVES
+        if is_full:
+            self._forget_nodes()
+        return is_full
+
     def forget(self) -> None:
-        """Drop all nodes but the root, to bound memory; they are made anew where they are met again."""
+        """Drop all nodes but the root, and all bounds; they are made anew, and are the same, where they are met again.
+
+        Nodes that somebody holds lose what they hold themselves, and may be asked for it again.
+        """
+        self._forget_nodes()
+        self._forget_bounds()
+
+    def _forget_nodes(self) -> None:
         self._nodes.clear()
-        self.root.moves.clear()
-        self.root.counts.clear()
+        for node in self._holders:  # each a circle: a node's moves hold the node
+            node.moves.clear()
+            node.counts.clear()
+        self._holders.clear()
         self.listed = 0
-        gc.collect()  # a node's moves hold the node
+
+    def _forget_bounds(self) -> None:
         self.reach.forget()
         if self.wishes is not None:
             self.wishes.forget()
@@ -342,6 +381,7 @@ class Nodes:
             len(state.reductions) < self.limits.max_reduces,
             None if node.cost is None else node.cost.key(node.places),
         )
+        node.key = key
         return self._nodes.setdefault(key, node)
 
     def _feature(self, state: State, coordinate: Coordinate) -> int:

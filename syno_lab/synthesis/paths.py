@@ -158,6 +158,17 @@ class Builder:
 
     def operator(self, path: Path) -> Operator | None:
         """The operator at the end of ``path``; None where a deep rule, a wish, a budget or the order rejects it."""
+        operator = self.complete(path)
+        return operator if operator is not None and self.keeps(operator) else None
+
+    def keeps(self, operator: Operator) -> bool:
+        """Whether a complete operator meets the wishes, the budgets of a whole operator, and the order of axes."""
+        if self.spec.wants and not operator.meets():
+            return False
+        return fits(operator) and is_in_order(operator, self.graph.rules, effort=self.graph.effort)
+
+    def complete(self, path: Path) -> Operator | None:
+        """The operator at the end of ``path``, whatever it does and costs; None where a deep rule rejects it."""
         places: tuple[Coordinate, ...] = self._root
         reductions: tuple[Coordinate, ...] = ()
         weights: list[Weight] = []
@@ -195,9 +206,7 @@ class Builder:
         inputs = list(places)
         for axis in sorted(self._pinned):
             inputs.insert(axis, self._pinned[axis])
-        operator = Operator(state, tuple(inputs))
-        is_found = sums_no_weights(state) and (not self.spec.wants or operator.meets()) and fits(operator)
-        return operator if is_found and is_in_order(operator, self.graph.rules, effort=self.graph.effort) else None
+        return Operator(state, tuple(inputs)) if sums_no_weights(state) else None
 
 
 @lru_cache(maxsize=1 << 14)

@@ -56,10 +56,6 @@ class Walker:
     NODES_A_WALK = 3_000
     #: How much likelier a move is that leads a step nearer to the input.
     PULL = 2.0
-    #: Nodes, known distances and moves that are kept before all are forgotten, some hundred megabytes.
-    MOST_NODES = 100_000
-    MOST_BOUNDS = 1_500_000
-    MOST_MOVES = 1_000_000
     #: Walks in vain after which the graph is searched from its first path on.
     ATTEMPTS = 200
 
@@ -90,9 +86,10 @@ class Walker:
                 return []
             self._is_begun = True
             self._spare = first_path(graph, graph.root)
-        is_full = len(graph) > self.MOST_NODES or len(graph.reach) > self.MOST_BOUNDS or graph.listed > self.MOST_MOVES
-        if is_full or graph.effort.is_tight:
+        is_tight = graph.effort.is_tight
+        if is_tight:
             graph.forget()
+        if graph.make_room() or is_tight:
             self._beginnings.forget()
         nodes, most = self._beginnings.room()
         self.walks += 1
@@ -212,7 +209,7 @@ def counted(graph: Graph, most: int) -> int | None:
     Raises:
         EffortError: for what exceeds the graph's effort.
     """
-    while len(graph) <= Walker.MOST_NODES:
+    while len(graph) <= graph.MOST_NODES:
         try:
             return count(graph, graph.root, most, len(graph) + Walker.NODES_A_WALK)
         except VastError:

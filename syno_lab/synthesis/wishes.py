@@ -366,7 +366,7 @@ class Wishes:
         self.effort.tick("looking for the distance to what is wished")
         gives, twins = self._gives, self._twins
         options, need = groups[len(chosen)]
-        is_last = len(chosen) + 1 == len(groups)
+        go_on = self._close if len(chosen) + 1 == len(groups) else self._assign
         for option in options:
             steps, mask, _, _, more = option
             if cost + steps + windows >= self._best or self._best <= self._enough:
@@ -380,14 +380,7 @@ class Wishes:
             if cost + steps + count >= self._best:
                 continue
             ahead = (*chosen, option)
-            if is_last:
-                self._close(
-                    free & ~mask, partition, groups, ahead, cost + steps, count, lacking | unmet, missing + more
-                )
-            else:
-                self._assign(
-                    free & ~mask, partition, groups, ahead, cost + steps, count, lacking | unmet, missing + more
-                )
+            go_on(free & ~mask, partition, groups, ahead, cost + steps, count, lacking | unmet, missing + more)
 
     def _close(
         self,

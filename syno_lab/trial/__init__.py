@@ -8,7 +8,7 @@ from syno_lab.trial.rungs import Rung, goes_on, rung_request, rung_reward, rungs
 from syno_lab.trial.stage import Stage, StageTrial, run_stage
 from syno_lab.trial.stopping import RULES, StoppingRule, parse_rule
 from syno_lab.trial.verdicts import Verdict
-from syno_lab.trial.workers import TrialWorker, TrialWorkers, run_trials
+from syno_lab.trial.workers import TrialWorker, TrialWorkers
 
 __all__ = [
     "RULES",
@@ -34,7 +34,6 @@ __all__ = [
     "places_of",
     "run_stage",
     "run_trial",
-    "run_trials",
     "rung_request",
     "rung_reward",
     "rungs_of",

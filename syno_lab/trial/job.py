@@ -1,15 +1,15 @@
-"""A trial as a job of kind ``train``, and several short ones as a job of kind ``trials``."""
+"""A trial as a job of kind ``train``."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from syno_lab.errors import DiskFullError, FormatError
-from syno_lab.trial.request import TrialRequest
+from syno_lab.trial.request import TrialOutcome, TrialRequest
 from syno_lab.trial.run import run_trial
-from syno_lab.trial.workers import run_trials
 
 #: Seconds between two attempts while the disk is full.
 RETRY_S = 10.0
@@ -48,33 +48,21 @@ def run(params: dict[str, Any], context: Context) -> dict[str, Any]:
         if not message.startswith("epoch "):
             context.log(message)
 
+    def once() -> TrialOutcome:
+        return run_trial(request, folder=context.folder, report=report, should_stop=context.should_stop)
+
+    return with_room(once, report, context.should_stop).to_dict()
+
+
+def with_room(
+    once: Callable[[], TrialOutcome], report: Callable[[float, str], None], should_stop: Callable[[], bool]
+) -> TrialOutcome:
+    """Run a trial by ``once()``; while the disk has no room for its checkpoint, report that, wait, and try again."""
     while True:
         try:
-            return run_trial(request, folder=context.folder, report=report, should_stop=context.should_stop).to_dict()
+            return once()
         except DiskFullError as error:
             report(0.0, f"waits for free disk space: {error}")
             again = time.monotonic() + RETRY_S
-            while time.monotonic() < again and not context.should_stop():
+            while time.monotonic() < again and not should_stop():
                 time.sleep(0.2)
-
-
-def run_several(params: dict[str, Any], context: Context) -> dict[str, Any]:
-    """Run the trials of ``requests``, a list of such dictionaries, in one process; return their ``outcomes`` in order.
-
-    A trial that crashes or fails is an outcome too; the next attempt of the job finds the outcomes that lie in its
-    folder. Raises JobFailed, which is not retried, for parameters that are not requests, and JobStopped when the job is
-    paused or cancelled.
-    """
-    from syno_lab.jobs import JobFailed, JobStopped
-
-    try:
-        if not isinstance(params.get("requests"), list) or not params["requests"]:
-            raise FormatError("expected a list of trials' requests, found none")
-        requests = [TrialRequest.from_dict(one) for one in params["requests"]]
-    except FormatError as error:
-        raise JobFailed(str(error), retry=False) from None
-    found = run_trials(requests, folder=context.folder, report=context.report, should_stop=context.should_stop)
-    outcomes = [outcome.to_dict() for outcome in found]
-    if any(outcome["state"] == "interrupted" for outcome in outcomes):
-        raise JobStopped("stopped on request")
-    return {"outcomes": outcomes}

@@ -2,7 +2,7 @@
 
 A process of its own costs a trial about 2.3 CPU-seconds before its first batch: torch is imported, and torch loads its
 compiler at the first optimizer. On the first rung a training takes 1.2. A trial that crashes its process, or does not
-end, is noted as failed and the rest go on in a new process. Requests and outcomes travel as JSON.
+end, has that as its outcome, and the next one has a new process. Requests and outcomes travel as JSON.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import gc
 import queue
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -24,8 +26,6 @@ from syno_lab import private
 from syno_lab.errors import DiskFullError, FormatError, TrainingError
 from syno_lab.processes.process import describe_exit, follow_parent, start_child
 from syno_lab.trial.request import TrialOutcome, TrialRequest
-
-Report = Callable[[float, str], None]
 
 #: Seconds in which a new process must have imported torch, on a busy machine too.
 START_DEADLINE_S = 120.0
@@ -63,15 +63,13 @@ class TrialWorker:
         request: TrialRequest,
         *,
         folder: Path,
-        report: Report = lambda fraction, message: None,
         should_stop: Callable[[], bool] = lambda: False,
         deadline_s: float = DEADLINE_S,
     ) -> TrialOutcome:
         """:func:`.run_trial` in the process. A crash gives the state ``failed``, ``deadline_s`` gives ``timeout``.
 
-        ``report`` is called at the end alone. With ``should_stop`` the process is ended and the outcome is
-        ``interrupted``; a later call continues from the last checkpoint. Raises DiskFullError as ``run_trial`` does,
-        and TrainingError where no process can be started.
+        With ``should_stop`` the process is ended and the outcome is ``interrupted``; a later call continues from the
+        last checkpoint. Raises DiskFullError as ``run_trial`` does, and TrainingError where no process can be started.
         """
         if should_stop():
             return TrialOutcome(state="interrupted", reason="before it began", seed=request.seed)
@@ -94,7 +92,6 @@ class TrialWorker:
             return TrialOutcome(state="failed", reason=reason, seed=request.seed)
         if answer.outcome is None:
             raise DiskFullError(answer.full)
-        report(1.0, answer.outcome.state)
         return answer.outcome
 
     def _started(self) -> Connection:
@@ -153,19 +150,11 @@ class TrialWorkers:
         for worker in self._all:
             self._idle.put(worker)
 
-    def run(
-        self,
-        request: TrialRequest,
-        *,
-        folder: Path,
-        report: Report = lambda fraction, message: None,
-        should_stop: Callable[[], bool] = lambda: False,
-        deadline_s: float = DEADLINE_S,
-    ) -> TrialOutcome:
+    def run(self, request: TrialRequest, **how: Any) -> TrialOutcome:
         """:meth:`TrialWorker.run` on an idle worker; the time to wait for one does not count."""
         worker = self._idle.get()
         try:
-            return worker.run(request, folder=folder, report=report, should_stop=should_stop, deadline_s=deadline_s)
+            return worker.run(request, **how)
         finally:
             self._idle.put(worker)
 
@@ -177,29 +166,9 @@ class TrialWorkers:
             worker.close()
 
 
-def run_trials(
-    requests: Sequence[TrialRequest],
-    *,
-    folder: Path,
-    report: Report = lambda fraction, message: None,
-    should_stop: Callable[[], bool] = lambda: False,
-    deadline_s: float = DEADLINE_S,
-) -> Iterator[TrialOutcome]:
-    """Run trials one after another in one process of their own, and give each outcome as soon as it is there.
-
-    The trial number i has the subfolder ``i`` of ``folder``, where a later call finds its outcome. A crash of one is
-    its outcome (``failed``), and the rest go on in a new process; ``deadline_s`` is for each of them. Once
-    ``should_stop`` returns True, the rest are ``interrupted``.
-    """
-    with TrialWorker(Path(folder) / LOG_FILE) as worker:
-        for number, request in enumerate(requests):
-            place = Path(folder) / str(number)
-            yield worker.run(request, folder=place, should_stop=should_stop, deadline_s=deadline_s)
-            report((number + 1) / len(requests), f"trial {number + 1} of {len(requests)}")
-
-
 def _main(arguments: list[str]) -> None:
     follow_parent(int(arguments[0]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us; it is no crash of a trial
     link: Connection = Connection(int(arguments[1]))
     from syno_lab.trial.run import run_trial
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from known_rungs import fill_rungs
 from known_runs import fill_lab
 from known_trees import known_search, small_spec
 from playwright.sync_api import Page, expect
@@ -23,6 +24,7 @@ from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
 
 pytestmark = pytest.mark.browser
 
+NAMES = ("stepper", "operator", "runs", "rungs", "jobs", "space", "tree", "course")
 BINDING = {"N": 1, "C": 1, "H": 2, "W": 2, "s": 2}
 ALL = """\
 import syno_lab as sl
@@ -61,7 +63,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = home / "lab"
     folder.mkdir()
     fill_lab(folder, 30)
-    made = {name: home / f"{name}.html" for name in ("stepper", "operator", "runs", "jobs", "space", "tree", "course")}
+    made = {name: home / f"{name}.html" for name in NAMES}
     stepper = Stepper.of("conv2d")
     stepper.jump(4)
     stepper.to_html(made["stepper"])
@@ -71,6 +73,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     runs = RunsView(folder)
     runs.to_html(made["runs"])
     runs.close()
+    (home / "rungs").mkdir()
+    fill_rungs(home / "rungs")
+    rungs = RunsView(home / "rungs", pane="search")
+    rungs.to_html(made["rungs"])
+    rungs.close()
     with Jobs.open(folder, start=False) as opened:
         jobs = JobsView(opened)
         jobs.to_html(made["jobs"])
@@ -92,7 +99,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-@pytest.mark.parametrize("name", ["stepper", "operator", "runs", "jobs", "space", "tree", "course"])
+@pytest.mark.parametrize("name", NAMES)
 def test_pages(open_alone: Callable[..., Page], pages: dict[str, Path], name: str) -> None:
     page = open_alone(pages[name], "light")
     expect(page.locator("main > *").first).to_be_visible()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from known_rungs import fill_rungs
 from known_runs import fill_lab
 from playwright.sync_api import Locator, Page, expect
 from syno_widgets import RunsView
@@ -202,6 +203,49 @@ def test_a_trial_of_another_system_is_shown_opened_and_saved(page: Page, lab: La
     rows.first.get_by_role("button").click()
     expect(opened.get_by_role("tab", name="Similar operators")).to_be_visible()
     expect(opened.get_by_label("Search the pGraph")).to_be_visible()
+    expect(view.get_by_role("alert").first).to_be_hidden()
+
+
+def test_a_search_in_rungs_by_keyboard(page: Page, lab: Lab, tmp_path: Path) -> None:
+    """Plan and funnel are there; a "why" page opens, and the focus returns to where it was asked for."""
+    fill_rungs(tmp_path)
+    lab.write_notebook("rungs.ipynb", LOOK.format(folder=str(tmp_path)))
+    open_notebook(page, lab, "rungs.ipynb")
+    wait_for_kernel(page)
+    run_cell(page, 0)
+    view = page.locator(".syno-runs")
+    # The front is that of the finals: baseline, the known operator hollow, and intervals.
+    expect(view.locator(".syno-front circle[data-key]")).to_have_count(3)
+    expect(view.locator(".syno-front circle.syno-known")).to_have_attribute("data-key", "search:rungs#1")
+    expect(view.locator(".syno-interval")).to_have_attribute("d", re.compile(r"^M.*V.*M"))
+    expect(view.locator(".syno-front .syno-axes")).to_contain_text("accuracy of the finals, test images")
+
+    view.get_by_role("tab", name="Results").press("ArrowLeft")
+    panel = view.get_by_role("tabpanel", name="Plan and funnel")
+    expect(panel.get_by_role("img", name=re.compile("^Funnel of rungs: 1,204 drawn, 640 wished, "))).to_be_visible()
+    expect(panel.get_by_role("table", name="The plan: 26 minutes, 2 workers")).to_contain_text("156 steps")
+    expect(panel.get_by_role("table", name="The funnel")).to_contain_text("drawn: reached the input")
+    ask = panel.get_by_role("button", name="Why trial 1?")
+    ask.focus()
+    page.keyboard.press("Enter")
+    why = panel.get_by_role("region", name="Why this one")
+    expect(why.get_by_role("heading")).to_have_text(re.compile("^Why trial 1 of rungs: .*, which is separable$"))
+    expect(why.get_by_role("heading")).to_be_focused()
+    expect(why.get_by_role("table", name="Rungs")).to_contain_text("finals")
+    expect(why.get_by_role("img", name=re.compile("^The kernel beside a convolution's"))).to_be_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(why).to_be_hidden()
+    expect(ask).to_be_focused()
+
+    # The curves of the network and of the finals are two figures; another trial is asked for from the table.
+    view.get_by_role("tab", name="Plan and funnel").press("ArrowLeft")
+    expect(view.get_by_label(re.compile("^Accuracy of trainings on the rung network, held-out images"))).to_be_visible()
+    expect(view.get_by_label(re.compile("^Accuracy of trainings in the finals, test images"))).to_be_visible()
+    view.get_by_role("tab", name="Jobs and curves").press("ArrowLeft")
+    view.get_by_role("button", name="Open trial 2").press("Enter")
+    view.get_by_role("button", name="Why this one?").press("Enter")
+    expect(why.get_by_role("heading")).to_have_text(re.compile("^Why trial 2 of rungs"))
     expect(view.get_by_role("alert").first).to_be_hidden()
 
 

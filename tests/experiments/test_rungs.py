@@ -9,8 +9,10 @@ import random
 import threading
 from collections import Counter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,13 +20,15 @@ from known_trainings import TRAINING, settings
 
 from syno_lab.errors import SearchError, SpecError
 from syno_lab.experiments import SearchSettings, Stopped, TuningChoice
-from syno_lab.experiments.in_rungs import SHARES, _rungs, run_in_rungs
+from syno_lab.experiments.agreement import Ceiling
+from syno_lab.experiments.in_rungs import SHARES, _evidence, run_in_rungs
 from syno_lab.experiments.plan import FINALISTS, plan_for
 from syno_lab.experiments.rung_driver import Score, survivors
-from syno_lab.experiments.rung_worker import FINAL, TIMING, TIMING_STEPS, LocalWorkers
+from syno_lab.experiments.rung_worker import TIMING_STEPS, LocalWorkers
+from syno_lab.experiments.validate_proxy import RESULT_FILE, Validation
 from syno_lab.models.rungs import Rung
 from syno_lab.store import Store
-from syno_lab.store.rungs import BASELINE
+from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TIMING
 from syno_lab.trial import TrialOutcome, TrialRequest
 from syno_lab.trial.rungs import rungs_of
 
@@ -86,14 +90,14 @@ def chosen(**changes: Any) -> SearchSettings:
     return settings(**given | {"max_flops_ratio": 10.0} | changes)
 
 
-def search(folder: Path, known: Known, asked: SearchSettings, **more: Any) -> dict[str, Any]:
+def search(folder: Path, known: Known, asked: SearchSettings, *, place: str = "board", **more: Any) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
     with Store.open(folder) as store:
         return run_in_rungs(
             asked,
             store,
             lambda log: LocalWorkers(asked, log, folder / "rungs", train=known),
-            folder=folder / "board",
+            folder=folder / place,
             clock=known.clock,
             **more,
         )
@@ -133,6 +137,24 @@ def test_the_best_go_on_and_nothing_is_trained_twice(tmp_path: Path) -> None:
     assert not result["not_compared"]
     shares = result["time"]["shares"]
     assert sum(shares.values()) == pytest.approx(1)
+    # Each stage of the funnel has no more operators than the one before it.
+    draws, rungs = result["funnel"]["draws"], result["funnel"]["rungs"]
+    names = (FIRST, SECOND, NETWORK, FINAL)
+    stages = [draws[name] for name in ("drawn", "wished", "affordable")] + [rungs[name]["begun"] for name in names]
+    assert stages == sorted(stages, reverse=True)
+    assert [name for name in rungs if name != CONFIRM] == list(names)
+    again = {one.number for one in queue if one.rung == NETWORK and one.seed >= RUNGS[-1].seeds}
+    assert rungs.get(CONFIRM, {"begun": 0})["begun"] == len(again)
+    # The finalists are the best of those with more seeds, by the mean of all their seeds.
+    assert len(again) > 1
+    means = {n: fmean(one.measure or 0.0 for one in queue if (one.number, one.rung) == (n, NETWORK)) for n in again}
+    known_ones = {one["number"] for one in result["recorded"] if one["known"]}
+    for name, share in SHARES.items():
+        among = [number for number in again - known_ones if ratio[number] <= share]
+        assert not among or result["best"][name]["number"] == max(among, key=means.__getitem__)
+    if among := again & known_ones:
+        assert result["finalists"]["known"] == max(among, key=means.__getitem__)
+    assert {result["finalists"][name] for name in result["finalists"]} == on[FINAL]
 
 
 def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
@@ -147,6 +169,8 @@ def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
         except Stopped:
             continue
     assert len(stops) < 2
+    funnel = result["funnel"]["draws"]
+    assert funnel["drawn"] >= funnel["wished"] >= funnel["affordable"] >= len(result["recorded"])
     assert max(trained(known).values()) == 1
     assert result["time"]["wall_s"] <= 60 * 2 * 1.1
     assert all(found["begun"] for found in result["funnel"]["rungs"].values())
@@ -215,13 +239,44 @@ def test_what_rungs_cannot_do_is_refused_at_once(changes: dict[str, Any], said: 
 def test_rungs_that_nothing_proves_are_not_used(tmp_path: Path) -> None:
     text = TrialRequest(backbone="gpt_tiny", data="digits")
     asked, said = chosen(training=text), []
-    rungs = _rungs(asked, tmp_path / "searches" / "s", {}, lambda fraction, line: said.append(line))
-    assert [rung.name for rung in rungs] == ["network"]
+    rungs, uses_probe = _evidence(asked, tmp_path / "searches" / "s", {}, lambda fraction, line: said.append(line))
+    assert ([rung.name for rung in rungs], uses_probe) == (["network"], True)
     assert all("no validation shows that it ranks operators of gpt_tiny" in line for line in said)
-    # A continued search keeps the rungs that it began with.
-    earlier = {"plan": {"parts": [{"name": FIRST}, {"name": NETWORK}]}}
-    kept = _rungs(chosen(), tmp_path / "searches" / "s", earlier, lambda fraction, line: None)
-    assert [rung.name for rung in kept] == [FIRST, NETWORK]
+    # A continued search keeps what it began with.
+    earlier = {"plan": {"parts": [{"name": FIRST}, {"name": NETWORK}]}, "uses_probe": False}
+    rungs, uses_probe = _evidence(chosen(), tmp_path / "searches" / "s", earlier, lambda fraction, line: None)
+    assert ([rung.name for rung in rungs], uses_probe) == ([FIRST, NETWORK], False)
+
+
+def test_a_probe_that_ranks_no_better_than_flops_chooses_nothing(tmp_path: Path) -> None:
+    asked, said = chosen(trials=8), []
+    wrong = Validation(
+        backbone=TRAINING.backbone,
+        data=TRAINING.data,
+        system=asked.system,
+        training=TRAINING.to_dict(),
+        seeds=[0],
+        rungs=[],
+        agreements=[],
+        ceiling=Ceiling(),
+        used=[FIRST, SECOND],
+        unused=["probe"],
+        operators=[],
+        counted=0,
+        drawn=0,
+        states={},
+        machine="this one",
+        full_cpu_s=0.0,
+        cpu_s=0.0,
+        wall_s=0.0,
+    )
+    place = tmp_path / "validations" / "wrong"
+    place.mkdir(parents=True)
+    (place / RESULT_FILE).write_bytes(msgspec.json.encode(wrong))
+    result = search(tmp_path, Known(), asked, report=lambda fraction, line: said.append(line), place="searches/s")
+    assert said[0] == "the probe is not used: its validation ranks no better than FLOPs or parameters"
+    assert not result["uses_probe"]
+    assert result["funnel"]["draws"]["probed"] == 0
 
 
 class TestPlan:

@@ -18,6 +18,7 @@ from syno_lab.experiments.finals import final_seeds
 from syno_lab.experiments.validate_proxy import (
     RESULT_FILE,
     read_validation,
+    usable_probe,
     usable_rungs,
     validate_proxies,
     validations_in,
@@ -168,6 +169,10 @@ def test_a_proxy_that_ranks_the_wrong_way_is_not_used(tmp_path):
     used, lines = usable_rungs(request, kept)
     assert [rung.name for rung in used] == ["network"]
     assert "the rung '40 steps' is not used: its validation ranks no better than FLOPs or parameters" in lines
+    line = "the probe is not used: its validation ranks no better than FLOPs or parameters"
+    assert usable_probe(request, kept) == (False, [line])
+    assert usable_probe(request, [*kept, msgspec.structs.replace(found, used=["probe"], unused=[])]) == (True, [])
+    assert usable_probe(request, kept, "another system") == usable_probe(request) == (True, [])
     # Without a validation, or with one of other data, the declared rungs are used.
     assert len(usable_rungs(request)[0]) == 3
     elsewhere = msgspec.structs.replace(request, data="/somewhere/cifar-10-batches-bin")

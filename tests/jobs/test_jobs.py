@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Any
 
 import job_kinds
 import pytest
-from labs import PATIENCE_S, check_endings, ended, show_kinds, steps, until
+from labs import PATIENCE_S, check_endings, ended, free_port, show_kinds, steps, until
 
 from syno_lab.errors import JobError
 from syno_lab.jobs import JobExecutor, Lab, tls
@@ -293,12 +292,6 @@ class TestClusters:
                         assert steps(lab, job.id) == [1, 2, 3, 4, 5]
             finally:
                 lab.shutdown()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(address: str) -> str:

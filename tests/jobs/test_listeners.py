@@ -23,7 +23,7 @@ from typing import Any
 import job_kinds
 import psutil
 import pytest
-from labs import PATIENCE_S, show_kinds, until
+from labs import PATIENCE_S, free_port, show_kinds, until
 
 from syno_lab.commands.lab import notebooks_folder
 from syno_lab.jobs import Lab
@@ -297,9 +297,3 @@ def start_kernel(url: str, token: str) -> Path:
 def is_answered(port: int) -> bool:
     with socket.socket() as link:
         return link.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -18,7 +18,8 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.models.sites import Site
 from syno_lab.operators import KNOWN, conv1x1, conv2d, grouped, separable, shift_conv
-from syno_lab.pgraphs.of_network import NetworkSpace
+from syno_lab.pgraphs import of_network
+from syno_lab.pgraphs.of_network import NetworkSpace, name_of
 from syno_lab.pgraphs.probe import Probe, convolution_probe, effective_rank, probe, probe_binding
 from syno_lab.pgraphs.roles import Roles, mirrors_of, roles_of
 from syno_lab.protocol import SpaceRequest
@@ -214,3 +215,17 @@ def test_mirror_images_have_one_name_and_no_others() -> None:
     assert all(len(found) == 1 for found in judged.values()), "a name joins operators that are no mirror images"
     assert all(len(found) == 1 for found in names.values()), "mirror images have two names"
     assert sum(len(found) > 1 for found in merged.values()) > 2
+
+
+def test_an_operator_of_very_many_terms_is_named_by_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    operators = list(Sampler("[H]", "[H]", ["H: 2"], ["s=2: 1"], max_primitives=5).enumerate(5))
+    by_function = {operator: name_of(operator) for operator in operators}
+    assert len(set(by_function.values())) < len(operators)  # mirror images have one name
+    name_of.cache_clear()
+    monkeypatch.setattr(of_network, "NAMED_TERMS", 1)
+    try:
+        by_text = {operator: name_of(operator) for operator in operators}
+    finally:
+        name_of.cache_clear()
+    assert len(set(by_text.values())) == len(operators)
+    assert not set(by_text.values()) & set(by_function.values())

@@ -14,7 +14,7 @@ from known_trees import known_search, small_spec
 from syno_lab.errors import FormatError, StoreError
 from syno_lab.ir.state import State
 from syno_lab.operators import conv2d
-from syno_lab.pgraphs.around import Around
+from syno_lab.pgraphs.around import MOST_STEPS, Around
 from syno_lab.pgraphs.probe import beside_convolution, probe
 from syno_lab.reports import LabReader
 from syno_lab.reports.icicle import NARROWEST, icicle, icicle_sketch, listed, parse_filter, way_to
@@ -256,3 +256,16 @@ def test_an_operator_is_found_where_it_is_one_step_away() -> None:
     assert all(around.state_at(key).is_complete for key in ends)
     with pytest.raises(KeyError):
         around.state_at("100000")
+
+
+def test_of_many_next_steps_the_nearest_to_the_input_are_shown() -> None:
+    operator = conv2d()
+    state = State.root(operator.spec)
+    for step in operator.steps[:3]:
+        state = state.apply(step)
+    found = candidates(state)
+    assert len(found) > MOST_STEPS
+    around = Around(state)
+    around.grow(1)
+    assert {int(key) for key in around.below("start")} == set(range(MOST_STEPS))
+    assert f"; {len(found) - MOST_STEPS:,} more steps, none of them nearer to the input, are not" in around.summary()

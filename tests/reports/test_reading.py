@@ -130,7 +130,7 @@ def test_against_the_baseline() -> None:
         (("accuracy", "flops", "params", "memory_mib"), "two or three different axes"),
         (
             ("accuracy", "speed"),
-            "no axis 'speed': expected one of accuracy, flops, params, memory_mib, probe or latency_ms@TARGET",
+            "no axis 'speed': expected one of accuracy, flops, params, memory_mib, probe, accuracy@RUNG or latency_ms@",
         ),
         (("accuracy", "latency_ms@"), "no axis 'latency_ms@'"),
     ],

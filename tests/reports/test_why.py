@@ -58,7 +58,6 @@ def test_everything_that_is_known_is_said(folder: Path) -> None:
     ]
     tables = {title.partition(",")[0]: rows for title, _, rows in why_tables(found)}
     assert tables["The network with it"] == [
-        ["accuracy", "0.400", "-10.0 points"],
         ["FLOPs", "400", "40.0%"],
         ["parameters", "50", "50.0%"],
         ["probe", "0.59", ""],

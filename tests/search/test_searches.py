@@ -14,6 +14,7 @@ from search_spaces import SPECS, Sets, Words
 
 from syno_lab.errors import SearchError
 from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Spec
 from syno_lab.pgraphs.space import _Space, synthesis_space
 from syno_lab.search import (
     Candidate,
@@ -27,6 +28,7 @@ from syno_lab.search import (
     rave,
 )
 from syno_lab.search.mcts import RAVE
+from syno_lab.synthesis.graph import Graph
 from syno_lab.synthesis.sampler import Sampler
 
 SEARCHES: dict[str, Callable[..., Search]] = {
@@ -69,6 +71,53 @@ def test_every_operator_of_a_space_is_asked_for_once(
     asked = run(make(synthesis_space(SPECS[spec]), rng))
     assert len(asked) == len(all_of(spec)) > 10
     assert set(asked) == set(all_of(spec))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_first_choice_is_how_many_steps_there_may_be(spec: str, rng: random.Random) -> None:
+    for child in synthesis_space(SPECS[spec], countable_nodes=0).children():
+        (step,) = child.steps()
+        most = int(step.name.removeprefix("at most ").removesuffix(" steps"))
+        asked = run(RandomSearch(step.state, rng))
+        assert len(asked) == len(set(asked))
+        assert set(asked) == {operator for operator in all_of(spec) if len(operator.steps) <= most}
+
+
+#: A space of more nodes than are counted, with dead ends: not all of its operators mix what the axis has.
+WISH = Spec.parse(
+    "[C, H]",
+    "[D, H]",
+    ["C=12: 2", "D=21: 1", "H=5: 0"],
+    ["k=3: 2"],
+    max_primitives=7,
+    max_tensors=3,
+    max_reduces=3,
+    wants="H>=m",
+)
+
+
+@every_search
+def test_to_forget_the_nodes_changes_nothing(make: Callable[..., Search], monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten: list[bool] = []
+    make_room = Graph.make_room
+
+    def counted(graph: Graph, share: float) -> bool:
+        forgotten.append(make_room(graph, share))
+        return forgotten[-1]
+
+    monkeypatch.setattr(Graph, "make_room", counted)
+
+    def asked() -> tuple[list[Any], Any]:
+        search = make(synthesis_space(WISH, countable_nodes=0), random.Random(5))
+        # Those with an estimate look at many operators for each that they ask for.
+        return run(search, 6 if isinstance(search, EstimateSearch | TreeWithEstimate) else 30), search.facts
+
+    whole = asked()
+    assert not any(forgotten)
+    monkeypatch.setattr(Graph, "MOST_NODES", 80)
+    monkeypatch.setattr(Graph, "MOST_BOUNDS", 160)
+    assert asked() == whole
+    assert sum(forgotten) > 5
 
 
 def test_the_weights_of_the_first_moves_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+import search_spaces
 
 from syno_lab.ir.fingerprint import fingerprint, terms
 from syno_lab.ir.operator import Operator
@@ -36,21 +37,8 @@ SPECS = {
     "1-D, views and one weight": Spec.parse(
         "[H]", "[H]", ["H=63: 0"], ["s=3: 2"], max_primitives=4, max_tensors=2, max_reduces=1, min_weights=0
     ),
-    "1-D, two weights": Spec.parse(
-        "[C, H]",
-        "[D, H]",
-        ["C=12: 1", "D=21: 0", "H=5: 0"],
-        ["k=3: 1"],
-        max_primitives=4,
-        max_tensors=3,
-        max_reduces=2,
-        max_expands=0,
-        max_shifts=1,
-        max_strides=0,
-    ),
-    "1-D, a coefficient in the input": Spec.parse(
-        "[s*H]", "[H]", ["H=63: 0"], ["s=3: 2"], max_primitives=4, max_tensors=2, max_reduces=2, min_weights=0
-    ),
+    "1-D, two weights": search_spaces.SPECS["two weights"],
+    "1-D, a coefficient in the input": search_spaces.SPECS["views"],
     "2-D, windows and one weight": Spec.parse(
         "[H, W]",
         "[H, W]",

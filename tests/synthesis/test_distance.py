@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from true_distances import true_distances
 
 import syno_lab.api  # noqa: F401 - state.candidates
 from syno_lab.ir.spec import Spec
@@ -17,10 +18,7 @@ from syno_lab.synthesis.distance import distance, explain_distance
 from syno_lab.synthesis.graph import Graph, SearchNode
 from syno_lab.synthesis.paths import count
 from syno_lab.synthesis.reach import NEVER, Reach
-from syno_lab.synthesis.rules import RULES, rejecting_rule
-from syno_lab.synthesis.space import proposals
 
-SPACE = tuple(rule for rule in RULES if rule.kind == "space")  # the distance counts steps within the space
 SPECS = [
     Spec.parse("[H]", "[H]", ["H=12: 0"], ["s=2: 2", "k=3: 1"], max_primitives=3, max_tensors=2, max_reduces=1),
     Spec.parse("[C, H]", "[D, H]", ["C=4: 1", "D=6: 1", "H=10: 0"], ["k=3: 1"], max_primitives=3, max_tensors=2),
@@ -68,24 +66,7 @@ def test_out_of_reach_is_none_and_says_so() -> None:
 @each_spec
 def test_never_above_the_truth_and_mostly_equal(spec: Spec) -> None:
     """All states within the budgets, with true distances by going backwards from the complete ones."""
-    root = State.root(spec)
-    successors: dict[State, set[State]] = {}
-    level = {root}
-    while level:
-        for state in level:
-            # REDUCEs come first (appendix A), so a REDUCE after other steps is no way.
-            early = all(step.primitive == "REDUCE" for step in state.steps)
-            successors[state] = {
-                state.apply(step)
-                for step in proposals(state)
-                if (early or step.primitive != "REDUCE") and rejecting_rule(state, step, SPACE) is None
-            }
-        level = {after for state in level for after in successors[state]} - successors.keys()
-    truth = {state: 0 for state in successors if state.is_complete}
-    for length in range(1, spec.limits.max_primitives + 1):
-        for state, following in successors.items():
-            if state not in truth and any(truth.get(after) == length - 1 for after in following):
-                truth[state] = length
+    _, truth = true_distances(spec, lambda state: state.is_complete)
     assert len(truth) > 10
     below: Counter[int] = Counter()
     for state, steps in truth.items():

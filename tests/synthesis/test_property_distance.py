@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from true_distances import true_distances
 
 import syno_lab.api  # noqa: F401 - state.candidates, operator.mixing
 from syno_lab.ir.operator import Operator
@@ -18,10 +19,7 @@ from syno_lab.synthesis.graph import Graph, SearchNode
 from syno_lab.synthesis.paths import Builder, exactly
 from syno_lab.synthesis.property_distance import explain_property_distance, lost_wishes, property_distance
 from syno_lab.synthesis.reach import NEVER
-from syno_lab.synthesis.rules import RULES, rejecting_rule
-from syno_lab.synthesis.space import proposals
 
-SPACE = tuple(rule for rule in RULES if rule.kind == "space")
 PAIR = [(0, 0)]
 # Each spec with the wishes that are tried on it. Coefficients divide the primaries, so that every size has numbers.
 SPACES: dict[str, tuple[Spec, tuple[str, ...]]] = {
@@ -150,26 +148,10 @@ SMALL_WISHES = [(0, "C>=m, H>=m"), (1, "s*H>=m"), (2, "H>=m"), (2, "H->W>=o"), (
 def test_never_above_the_truth(number: int, wish: str) -> None:
     """All states within the budgets, with true distances by going backwards from the complete ones that meet it."""
     spec = wishing(SMALL[number], wish)
-    root = State.root(spec)
-    successors: dict[State, set[State]] = {}
-    level = {root}
-    while level:
-        for state in level:
-            early = all(step.primitive == "REDUCE" for step in state.steps)
-            successors[state] = {
-                state.apply(step)
-                for step in proposals(state)
-                if (early or step.primitive != "REDUCE") and rejecting_rule(state, step, SPACE) is None
-            }
-        level = {after for state in level for after in successors[state]} - successors.keys()
-    truth = {state: 0 for state in successors if _is_met(state)}
-    for length in range(1, spec.limits.max_primitives + 1):
-        for state, following in successors.items():
-            if state not in truth and any(truth.get(after) == length - 1 for after in following):
-                truth[state] = length
+    states, truth = true_distances(spec, _is_met)
     below: Counter[int] = Counter()
     dead = seen = 0
-    for number_of_state, state in enumerate(successors):
+    for number_of_state, state in enumerate(states):
         if state not in truth and number_of_state % 20:
             continue  # of the dead ends some are enough
         bound = property_distance(state)

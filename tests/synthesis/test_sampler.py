@@ -319,7 +319,7 @@ def test_what_walks_leave_is_counted_within_bounds(monkeypatch: pytest.MonkeyPat
     every = set(Sampler.from_spec(COUNTABLE[1]).enumerate())
     monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", 0)
     monkeypatch.setattr("syno_lab.synthesis.sampler._RECENT", 50)
-    monkeypatch.setattr("syno_lab.synthesis.walks.Walker.MOST_NODES", 20)
+    monkeypatch.setattr("syno_lab.synthesis.nodes.Nodes.MOST_NODES", 20)
     monkeypatch.setattr("syno_lab.synthesis.walks.Walker.NODES_A_WALK", 10)
     sampler = Sampler.from_spec(COUNTABLE[1], seed=5, spread=False)
     found = list(islice(sampler.samples(), len(every) // 2))

@@ -6,29 +6,14 @@ import threading
 import time
 
 import msgspec
-import pytest
+from known_trainings import TRAINING, settings
 
 from syno_lab import operators
-from syno_lab.jobs import JobFailed, JobStopped
-from syno_lab.trial import TrialRequest, TrialWorker, TrialWorkers, run_trial, run_trials
-from syno_lab.trial.job import run_several
-
-
-class Context:
-    """What a trial's job asks of its context."""
-
-    def __init__(self, folder, *, stops=False) -> None:
-        self.folder, self._stops = folder, stops
-
-    def report(self, fraction, message="") -> None:
-        pass
-
-    def log(self, line) -> None:
-        pass
-
-    def should_stop(self) -> bool:
-        return self._stops
-
+from syno_lab.experiments import LocalEvaluators
+from syno_lab.experiments.rung_worker import work
+from syno_lab.store import Store
+from syno_lab.store.rungs import BASELINE, FINAL, TIMING
+from syno_lab.trial import TrialRequest, TrialWorker, TrialWorkers, run_trial
 
 TIMES = ("wall_s", "cpu_s", "work_s", "peak_mib", "resumed")
 
@@ -59,15 +44,14 @@ def test_one_process_gives_the_outcomes_that_separate_ones_give(tmp_path):
         asked(holdout=0.25, channels_last=True),
         asked(),
     ]
-    said = []
-    found = list(run_trials(requests, folder=tmp_path / "in-one", report=lambda *words: said.append(words)))
+    with TrialWorker(tmp_path / "log") as worker:
+        found = [worker.run(request, folder=tmp_path / str(number)) for number, request in enumerate(requests)]
+        os.kill(worker._process.pid, signal.SIGINT)  # Ctrl-C in a terminal reaches it too
+        again = worker.run(requests[0], folder=tmp_path / "0")
     assert [one.state for one in found] == ["finished", "finished", "failed", "finished", "finished"]
     for number, (request, outcome) in enumerate(zip(requests, found, strict=True)):
         assert plain(run_trial(request, folder=tmp_path / f"alone-{number}")) == plain(outcome)
-    assert said[-1] == (1.0, "trial 5 of 5")
-    # A later call finds them, to the second.
-    again = list(run_trials(requests[:2], folder=tmp_path / "in-one"))
-    assert again == found[:2]
+    assert again == found[0]  # it finds the outcome, to the second
 
 
 def test_a_crash_is_an_outcome_and_the_next_trial_has_a_new_process(tmp_path):
@@ -101,8 +85,6 @@ def test_a_trial_that_does_not_end_is_ended(tmp_path):
 
 
 def test_two_workers_take_trials_in_turn(tmp_path):
-    from syno_lab.experiments import LocalEvaluators
-
     with (
         TrialWorkers(2, tmp_path / "log") as pool,
         LocalEvaluators(tmp_path / "trainings", 2, train=pool.run) as evaluators,
@@ -115,12 +97,24 @@ def test_two_workers_take_trials_in_turn(tmp_path):
     assert alone.loss == outcomes[2]["curve"][-1]["test_loss"]
 
 
-def test_several_trials_are_one_job(tmp_path):
-    requests = [asked(seed=seed).to_dict() for seed in (0, 1)]
-    result = run_several({"requests": requests}, Context(tmp_path))
-    assert [one["seed"] for one in result["outcomes"]] == [0, 1]
-    for params in ({}, {"requests": []}, {"requests": [{"backbone": 3}]}):
-        with pytest.raises(JobFailed, match="expected a"):
-            run_several(params, Context(tmp_path))
-    with pytest.raises(JobStopped, match="stopped on request"):
-        run_several({"requests": [msgspec.to_builtins(asked(seed=9))]}, Context(tmp_path, stops=True))
+def test_a_search_in_rungs_goes_on_after_a_crash(tmp_path):
+    # The baseline's final training is far too long to end; the one behind it in the queue is short.
+    asked = settings(training=msgspec.structs.replace(TRAINING, epochs=1000), rungs=True, minutes=1.0, seeds=(5,))
+    with Store.open(tmp_path) as store, TrialWorker(tmp_path / "log") as worker:
+        log = store.search(asked.name, asked.identity)
+        log.rungs.queue(BASELINE, FINAL, 5, 0)
+        log.rungs.queue(BASELINE, TIMING, 0, 1)
+
+        def strike() -> None:
+            while not any((tmp_path / "rungs").rglob("checkpoint*")):
+                time.sleep(0.001)
+            os.kill(worker._process.pid, signal.SIGSEGV)
+
+        thread = threading.Thread(target=strike)
+        thread.start()
+        trained = work(asked, log, tmp_path / "rungs", "one", train=worker.run, should_stop=lambda: False, idle_s=0.5)
+        thread.join()
+        crashed, timed = log.rungs.trainings()
+    assert trained == 2
+    assert (crashed.state, crashed.outcome["reason"]) == ("failed", "its process was killed by SIGSEGV")
+    assert timed.state == "finished"

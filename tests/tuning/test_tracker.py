@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import os
 import select
 import signal
 import socket
@@ -13,40 +12,14 @@ import sys
 import textwrap
 import threading
 import time
-import uuid
 
-import psutil
 import pytest
+from labs import free_port
+from waiting import wait_until
 
 from syno_lab.errors import TrackerError
 from syno_lab.tuning import check_tracker, local_board, tracker_summary
 from syno_lab.tuning.tracker import parse_address, request_device
-
-
-@pytest.fixture
-def marked(monkeypatch):
-    """Returns a function that lists all processes started (however deep) since, but for this one."""
-    mark = uuid.uuid4().hex
-    monkeypatch.setenv("SYNO_TEST_MARK", mark)
-
-    def alive():
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.pid != os.getpid() and process.environ().get("SYNO_TEST_MARK") == mark:
-                    found.append(process)
-        return found
-
-    return alive
-
-
-def wait_until(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @contextlib.contextmanager
@@ -63,11 +36,6 @@ def listener(serve):
 
         threading.Thread(target=loop, daemon=True).start()
         yield server.getsockname()[1]
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def test_addresses():

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import textwrap
 import time
-import uuid
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from waiting import wait_until
 
 from syno_lab.errors import FormatError, TrackerError, TuningError
 from syno_lab.tuning import TuningResult, TuningStopped, TuningTask, local_board, tracker_summary, tune
@@ -92,32 +92,6 @@ def _importable(monkeypatch):
 def board():
     with local_board() as started:
         yield started
-
-
-@pytest.fixture
-def marked(monkeypatch):
-    """Returns a function that lists all processes started (however deep) since, but for this one."""
-    mark = uuid.uuid4().hex
-    monkeypatch.setenv("SYNO_TEST_MARK", mark)
-
-    def alive():
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.pid != os.getpid() and process.environ().get("SYNO_TEST_MARK") == mark:
-                    found.append(process)
-        return found
-
-    return alive
-
-
-def wait_until(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def nothing_left(marked, board, work_dir):
@@ -207,7 +181,7 @@ def test_an_interrupt_in_the_middle(board, marked, tmp_path):
 def test_a_parent_killed_in_the_middle(board, marked, tmp_path):
     script = textwrap.dedent(f"""
         import sys
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(__file__).parent.parent)!r}]
         import test_tuning as t
         t.tune(t.task(), tracker={board.address!r}, key={board.key!r}, trials=500, work_dir={str(tmp_path)!r},
                on_progress=lambda progress: print(progress.trial, flush=True))

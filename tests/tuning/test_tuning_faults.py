@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waiting import wait_until
 
 from syno_lab.errors import TrackerError, TuningError
 from syno_lab.processes.process import end_group, start_child
@@ -155,15 +156,6 @@ def fragile(tmp_path):
     """One for this test alone, which may kill it."""
     with contextlib.closing(Bench(tmp_path)) as started:
         yield started.ready()
-
-
-def wait_until(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def run(bench, folder, *, key=None, trials=4, seen=None, then=lambda trial: None, **options):

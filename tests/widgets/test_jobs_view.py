@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 import syno_widgets
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from labs import until
 from syno_widgets.jobs_view import JobsView, html_table, text_table
 from syno_widgets.view import View
 from traitlets.config import Config
@@ -35,14 +35,6 @@ def view(lab: Lab) -> Iterator[JobsView]:
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
     return tmp_path / "gate"
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait for something that happens by itself."""
-    deadline = time.monotonic() + WITHIN_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def row(view: JobsView, job: int) -> dict[str, Any]:

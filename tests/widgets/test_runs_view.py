@@ -6,8 +6,7 @@ import io
 import json
 import re
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,9 @@ import pytest
 import syno_widgets
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from known_rungs import FIRST, SECOND, fill_rungs
 from known_runs import curve, end_job, fill_lab
+from labs import until
 from syno_widgets import RunsView
 from syno_widgets.jobs_view import JobsView
 from traitlets.config import Config
@@ -32,16 +33,7 @@ from syno_lab.store.courses import CURVE_FILE, write_course
 from syno_lab.store.pareto import pareto_front
 
 WIDGETS = Path(syno_widgets.__file__).parent
-SCRIPTS = ("runs_chart.js", "runs_front.js", "runs_table.js", "runs_view.js")
-WITHIN_S = 200.0
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait for something that happens by itself."""
-    deadline = time.monotonic() + WITHIN_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+SCRIPTS = ("runs_chart.js", "runs_front.js", "runs_table.js", "runs_search.js", "runs_view.js")
 
 
 @pytest.fixture
@@ -253,6 +245,43 @@ def test_closing_ends_the_thread(folder: Path) -> None:
     (mine,) = (one for one in threading.enumerate() if one not in before and "runs view" in one.name)
     view.close()
     until(lambda: not mine.is_alive())
+
+
+def test_a_search_in_rungs_is_followed_to_its_finals(tmp_path: Path) -> None:
+    (tmp_path / "under way").mkdir()
+    fill_rungs(tmp_path / "under way", is_done=False)
+    view = RunsView(tmp_path / "under way")
+    try:
+        # While no trial has finals, trials are compared on the last rung that one has, and with the baseline there.
+        assert view.front["axes"][1]["name"] == f"accuracy@{FIRST}"
+        assert len(view.front["keys"]) == 6
+        assert view.progress["headline"] == f"rungs: {SECOND}, 15.2 of 26 minutes."
+        assert [table["title"] for table in view.progress["tables"]] == [
+            "The plan: 26 minutes, 2 workers",
+            "The funnel",
+        ]
+        assert view.progress["finalists"] == []
+        view.y = f"accuracy@{SECOND}"
+        assert view.front["keys"] == ["search:rungs#baseline"]
+    finally:
+        view.close()
+    fill_rungs(tmp_path)
+    view = RunsView(tmp_path)
+    try:
+        assert view.front["axes"][1]["text"] == "accuracy of the finals, test images"
+        assert [one["key"] for one in view.progress["finalists"]] == ["search:rungs#0", "search:rungs#1"]
+        assert "Funnel of rungs: 1,204 drawn" in view._bundle()["text/html"]
+        ask(view, kind="why", key="search:rungs#2")
+        until(lambda: view.why.get("key") == "search:rungs#2")
+        assert view.why["title"].startswith("Why trial 2 of rungs: ")
+        assert "Rungs" in [table["title"] for table in view.why["tables"]]
+        ask(view, kind="why", key="search:rungs#baseline")
+        until(lambda: "is the network as it is: expected a trial with an operator" in view.error)
+        state = json.loads(re.search(r'id="state">(.*?)</script>', view.to_html(), re.DOTALL)[1])  # type: ignore[index]
+        assert list(state["whys"]) == ["search:rungs#0", "search:rungs#1"]
+        assert state["progress"]["text"].startswith("Funnel of rungs")
+    finally:
+        view.close()
 
 
 # -- where no kernel is ------------------------------------------------------------------------------------------------

@@ -30,10 +30,11 @@ class FrontChart {
     this.paper = svgPart("g", { class: "syno-paper" });
     this.line = svgPart("path", { class: "syno-front-line" });
     this.dotted = svgPart("g", {});
+    this.wide = svgPart("path", { class: "syno-interval" });
     this.ring = svgPart("circle", { class: "syno-ring", r: 9 });
     this.lasso = svgPart("path", { class: "syno-lasso" });
     this.picture = svgPart("svg", { viewBox: `0 0 ${this.width} ${this.height}`, class: "syno-front" });
-    this.picture.append(this.axes, this.paper, this.line, this.dotted, this.ring, this.lasso);
+    this.picture.append(this.axes, this.paper, this.line, this.wide, this.dotted, this.ring, this.lasso);
     this.root = make("div", { class: "syno-plot", tabindex: "0", role: "application" }, this.picture);
     this.ring.style.display = "none";
     this.root.addEventListener("keydown", (event) => this.key(event));
@@ -55,13 +56,16 @@ class FrontChart {
     this.values = front.values ?? [];
     this.titles = (front.axes ?? []).map((axis) => axis.text);
     const paper = front.paper ?? [];
-    const spread = (axis) => paper.flatMap((one) => one.ranges[axis] ?? []);
-    const mayBeLog = (axis) => paper.length === 0 && front.axes?.[axis]?.name !== "accuracy";
+    this.intervals = front.intervals ?? [];
+    const ends = (axis) => (this.intervals[axis] ?? []).flatMap((one) => one ?? []);
+    const spread = (axis) => [...paper.flatMap((one) => one.ranges[axis] ?? []), ...ends(axis)];
+    const mayBeLog = (axis) => paper.length === 0 && !front.axes?.[axis]?.name.startsWith("accuracy");
     const xs = makeScale([...(xv ?? []), ...spread(0)], PAD.left, this.width - PAD.right, mayBeLog(0));
     const ys = makeScale([...(yv ?? []), ...spread(1)], this.height - PAD.bottom, PAD.top, mayBeLog(1));
     drawAxes(this.axes, this.width, this.height, xs, ys, this.titles[0] ?? "", this.titles[1] ?? "");
     const onFront = new Set(front.front ?? []);
     const baselines = new Set(front.baselines ?? []);
+    const known = new Set(front.known ?? []);
     const depth = zv ? makeScale(zv, 0, 7.99) : null;
     while (this.dots.length > this.keys.length) this.dots.pop().remove();
     while (this.dots.length < this.keys.length) {
@@ -76,7 +80,8 @@ class FrontChart {
       dot.setAttribute("cx", x.toFixed(1));
       dot.setAttribute("cy", y.toFixed(1));
       dot.setAttribute("r", kind === "syno-rest" ? 3.5 : 5.5);
-      dot.setAttribute("class", depth ? `${kind} syno-depth-${Math.floor(depth.place(zv[place]))}` : kind);
+      const hollow = known.has(place) ? " syno-known" : "";
+      dot.setAttribute("class", (depth ? `${kind} syno-depth-${Math.floor(depth.place(zv[place]))}` : kind) + hollow);
       dot.dataset.key = key;
       return [x, y];
     });
@@ -88,6 +93,7 @@ class FrontChart {
       way.map(([x, y], at) => (at === 0 ? `M${x} ${y}` : turn ? `V${y}H${x}` : `H${x}V${y}`)).join(""),
     );
     this.drawPaper(paper, xs, ys);
+    this.drawIntervals(xs, ys);
     this.order = this.keys.map((_, place) => place).sort((a, b) => xv[a] - xv[b] || yv[a] - yv[b]);
     this.at = here === null ? -1 : this.keys.indexOf(here);
     this.drawRing();
@@ -108,6 +114,17 @@ class FrontChart {
     }
   }
 
+  /** A bar over each interval of the finals, with a line across its ends. */
+  drawIntervals(xs, ys) {
+    const [xw, yw] = [this.intervals[0] ?? [], this.intervals[1] ?? []];
+    const bars = this.points.map(([x, y], place) => {
+      const [across, up] = [xw[place]?.map(xs.place), yw[place]?.map(ys.place)];
+      const level = across ? `M${across[0]} ${y}H${across[1]}M${across[0]} ${y - 4}v8M${across[1]} ${y - 4}v8` : "";
+      return level + (up ? `M${x} ${up[0]}V${up[1]}M${x - 4} ${up[0]}h8M${x - 4} ${up[1]}h8` : "");
+    });
+    this.wide.setAttribute("d", bars.join(""));
+  }
+
   /** The keys that are selected. */
   mark(keys) {
     this.marked = keys;
@@ -124,7 +141,11 @@ class FrontChart {
 
   /** A point in words. */
   words(place) {
-    const values = this.values.map((axis, number) => `${this.titles[number]} ${shortNumber(axis[place])}`);
+    const values = this.values.map((axis, number) => {
+      const wide = this.intervals[number]?.[place];
+      const between = wide ? ` (${shortNumber(wide[0])} to ${shortNumber(wide[1])})` : "";
+      return `${this.titles[number]} ${shortNumber(axis[place])}${between}`;
+    });
     return `${this.labels[place]}: ${values.join(", ")}`;
   }
 

@@ -24,6 +24,10 @@ class RunsPage extends LiveView {
     this.listen(["trials", "front", "sort", "descending", "filter", "selected", "chosen"], this.drawTable);
     this.listen(["selected"], this.drawSelected);
     this.listen(["courses"], this.drawCourses);
+    this.listen(["progress"], () => this.search.draw(this.model.get("progress")));
+    this.explained = this.model.get("why").answer; // what was asked before this page is not opened again
+    this.listen(["why"], this.drawWhy);
+    this.listen(["chosen", "whys"], this.drawAsk);
     this.listen(["opened"], () => this.child.draw(model.get("opened")));
     if (!model.get("live")) this.goToAddress();
   }
@@ -43,7 +47,8 @@ class RunsPage extends LiveView {
       this.choices[name] = box;
       return make("label", {}, box, ` ${label}`);
     };
-    this.tabs = ["results", "jobs"].map((name) =>
+    const titles = { results: "Results", jobs: "Jobs and curves", search: "Plan and funnel" };
+    this.tabs = Object.entries(titles).map(([name, title]) =>
       make(
         "button",
         {
@@ -51,7 +56,7 @@ class RunsPage extends LiveView {
           onclick: () => this.put("pane", name),
           onkeydown: (event) => moveAmong(event, this.tabs) && this.put("pane", document.activeElement.dataset.pane),
         },
-        name === "results" ? "Results" : "Jobs and curves",
+        title,
       ),
     );
     const tabs = make("div", { role: "tablist", "aria-label": "Runs" }, ...this.tabs);
@@ -90,20 +95,20 @@ class RunsPage extends LiveView {
     bar.append(tick("published", "the paper's"), tools, make("span", { class: "syno-gap" }), this.form, save);
     const plot = make("div", { class: "syno-plot-frame" }, this.front.root, this.card, this.said);
     this.opened = make("div", { class: "syno-opened" });
+    this.ask = make("button", { type: "button", onclick: () => this.openWhy(this.model.get("chosen")) }, "Why this one?");
+    this.search = new SearchPanel((key) => this.openWhy(key));
     this.panels = {
       results: make("div", { role: "tabpanel", "aria-label": "Results" }, bar),
-      jobs: make("div", { role: "tabpanel", "aria-label": "Jobs and curves" }),
+      jobs: make("div", { role: "tabpanel", "aria-label": titles.jobs }),
+      search: make("div", { role: "tabpanel", "aria-label": titles.search }, this.search.root),
     };
     this.note = make("p", { class: "syno-quiet" });
     const columns = make("div", { class: "syno-columns" }, plot, this.volume.root);
-    this.panels.results.append(this.note, columns, this.table.root, this.opened);
+    this.panels.results.append(this.note, columns, this.table.root, this.ask, this.opened);
     this.jobsPlace = make("div");
-    this.curves = {
-      train: new LineChart("Accuracy of trainings", "epoch", "accuracy", { width: 560 }),
-      tune: new LineChart("Best latency of tunings", "trial", "ms", { width: 560, steps: true, mayBeLog: true }),
-    };
-    const curves = make("div", { class: "syno-columns" }, this.curves.train.root, this.curves.tune.root);
-    this.panels.jobs.append(this.jobsPlace, curves);
+    this.charts = new Map(); // by title: curves of two rungs are never in one
+    this.curves = make("div", { class: "syno-columns" });
+    this.panels.jobs.append(this.jobsPlace, this.curves);
     this.root = make("div", { class: "syno-shared syno-runs", role: "group", "aria-label": "Runs" });
     this.root.append(this.headline, this.error, make("div", { class: "syno-bar" }, tabs, source));
     this.root.append(...Object.values(this.panels));
@@ -154,9 +159,10 @@ class RunsPage extends LiveView {
 
   drawChoices() {
     const axes = this.model.get("axes").map((axis) => [axis.name, axis.title]);
+    const first = { x: [], y: [["", "accuracy, as far as trained"]], z: [["", "none"]] };
     for (const name of ["x", "y", "z"]) {
       const chosen = this.model.get(name);
-      const options = name === "z" ? [["", "none"], ...axes] : [...axes];
+      const options = [...first[name], ...axes];
       if (!options.some(([axis]) => axis === chosen)) options.push([chosen, chosen]);
       fillSelect(this.choices[name], options, chosen);
     }
@@ -177,7 +183,9 @@ class RunsPage extends LiveView {
     const paper = front.paper?.length ? ` Purple: the paper's numbers, on its own device (${front.paper.length}).` : "";
     const unplaced = front.unplaced ? ` ${front.unplaced} without a value on each axis.` : "";
     const none = front.keys ? (front.keys.length ? "" : "No trial has a value on each axis yet.") : front.text ?? "";
-    write(this.note, `${none}${unplaced}${paper}`.trim());
+    const known = front.known?.length ? " Hollow: known operators." : "";
+    const wide = (front.intervals ?? []).flat().some(Boolean) ? " Bars: intervals of the finals." : "";
+    write(this.note, `${none}${unplaced}${known}${wide}${paper}`.trim());
   }
 
   drawTable() {
@@ -195,8 +203,15 @@ class RunsPage extends LiveView {
 
   drawCourses() {
     const courses = this.model.get("courses");
-    for (const [kind, chart] of Object.entries(this.curves)) {
-      const lines = courses.filter((one) => one.kind === kind);
+    for (const { chart, kind } of courses) {
+      if (this.charts.has(chart)) continue;
+      const [xTitle, yTitle] = kind === "train" ? ["epoch", "accuracy"] : ["trial", "ms"];
+      const made = new LineChart(chart, xTitle, yTitle, { width: 560, steps: kind === "tune", mayBeLog: kind === "tune" });
+      this.charts.set(chart, made);
+      this.curves.append(made.root);
+    }
+    for (const [title, chart] of this.charts) {
+      const lines = courses.filter((one) => one.chart === title);
       chart.root.hidden = lines.length === 0;
       if (lines.length === 0) continue;
       chart.draw(lines.map((one) => ({ name: `${one.name} (${one.state})`, points: one.points, isOver: one.state !== "running" })));
@@ -255,6 +270,28 @@ class RunsPage extends LiveView {
     }
     if (this.model.get("chosen") === key) this.put("chosen", ""); // so that it opens again
     this.put("chosen", key);
+  }
+
+  // -- why it was chosen
+
+  /** Only trials of searches have a reason, and on a page that stands alone only those that it holds. */
+  drawAsk() {
+    const key = this.model.get("chosen");
+    const isTrial = key.startsWith("search:") && !key.endsWith("#baseline");
+    this.ask.hidden = !isTrial || (!this.model.get("live") && !this.model.get("whys")[key]);
+  }
+
+  openWhy(key) {
+    this.put("pane", "search");
+    if (this.model.get("live")) this.asker.ask("why", { key });
+    else this.search.explain(this.model.get("whys")[key]);
+  }
+
+  drawWhy() {
+    const why = this.model.get("why");
+    if (why.answer === this.explained) return;
+    this.explained = why.answer;
+    this.search.explain(why);
   }
 
   // -- the address of a page that stands alone ends in the trial that was chosen, and leads there again

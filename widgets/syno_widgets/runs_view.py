@@ -32,6 +32,7 @@ from syno_lab.reports import (
     front_sketch,
     published_on,
     read_courses,
+    rung_courses,
     trials_csv,
     trials_frame,
     trials_parquet,
@@ -39,13 +40,17 @@ from syno_lab.reports import (
 from syno_lab.reports.axes import LATENCY
 from syno_lab.reports.pictures import describe_front
 from syno_lab.reports.shown import (
+    find_progress,
     shown_axes,
     shown_courses,
     shown_front,
+    shown_progress,
     shown_sources,
     shown_trials,
     summary,
+    usual_measure,
 )
+from syno_lab.reports.why import read_why, shown_why
 from syno_lab.systems import read_operator
 from syno_widgets.jobs_view import has_work, html_table, job_line, jobs_status, steer, text_table, without_buttons
 from syno_widgets.looking import LookingView
@@ -57,7 +62,10 @@ from syno_widgets.working import Work
 if TYPE_CHECKING:
     import pandas as pd
 
-_FILES = ("shared.js", "jobs_view.js", "runs_chart.js", "runs_front.js", "runs_table.js", "runs_view.js")
+_FILES = (
+    *("shared.js", "jobs_view.js", "runs_chart.js", "runs_front.js", "runs_table.js", "runs_search.js"),
+    "runs_view.js",
+)
 _STYLES = ("shared.css", "jobs_view.css", "runs_view.css")
 _NEWEST = 50
 _MOST_PICTURES = 200
@@ -68,14 +76,15 @@ class RunsRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A message from the browser.
 
     Attributes:
-        kind: what to do with a job, or ``picture`` for that of a trial's operator, or ``export``.
+        kind: what to do with a job, or ``picture`` for that of a trial's operator, ``why`` for why it was chosen, or
+            ``export``.
         request: the browser's number for it, given back in the trait ``answered``.
         job: the job's number.
         key: of the trial.
         form: of :data:`FORMS`.
     """
 
-    kind: Literal["cancel", "pause", "resume", "retry", "log", "picture", "export"]
+    kind: Literal["cancel", "pause", "resume", "retry", "log", "picture", "why", "export"]
     request: int
     job: int = 0
     key: str = ""
@@ -103,17 +112,18 @@ class RunsView(LookingView):
     _request = RunsRequest
     _words = "The runs view, to be used in a running notebook; beside it the front and the jobs as they were last."
 
-    pane = t.Enum(("results", "jobs"), "results", help="The open tab.").tag(sync=True)
-    """The open tab: ``results`` (front and table) or ``jobs`` (jobs and their curves)."""
+    pane = t.Enum(("results", "jobs", "search"), "results", help="The open tab.").tag(sync=True)
+    """The open tab: ``results`` (front and table), ``jobs`` (jobs and curves) or ``search`` (plan, funnel, finals)."""
 
     source = t.Unicode(help="The search or run that is shown.").tag(sync=True)
     """The key of the search or run that is shown, such as ``search:mine``; empty: all."""
 
     x = t.Unicode(help="First axis of the front.").tag(sync=True)
-    """First axis: ``accuracy``, ``flops``, ``params``, ``memory_mib``, ``latency_ms@TARGET``; empty: chosen for you."""
+    """First axis: ``accuracy``, ``accuracy@RUNG``, ``flops``, ``params``, ``memory_mib``, ``probe``,
+    ``latency_ms@TARGET``; empty: chosen for you."""
 
-    y = t.Unicode("accuracy", help="Second axis of the front.").tag(sync=True)
-    """Second axis, likewise."""
+    y = t.Unicode(help="Second axis of the front.").tag(sync=True)
+    """Second axis, likewise; empty: :func:`syno_lab.reports.shown.usual_measure`, which moves on with a search."""
 
     z = t.Unicode(help="Third axis of the front, as colour.").tag(sync=True)
     """Third axis, shown as colour; empty: the front is over two."""
@@ -169,11 +179,21 @@ class RunsView(LookingView):
     courses = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The curves of trainings and tunings, those under way first."""
 
+    progress = t.Dict(read_only=True).tag(sync=True)
+    """The chosen search, or the newest: its plan, funnel and finals (:func:`syno_lab.reports.shown.shown_progress`)."""
+
+    why = t.Dict(read_only=True).tag(sync=True)
+    """Why a trial was chosen, asked for last: its ``key``, :func:`syno_lab.reports.why.shown_why`, and the number of
+    the ``answer``."""
+
     opened = t.Instance(OperatorView, allow_none=True, read_only=True).tag(sync=True, **widget_serialization)
     """The operator view of the chosen trial."""
 
     pictures = t.Dict(read_only=True).tag(sync=True)
     """On a page that stands alone, the pictures of the front's operators by key; a kernel sends each when asked for."""
+
+    whys = t.Dict(read_only=True).tag(sync=True)
+    """On a page that stands alone, why each finalist was chosen, by key; a kernel works one out when asked."""
 
     files = t.Dict(read_only=True).tag(sync=True)
     """On a page that stands alone, the texts to be saved, by form."""
@@ -184,6 +204,7 @@ class RunsView(LookingView):
         self._reader = LabReader(lab if isinstance(lab, (str, Path)) else lab.folder)
         self._reading: Reading | None = None
         self._front: Front | None = None
+        self._progress: tuple[Any, ...] | None = None
         self._drawn: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._is_ready = False
         super().__init__()
@@ -219,8 +240,9 @@ class RunsView(LookingView):
                     if not self.x:
                         self.x = LATENCY + reading.targets[0] if reading.targets else "flops"
                     self.set_trait("sources", shown_sources(reading))
-                    self.set_trait("axes", shown_axes(reading.targets))
+                    self.set_trait("axes", shown_axes(reading.targets, reading.rungs))
                     self._show_trials()
+                self._show_progress()
 
     def frame(self, *, selected: bool = False) -> pd.DataFrame:
         """The trials as a table (:func:`syno_lab.reports.trials_frame`), all or the ``selected`` ones.
@@ -284,7 +306,12 @@ class RunsView(LookingView):
         if front is not None:
             files["SVG"] = self.export("SVG").decode()
         state = super()._page_state()
-        return {**state, "opened": None, "rows": without_buttons(self.rows), "pictures": drawn, "files": files}
+        whys: dict[str, Any] = {}
+        for one in self.progress.get("finalists", ()):
+            with suppress(SynoError):  # as above
+                whys[one["key"]] = self._explained(one["key"])
+        more = {"pictures": drawn, "files": files, "whys": whys}
+        return {**state, "opened": None, "rows": without_buttons(self.rows), **more}
 
     def close(self) -> None:
         """Stop reading, and take the view off the page. The jobs continue."""
@@ -301,7 +328,17 @@ class RunsView(LookingView):
         shown = [job_line(record) for record in reversed(reading.jobs[-_NEWEST:])]
         self.set_trait("rows", shown)
         self.set_trait("status", jobs_status(reading.jobs, _NEWEST))
-        self.set_trait("courses", shown_courses(read_courses(reading.jobs, reading.folder)))
+        courses = (*read_courses(reading.jobs, reading.folder), *rung_courses(reading.sources))
+        self.set_trait("courses", shown_courses(courses))
+
+    def _show_progress(self) -> None:
+        """The plan, funnel and finals of the chosen search, or the newest one."""
+        if self._reading is None:
+            return
+        found = find_progress(self._reading, self.source)
+        if self._progress != (found, self._reading.rows):
+            self._progress = (found, self._reading.rows)
+            self.set_trait("progress", {} if found is None else shown_progress(self._reading, *found))
 
     def _show_trials(self) -> None:
         """The trials and the front of the source and axes that are chosen."""
@@ -312,7 +349,7 @@ class RunsView(LookingView):
         self._front, refused = None, ""
         try:
             baselines = {one.key: one.baseline for one in reading.sources if one.baseline is not None}
-            names = [name for name in (self.x, self.y, self.z) if name]
+            names = [name for name in (self.x, self._measure(), self.z) if name]
             self._front = front_of(rows, names, baselines=baselines if self.relative else None)
         except SynoError as error:
             refused = str(error)
@@ -331,6 +368,10 @@ class RunsView(LookingView):
         except StoreError:  # a search that is chosen and not there (yet, or any more)
             return ()
 
+    def _measure(self) -> str:
+        """The second axis: the user's, or the usual one."""
+        return self.y or usual_measure(self._rows())
+
     def _targets(self) -> list[str]:
         return [] if self._reading is None else list(self._reading.targets)
 
@@ -342,7 +383,7 @@ class RunsView(LookingView):
         return set() if self._front is None else {self._front.points[place].key for place in self._front.front}
 
     def _paper(self) -> list[dict[str, Any]]:
-        names = [name for name in (self.x, self.y, self.z) if name]
+        names = [name for name in (self.x, self._measure(), self.z) if name]
         return published_on(names) if self.relative and self.published else []
 
     def _title(self) -> str:
@@ -364,6 +405,7 @@ class RunsView(LookingView):
         if self._is_ready:
             with self._lock:
                 self._show_trials()
+                self._show_progress()
 
     @t.observe("chosen")
     def _choose(self, change: dict[str, Any]) -> None:
@@ -402,11 +444,21 @@ class RunsView(LookingView):
                 picture = self._picture(request.key)
             if picture is not None:
                 self.send({"kind": "picture", "key": request.key, **picture})
+        elif request.kind == "why":
+            return self._works.begin("looking why it was chosen", lambda work: self._show_why(work, request.key))
         elif request.kind == "export":
             return self._works.begin("making the file", lambda work: self._send_file(work, request.form))
         else:
             self._steer(request.kind, request.job)
         return None
+
+    def _show_why(self, work: Work, key: str) -> None:
+        found = self._explained(key)
+        with work.delivering():
+            self.set_trait("why", {**found, "answer": self.why.get("answer", 0) + 1})
+
+    def _explained(self, key: str) -> dict[str, Any]:
+        return {"key": key, **shown_why(read_why(self._reader.folder, key))}
 
     def _send_file(self, work: Work, form: str) -> None:
         content = self.export(form)
@@ -442,7 +494,8 @@ class RunsView(LookingView):
     def _bundle(self) -> Bundle:
         """The static output, for a page without a kernel: the figure, the trials of the front, the jobs."""
         words = f"{self.headline}\n{self.status}\n{text_table(self.rows)}".strip()
-        about = "".join(f"<p>{escape(text)}</p>" for text in (self.headline, self.status, self.error) if text)
+        funnel = self.progress.get("text", "")
+        about = "".join(f"<p>{escape(text)}</p>" for text in (self.headline, funnel, self.status, self.error) if text)
         tables = f"{html_table(self.rows)}{_front_table(self._front)}"
         if self._front is None:
             opened = f'<div class="syno-static" data-syno-static="{escape(self.static_id)}">'

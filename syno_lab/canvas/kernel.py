@@ -1,0 +1,317 @@
+"""Drafts and kernels of Canvas: micro-DAGs as values (Canvas, sections 3, 4 and 6).
+
+Tensors are numbered: 0 is the input, i the result of node i - 1. A node names tensors that come before it, so the order
+of the nodes is a topological one and no cycle can be written. A kernel maps [batch, C, H, W] to [batch, C, H, W]; the
+batch stands in front of every tensor and takes part in nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+from syno_lab.canvas.primitives import Cost, Primitive, conditions_of, flops_of, try_result, weight_of
+from syno_lab.canvas.shape import INPUT, Shape, solve_for_image
+from syno_lab.canvas.sizes import IMAGE, MOST_VARIABLES, SYMBOLS, Size, fault_of, parse, variables_of
+from syno_lab.errors import PrimitiveError, SpecError
+from syno_lab.inputs import positive, quoted
+
+#: Nodes of one draft: the paper's kernels have up to 12.
+MOST_NODES = 64
+_FLOAT32_BYTES = 4
+
+Binding = Mapping[str, int]
+
+
+class Node(NamedTuple):
+    """A primitive on tensors, by their numbers; a broadcast has LHS first."""
+
+    primitive: Primitive
+    inputs: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.primitive}({', '.join(f't{number}' for number in self.inputs)})"
+
+
+class Substitution(NamedTuple):
+    """A dynamic variable and the size that takes its place everywhere."""
+
+    number: int
+    by: Size
+
+    def __str__(self) -> str:
+        return f"x{self.number} := {self.by.pretty}"
+
+
+def _normal(node: Node) -> Node:
+    """The node with an FC's channels in the one way to write them, so that equal nodes compare equal."""
+    if node.primitive.name != "fc":
+        return node
+    try:
+        return Node(Primitive("fc", str(parse(node.primitive.parameter))), node.inputs)
+    except SpecError:
+        return node  # try_result says why
+
+
+def _try(node: Node, shapes: tuple[Shape, ...]) -> Shape | str:
+    if len(shapes) > MOST_NODES:
+        return f"expected at most {MOST_NODES} nodes, found more"
+    if not all(isinstance(number, int) and 0 <= number < len(shapes) for number in node.inputs):
+        found = ", ".join(map(quoted, node.inputs[:3]))
+        return f"expected tensors that come before the node, 0 to {len(shapes) - 1}, found {found}"
+    return try_result(node.primitive, tuple([shapes[number] for number in node.inputs]))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A micro-DAG in the making; each change gives a new one.
+
+    Attributes:
+        nodes: in topological order.
+        shapes: of the tensors: the input's, then that of each node's result.
+
+    Raises:
+        PrimitiveError: for a node that names a later tensor, or whose primitive does not apply: which and why.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    shapes: tuple[Shape, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        shapes: tuple[Shape, ...] = (INPUT,)
+        nodes = tuple(map(_normal, self.nodes))
+        for number, node in enumerate(nodes):
+            shape = _try(node, shapes)
+            if isinstance(shape, str):
+                raise PrimitiveError(f"node {number}: {shape}")
+            shapes = (*shapes, shape)
+        object.__setattr__(self, "nodes", nodes)
+        object.__setattr__(self, "shapes", shapes)
+
+    @classmethod
+    def _of(cls, nodes: tuple[Node, ...], shapes: tuple[Shape, ...]) -> Draft:
+        """The draft of nodes whose shapes are known: a sampler makes many."""
+        draft = object.__new__(cls)
+        object.__setattr__(draft, "nodes", nodes)
+        object.__setattr__(draft, "shapes", shapes)
+        return draft
+
+    def refusal(self, primitive: Primitive, inputs: tuple[int, ...]) -> str | None:
+        """Why a primitive does not apply to these tensors, in one line; None where it does."""
+        found = _try(_normal(Node(primitive, inputs)), self.shapes)
+        return found if isinstance(found, str) else None
+
+    def apply(self, primitive: Primitive, inputs: tuple[int, ...], substitution: Substitution | None = None) -> Draft:
+        """The draft with one more node, after a substitution where one is given.
+
+        Raises:
+            PrimitiveError: where the primitive or the substitution does not apply, with the reason.
+        """
+        before = self if substitution is None else self.substitute(*substitution)
+        node = _normal(Node(primitive, inputs))
+        shape = _try(node, before.shapes)
+        if isinstance(shape, str):
+            raise PrimitiveError(f"node {len(self.nodes)}: {shape}")
+        return Draft._of((*before.nodes, node), (*before.shapes, shape))
+
+    def substitute(self, number: int, by: Size) -> Draft:
+        """The draft with ``by`` in the place of the dynamic variable ``x{number}`` in all shapes (section 6.2).
+
+        Raises:
+            PrimitiveError: where a size is no legal one afterwards, or a primitive does not apply any more.
+        """
+        said = Substitution(number, by)
+        if number not in self.variables:
+            used = ", ".join(f"x{used}" for used in self.variables) or "none"
+            raise PrimitiveError(f"{said}: expected a dynamic variable of the draft ({used}), found x{number}")
+        if any(used == number for used, _ in variables_of(by)):
+            raise PrimitiveError(f"{said}: expected a size without x{number}")
+        fault = fault_of(by)
+        if fault is not None:
+            raise PrimitiveError(f"{said}: {fault}")
+        nodes = tuple([Node(node.primitive.substituted(number, by), node.inputs) for node in self.nodes])
+        try:
+            return Draft(nodes)
+        except PrimitiveError as error:
+            raise PrimitiveError(f"{said}: {error}") from None
+
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The tensors that no node uses; their number is the width of the draft."""
+        used = {number for node in self.nodes for number in node.inputs}
+        return tuple([number for number in range(len(self.shapes)) if number not in used])
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """The numbers of the dynamic variables in use."""
+        return tuple(sorted({shape.free for shape in self.shapes if shape.free is not None}))
+
+    @property
+    def fresh(self) -> int | None:
+        """The smallest number of a dynamic variable that no tensor has; None where all are in use."""
+        used = self.variables
+        return next((number for number in range(MOST_VARIABLES) if number not in used), None)
+
+    @property
+    def why_incomplete(self) -> str | None:
+        """What a kernel needs that the draft lacks; None where it is one, a variable in its leaf solved."""
+        leaves = self.leaves
+        if len(leaves) > 1:
+            return f"expected one tensor that no node uses, found {', '.join(f't{number}' for number in leaves)}"
+        if solve_for_image(self.shapes[-1]) is None:
+            return f"expected an output of {IMAGE.pretty} elements, found {self.shapes[-1]}"
+        return None
+
+    def kernel(self) -> Kernel:
+        """The finished kernel; a dynamic variable in its output is solved for C·H·W elements first.
+
+        Raises:
+            PrimitiveError: where the draft has several leaves, or its leaf cannot be [C, H, W].
+        """
+        why = self.why_incomplete
+        if why is not None:
+            raise PrimitiveError(why)
+        last = self.shapes[-1]
+        if last.free is None:
+            return Kernel(self.nodes)
+        size = solve_for_image(last)
+        assert size is not None
+        return Kernel(self.substitute(last.free, size).nodes)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A finished micro-DAG: one template from [C, H, W] to [C, H, W]; its last tensor, as a view, is the output.
+
+    A binding gives a number to C, H, W and to each other variable in use: G, KH, KW and the dynamic ones.
+
+    Raises:
+        PrimitiveError: where a node does not apply, or the nodes are not finished: see :class:`Draft`.
+    """
+
+    nodes: tuple[Node, ...]
+    draft: Draft = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        draft = Draft(self.nodes)
+        why = draft.why_incomplete
+        if why is not None:
+            raise PrimitiveError(why)
+        if draft.shapes[-1].free is not None:
+            raise PrimitiveError(f"expected an output of {IMAGE.pretty} elements, found {draft.shapes[-1]}")
+        object.__setattr__(self, "nodes", draft.nodes)
+        object.__setattr__(self, "draft", draft)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Of the tensors: the input's, then that of each node's result."""
+        return self.draft.shapes
+
+    @cached_property
+    def conditions(self) -> tuple[Size, ...]:
+        """Every size that must be a whole number: those of tensors, of FCs' groups and of broadcasts' repeats."""
+        found = dict.fromkeys(size for shape in self.shapes for size in shape.sizes)
+        for node, shapes in self._applied:
+            found |= dict.fromkeys(conditions_of(node.primitive, shapes))
+        return tuple(found)
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of a binding: C, H, W and what else is in use."""
+        used = {
+            name for size in self.conditions for name, power in zip(SYMBOLS.names, size.exponents, strict=True) if power
+        }
+        return tuple([name for name in SYMBOLS.names if name in used])
+
+    @cached_property
+    def weights(self) -> tuple[tuple[Size, Size, Size], ...]:
+        """Of each FC in the order of nodes: ``[groups, outputs of a group, inputs of a group]``."""
+        found = [weight_of(node.primitive, shapes[0]) for node, shapes in self._applied]
+        return tuple([weight for weight in found if weight is not None])
+
+    @cached_property
+    def flops_costs(self) -> tuple[Cost, ...]:
+        """Of each node, for one example."""
+        return tuple([flops_of(node.primitive, shapes) for node, shapes in self._applied])
+
+    @property
+    def _applied(self) -> list[tuple[Node, tuple[Shape, ...]]]:
+        """The nodes with the shapes of their inputs."""
+        return [(node, tuple([self.shapes[number] for number in node.inputs])) for node in self.nodes]
+
+    def complete_binding(self, binding: Binding) -> dict[str, int]:
+        """The binding's numbers for :attr:`variables`, all sizes checked.
+
+        Raises:
+            SpecError: where a number is missing or no positive whole one, a window is even, or a size is not whole.
+        """
+        bound: dict[str, int] = {}
+        for name in self.variables:
+            number = positive(binding.get(name))
+            if number is None:
+                raise SpecError(f"expected a whole number from 1 up for {name}, found {quoted(binding.get(name))}")
+            if name in ("KH", "KW") and number % 2 == 0:
+                raise SpecError(f"expected an odd number for {name}, found {number}: a window has a middle")
+            bound[name] = number
+        for size in self.conditions:
+            size.at(bound)
+        return bound
+
+    def weight_sizes(self, binding: Binding) -> tuple[tuple[int, int, int], ...]:
+        """The sizes of the weights for a binding."""
+        bound = self.complete_binding(binding)
+        return tuple([(a.at(bound), b.at(bound), c.at(bound)) for a, b, c in self.weights])
+
+    def params(self, binding: Binding) -> int:
+        """The number of weight elements."""
+        return sum(map(prod, self.weight_sizes(binding)))
+
+    def flops(self, binding: Binding) -> int:
+        """FLOPs for one example, 2 for each multiply-add."""
+        bound = self.complete_binding(binding)
+        return sum(cost.number * cost.size.at(bound) for cost in self.flops_costs if cost.number)
+
+    def memory(self, binding: Binding) -> int:
+        """Bytes in float32 for one example: the weights, and the most that tensors need at once in the order of nodes.
+
+        A tensor is kept until its last use; a grouped one is a view and needs nothing of its own.
+        """
+        bound = self.complete_binding(binding)
+        owner = [0]  # of the elements of each tensor
+        for number, node in enumerate(self.nodes, start=1):
+            owner.append(owner[node.inputs[0]] if node.primitive.name == "group" else number)
+        last = {owner[number]: step for step, node in enumerate(self.nodes) for number in node.inputs}
+        last[owner[-1]] = len(self.nodes)  # the output stays
+        elements = {number: self.shapes[number].volume.at(bound) for number in last}
+        steps = range(max(1, len(self.nodes)))
+        most = max(sum(elements[n] for n in last if n <= step + 1 and last[n] >= step) for step in steps)
+        return _FLOAT32_BYTES * (most + self.params(bound))
+
+    @cached_property
+    def key(self) -> str:
+        """32 hexadecimal digits, equal for isomorphic kernels alone: see :mod:`syno_lab.canvas.key`."""
+        from syno_lab.canvas.key import key_of
+
+        return key_of(self.draft)
+
+    def to_json(self) -> str:
+        """The text of a kernel file."""
+        from syno_lab.canvas.files import to_json
+
+        return to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Kernel:
+        """Read a kernel file; raises FormatError, in one line, where it is none."""
+        from syno_lab.canvas.files import from_json
+
+        return from_json(text)
+
+    def __str__(self) -> str:
+        lines = [f"t0 = input: {self.shapes[0]}"]
+        for number, node in enumerate(self.nodes, start=1):
+            lines.append(f"t{number} = {node}: {self.shapes[number]}")
+        return "\n".join(lines)

@@ -1,0 +1,131 @@
+"""The meaning of a kernel: each primitive in NumPy, slowly and plainly (Canvas, section 5).
+
+Every tensor is an array [N, G, C, KH, KW, H, W]: the batch, then its six slots, an empty one of size 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from syno_lab.canvas.primitives import BROADCASTS, SHIFTS, UNFOLDS, axes_of, parts_of
+from syno_lab.canvas.shape import SLOTS
+from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
+
+if TYPE_CHECKING:
+    from syno_lab.canvas.kernel import Binding, Kernel
+
+Array = np.ndarray[Any, Any]
+#: Of each slot among the axes of an array.
+AXIS = {name: place for place, name in enumerate(SLOTS, start=1)}
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+ELEMENT: dict[str, Callable[[Array], Array]] = {
+    "relu": lambda a: np.maximum(a, 0),
+    "gelu": lambda a: a * (1 + _erf(a / math.sqrt(2))) / 2,
+    "sigmoid": lambda a: 1 / (1 + np.exp(-a)),
+    "tanh": np.tanh,
+    "abs": np.abs,
+    "exp": np.exp,
+    "neg": np.negative,
+    "sin": lambda a: np.sin(math.pi / 2 * a),
+}
+BLEND: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+def reference(kernel: Kernel, x: Any, *weights: Any, binding: Binding) -> Array:
+    """What a kernel computes, in float64.
+
+    Args:
+        kernel: the template.
+        x: [N, C, H, W].
+        weights: one for each FC in the order of nodes, [groups, outputs of a group, inputs of a group].
+        binding: numbers for the variables of the kernel.
+
+    Returns:
+        [N, C, H, W].
+
+    Raises:
+        SpecError: where a number is missing, a size is not whole, or an array has another shape.
+    """
+    bound = kernel.complete_binding(binding)
+    wanted = kernel.weight_sizes(bound)
+    if len(weights) != len(wanted):
+        raise SpecError(f"expected {len(wanted)} weights, one for each FC, found {len(weights)}")
+    image = (bound["C"], bound["H"], bound["W"])
+    data = np.asarray(x, np.float64)
+    if data.ndim != 4 or data.shape[1:] != image:
+        raise SpecError(f"expected an input of shape [N, {', '.join(map(str, image))}], found {quoted(data.shape)}")
+    given = [np.asarray(weight, np.float64) for weight in weights]
+    for number, (weight, sizes) in enumerate(zip(given, wanted, strict=True)):
+        if weight.shape != sizes:
+            raise SpecError(f"expected weight {number} of shape {[*sizes]}, found {quoted(weight.shape)}")
+    waiting = iter(given)
+    tensors = [data.reshape(len(data), *kernel.shapes[0].at(bound))]
+    for node, shape in zip(kernel.nodes, kernel.shapes[1:], strict=True):
+        name, parameter = node.primitive
+        inputs = [tensors[number] for number in node.inputs]
+        if name == "fc":
+            found = _fc(inputs[0], next(waiting))
+        elif name in BROADCASTS:
+            left, right = (kernel.shapes[number] for number in node.inputs)
+            parts = parts_of(parameter, left, right)
+            prefix, repeats, lhs, suffix = (size.at(bound) for size in parts)
+            viewed = inputs[0].reshape(-1, prefix, 1, lhs, suffix), inputs[1].reshape(-1, prefix, repeats, lhs, suffix)
+            found = BLEND[name](*viewed)
+        else:
+            found = _one(name, parameter, inputs[0], bound)
+        tensors.append(found.reshape(len(data), *shape.at(bound)))
+    return tensors[-1].reshape(data.shape)
+
+
+def _one(name: str, parameter: str, a: Array, bound: Binding) -> Array:
+    """A primitive on one tensor that has no weight."""
+    if name == "group":
+        return a  # a view: the result's shape tells the groups
+    if name == "shift":
+        for axis, offset in SHIFTS[parameter]:
+            a = np.roll(a, offset, AXIS[axis])
+        return a
+    if name == "unfold":
+        for axis in UNFOLDS[parameter]:
+            a = _unfold(a, axis, bound[f"K{axis}"])
+        return a
+    if name == "fold_avg":
+        return a.mean(AXIS[parameter])
+    if name == "fold_max":
+        return a.max(AXIS[parameter])
+    if name == "softmax":
+        axes = tuple([AXIS[axis] for axis in axes_of(parameter)])
+        powers = np.exp(a - a.max(axes, keepdims=True))
+        return powers / powers.sum(axes, keepdims=True)
+    return ELEMENT[name](a)
+
+
+def _unfold(a: Array, axis: str, window: int) -> Array:
+    """out(…, k, …, h, …) = a(…, h + k − (K − 1)/2, …), zero outside."""
+    place = AXIS[axis]
+    size = a.shape[place]
+    edges = [(0, 0)] * a.ndim
+    edges[place] = (window // 2, window // 2)
+    padded = np.pad(a, edges)
+    shifted = [padded.take(range(k, k + size), place) for k in range(window)]
+    return np.concatenate(shifted, AXIS[f"K{axis}"])
+
+
+def _fc(a: Array, weight: Array) -> Array:
+    """out(g·v/G + o, h, w) = Σ over i = (c, kh, kw) of a(g, i, h, w) · weight(g, o, i)."""
+    batch, groups, *_, height, width = a.shape
+    grouped = a.reshape(batch, groups, -1, height, width)
+    return np.einsum("ngihw,goi->ngohw", grouped, weight)

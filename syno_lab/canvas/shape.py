@@ -1,0 +1,141 @@
+"""The shape of a tensor in a micro-DAG: six named slots (Canvas, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+from weakref import WeakValueDictionary
+
+from syno_lab.canvas.sizes import IMAGE, KH, KW, ONE, H, Size, W, fault_of, is_legal, parse, substitute, variables_of
+
+#: The slots in the order of memory, after the batch. The first four are channel dimensions, the last two spatial ones.
+SLOTS = ("G", "C", "KH", "KW", "H", "W")
+CHANNELS = SLOTS[:4]
+SPATIAL = SLOTS[4:]
+#: The only sizes that these slots can have.
+FIXED = {"KH": KH, "KW": KW, "H": H, "W": W}
+
+
+class Shape:
+    """Sizes by slots; an empty slot is no axis at all. Equal shapes are one object, so they compare by identity.
+
+    Attributes:
+        slots: a size or None for each of :data:`SLOTS`.
+        sizes: those that are there, in order.
+        volume: their product.
+        free: the number of its dynamic variable, or None; Theorem 1 allows one.
+        fault: what makes it illegal, as text, or None.
+    """
+
+    __slots__ = ("__weakref__", "fault", "free", "sizes", "slots", "volume")
+    _made: ClassVar[WeakValueDictionary[tuple[Size | None, ...], Shape]] = WeakValueDictionary()
+
+    slots: tuple[Size | None, ...]
+    sizes: tuple[Size, ...]
+    volume: Size
+    free: int | None
+    fault: str | None
+
+    def __new__(cls, slots: tuple[Size | None, ...]) -> Shape:
+        """The one shape with these slots; a slot of size 1 is empty."""
+        slots = tuple([None if size is None or size.is_one else size for size in slots])
+        found = cls._made.get(slots)
+        if found is None:
+            found = super().__new__(cls)
+            found._set_up(slots)
+            # setdefault: of two threads that make the same shape both get the one that was first.
+            found = cls._made.setdefault(slots, found)
+        return found
+
+    @classmethod
+    def of(cls, **sizes: str) -> Shape:
+        """The shape of sizes given as text by the names of their slots: ``Shape.of(G="G", C="C/G", H="H", W="W")``."""
+        return cls(tuple([parse(sizes[name]) if name in sizes else None for name in SLOTS]))
+
+    def _set_up(self, slots: tuple[Size | None, ...]) -> None:
+        assert len(slots) == len(SLOTS)
+        self.slots = slots
+        self.sizes = tuple([size for size in slots if size is not None])
+        volume = ONE
+        for size in self.sizes:
+            volume = volume * size
+        self.volume = volume
+        variables = variables_of(volume)
+        self.free = variables[0][0] if variables else None
+        self.fault = _fault(slots, volume)
+
+    def __reduce__(self) -> tuple[type[Shape], tuple[tuple[Size | None, ...]]]:
+        return Shape, (self.slots,)
+
+    def __copy__(self) -> Shape:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Shape:
+        return self
+
+    def __getitem__(self, slot: str) -> Size | None:
+        return self.slots[SLOTS.index(slot)]
+
+    def with_slots(self, new: Mapping[str, Size | None]) -> Shape:
+        """The shape with these slots changed."""
+        return Shape(tuple([new.get(name, size) for name, size in zip(SLOTS, self.slots, strict=True)]))
+
+    def substituted(self, number: int, by: Size) -> Shape:
+        """The shape with ``by`` in the place of a dynamic variable."""
+        if self.free != number:
+            return self
+        return Shape(tuple([None if size is None else substitute(size, number, by) for size in self.slots]))
+
+    def size(self, slot: str) -> Size:
+        """The size of a slot, 1 for an empty one."""
+        size = self[slot]
+        return ONE if size is None else size
+
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """The names of the slots that are not empty."""
+        return tuple([name for name, size in zip(SLOTS, self.slots, strict=True) if size is not None])
+
+    @property
+    def group_inputs(self) -> Size:
+        """The channels of one group: what an FC sums over for an output element."""
+        return self.size("C") * self.size("KH") * self.size("KW")
+
+    def at(self, binding: Mapping[str, int]) -> tuple[int, ...]:
+        """The six sizes for a binding, 1 for empty slots. Raises SpecError where one is no positive whole number."""
+        return tuple([1 if size is None else size.at(binding) for size in self.slots])
+
+    def __str__(self) -> str:
+        return f"[{', '.join(size.pretty for size in self.sizes)}]"
+
+    def __repr__(self) -> str:
+        return f"Shape({self})"
+
+
+def _fault(slots: tuple[Size | None, ...], volume: Size) -> str | None:
+    for name, size in zip(SLOTS, slots, strict=True):
+        if size is None:
+            continue
+        if name in FIXED and size != FIXED[name]:
+            return f"slot {name}: expected {FIXED[name].pretty} or nothing, found {size.pretty}"
+        fault = fault_of(size)
+        if fault is not None:
+            return f"slot {name}: {fault}"
+    if sum(power for _, power in variables_of(volume)) > 1:
+        return "more than one dynamic variable is in the shape"
+    return None
+
+
+#: The shape of a template's input and output.
+INPUT = Shape.of(C="C", H="H", W="W")
+
+
+def solve_for_image(shape: Shape) -> Size | None:
+    """The size of the dynamic variable with which a shape has C·H·W elements; None where there is none.
+
+    Without a dynamic variable it is C·H·W itself, where the shape has as many elements.
+    """
+    if shape.free is None:
+        return IMAGE if shape.volume == IMAGE else None
+    size = IMAGE / substitute(shape.volume, shape.free, ONE)
+    return size if is_legal(size) and shape.substituted(shape.free, size).fault is None else None

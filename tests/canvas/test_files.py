@@ -1,0 +1,85 @@
+"""Files of kernels: what is written is read back, and everything else is refused in one line."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+from canvas_growth import kernel
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from syno_lab.canvas.files import MAX_BYTES
+from syno_lab.canvas.kernel import Kernel
+from syno_lab.errors import FormatError
+
+
+def text(*nodes: dict[str, Any], **more: Any) -> str:
+    return json.dumps({"format": "syno-lab-canvas", "version": 1, "nodes": list(nodes)} | more)
+
+
+RELU = {"primitive": "relu", "inputs": [0]}
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 10))
+def test_written_and_read_is_the_same(seed: int, steps: int) -> None:
+    found = kernel(random.Random(seed), steps)
+    again = Kernel.from_json(found.to_json())
+    assert again == found
+    assert again.shapes == found.shapes
+    assert again.to_json() == found.to_json()
+    assert Kernel.from_json(found.to_json().encode()) == found
+
+
+def test_the_form_of_a_file() -> None:
+    nodes = [
+        {"primitive": "unfold", "inputs": [0], "parameter": "H,W"},
+        {"primitive": "fc", "inputs": [1], "parameter": "C"},
+    ]
+    assert json.loads(Kernel.from_json(text(*nodes)).to_json())["nodes"] == nodes
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "expected JSON of syno-lab-canvas version 1"),
+        ("[]", "expected JSON of syno-lab-canvas version 1"),
+        (text(RELU, format="syno-lab-operator"), "expected format 'syno-lab-canvas', found 'syno-lab-operator'"),
+        (text(RELU, version=2), "expected version 1, found 2; use the Syno Lab that wrote it"),
+        (text(RELU, name="mine"), "unknown field `name`"),
+        (text(RELU | {"shape": "[C, x0, W]"}), "unknown field `shape`"),
+        (text({"primitive": "relu"}), "missing required field `inputs`"),
+        (text({"primitive": "relu", "inputs": [0.5]}), "Expected `int`, got `float`"),
+        (text({"primitive": "relu", "inputs": [True]}), "Expected `int`, got `bool`"),
+        # A cycle: t1 is made of t2, and t2 of t1.
+        (
+            text({"primitive": "add", "inputs": [0, 2]}, {"primitive": "relu", "inputs": [1]}),
+            "node 0: expected tensors that come before the node, 0 to 0, found 0, 2",
+        ),
+        (text({"primitive": "relu", "inputs": [10**40]}), "kernel file: "),
+        (text({"primitive": "relu", "inputs": []}), "node 0: relu: expected 1 inputs, found 0"),
+        (text({"primitive": "relu", "inputs": [0] * 500}), "node 0: relu: expected 1 inputs, found 500"),
+        (text({"primitive": "\u001b[2J", "inputs": [0]}), r"found '\\x1b\[2J'"),
+        (text(RELU | {"parameter": "x" * 5000}), "node 0: relu: expected no parameter, found 'xxx"),
+        (
+            text(RELU, {"primitive": "group", "inputs": [1], "parameter": "H"}),
+            "node 1: group: expected a parameter",
+        ),
+        (text({"primitive": "fc", "inputs": [0], "parameter": "x9"}), "node 0: fc: size 'x9': unknown variable 'x9'"),
+        (
+            text({"primitive": "fc", "inputs": [0], "parameter": "x0"}),
+            r"output of C·H·W elements, found \[x0",
+        ),
+        (text(RELU, RELU), "expected one tensor that no node uses, found t1, t2"),
+        (text(*[{"primitive": "sin", "inputs": [place]} for place in range(65)]), "node 64: expected at most 64 nodes"),
+        (" " * (MAX_BYTES + 1), f"expected at most {MAX_BYTES} bytes, found {MAX_BYTES + 1}"),
+    ],
+)
+def test_refusals(content: str, why: str) -> None:
+    with pytest.raises(FormatError, match=why) as caught:
+        Kernel.from_json(content)
+    message = str(caught.value)
+    assert message.startswith("kernel file: ")
+    assert "\n" not in message
+    assert len(message) <= 480
