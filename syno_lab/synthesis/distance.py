@@ -317,7 +317,7 @@ class _Search:
         self.options: dict[tuple[int, int], list[tuple[int, bool]]] = {}
         self.everything = sum(most << self.bits * place for place, most in enumerate(counts.values()))
         self.number = len(have)
-        self.partitions = _partitions(want)
+        self.partitions = _partitions(want, effort=self.effort)
 
     def _options(self, wanted: int, number: int) -> list[tuple[int, bool]]:
         """Which ``number`` of coordinates may become axes of a packed size, and whether a piece is then eliminated."""
@@ -442,16 +442,19 @@ def _is_legal(spec: Spec, packed: int) -> bool:
     return spec.is_legal(Size(spec.symbols, tuple(exponents)))
 
 
-@lru_cache(maxsize=256)
-def _partitions(items: tuple[Size, ...]) -> tuple[tuple[_Want, ...], ...]:
+@kept(256)
+def _partitions(items: tuple[Size, ...], *, effort: Effort) -> tuple[tuple[_Want, ...], ...]:
     """All partitions of the input axes into groups, the finest first."""
-    return tuple(
-        tuple(
-            (axes, sum(map(_pack, axes)), sum(len(other) - 1 for other in partition[at + 1 :]))
-            for at, axes in enumerate(partition)
-        )
-        for partition in sorted(_all_partitions(items), key=len, reverse=True)
-    )
+    packed = {size: _pack(size) for size in items}  # once: a spec may have some hundred variables
+    found = []
+    for partition in sorted(_all_partitions(items), key=len, reverse=True):
+        effort.tick("looking for the shape distance")
+        others, wants = 0, []  # from the last group on: how many axes beyond one each the groups after it have
+        for axes in reversed(partition):
+            wants.append((axes, sum([packed[size] for size in axes]), others))
+            others += len(axes) - 1
+        found.append(tuple(reversed(wants)))
+    return tuple(found)
 
 
 def _all_partitions(items: tuple[Size, ...]) -> Iterator[tuple[tuple[Size, ...], ...]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from syno_lab import operators
@@ -142,6 +142,19 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+#: Ten axes in 115,975 groupings, of sizes with very many exponents.
+MANY_VARIABLES: dict[str, Any] = {
+    "input_shape": "[D*D, D, D, D, D, D*D, D, D*D, D*D, D]",
+    "output_shape": "[D*D, D]",
+    "primary_specs": ["D=12: 2"],
+    "coefficient_specs": [f"c{i}=2: 2" for i in range(192)],
+    "max_primitives": 64,
+    "max_tensors": 10,
+    "max_reduces": 0,
+}
+
+
+@example(MANY_VARIABLES, 0)
 @settings(max_examples=8, deadline=None)
 @given(specs(), st.integers(0, 9))
 def test_any_spec_ends_in_time(fields: dict[str, Any], seed: int) -> None:
