@@ -10,7 +10,7 @@ it, and then topped up by halves, quarters, … down to one lcm.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, inf, lcm, prod
@@ -185,17 +185,20 @@ class Fitted:
         """
         for known, solution in zip(self.places, self.solutions, strict=True):
             if replace(known, layers=place.layers) == place:
-                return place.binding(self.groups) | dict(zip(_free_of(self.kernel), solution, strict=True))
+                return place.binding(self.groups) | dict(zip(self.kernel.free, solution, strict=True))
         raise SpecError(f"expected a place that was solved, such as {self.places[0]}; found {place}")
 
 
-def group_choices(kernel: Kernel, places: Sequence[Place]) -> tuple[int, ...]:
-    """The numbers of groups to draw from: divisors from 2 up of all C (section 6.3), or 1 for a kernel without G."""
-    if "G" not in kernel.variables:
-        return (1,)
+def group_choices_of(places: Sequence[Place]) -> tuple[int, ...]:
+    """The numbers of groups to draw from: the divisors from 2 up that all C have in common (section 6.3)."""
     common = gcd(*[place.channels for place in places])
     small = [number for number in range(1, int(common**0.5) + 1) if common % number == 0]
     return tuple(sorted({found for number in small for found in (number, common // number)} - {1}))
+
+
+def group_choices(kernel: Kernel, places: Sequence[Place]) -> tuple[int, ...]:
+    """:func:`group_choices_of` the places, or 1 for a kernel without G."""
+    return group_choices_of(places) if "G" in kernel.variables else (1,)
 
 
 def fit(kernel: Kernel, places: Sequence[Place], budget: Budget, rng: random.Random) -> Fitted | str:
@@ -224,7 +227,7 @@ def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 
         return "expected at least one place, found none"
     if positive(groups) is None:
         return f"groups: expected a whole number from 1 up, found {quoted(groups)}"
-    names = _free_of(kernel)
+    names = kernel.free
     ratios = [_ratios_of(replace(place, layers=1), groups) for place in merged]
     for place, known in zip(merged, ratios, strict=True):
         for size in kernel.conditions:
@@ -232,8 +235,10 @@ def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 
                 above, below = known[size]
                 return f"{place}: expected a whole number for {size.pretty} with G={groups}, found {above}/{below}"
     lcms = [_lcms(kernel, known) for known in ratios]
+    costs = _costs_of(kernel)
+    index = {int(name[1:]): number for number, name in enumerate(names)}
     solver = _Solver(
-        [_costs(kernel, place, known) for place, known in zip(merged, ratios, strict=True)],
+        [_terms(costs, index, place, known) for place, known in zip(merged, ratios, strict=True)],
         lcms,
         _base(merged, lcms, len(names)),
         budget,
@@ -290,14 +295,9 @@ def _merged(places: tuple[Place, ...]) -> tuple[Place, ...]:
     return tuple([replace(place, layers=number) for place, number in layers.items()])
 
 
-def _free_of(kernel: Kernel) -> tuple[str, ...]:
-    """The dynamic variables of a kernel."""
-    return tuple([name for name in kernel.variables if name.startswith("x")])
-
-
 def _lcms(kernel: Kernel, ratios: _Ratios) -> list[int]:
     """For each dynamic variable what it must be a multiple of; a size has one variable at most (Theorem 1)."""
-    found = dict.fromkeys(_free_of(kernel), 1)
+    found = dict.fromkeys(kernel.free, 1)
     for size in kernel.conditions:
         for number, _ in variables_of(size):
             found[f"x{number}"] = lcm(found[f"x{number}"], ratios[size][1])
@@ -315,28 +315,43 @@ def _base(places: Sequence[Place], lcms: Sequence[Sequence[int]], variables: int
     return found
 
 
-def _costs(kernel: Kernel, place: Place, ratios: _Ratios) -> tuple[list[_Term], list[_Term]]:
-    """FLOPs and parameters of a place as polynomials of the dynamic variables."""
-    index = {name: j for j, name in enumerate(_free_of(kernel))}
-    times = place.parts * place.layers
+class _Costs(NamedTuple):
+    """FLOPs and parameters of a kernel: numbers by sizes."""
 
-    def terms(costs: Sequence[Cost]) -> list[_Term]:
+    flops: tuple[tuple[Size, int], ...]
+    params: tuple[tuple[Size, int], ...]
+
+
+def _costs_of(kernel: Kernel) -> _Costs:
+    """The costs of one run of the template, those of equal sizes together."""
+
+    def summed(costs: Sequence[Cost]) -> tuple[tuple[Size, int], ...]:
         found: dict[Size, int] = {}
         for cost in costs:
-            found[cost.size] = found.get(cost.size, 0) + cost.number
-        return [
+            if cost.number:
+                found[cost.size] = found.get(cost.size, 0) + cost.number
+        return tuple(found.items())
+
+    return _Costs(summed(kernel.flops_costs), summed([Cost(1, a * b * c) for a, b, c in kernel.weights]))
+
+
+def _terms(costs: _Costs, index: Mapping[int, int], place: Place, ratios: _Ratios) -> tuple[list[_Term], list[_Term]]:
+    """FLOPs and parameters of a place as polynomials of the dynamic variables; ``index`` counts these."""
+    times = place.parts * place.layers
+    flops, params = (
+        [
             (
                 number * times * ratios[size][0],
                 ratios[size][1],
-                tuple([(index[f"x{variable}"], power) for variable, power in variables_of(size)]),
+                tuple([(index[variable], power) for variable, power in variables_of(size)]),
             )
-            for size, number in found.items()
-            if number
+            for size, number in found
         ]
-
-    weights = [Cost(1, a * b * c) for a, b, c in kernel.weights]
-    pooling: list[_Term] = [(place.pooling, 1, ())] if place.pooling else []
-    return terms(kernel.flops_costs) + pooling, terms(weights)
+        for found in costs
+    )
+    if place.pooling:
+        flops.append((place.pooling, 1, ()))
+    return flops, params
 
 
 def _value(terms: Sequence[_Term], numbers: Sequence[int]) -> int:
@@ -395,29 +410,47 @@ class _Solver:
     def _grow(self, halvings: int) -> None:
         """Rounds in which each variable of each place takes one step where it fits, in ascending order of its cost."""
         left = [(i, j) for i, row in enumerate(self._multiples) for j in range(len(row))]
+        prices = {(i, j): self._price(i, j, halvings) for i, j in left}
         while left:
             # By the share of the limit that is hit hardest; a budget without that limit divides by infinity.
-            left.sort(key=lambda step: max(map(_share, self._price(step[0], step[1], halvings)[0], self._most)))
-            left = [(i, j) for i, j in left if self._take(i, j, halvings)]
+            left.sort(key=lambda step: prices[step].share)
+            fitting = []
+            for i, j in left:
+                if self._take(i, j, prices[i, j]):
+                    fitting.append((i, j))
+                    # What a step costs depends on the other variables of its place.
+                    prices |= {(i, other): self._price(i, other, halvings) for other in range(len(self._multiples[i]))}
+            left = fitting
 
-    def _price(self, i: int, j: int, halvings: int) -> tuple[tuple[int, int], tuple[int, int], int]:
-        """What a step costs, what the place costs after it, and the multiple after it."""
+    def _price(self, i: int, j: int, halvings: int) -> _Price:
         row = self._multiples[i]
         multiple = row[j] + max(1, row[j] >> halvings)
         values = [a * b for a, b in zip(row, self._lcms[i], strict=True)]
         values[j] = multiple * self._lcms[i][j]
-        flops, params = after = self._cost(i, values)
-        return (flops - self._at[i][0], params - self._at[i][1]), after, multiple
+        after = self._cost(i, values)
+        more = (after[0] - self._at[i][0], after[1] - self._at[i][1])
+        return _Price(max(more[0] / self._most[0], more[1] / self._most[1]), more, after, multiple)
 
-    def _take(self, i: int, j: int, halvings: int) -> bool:
+    def _take(self, i: int, j: int, price: _Price) -> bool:
         """Take a step where it fits."""
-        more, after, multiple = self._price(i, j, halvings)
-        spent = [a + b for a, b in zip(self.spent, more, strict=True)]
-        if any(found > most for found, most in zip(spent, self._most, strict=True)):
+        spent = [self.spent[0] + price.more[0], self.spent[1] + price.more[1]]
+        if spent[0] > self._most[0] or spent[1] > self._most[1]:
             return False
-        self.spent, self._at[i], self._multiples[i][j] = spent, after, multiple
+        self.spent, self._at[i], self._multiples[i][j] = spent, price.after, price.multiple
         return True
 
 
-def _share(cost: int, most: float) -> float:
-    return cost / most
+class _Price(NamedTuple):
+    """What a step costs.
+
+    Attributes:
+        share: the larger of its shares of the two limits.
+        more: FLOPs and parameters.
+        after: those of the place after it.
+        multiple: the multiple of the lcm after it.
+    """
+
+    share: float
+    more: tuple[int, int]
+    after: tuple[int, int]
+    multiple: int

@@ -226,6 +226,11 @@ class Kernel:
         }
         return tuple([name for name in SYMBOLS.names if name in used])
 
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The dynamic variables, whose numbers a network's budget determines."""
+        return tuple([name for name in self.variables if name.startswith("x")])
+
     @cached_property
     def weights(self) -> tuple[tuple[Size, Size, Size], ...]:
         """Of each FC in the order of nodes: ``[groups, outputs of a group, inputs of a group]``."""

@@ -33,7 +33,9 @@ class Primitive(NamedTuple):
         """The primitive with ``by`` in the place of a dynamic variable; only the channels of an FC can have one."""
         if self.name != "fc":
             return self
-        return Primitive("fc", str(substitute(parse(self.parameter), number, by)))
+        size = parse(self.parameter)
+        after = substitute(size, number, by)
+        return self if after is size else Primitive("fc", str(after))
 
 
 class Cost(NamedTuple):
@@ -492,6 +494,7 @@ def weight_of(primitive: Primitive, shape: Shape) -> Weight | None:
     return weight(primitive.parameter, shape) if weight is not None else None
 
 
+@lru_cache(maxsize=1 << 17)
 def conditions_of(primitive: Primitive, shapes: tuple[Shape, ...]) -> tuple[Size, ...]:
     """What must be a whole number beside the sizes of tensors: outputs of an FC's group, repeats of a broadcast."""
     if primitive.name == "fc":

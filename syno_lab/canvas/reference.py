@@ -6,7 +6,7 @@ Every tensor is an array [N, G, C, KH, KW, H, W]: the batch, then its six slots,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Binding, Kernel
+    from syno_lab.canvas.primitives import Primitive
+    from syno_lab.canvas.shape import Shape
 
 Array = np.ndarray[Any, Any]
 #: Of each slot among the axes of an array.
@@ -74,20 +76,34 @@ def reference(kernel: Kernel, x: Any, *weights: Any, binding: Binding) -> Array:
     waiting = iter(given)
     tensors = [data.reshape(len(data), *kernel.shapes[0].at(bound))]
     for node, shape in zip(kernel.nodes, kernel.shapes[1:], strict=True):
-        name, parameter = node.primitive
+        shapes = tuple([kernel.shapes[number] for number in node.inputs])
         inputs = [tensors[number] for number in node.inputs]
-        if name == "fc":
-            found = _fc(inputs[0], next(waiting))
-        elif name in BROADCASTS:
-            left, right = (kernel.shapes[number] for number in node.inputs)
-            parts = parts_of(parameter, left, right)
-            prefix, repeats, lhs, suffix = (size.at(bound) for size in parts)
-            viewed = inputs[0].reshape(-1, prefix, 1, lhs, suffix), inputs[1].reshape(-1, prefix, repeats, lhs, suffix)
-            found = BLEND[name](*viewed)
-        else:
-            found = _one(name, parameter, inputs[0], bound)
+        found = value(node.primitive, shapes, inputs, bound, next(waiting) if node.primitive.name == "fc" else None)
         tensors.append(found.reshape(len(data), *shape.at(bound)))
     return tensors[-1].reshape(data.shape)
+
+
+def value(
+    primitive: Primitive, shapes: tuple[Shape, ...], inputs: Sequence[Array], bound: Binding, weight: Array | None
+) -> Array:
+    """What a primitive computes of arrays [N, G, C, KH, KW, H, W]; the elements of its result in order.
+
+    Args:
+        primitive: applied.
+        shapes: of the inputs.
+        inputs: one or two arrays.
+        bound: numbers for the variables.
+        weight: of an FC.
+    """
+    name, parameter = primitive
+    if name == "fc":
+        assert weight is not None
+        return _fc(inputs[0], weight)
+    if name in BROADCASTS:
+        prefix, repeats, lhs, suffix = (size.at(bound) for size in parts_of(parameter, *shapes))
+        left = inputs[0].reshape(-1, prefix, 1, lhs, suffix)
+        return BLEND[name](left, inputs[1].reshape(-1, prefix, repeats, lhs, suffix))
+    return _one(name, parameter, inputs[0], bound)
 
 
 def _one(name: str, parameter: str, a: Array, bound: Binding) -> Array:

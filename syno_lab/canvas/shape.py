@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
@@ -80,6 +81,7 @@ class Shape:
         """The shape with these slots changed."""
         return Shape(tuple([new.get(name, size) for name, size in zip(SLOTS, self.slots, strict=True)]))
 
+    @lru_cache(maxsize=1 << 16)  # noqa: B019 - equal shapes are one object, and few are in use
     def substituted(self, number: int, by: Size) -> Shape:
         """The shape with ``by`` in the place of a dynamic variable."""
         if self.free != number:
@@ -130,12 +132,16 @@ def _fault(slots: tuple[Size | None, ...], volume: Size) -> str | None:
 INPUT = Shape.of(C="C", H="H", W="W")
 
 
+@lru_cache(maxsize=1 << 14)
 def solve_for_image(shape: Shape) -> Size | None:
     """The size of the dynamic variable with which a shape has C·H·W elements; None where there is none.
 
-    Without a dynamic variable it is C·H·W itself, where the shape has as many elements.
+    Without a dynamic variable it is C·H·W itself, where the shape has as many elements. A variable is solved only where
+    both axes of the image are there: as one of them it would be an FC of as many channels as there are pixels.
     """
     if shape.free is None:
         return IMAGE if shape.volume == IMAGE else None
+    if shape["H"] is None or shape["W"] is None:
+        return None
     size = IMAGE / substitute(shape.volume, shape.free, ONE)
     return size if is_legal(size) and shape.substituted(shape.free, size).fault is None else None

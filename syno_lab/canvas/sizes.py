@@ -36,6 +36,7 @@ def variable(number: int) -> Size:
     return parse(f"x{number}")
 
 
+@lru_cache(maxsize=1 << 16)
 def variables_of(size: Size) -> tuple[tuple[int, int], ...]:
     """The dynamic variables in a size: their numbers with their exponents."""
     return tuple([(number, power) for number, power in enumerate(size.exponents[_FIRST:]) if power])
@@ -46,12 +47,14 @@ def static_part(size: Size) -> Size:
     return Size(SYMBOLS, size.exponents[:_FIRST] + (0,) * MOST_VARIABLES)
 
 
+@lru_cache(maxsize=1 << 16)
 def substitute(size: Size, number: int, by: Size) -> Size:
     """The size with ``by`` in the place of a dynamic variable."""
     power = size.exponents[_FIRST + number]
     return size / variable(number) ** power * by**power if power else size
 
 
+@lru_cache(maxsize=1 << 16)
 def fault_of(size: Size) -> str | None:
     """Why a size can be no dimension, or None.
 

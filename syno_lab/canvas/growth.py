@@ -1,0 +1,503 @@
+"""How a micro-DAG grows: what a draft may become, every primitive that it could get next, and one drawn (section 6.1).
+
+A draft with r primitives left and w leaves (tensors that no node uses) can be finished only where the primitives left
+are enough: w - 1 broadcasts merge its leaves; an FC, and a primitive that reads along H and one along W, must be in a
+kernel; and its output needs C·H·W elements. What leaves too few, or costs more than the budget with the least sizes
+that there are, is refused as soon as it is drawn. A draw chooses the name of a primitive first and its tensors then,
+so no pairs need to be listed, and each name is as likely as any other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import inf
+from typing import NamedTuple
+
+from syno_lab.canvas.filling import Budget, Place
+from syno_lab.canvas.kernel import Draft, Node, Substitution
+from syno_lab.canvas.matching import Match, matches
+from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, Primitive, conditions_of, flops_of, try_result, weight_of
+from syno_lab.canvas.rules import FOLDS, Rule, pruning
+from syno_lab.canvas.shape import Shape, solve_for_image
+from syno_lab.canvas.sizes import MOST_VARIABLES, SYMBOLS, Size, fault_of, substitute, variable
+from syno_lab.errors import PrimitiveError
+
+_SET_CHANNELS = 0.4  # of FCs: the share that may also have C channels
+_TRIES = 8  # pairs of tensors that are drawn before all are listed
+#: Primitives that read along an axis of the image when their parameter names it.
+NEIGHBOURS = ("unfold", "shift", "softmax", *FOLDS)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A bound on what a draft may become.
+
+    Attributes:
+        name: in a few words.
+        sentence: why a primitive is refused by it.
+    """
+
+    name: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.sentence}"
+
+
+WIDTH = Limit("width", "there would be more tensors that no primitive uses than the kernel may have at a time")
+MERGES = Limit("merges", "the primitives left could not merge all branches")
+NEEDS = Limit("needs", "the primitives left would not be enough for what a kernel must have")
+FCS = Limit("FCs", "the kernel would have more FCs than it may have")
+IMAGE = Limit("image", "the output would not have C·H·W elements")
+BUDGET = Limit("budget", "it would be over the budget even with the least sizes")
+PLACES = Limit("places", "the convolutions that it replaces have no window, or no common divisor of their channels")
+SUBSTITUTION = Limit("substitution", "with this size another tensor of the kernel would be illegal")
+
+Verdict = Rule | Limit | None
+
+
+class LeastCosts:
+    """The least FLOPs and parameters that sizes stand for at all places together: every dynamic variable is 1.
+
+    Args:
+        places: what a kernel replaces.
+        budget: the limits of the sums.
+        groups: the number for G.
+    """
+
+    def __init__(self, places: Sequence[Place], budget: Budget, groups: int) -> None:
+        self.most_flops = inf if budget.max_flops is None else budget.max_flops
+        self.most_params = inf if budget.max_params is None else budget.max_params
+        self.groups = groups
+        self.pooling = sum(place.pooling for place in places)
+        self._places = [(place.parts * place.layers, place.binding(groups)) for place in places]
+        self._known: dict[Size, float] = {}
+
+    def of(self, size: Size) -> float:
+        """The sum over all places, each part of each layer on its own; a size that must be whole is at least 1."""
+        found = self._known.get(size)
+        if found is None:
+            found = 0.0
+            for times, binding in self._places:
+                value = 1.0
+                for name, power in zip(SYMBOLS.names, size.exponents, strict=True):
+                    if power:
+                        value *= float(binding.get(name, 1)) ** power
+                found += times * max(1.0, value)
+            self._known[size] = found
+        return found
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a kernel may become: its number of primitives, and what it must and may have.
+
+    Attributes:
+        primitives: how many a kernel has, input and output not counted.
+        width: the most leaves at a time.
+        fcs: the fewest and the most FCs.
+        include: the names of the primitives that it may have.
+        without: primitives, as text, that make no sense in these places: ``group G`` without a common divisor.
+        must_mix: whether it must have a primitive that reads along H and one along W.
+        costs: the least costs, held against the budget; None: without a budget.
+    """
+
+    primitives: int
+    width: int = 8
+    fcs: tuple[int, int] = (1, 4)
+    include: frozenset[str] = frozenset(PRIMITIVES)
+    without: frozenset[str] = frozenset()
+    must_mix: bool = True
+    costs: LeastCosts | None = field(default=None, compare=False)
+
+
+class Needs(NamedTuple):
+    """The fewest primitives of each kind that a draft still needs.
+
+    Attributes:
+        merges: broadcasts that merge leaves, or give the image back where all leaves have lost it.
+        fcs: FCs.
+        mixing: primitives that read along H or W.
+        image: 1 where no leaf can be the output as it is; merging leaves gives the shape of one of them.
+    """
+
+    merges: int
+    fcs: int
+    mixing: int
+    image: int
+
+    @property
+    def number(self) -> int:
+        """The fewest primitives; an FC or a fold that is needed anyhow may make a leaf the output."""
+        return self.merges + max(self.fcs + self.mixing, self.image)
+
+
+class Growing:
+    """A draft with the counts that its growth needs; unlike a draft it changes in place."""
+
+    __slots__ = ("costs", "fcs", "flops", "has_column", "has_row", "nodes", "params", "room", "shapes", "used", "width")
+
+    def __init__(self, room: Room, nodes: Sequence[Node] = (), shapes: Sequence[Shape] = Draft().shapes) -> None:
+        self.room = room
+        self.costs = room.costs
+        self.nodes: list[Node] = []
+        self.shapes = [shapes[0]]
+        self.used = [False]
+        self.width = 1
+        self.fcs = 0
+        self.has_row = self.has_column = False
+        self.flops = 0.0 if room.costs is None else float(room.costs.pooling)
+        self.params = 0.0
+        for node, shape in zip(nodes, shapes[1:], strict=True):
+            self.add(node, shape)
+
+    def draft(self) -> Draft:
+        """As a value."""
+        return Draft._of(tuple(self.nodes), tuple(self.shapes))
+
+    @property
+    def left(self) -> int:
+        """The primitives left."""
+        return self.room.primitives - len(self.nodes)
+
+    @property
+    def fresh(self) -> int | None:
+        """See :attr:`Draft.fresh`."""
+        used = {shape.free for shape in self.shapes}
+        return next((number for number in range(MOST_VARIABLES) if number not in used), None)
+
+    def without_last(self, number: int) -> Growing:
+        """Without the last nodes; what they were substituted for stays."""
+        return Growing(self.room, self.nodes[:-number], self.shapes[:-number])
+
+    def add(self, node: Node, shape: Shape) -> None:
+        """Add a node whose result has this shape."""
+        primitive, inputs = node
+        for number in inputs:
+            if not self.used[number]:
+                self.used[number] = True
+                self.width -= 1
+        self.width += 1
+        if self.costs is not None:
+            flops, params = self._costs(primitive, inputs)
+            self.flops += flops
+            self.params += params
+        self.fcs += primitive.name == "fc"
+        row, column = mixed(primitive)
+        self.has_row |= row
+        self.has_column |= column
+        self.nodes.append(node)
+        self.shapes.append(shape)
+        self.used.append(False)
+
+    def substituted(self, substitution: Substitution) -> Growing | None:
+        """With a dynamic variable replaced in all shapes; None where a shape is no legal one then."""
+        number, by = substitution
+        shapes = [shape.substituted(number, by) if shape.free == number else shape for shape in self.shapes]
+        if any(shape.fault is not None for shape in shapes):
+            return None
+        for node in self.nodes:
+            for size in conditions_of(node.primitive, tuple([self.shapes[tensor] for tensor in node.inputs])):
+                if fault_of(substitute(size, number, by)) is not None:
+                    return None
+        if any(len(old.sizes) != len(new.sizes) for old, new in zip(self.shapes, shapes, strict=True)):
+            try:  # an axis is gone, which a primitive may need
+                draft = self.draft().substitute(number, by)
+            except PrimitiveError:
+                return None
+            return Growing(self.room, draft.nodes, draft.shapes)
+        nodes = [Node(node.primitive.substituted(number, by), node.inputs) for node in self.nodes]
+        return Growing(self.room, nodes, shapes)
+
+    def _can_end_with(self, shape: Shape) -> bool:
+        """Whether the variable of an output of this shape can be solved: what it is elsewhere stays legal."""
+        size = solve_for_image(shape)
+        assert shape.free is not None
+        return size is not None and (
+            all(of.free != shape.free for of in self.shapes)
+            or self.substituted(Substitution(shape.free, size)) is not None
+        )
+
+    def needs(self) -> Needs:
+        """What the draft still needs."""
+        return self._needs(self.width, self.fcs, self.has_row, self.has_column, self._best_leaf(()))
+
+    def _needs(self, width: int, fcs: int, has_row: bool, has_column: bool, best: int) -> Needs:
+        room = self.room
+        return Needs(
+            width - (best > 0),
+            max(0, room.fcs[0] - fcs),
+            int(room.must_mix and not (has_row and has_column)),
+            int(best == 1),
+        )
+
+    def _best_leaf(self, inputs: tuple[int, ...]) -> int:
+        """The most that :func:`_worth` gives for a leaf that is not among ``inputs``."""
+        best = 0
+        for number, is_used in enumerate(self.used):
+            if not is_used and number not in inputs:
+                best = max(best, _worth(self.shapes[number]))
+        return best
+
+    def _costs(self, primitive: Primitive, inputs: tuple[int, ...]) -> tuple[float, float]:
+        """The least FLOPs and parameters of a node."""
+        costs = self.costs
+        assert costs is not None
+        shapes = tuple([self.shapes[number] for number in inputs])
+        flops = flops_of(primitive, shapes)
+        found = flops.number * costs.of(flops.size) if flops.number else 0.0
+        weight = weight_of(primitive, shapes[0]) if primitive.name == "fc" else None
+        return found, 0.0 if weight is None else costs.of(weight[0] * weight[1] * weight[2])
+
+    def verdict(self, primitive: Primitive, inputs: tuple[int, ...], shape: Shape) -> Verdict:
+        """Why a primitive is not taken that applies to these tensors, and whose result has this shape."""
+        room, used = self.room, self.used
+        name = primitive.name
+        first = inputs[0]
+        width = self.width + 1 - (not used[first])
+        if len(inputs) == 2 and inputs[1] != first:
+            width -= not used[inputs[1]]
+        left = room.primitives - len(self.nodes) - 1
+        if width > room.width:
+            return WIDTH
+        if room.without and str(primitive) in room.without:
+            return PLACES
+        if width - 1 > left:
+            return MERGES
+        fcs = self.fcs + (name == "fc")
+        if fcs > room.fcs[1]:
+            return FCS
+        row, column = mixed(primitive)
+        best = _worth(shape)
+        if best < 2:
+            best = max(best, self._best_leaf(inputs))
+        needs = self._needs(width, fcs, self.has_row or row, self.has_column or column, best)
+        if needs.number > left:
+            return NEEDS if needs.merges + needs.fcs + needs.mixing > left else IMAGE
+        if left == 0 and shape.free is not None and not self._can_end_with(shape):
+            return IMAGE
+        if self.costs is not None:
+            flops, params = self._costs(primitive, inputs)
+            if self.flops + flops > self.costs.most_flops or self.params + params > self.costs.most_params:
+                return BUDGET
+        return pruning(self.nodes, self.shapes, primitive, inputs)
+
+    # -- drawing ------------------------------------------------------------------------------------------------------
+
+    def grow(self, rng: random.Random, fcs: int) -> Growing | None:
+        """With one primitive more, drawn; None where none can be taken.
+
+        What a kernel needs is as likely to come at one step as at another: with r primitives left and n of a kind
+        needed, such a one is tried first with a chance of n/r. Otherwise all names but the FC are equally likely.
+
+        Args:
+            rng: for the draw.
+            fcs: the number of FCs that the kernel aims at.
+        """
+        include = self.room.include
+        needs = self.needs()
+        place = rng.random() * self.left
+        for number, kind in ((needs.merges, BROADCASTS), (fcs - self.fcs, ("fc",)), (needs.mixing, NEIGHBOURS)):
+            if number > 0:
+                if place < number:
+                    grown = self._take_any([name for name in kind if name in include], rng)
+                    if grown is not None:
+                        return grown
+                    break
+                place -= number
+        if needs.merges + needs.fcs + needs.mixing >= self.left:
+            names = (*(BROADCASTS if needs.merges else ()), *(NEIGHBOURS if needs.mixing else ()))
+            found = self._take_any([name for name in names if name in include], rng)
+        else:
+            found = self._take_any([name for name in PRIMITIVES if name in include and name != "fc"], rng)
+        return found or (self._take("fc", rng) if "fc" in include else None)
+
+    def _take_any(self, names: list[str], rng: random.Random) -> Growing | None:
+        """With a primitive of one of these names, all equally likely among those that can be taken."""
+        while names:
+            place = int(rng.random() * len(names))
+            names[place], names[-1] = names[-1], names[place]
+            grown = self._take(names.pop(), rng)
+            if grown is not None:
+                return grown
+        return None
+
+    def _take(self, name: str, rng: random.Random) -> Growing | None:
+        if name in BROADCASTS:
+            return self._take_broadcast(name, rng)
+        # A primitive on a tensor that is used already makes one leaf more.
+        only_leaves = self.width >= min(self.room.width, self.left)
+        options = [
+            (number, primitive, shape)
+            for number, of in enumerate(self.shapes)
+            if not (only_leaves and self.used[number])
+            for primitive, shape in offers(name, of, self.fresh if name == "fc" else None)
+        ]
+        if name == "fc" and rng.random() >= _SET_CHANNELS:  # else as they come: C and a variable alike
+            free = [option for option in options if option[2].free is not None]
+            options = free or options
+        while options:
+            place = int(rng.random() * len(options))
+            number, primitive, shape = options[place]
+            options[place] = options[-1]
+            options.pop()
+            if self.verdict(primitive, (number,), shape) is None:
+                self.add(Node(primitive, (number,)), shape)
+                return self
+        return None
+
+    def _take_broadcast(self, name: str, rng: random.Random) -> Growing | None:
+        for lhs, rhs in self._pairs(rng):
+            found = matches(self.shapes[lhs], self.shapes[rhs])
+            start = int(rng.random() * len(found)) if len(found) > 1 else 0
+            for match in (*found[start:], *found[:start]):
+                grown = self.broadcast(name, match, lhs, rhs)
+                if isinstance(grown, Growing):
+                    return grown
+                if grown is not SUBSTITUTION and grown is not IMAGE and grown is not BUDGET:
+                    break  # and so is every other substitution
+        return None
+
+    def broadcast(self, name: str, match: Match, lhs: int, rhs: int) -> Growing | Verdict:
+        """With a broadcast of two tensors, or why it is not taken."""
+        primitive = Primitive(name, match.parameter)
+        shape = self.shapes[rhs]  # of the result, which a substitution changes with all others
+        if match.substitution is None:
+            why = self.verdict(primitive, (lhs, rhs), shape)
+            if why is None:
+                self.add(Node(primitive, (lhs, rhs)), shape)
+            return why or self
+        # Width, FCs and rules do not depend on sizes: most of what is refused is refused before the substitution.
+        why = self.verdict(primitive, (lhs, rhs), shape)
+        if why is not None and why is not BUDGET and why is not IMAGE:
+            return why
+        grown = self.substituted(match.substitution)
+        if grown is None:
+            return SUBSTITUTION
+        shapes = grown.shapes[lhs], grown.shapes[rhs]
+        if isinstance(try_result(primitive, shapes), str):
+            return SUBSTITUTION
+        why = grown.verdict(primitive, (lhs, rhs), shapes[1])
+        if why is None:
+            grown.add(Node(primitive, (lhs, rhs)), shapes[1])
+        return why or grown
+
+    def _pairs(self, rng: random.Random) -> Iterator[tuple[int, int]]:
+        """All ordered pairs of tensors that do not make too many leaves, in a drawn order, each once or more."""
+        number, used = len(self.shapes), self.used
+        most = min(self.room.width, self.left)
+
+        def allowed(lhs: int, rhs: int) -> bool:
+            return self.width + 1 - (not used[lhs]) - (lhs != rhs and not used[rhs]) <= most
+
+        for _ in range(_TRIES):
+            place = int(rng.random() * number * number)
+            lhs, rhs = divmod(place, number)
+            if allowed(lhs, rhs):
+                yield lhs, rhs
+        every = [(lhs, rhs) for lhs in range(number) for rhs in range(number) if allowed(lhs, rhs)]
+        while every:
+            place = int(rng.random() * len(every))
+            every[place], every[-1] = every[-1], every[place]
+            yield every.pop()
+
+
+@lru_cache(maxsize=1 << 12)
+def mixed(primitive: Primitive) -> tuple[bool, bool]:
+    """Whether a primitive reads along H, and along W."""
+    if primitive.name not in NEIGHBOURS:
+        return False, False
+    axes = [part[0] if primitive.name == "shift" else part for part in primitive.parameter.split(",")]
+    return "H" in axes, "W" in axes
+
+
+@lru_cache(maxsize=1 << 14)
+def _worth(shape: Shape) -> int:
+    """2 for a leaf that can be the output, 1 for one with both axes of the image or a variable for them, else 0."""
+    if solve_for_image(shape) is not None:
+        return 2
+    return int(shape.free is not None or (shape["H"] is not None and shape["W"] is not None))
+
+
+@lru_cache(maxsize=1 << 16)
+def offers(name: str, shape: Shape, fresh: int | None) -> tuple[tuple[Primitive, Shape], ...]:
+    """The primitives of a name with one input that apply to a tensor, and the shapes of their results.
+
+    The channels of an FC are C, or a dynamic variable that no tensor has, ``fresh``; None where all are in use.
+    """
+    kind = PRIMITIVES[name]
+    parameters: Sequence[str] = kind.offers(shape)
+    if name == "fc":
+        parameters = ("C",) if fresh is None else ("C", str(variable(fresh)))
+    found = []
+    for parameter in parameters:
+        primitive = Primitive(name, parameter)
+        result = try_result(primitive, (shape,))
+        if isinstance(result, Shape):
+            found.append((primitive, result))
+    return tuple(found)
+
+
+class Candidate(NamedTuple):
+    """A primitive that a draft could get next.
+
+    Attributes:
+        primitive: with its parameter.
+        inputs: the numbers of its tensors.
+        substitution: made in the whole draft before it, for a broadcast that needs one.
+        verdict: the rule or limit that refuses it; None where it may be taken.
+        shape: of its result.
+    """
+
+    primitive: Primitive
+    inputs: tuple[int, ...]
+    substitution: Substitution | None
+    verdict: Verdict
+    shape: Shape
+
+    @property
+    def may_be_taken(self) -> bool:
+        """Whether nothing refuses it."""
+        return self.verdict is None
+
+    def __str__(self) -> str:
+        said = str(Node(self.primitive, self.inputs))
+        return said if self.substitution is None else f"{said} with {self.substitution}"
+
+
+def candidates(draft: Draft, room: Room, *, look: Callable[[], None] = lambda: None) -> Iterator[Candidate]:
+    """Every primitive on every tensor, and every broadcast of every ordered pair with each of its substitutions.
+
+    Args:
+        draft: what gets a primitive.
+        room: what it may become.
+        look: called for each tensor and pair, to end what takes too long by an exception.
+    """
+    growing = Growing(room, draft.nodes, draft.shapes)
+    fresh = growing.fresh
+    for name in PRIMITIVES:
+        if name not in room.include:
+            continue
+        for number, of in enumerate(draft.shapes):
+            look()
+            if name in BROADCASTS:
+                for other, onto in enumerate(draft.shapes):
+                    look()
+                    for match in matches(of, onto):
+                        yield _broadcast(growing, name, match, number, other)
+            else:
+                for primitive, shape in offers(name, of, fresh if name == "fc" else None):
+                    verdict = growing.verdict(primitive, (number,), shape)
+                    yield Candidate(primitive, (number,), None, verdict, shape)
+
+
+def _broadcast(growing: Growing, name: str, match: Match, lhs: int, rhs: int) -> Candidate:
+    copy = Growing(growing.room, growing.nodes, growing.shapes)
+    grown = copy.broadcast(name, match, lhs, rhs)
+    primitive = Primitive(name, match.parameter)
+    if isinstance(grown, Growing):
+        return Candidate(primitive, (lhs, rhs), match.substitution, None, grown.shapes[-1])
+    return Candidate(primitive, (lhs, rhs), match.substitution, grown, growing.shapes[rhs])

@@ -1,0 +1,221 @@
+"""Random kernels for the convolutions of a network, within a budget (Canvas, sections 4 and 6)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from syno_lab.canvas.filling import Budget, Fitted, Place, fill, group_choices_of
+from syno_lab.canvas.growth import Growing, LeastCosts, Room
+from syno_lab.canvas.kernel import Draft, Kernel
+from syno_lab.canvas.primitives import PRIMITIVES
+from syno_lab.effort import Effort
+from syno_lab.errors import PrimitiveError, SpecError
+from syno_lab.inputs import quoted
+
+if TYPE_CHECKING:
+    from syno_lab.effort import Stop
+
+_MANY = 6
+#: At a dead end an attempt goes back by so many primitives, at most so often.
+_BACK, _RETURNS = 2, 3
+_AIM = 2
+#: Of the kernels without a dynamic variable this share is dropped, where others are preferred.
+_NOTHING_TO_FILL = 0.5
+NOTHING_TO_FILL = "nothing to fill: no dynamic variable is left"
+DEAD_END = "dead end: nothing can be added"
+
+
+class Try(NamedTuple):
+    """What one attempt gave: a fitted kernel, or why not in a few words."""
+
+    fitted: Fitted | None
+    why: str
+
+
+class Sampler:
+    """Draws kernels that fit all places of a network and keep to a budget.
+
+    Each attempt draws the number of primitives, the most leaves and the number of FCs that it aims at, grows a
+    micro-DAG (:mod:`syno_lab.canvas.growth`) and fills its sizes (:mod:`syno_lab.canvas.filling`).
+
+    Args:
+        places: the convolutions that one kernel replaces.
+        max_flops, max_params: the budget, as shares of what these convolutions cost; None: no limit.
+        min_flops, min_params: the least that a kernel must use.
+        primitives: the fewest and the most primitives, input and output not counted.
+        width: the most tensors at a time that no primitive uses.
+        fcs: the fewest and the most FCs.
+        groups: the number of groups; None: drawn from the common divisors of the channels.
+        include: names of primitives that may be used; None: all.
+        must_mix: whether a kernel must read neighbours along both axes of the image.
+        prefers_free: whether kernels whose sizes can be filled up to the budget are drawn more often than others.
+        seed: equal seeds draw equal kernels.
+
+    Raises:
+        SpecError: in one line, for a number or a name that is none of these.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        *,
+        max_flops: float | None = 0.5,
+        max_params: float | None = None,
+        min_flops: float | None = None,
+        min_params: float | None = None,
+        primitives: tuple[int, int] = (3, 12),
+        width: int = 8,
+        fcs: tuple[int, int] = (1, 4),
+        groups: int | None = None,
+        include: Collection[str] | None = None,
+        must_mix: bool = True,
+        prefers_free: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.places = tuple(places)
+        if not self.places:
+            raise SpecError("places: expected at least one convolution that a kernel can replace, found none")
+        self.budget = Budget.of_shares(
+            self.places, max_flops=max_flops, max_params=max_params, min_flops=min_flops, min_params=min_params
+        )
+        self.groups = _groups(self.places, groups)
+        self._least = {number: LeastCosts(self.places, self.budget, number) for number in self.groups or (1,)}
+        self.primitives = _span("primitives", primitives)
+        self.fcs = _span("fcs", fcs)
+        self._lengths = range(self.primitives[0], self.primitives[1] + 1)
+        # There are few short kernels; from :data:`_MANY` primitives on there are so many that none is drawn twice.
+        self._weights = [2.0 ** min(0, length - _MANY) for length in self._lengths]
+        has_windows = any(place.kh > 1 or place.kw > 1 for place in self.places)
+        without = [f"unfold {axes}" for axes in ("H", "W", "H,W")] if not has_windows else []
+        without += [] if self.groups else ["group G"]
+        self._room = Room(self.primitives[1], _width(width), self.fcs, _names(include), frozenset(without), must_mix)
+        self.prefers_free = prefers_free
+        self._rng = random.Random(seed)  # noqa: S311 - draws, no secrets
+        #: What the attempts gave: how many kernels, and how many times each reason.
+        self.outcomes: Counter[str] = Counter()
+
+    def root(self) -> Draft:
+        """What every kernel grows from: the input alone."""
+        return Draft()
+
+    def room(self) -> Room:
+        """What one attempt may become: drawn anew with each call."""
+        rng = self._rng
+        groups = rng.choice(self.groups) if self.groups else 1
+        return replace(
+            self._room,
+            primitives=rng.choices(self._lengths, self._weights)[0],
+            width=rng.randint(1, self._room.width),
+            costs=self._least[groups],
+        )
+
+    def attempt(self) -> Try:
+        """Grow and fill one kernel; more attempts fail than succeed where the budget is small."""
+        rng, room = self._rng, self.room()
+        # More than half of them FCs: that leaves few different kernels, which would be drawn again and again.
+        most = max(self.fcs[0], min(self.fcs[1], (room.primitives + 1) // 2))
+        fcs = rng.randint(min(max(self.fcs[0], _AIM), most), most)
+        found = self._attempt(room, fcs)
+        self.outcomes["kernel" if found.fitted is not None else found.why.partition(":")[0]] += 1
+        return found
+
+    def _attempt(self, room: Room, fcs: int) -> Try:
+        growing, returns = Growing(room), 0
+        while growing.left:
+            grown = growing.grow(self._rng, fcs)
+            if grown is None:
+                returns += 1
+                if returns > _RETURNS or len(growing.nodes) < _BACK:
+                    return Try(None, DEAD_END)
+                grown = growing.without_last(_BACK)
+            growing = grown
+        try:
+            kernel = growing.draft().kernel()
+        except PrimitiveError as error:
+            return Try(None, f"output: {error}")
+        if not kernel.free and self.prefers_free and self._rng.random() < _NOTHING_TO_FILL:
+            return Try(None, NOTHING_TO_FILL)
+        assert room.costs is not None
+        return self.fit(kernel, room.costs.groups)
+
+    def fit(self, kernel: Kernel, groups: int | None = None) -> Try:
+        """The kernel with numbers for every place, within the budget."""
+        if "G" not in kernel.variables:
+            groups = 1
+        elif groups is None:
+            groups = self._rng.choice(self.groups)
+        found = fill(kernel, self.places, self.budget, groups)
+        return Try(None, found) if isinstance(found, str) else Try(found, "")
+
+    def sample(self, *, seconds: float = 60, should_stop: Stop | None = None) -> Fitted:
+        """One kernel.
+
+        Args:
+            seconds: of computing, at most.
+            should_stop: asked often; once it says so the draw ends.
+
+        Raises:
+            OverTimeError: no attempt gave one in time: the message says why most failed.
+            StoppedError: ``should_stop`` said so.
+        """
+        effort = Effort(seconds, should_stop)
+        while True:
+            fitted = self.attempt().fitted
+            if fitted is not None:
+                return fitted
+            often = ", ".join(f"{why} ({number})" for why, number in self.outcomes.most_common(3))
+            effort.look(f"drawing a kernel; attempts so far: {often}")
+
+    def samples(self, *, seconds: float = 60, should_stop: Stop | None = None) -> Iterator[Fitted]:
+        """Kernels without end, no two of them isomorphic; ``seconds`` bound the time for each."""
+        known: set[str] = set()
+        while True:
+            effort = Effort(seconds, should_stop)
+            fitted = self.sample(seconds=seconds, should_stop=should_stop)
+            while fitted.kernel.key in known:
+                effort.look(f"drawing a kernel that is not among the {len(known)} drawn before")
+                fitted = self.sample(seconds=seconds, should_stop=should_stop)
+            known.add(fitted.kernel.key)
+            yield fitted
+
+
+def _groups(places: Sequence[Place], groups: int | None) -> tuple[int, ...]:
+    choices = group_choices_of(places)
+    if groups is None:
+        return choices
+    if groups not in choices:
+        raise SpecError(
+            "groups: expected a common divisor of the channels, "
+            f"{', '.join(map(str, choices)) or 'but there is none'}; found {quoted(groups)}"
+        )
+    return (groups,)
+
+
+def _span(name: str, span: tuple[int, int]) -> tuple[int, int]:
+    try:
+        least, most = span
+    except (TypeError, ValueError):
+        least = most = -1
+    if not (isinstance(least, int) and isinstance(most, int) and 0 <= least <= most <= 64):
+        raise SpecError(f"{name}: expected the fewest and the most, whole numbers from 0 to 64, found {quoted(span)}")
+    return least, most
+
+
+def _width(width: int) -> int:
+    if not isinstance(width, int) or not 1 <= width <= 64:
+        raise SpecError(f"width: expected a whole number from 1 to 64, found {quoted(width)}")
+    return width
+
+
+def _names(include: Collection[str] | None) -> frozenset[str]:
+    if include is None:
+        return frozenset(PRIMITIVES)
+    unknown = [name for name in include if name not in PRIMITIVES]
+    if unknown or not include:
+        found = ", ".join(map(quoted, unknown)) or "none"
+        raise SpecError(f"include: expected primitives among {', '.join(PRIMITIVES)}, found {found}")
+    return frozenset(include)
