@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 from syno_lab.canvas.kernel import Draft, Kernel
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, Primitive
@@ -33,6 +34,12 @@ SIZES = (
     G / C,
     H / G,
 )
+
+
+def at(binding: Mapping[str, int]) -> dict[str, int]:
+    """The binding of an operator at a place where its template has these numbers."""
+    inner = {name: number for name, number in binding.items() if name != "C"}
+    return {"N": 1, "C_in": binding["C"], "C_out": binding["C"], "s": 1, **inner}
 
 
 def candidates(draft: Draft, rng: random.Random) -> list[tuple[Primitive, tuple[int, ...]]]:

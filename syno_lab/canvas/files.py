@@ -1,18 +1,20 @@
 """Kernels of Canvas as JSON: a list of nodes that is read through the same checks as nodes taken by hand.
 
-Tensors are numbered as in :mod:`syno_lab.canvas.kernel`. A file holds data alone, and no shape: shapes follow.
+Tensors are numbered as in :mod:`syno_lab.canvas.kernel`. A file holds data alone, and no shape: shapes follow. The
+places of a network stand in it with their solutions, where the kernel was fitted to one.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from syno_lab.canvas.fitted import FORMAT, Fitted
 from syno_lab.canvas.kernel import Kernel, Node
+from syno_lab.canvas.places import Place
 from syno_lab.canvas.primitives import Primitive
-from syno_lab.errors import FormatError, PrimitiveError
+from syno_lab.errors import FormatError, PrimitiveError, SpecError
 from syno_lab.versioned import read_versioned
 
-FORMAT = "syno-lab-canvas"
 VERSION = 1
 MAX_BYTES = 1 << 16
 
@@ -25,21 +27,44 @@ class _NodeRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     parameter: str = ""
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A place (:class:`.Place`) and the numbers of the free variables there."""
+
+    c_in: int
+    c_out: int
+    h: int
+    w: int
+    kh: int = 3
+    kw: int = 3
+    stride: int = 1
+    layers: int = 1
+    solution: list[int] = []
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A kernel file of version 1."""
 
     format: str
     version: int
     nodes: list[_NodeRecord]
+    normalise: bool = False
+    groups: int = 1
+    places: list[_PlaceRecord] = []
 
 
-def to_json(kernel: Kernel) -> str:
+def to_json(operator: Fitted) -> str:
     """The text of a kernel file."""
+    kernel = operator.kernel
     nodes = [_NodeRecord(node.primitive.name, list(node.inputs), node.primitive.parameter) for node in kernel.nodes]
-    return msgspec.json.format(msgspec.json.encode(_File(FORMAT, VERSION, nodes)), indent=1).decode()
+    places = [
+        _PlaceRecord(**vars(place), solution=list(solution))
+        for place, solution in zip(operator.places, operator.solutions, strict=True)
+    ]
+    record = _File(FORMAT, VERSION, nodes, kernel.normalise, operator.groups, places)
+    return msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
 
 
-def from_json(text: str | bytes) -> Kernel:
+def from_json(text: str | bytes) -> Fitted:
     """Read a kernel file.
 
     Raises:
@@ -48,6 +73,12 @@ def from_json(text: str | bytes) -> Kernel:
     record = read_versioned(text, _File, what="kernel file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     nodes = tuple([Node(Primitive(node.primitive, node.parameter), tuple(node.inputs)) for node in record.nodes])
     try:
-        return Kernel(nodes)
-    except PrimitiveError as error:
+        places = []
+        for place in record.places:
+            numbers = msgspec.structs.asdict(place)
+            del numbers["solution"]
+            places.append(Place(**numbers))
+        solutions = tuple([tuple(place.solution) for place in record.places])
+        return Fitted(Kernel(nodes, record.normalise), record.groups, tuple(places), solutions)
+    except (PrimitiveError, SpecError) as error:
         raise FormatError(f"kernel file: {error}") from None

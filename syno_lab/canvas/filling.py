@@ -9,147 +9,20 @@ it, and then topped up by halves, quarters, … down to one lcm.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import gcd, inf, lcm, prod
 from typing import NamedTuple
 
 from syno_lab.canvas.kernel import Kernel
+from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import Cost
-from syno_lab.canvas.sizes import SYMBOLS, Size, static_part, variables_of
-from syno_lab.errors import SpecError
+from syno_lab.canvas.sizes import SYMBOLS, Size, static_part, variables_of, volume_of
 from syno_lab.inputs import positive, quoted
 
-
-@dataclass(frozen=True)
-class Place:
-    """Equal convolutions of a network, to be replaced by one kernel with one solution.
-
-    The template runs on C = min(c_in, c_out) channels, once for each of :attr:`parts` parts; a stride is pooled in
-    front.
-
-    Attributes:
-        c_in, c_out: channels, one a multiple of the other.
-        h, w: rows and columns of the output.
-        kh, kw: the window, odd.
-        stride: of the convolution.
-        layers: how many there are.
-
-    Raises:
-        SpecError: where a number is none of these: which, and what was expected.
-    """
-
-    c_in: int
-    c_out: int
-    h: int
-    w: int
-    kh: int = 3
-    kw: int = 3
-    stride: int = 1
-    layers: int = 1
-
-    def __post_init__(self) -> None:
-        for name, number in vars(self).items():
-            if positive(number) is None:
-                raise SpecError(f"place: expected a whole number from 1 up for {name}, found {quoted(number)}")
-        if max(self.c_in, self.c_out) % self.channels:
-            raise SpecError(
-                "place: expected c_in and c_out of which one is a multiple of the other, "
-                f"found {self.c_in} and {self.c_out}"
-            )
-        for name, number in (("kh", self.kh), ("kw", self.kw)):
-            if number % 2 == 0:
-                raise SpecError(f"place: expected an odd number for {name}, found {number}: a window has a middle")
-
-    @property
-    def channels(self) -> int:
-        """C of the template."""
-        return min(self.c_in, self.c_out)
-
-    @property
-    def parts(self) -> int:
-        """How often the template runs, each time with weights of its own (section 4)."""
-        return max(self.c_in, self.c_out) // self.channels
-
-    @property
-    def params(self) -> int:
-        """Weight elements of the convolutions themselves."""
-        return self.layers * self.c_in * self.c_out * self.kh * self.kw
-
-    @property
-    def flops(self) -> int:
-        """FLOPs of the convolutions themselves for one example, 2 for each multiply-add."""
-        return 2 * self.params * self.h * self.w
-
-    @property
-    def pooling(self) -> int:
-        """FLOPs for one example of the pooling in front."""
-        return self.layers * self.stride**2 * self.c_in * self.h * self.w if self.stride > 1 else 0
-
-    def binding(self, groups: int) -> dict[str, int]:
-        """The numbers of the template's variables but for the dynamic ones."""
-        return {"C": self.channels, "H": self.h, "W": self.w, "KH": self.kh, "KW": self.kw, "G": groups}
-
-    def __str__(self) -> str:
-        return f"place {self.c_in}->{self.c_out}, {self.h}x{self.w}, window {self.kh}x{self.kw}"
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Limits of the sums over all places; None is no limit.
-
-    Attributes:
-        max_flops, max_params: the most FLOPs for one example, and the most weight elements: the solver fills up.
-        min_flops, min_params: the least that must be used after that.
-
-    Raises:
-        SpecError: where a limit is no whole number from 1 up, or a lower one is above the upper one.
-    """
-
-    max_flops: int | None = None
-    max_params: int | None = None
-    min_flops: int | None = None
-    min_params: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, number in vars(self).items():
-            if number is not None and positive(number) is None:
-                raise SpecError(f"budget: expected a whole number from 1 up or None for {name}, found {quoted(number)}")
-        for name, least, most in (
-            ("flops", self.min_flops, self.max_flops),
-            ("params", self.min_params, self.max_params),
-        ):
-            if least is not None and most is not None and least > most:
-                raise SpecError(f"budget: expected min_{name} of at most {most}, which is max_{name}, found {least}")
-
-    @classmethod
-    def of_shares(
-        cls,
-        places: Sequence[Place],
-        *,
-        max_flops: float | None = None,
-        max_params: float | None = None,
-        min_flops: float | None = None,
-        min_params: float | None = None,
-    ) -> Budget:
-        """The budget of shares of what the convolutions themselves cost; raises SpecError for one not above 0."""
-        flops, params = sum(place.flops for place in places), sum(place.params for place in places)
-
-        def part(name: str, share: float | None, of: int) -> int | None:
-            if share is None:
-                return None
-            if not 0 < share < inf:
-                raise SpecError(f"budget: expected a share above 0 for {name}, found {quoted(share)}")
-            return max(1, int(share * of))
-
-        return cls(
-            part("max_flops", max_flops, flops),
-            part("max_params", max_params, params),
-            part("min_flops", min_flops, flops),
-            part("min_params", min_params, params),
-        )
+#: The most elements of a tensor for one example: 512 examples of float32 stay within 31 bits.
+MOST_ELEMENTS = (1 << 31) // 512
 
 
 class Spent(NamedTuple):
@@ -159,58 +32,21 @@ class Spent(NamedTuple):
     params: int
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A kernel with numbers for every place of a network.
+class Solution(NamedTuple):
+    """Numbers for the dynamic variables of a kernel.
 
     Attributes:
-        kernel: the template.
-        groups: the number of groups; 1 where the kernel has no G.
         places: no two of equal sizes.
-        solutions: for each place, the numbers of :attr:`numbers_of`.
+        numbers: for each place, of the kernel's free variables.
         spent: the sums over all places.
     """
 
-    kernel: Kernel
-    groups: int
     places: tuple[Place, ...]
-    solutions: tuple[tuple[int, ...], ...]
+    numbers: tuple[tuple[int, ...], ...]
     spent: Spent
 
-    def binding(self, place: Place) -> dict[str, int]:
-        """All numbers of the template at a place, whatever its number of layers.
 
-        Raises:
-            SpecError: for a place that is not among :attr:`places`.
-        """
-        for known, solution in zip(self.places, self.solutions, strict=True):
-            if replace(known, layers=place.layers) == place:
-                return place.binding(self.groups) | dict(zip(self.kernel.free, solution, strict=True))
-        raise SpecError(f"expected a place that was solved, such as {self.places[0]}; found {place}")
-
-
-def group_choices_of(places: Sequence[Place]) -> tuple[int, ...]:
-    """The numbers of groups to draw from: the divisors from 2 up that all C have in common (section 6.3)."""
-    common = gcd(*[place.channels for place in places])
-    small = [number for number in range(1, int(common**0.5) + 1) if common % number == 0]
-    return tuple(sorted({found for number in small for found in (number, common // number)} - {1}))
-
-
-def group_choices(kernel: Kernel, places: Sequence[Place]) -> tuple[int, ...]:
-    """:func:`group_choices_of` the places, or 1 for a kernel without G."""
-    return group_choices_of(places) if "G" in kernel.variables else (1,)
-
-
-def fit(kernel: Kernel, places: Sequence[Place], budget: Budget, rng: random.Random) -> Fitted | str:
-    """Draw a number of groups and :func:`fill`; or why there is no solution, in one line."""
-    choices = group_choices(kernel, places)
-    if not choices:
-        found = ", ".join(map(str, sorted({place.channels for place in places})[:8])) or "no place"
-        return f"groups: expected channels with a common divisor from 2 up, found {found}"
-    return fill(kernel, places, budget, rng.choice(choices))
-
-
-def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Fitted | str:
+def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Solution | str:
     """The dynamic variables of a kernel at all places, filled up to the budget.
 
     Args:
@@ -254,7 +90,13 @@ def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 
     ):
         if least is not None and found < least:
             return f"filled solution: expected at least {least} {what}, found {found}"
-    return Fitted(kernel, groups, merged, tuple(map(tuple, solver.values)), spent)
+    numbers = tuple(map(tuple, solver.values))
+    for shape in set(kernel.shapes):
+        for place, known, row in zip(merged, ratios, numbers, strict=True):
+            elements = _value([_term(shape.volume, 1, index, known)], row)
+            if elements > MOST_ELEMENTS:
+                return f"{place}: expected tensors of at most {MOST_ELEMENTS} elements, found {shape} with {elements}"
+    return Solution(merged, numbers, spent)
 
 
 # A product of powers of dynamic variables with a ratio in front: numerator, denominator, (number, power) of each.
@@ -332,23 +174,19 @@ def _costs_of(kernel: Kernel) -> _Costs:
                 found[cost.size] = found.get(cost.size, 0) + cost.number
         return tuple(found.items())
 
-    return _Costs(summed(kernel.flops_costs), summed([Cost(1, a * b * c) for a, b, c in kernel.weights]))
+    return _Costs(summed(kernel.flops_costs), summed([Cost(1, volume_of(weight)) for weight in kernel.weights]))
+
+
+def _term(size: Size, number: int, index: Mapping[int, int], ratios: _Ratios) -> _Term:
+    """A number times a size."""
+    above, below = ratios[size]
+    return number * above, below, tuple([(index[variable], power) for variable, power in variables_of(size)])
 
 
 def _terms(costs: _Costs, index: Mapping[int, int], place: Place, ratios: _Ratios) -> tuple[list[_Term], list[_Term]]:
     """FLOPs and parameters of a place as polynomials of the dynamic variables; ``index`` counts these."""
     times = place.parts * place.layers
-    flops, params = (
-        [
-            (
-                number * times * ratios[size][0],
-                ratios[size][1],
-                tuple([(index[variable], power) for variable, power in variables_of(size)]),
-            )
-            for size, number in found
-        ]
-        for found in costs
-    )
+    flops, params = ([_term(size, number * times, index, ratios) for size, number in found] for found in costs)
     if place.pooling:
         flops.append((place.pooling, 1, ()))
     return flops, params

@@ -16,9 +16,9 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from syno_lab.canvas.filling import Budget, Place
 from syno_lab.canvas.kernel import Draft, Node, Substitution
 from syno_lab.canvas.matching import Match, matches
+from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, Primitive, conditions_of, flops_of, try_result, weight_of
 from syno_lab.canvas.rules import FOLDS, Rule, pruning
 from syno_lab.canvas.shape import Shape, solve_for_image

@@ -165,8 +165,11 @@ class Draft:
             return f"expected an output of {IMAGE.pretty} elements, found {self.shapes[-1]}"
         return None
 
-    def kernel(self) -> Kernel:
+    def kernel(self, *, normalise: bool = False) -> Kernel:
         """The finished kernel; a dynamic variable in its output is solved for C·H·W elements first.
+
+        Args:
+            normalise: see :class:`Kernel`.
 
         Raises:
             PrimitiveError: where the draft has several leaves, or its leaf cannot be [C, H, W].
@@ -176,10 +179,10 @@ class Draft:
             raise PrimitiveError(why)
         last = self.shapes[-1]
         if last.free is None:
-            return Kernel(self.nodes)
+            return Kernel(self.nodes, normalise)
         size = solve_for_image(last)
         assert size is not None
-        return Kernel(self.substitute(last.free, size).nodes)
+        return Kernel(self.substitute(last.free, size).nodes, normalise)
 
 
 @dataclass(frozen=True)
@@ -188,11 +191,17 @@ class Kernel:
 
     A binding gives a number to C, H, W and to each other variable in use: G, KH, KW and the dynamic ones.
 
+    Attributes:
+        nodes: in topological order.
+        normalise: whether the result of each FC that has an axis of the image goes through a batch normalisation, and
+            through ReLU where another FC comes after it (section 7).
+
     Raises:
         PrimitiveError: where a node does not apply, or the nodes are not finished: see :class:`Draft`.
     """
 
     nodes: tuple[Node, ...]
+    normalise: bool = False
     draft: Draft = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -232,15 +241,42 @@ class Kernel:
         return tuple([name for name in self.variables if name.startswith("x")])
 
     @cached_property
-    def weights(self) -> tuple[tuple[Size, Size, Size], ...]:
-        """Of each FC in the order of nodes: ``[groups, outputs of a group, inputs of a group]``."""
-        found = [weight_of(node.primitive, shapes[0]) for node, shapes in self._applied]
-        return tuple([weight for weight in found if weight is not None])
+    def normalised(self) -> dict[int, bool]:
+        """The FCs' results that are normalised, by their numbers, and whether ReLU follows."""
+        if not self.normalise:
+            return {}
+        before_fc: set[int] = set()  # tensors that an FC comes after
+        found = {}
+        for number in range(len(self.nodes), 0, -1):
+            node, shape = self.nodes[number - 1], self.shapes[number]
+            is_fc = node.primitive.name == "fc"
+            if is_fc and (shape["H"] is not None or shape["W"] is not None):
+                found[number] = number in before_fc
+            if is_fc or number in before_fc:
+                before_fc |= set(node.inputs)
+        return found
+
+    @cached_property
+    def weights(self) -> tuple[tuple[Size, ...], ...]:
+        """Of each FC in the order of nodes: ``[groups, outputs of a group, inputs of a group]``.
+
+        Where its result is normalised, scale and offset follow, ``[channels]`` each.
+        """
+        found: list[tuple[Size, ...]] = []
+        for number, (node, shapes) in enumerate(self._applied, start=1):
+            weight = weight_of(node.primitive, shapes[0])
+            if weight is not None:
+                found.append(weight)
+                if number in self.normalised:
+                    found += [(weight[0] * weight[1],)] * 2
+        return tuple(found)
 
     @cached_property
     def flops_costs(self) -> tuple[Cost, ...]:
-        """Of each node, for one example."""
-        return tuple([flops_of(node.primitive, shapes) for node, shapes in self._applied])
+        """Of each node for one example; then those of normalisations: 2 for each element, and 1 where ReLU follows."""
+        found = [flops_of(node.primitive, shapes) for node, shapes in self._applied]
+        found += [Cost(2 + has_relu, self.shapes[number].volume) for number, has_relu in self.normalised.items()]
+        return tuple(found)
 
     @property
     def _applied(self) -> list[tuple[Node, tuple[Shape, ...]]]:
@@ -265,10 +301,10 @@ class Kernel:
             size.at(bound)
         return bound
 
-    def weight_sizes(self, binding: Binding) -> tuple[tuple[int, int, int], ...]:
+    def weight_sizes(self, binding: Binding) -> tuple[tuple[int, ...], ...]:
         """The sizes of the weights for a binding."""
         bound = self.complete_binding(binding)
-        return tuple([(a.at(bound), b.at(bound), c.at(bound)) for a, b, c in self.weights])
+        return tuple([tuple([size.at(bound) for size in weight]) for weight in self.weights])
 
     def params(self, binding: Binding) -> int:
         """The number of weight elements."""
@@ -300,20 +336,7 @@ class Kernel:
         """32 hexadecimal digits, equal for isomorphic kernels alone: see :mod:`syno_lab.canvas.key`."""
         from syno_lab.canvas.key import key_of
 
-        return key_of(self.draft)
-
-    def to_json(self) -> str:
-        """The text of a kernel file."""
-        from syno_lab.canvas.files import to_json
-
-        return to_json(self)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Kernel:
-        """Read a kernel file; raises FormatError, in one line, where it is none."""
-        from syno_lab.canvas.files import from_json
-
-        return from_json(text)
+        return key_of(self.draft, self.normalise)
 
     def __str__(self) -> str:
         lines = [f"t0 = input: {self.shapes[0]}"]

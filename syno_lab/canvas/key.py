@@ -41,9 +41,10 @@ class _Vertex(NamedTuple):
     uses: list[tuple[int, int]]
 
 
-def key_of(draft: Draft) -> str:
-    """32 hexadecimal digits, a hash of the canonical form."""
-    return blake2b(repr(_Search(_vertices(draft)).least()).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+def key_of(draft: Draft, normalise: bool = False) -> str:
+    """32 hexadecimal digits, a hash of the canonical form; another for a kernel that normalises."""
+    form = f"{_Search(_vertices(draft)).least()!r}{' normalised' if normalise else ''}"
+    return blake2b(form.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _without_number(size: Size) -> str:

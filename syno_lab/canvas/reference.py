@@ -17,6 +17,7 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
+    from syno_lab.canvas.fitted import Fitted
     from syno_lab.canvas.kernel import Binding, Kernel
     from syno_lab.canvas.primitives import Primitive
     from syno_lab.canvas.shape import Shape
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 #: Of each slot among the axes of an array.
 AXIS = {name: place for place, name in enumerate(SLOTS, start=1)}
+
+#: Added to the variance by a batch normalisation, as PyTorch does.
+EPSILON = 1e-5
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -52,7 +56,8 @@ def reference(kernel: Kernel, x: Any, *weights: Any, binding: Binding) -> Array:
     Args:
         kernel: the template.
         x: [N, C, H, W].
-        weights: one for each FC in the order of nodes, [groups, outputs of a group, inputs of a group].
+        weights: as :attr:`.Kernel.weights` says. A normalisation is that of a fresh module in evaluation: a mean of 0,
+            a variance of 1.
         binding: numbers for the variables of the kernel.
 
     Returns:
@@ -64,7 +69,7 @@ def reference(kernel: Kernel, x: Any, *weights: Any, binding: Binding) -> Array:
     bound = kernel.complete_binding(binding)
     wanted = kernel.weight_sizes(bound)
     if len(weights) != len(wanted):
-        raise SpecError(f"expected {len(wanted)} weights, one for each FC, found {len(weights)}")
+        raise SpecError(f"expected {len(wanted)} weights, found {len(weights)}")
     image = (bound["C"], bound["H"], bound["W"])
     data = np.asarray(x, np.float64)
     if data.ndim != 4 or data.shape[1:] != image:
@@ -75,12 +80,50 @@ def reference(kernel: Kernel, x: Any, *weights: Any, binding: Binding) -> Array:
             raise SpecError(f"expected weight {number} of shape {[*sizes]}, found {quoted(weight.shape)}")
     waiting = iter(given)
     tensors = [data.reshape(len(data), *kernel.shapes[0].at(bound))]
-    for node, shape in zip(kernel.nodes, kernel.shapes[1:], strict=True):
-        shapes = tuple([kernel.shapes[number] for number in node.inputs])
-        inputs = [tensors[number] for number in node.inputs]
+    for number, (node, shape) in enumerate(zip(kernel.nodes, kernel.shapes[1:], strict=True), start=1):
+        shapes = tuple([kernel.shapes[tensor] for tensor in node.inputs])
+        inputs = [tensors[tensor] for tensor in node.inputs]
         found = value(node.primitive, shapes, inputs, bound, next(waiting) if node.primitive.name == "fc" else None)
-        tensors.append(found.reshape(len(data), *shape.at(bound)))
+        found = found.reshape(len(data), *shape.at(bound))
+        if number in kernel.normalised:
+            scale, offset = (next(waiting)[:, None, None, None, None] for _ in range(2))
+            found = found / math.sqrt(1 + EPSILON) * scale + offset
+            if kernel.normalised[number]:
+                found = np.maximum(found, 0)
+        tensors.append(found)
     return tensors[-1].reshape(data.shape)
+
+
+def at_place(operator: Fitted, x: Any, weights: Sequence[Any], bound: Binding) -> Array:
+    """What an operator computes at a place, in float64: its template in parts, behind a pooling.
+
+    Args:
+        operator: the operator.
+        x: [N, C_in, s·H, s·W], any N.
+        weights: those of :meth:`.Fitted.weight_sizes`.
+        bound: a complete binding.
+
+    Raises:
+        SpecError: where an array has another shape than the binding says.
+    """
+    place, template = operator.template(bound)
+    data, wanted = np.asarray(x, np.float64), operator.input_sizes(bound)
+    if data.ndim != 4 or data.shape[1:] != wanted[1:]:
+        raise SpecError(
+            f"expected an input of shape [N, {', '.join(map(str, wanted[1:]))}], found {quoted(data.shape)}"
+        )
+    sizes = operator.weight_sizes(bound)
+    given = [np.asarray(weight, np.float64) for weight in weights]
+    if [weight.shape for weight in given] != list(sizes):
+        raise SpecError(f"expected weights of shapes {quoted(sizes)}, found {quoted([one.shape for one in given])}")
+    step, parts = place.stride, place.parts
+    data = data.reshape(len(data), place.c_in, place.h, step, place.w, step).mean((3, 5))
+    blocks = np.split(data, parts, 1) if place.c_in > place.c_out else [data] * parts
+    split = zip(*[np.split(weight, parts) for weight in given], strict=True) if given else [()] * parts
+    found = [
+        reference(operator.kernel, block, *own, binding=template) for block, own in zip(blocks, split, strict=True)
+    ]
+    return np.mean(found, 0) if place.c_in > place.c_out else np.concatenate(found, 1)
 
 
 def value(

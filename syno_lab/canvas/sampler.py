@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from syno_lab.canvas.filling import Budget, Fitted, Place, fill, group_choices_of
+from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.growth import Growing, LeastCosts, Room
 from syno_lab.canvas.kernel import Draft, Kernel
+from syno_lab.canvas.places import Budget, Place, group_choices_of
 from syno_lab.canvas.primitives import PRIMITIVES
 from syno_lab.effort import Effort
 from syno_lab.errors import PrimitiveError, SpecError
@@ -53,6 +54,7 @@ class Sampler:
         include: names of primitives that may be used; None: all.
         must_mix: whether a kernel must read neighbours along both axes of the image.
         prefers_free: whether kernels whose sizes can be filled up to the budget are drawn more often than others.
+        normalise: whether results of FCs are normalised (:class:`.Kernel`); its cost counts.
         seed: equal seeds draw equal kernels.
 
     Raises:
@@ -74,6 +76,7 @@ class Sampler:
         include: Collection[str] | None = None,
         must_mix: bool = True,
         prefers_free: bool = True,
+        normalise: bool = True,
         seed: int = 0,
     ) -> None:
         self.places = tuple(places)
@@ -94,6 +97,7 @@ class Sampler:
         without += [] if self.groups else ["group G"]
         self._room = Room(self.primitives[1], _width(width), self.fcs, _names(include), frozenset(without), must_mix)
         self.prefers_free = prefers_free
+        self.normalise = normalise
         self._rng = random.Random(seed)  # noqa: S311 - draws, no secrets
         #: What the attempts gave: how many kernels, and how many times each reason.
         self.outcomes: Counter[str] = Counter()
@@ -134,7 +138,7 @@ class Sampler:
                 grown = growing.without_last(_BACK)
             growing = grown
         try:
-            kernel = growing.draft().kernel()
+            kernel = growing.draft().kernel(normalise=self.normalise)
         except PrimitiveError as error:
             return Try(None, f"output: {error}")
         if not kernel.free and self.prefers_free and self._rng.random() < _NOTHING_TO_FILL:

@@ -7,7 +7,21 @@ from functools import lru_cache
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
-from syno_lab.canvas.sizes import IMAGE, KH, KW, ONE, H, Size, W, fault_of, is_legal, parse, substitute, variables_of
+from syno_lab.canvas.sizes import (
+    IMAGE,
+    KH,
+    KW,
+    ONE,
+    H,
+    Size,
+    W,
+    fault_of,
+    is_legal,
+    parse,
+    substitute,
+    variables_of,
+    volume_of,
+)
 
 #: The slots in the order of memory, after the batch. The first four are channel dimensions, the last two spatial ones.
 SLOTS = ("G", "C", "KH", "KW", "H", "W")
@@ -57,10 +71,7 @@ class Shape:
         assert len(slots) == len(SLOTS)
         self.slots = slots
         self.sizes = tuple([size for size in slots if size is not None])
-        volume = ONE
-        for size in self.sizes:
-            volume = volume * size
-        self.volume = volume
+        self.volume = volume = volume_of(self.sizes)
         variables = variables_of(volume)
         self.free = variables[0][0] if variables else None
         self.fault = _fault(slots, volume)

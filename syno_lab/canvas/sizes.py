@@ -7,6 +7,7 @@ section 6.2).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import product
 
@@ -29,6 +30,14 @@ _FIRST = SYMBOLS.position["x0"]
 def parse(text: str) -> Size:
     """The size of a text such as ``C/G`` or ``G^-1*C``. Raises SpecError."""
     return SYMBOLS.size(text)
+
+
+def volume_of(sizes: Iterable[Size]) -> Size:
+    """The product of sizes."""
+    found = ONE
+    for size in sizes:
+        found = found * size
+    return found
 
 
 def variable(number: int) -> Size:

@@ -1,8 +1,9 @@
-"""PyTorch from a kernel: readable source that needs torch alone, and the module that it defines (Canvas, section 7).
+"""PyTorch from an operator: readable source that needs torch alone, and the module that it defines (Canvas, section 7).
 
 A tensor has the batch in front and one axis for each filled slot of its shape. Views stay views: a group splits an
 axis, a window is a stride over one padded copy, a broadcast splits an axis where its left side begins inside it. An FC
-behind unfolds and a group is one convolution of what stands in front of them, so its windows are never stored.
+behind unfolds and a group is one convolution of what stands in front of them, so its windows are never stored. A
+template that runs in parts has them beside the batch; its FCs are convolutions in groups.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from syno_lab.canvas.shape import FIXED
 if TYPE_CHECKING:
     from torch import nn
 
-    from syno_lab.canvas.kernel import Binding, Kernel, Node
+    from syno_lab.canvas.fitted import Fitted
+    from syno_lab.canvas.kernel import Binding, Node
     from syno_lab.canvas.shape import Shape
 
 _NOT_STATE = ("operator", "binding")
@@ -39,31 +41,31 @@ _CALLS = {
 }
 
 
-def to_torch(kernel: Kernel, binding: Binding) -> nn.Module:
-    """A module that computes a kernel on tensors [N, C, H, W], for any batch size, dtype and device.
+def to_torch(operator: Fitted, bound: dict[str, int]) -> nn.Module:
+    """A module that computes an operator on tensors [N, C_in, s·H, s·W], for any batch size, dtype and device.
 
-    Its weights ``weight_1``, ``weight_2``, … are those of the FCs in the order of nodes, [groups, outputs of a group,
-    inputs of a group]; they start as PyTorch's convolutions do, uniform within 1/√(inputs of a group). It can be
-    pickled and copied: it is rebuilt from the kernel's JSON and the binding.
+    Its weights ``weight_1``, ``weight_2``, … are those of :meth:`.Fitted.weight_sizes`. Those of FCs start as PyTorch's
+    convolutions do, uniform within 1/√(inputs of a group), and scales and offsets of normalisations as 1 and 0. It can
+    be pickled and copied: it is rebuilt from the operator's JSON and the binding.
 
-    Raises:
-        SpecError: when the binding misses a variable or leaves a size fractional.
+    Args:
+        operator: the operator.
+        bound: a complete binding of it.
     """
-    bound = kernel.complete_binding(binding)
-    module: nn.Module = _class(kernel, bound)()
-    _say_what_it_is(module, kernel, bound)
+    module: nn.Module = _class(operator, bound)()
+    _say_what_it_is(module, operator, bound)
     return module
 
 
-def _class(kernel: Kernel, bound: dict[str, int]) -> Any:
+def _class(operator: Fitted, bound: dict[str, int]) -> Any:
     """The class of the source, whose instances are pickled and copied by way of :func:`_rebuilt`."""
     namespace: dict[str, Any] = {"__name__": "syno_lab.generated"}
     # The source is our own: it holds integers and names made here, never text from a file.
-    exec(to_torch_source(kernel, bound), namespace)  # noqa: S102
+    exec(to_torch_source(operator, bound), namespace)  # noqa: S102
 
     def reduced(module: Any) -> tuple[Any, ...]:
         state = {name: value for name, value in module.__dict__.items() if name not in _NOT_STATE}
-        return _rebuilt, (kernel.to_json(), dict(bound)), state
+        return _rebuilt, (operator.to_json(), dict(bound)), state
 
     found = namespace["SynoOperator"]
     found.__reduce__ = reduced
@@ -76,27 +78,23 @@ def _rebuilt(text: str, binding: dict[str, int]) -> nn.Module:
 
     from syno_lab.canvas.files import from_json
 
-    kernel = from_json(text)
-    kind = _class(kernel, binding)
+    operator = from_json(text)
+    kind = _class(operator, binding)
     module: nn.Module = kind.__new__(kind)
     nn.Module.__init__(module)
-    _say_what_it_is(module, kernel, binding)
+    _say_what_it_is(module, operator, binding)
     return module
 
 
-def _say_what_it_is(module: nn.Module, kernel: Kernel, binding: Binding) -> None:
+def _say_what_it_is(module: nn.Module, operator: Fitted, binding: Binding) -> None:
     # Plain attributes, past nn.Module's own bookkeeping.
-    object.__setattr__(module, "operator", kernel)
+    object.__setattr__(module, "operator", operator)
     object.__setattr__(module, "binding", dict(binding))
 
 
-def to_torch_source(kernel: Kernel, binding: Binding) -> str:
-    """Python source of a class ``SynoOperator(nn.Module)`` for a binding, to paste into one's own project.
-
-    Raises:
-        SpecError: when the binding misses a variable or leaves a size fractional.
-    """
-    return _Writer(kernel, kernel.complete_binding(binding)).source()
+def to_torch_source(operator: Fitted, bound: dict[str, int]) -> str:
+    """Python source of a class ``SynoOperator(nn.Module)`` for a complete binding, to paste into one's own project."""
+    return _Writer(operator, bound).source()
 
 
 class _Convolution(NamedTuple):
@@ -112,41 +110,83 @@ class _Convolution(NamedTuple):
 
 
 class _Writer:
-    """Writes the source of a kernel for a binding."""
+    """Writes the source of an operator for a binding.
 
-    def __init__(self, kernel: Kernel, bound: dict[str, int]) -> None:
-        self.kernel = kernel
-        self.bound = bound
-        self.sizes = kernel.weight_sizes(bound)
+    Names in the source: ``image`` is the input, pooled; m the number of images; n = m · parts; t0, t1, … the tensors.
+    """
+
+    def __init__(self, operator: Fitted, bound: dict[str, int]) -> None:
+        self.kernel = kernel = operator.kernel
+        self.place, self.bound = operator.template(bound)
+        self.input = operator.input_sizes(bound)[1:]
+        self.sizes = operator.weight_sizes(bound)
         fcs = [number for number, node in enumerate(kernel.nodes, start=1) if node.primitive.name == "fc"]
-        self.weights = {tensor: number for number, tensor in enumerate(fcs, start=1)}
+        self.weights: dict[int, int] = {}
+        number = 1
+        for tensor in fcs:
+            self.weights[tensor] = number
+            number += 3 if tensor in kernel.normalised else 1
         self.convolutions = {tensor: self._convolution(kernel.nodes[tensor - 1].inputs[0]) for tensor in fcs}
 
     def source(self) -> str:
         """The whole text."""
-        image = self._axes(0)
-        wanted = ", ".join(map(str, image))
+        wanted = ", ".join(map(str, self.input))
         lines = ["import torch", "from torch import nn", "from torch.nn import functional as F", "", ""]
         lines += ["class SynoOperator(nn.Module):"]
         lines += [f'    """A kernel of Canvas on tensors of shape [N, {wanted}]."""', ""]
-        lines += ["    def __init__(self):", "        super().__init__()"]
-        for number, sizes in enumerate(self.sizes, start=1):
-            lines.append(f"        self.weight_{number} = nn.Parameter(torch.empty({sizes}))")
-        for number, sizes in enumerate(self.sizes, start=1):
-            bound = repr(1 / math.sqrt(sizes[2]))
-            lines.append(f"        nn.init.uniform_(self.weight_{number}, -{bound}, {bound})")
-        lines += ["", "    def forward(self, t0):", f"        if t0.ndim != 4 or t0.shape[1:] != {image}:"]
-        lines.append(f'            wanted = "[N, {wanted}]"')
-        lines.append('            raise ValueError(f"expected an input of shape {wanted}, found {list(t0.shape)}")')
-        body = [
-            f"        t{tensor} = {self._value(tensor)}  # {self.kernel.shapes[tensor]}" for tensor in self._needed()
+        lines += ["    def __init__(self):", "        super().__init__()", *self._weights()]
+        lines += [
+            "",
+            "    def forward(self, image):",
+            f"        if image.ndim != 4 or image.shape[1:] != {self.input}:",
         ]
-        last = len(self.kernel.nodes)
-        body.append(f"        return {self._viewed(f't{last}', self._axes(last), image)}")
-        if any("reshape(n" in line for line in body):
-            body.insert(0, "        n = t0.shape[0]")
-        lines += body
-        return "\n".join([*lines, ""])
+        lines.append(f'            wanted = "[N, {wanted}]"')
+        lines.append('            raise ValueError(f"expected an input of shape {wanted}, found {list(image.shape)}")')
+        return "\n".join([*lines, *self._forward(), ""])
+
+    def _weights(self) -> list[str]:
+        """The lines that make the weights and draw them."""
+        norms = {self.weights[tensor] for tensor in self.kernel.normalised}
+        lines = []
+        for number, sizes in enumerate(self.sizes, start=1):
+            if number - 1 in norms:
+                lines.append(f"        self.weight_{number} = nn.Parameter(torch.ones({sizes}))")
+            elif number - 2 in norms:
+                lines.append(f"        self.weight_{number} = nn.Parameter(torch.zeros({sizes}))")
+            else:
+                lines.append(f"        self.weight_{number} = nn.Parameter(torch.empty({sizes}))")
+        for number in sorted(norms):
+            sizes = self.sizes[number]
+            lines.append(f'        self.register_buffer("mean_{number}", torch.zeros({sizes}))')
+            lines.append(f'        self.register_buffer("var_{number}", torch.ones({sizes}))')
+        for number, sizes in enumerate(self.sizes, start=1):
+            if len(sizes) == 3:
+                bound = repr(1 / math.sqrt(sizes[2]))
+                lines.append(f"        nn.init.uniform_(self.weight_{number}, -{bound}, {bound})")
+        return lines
+
+    def _forward(self) -> list[str]:
+        """The lines that compute the output."""
+        place, kernel = self.place, self.kernel
+        parts, axes = place.parts, self._axes(0)
+        body = [f"t{tensor} = {self._value(tensor)}  # {kernel.shapes[tensor]}" for tensor in self._needed()]
+        last = len(kernel.nodes)
+        result = self._viewed(f"t{last}", self._axes(last), axes)
+        lines = [f"image = F.avg_pool2d(image, {place.stride})"] if place.stride > 1 else []
+        if parts > 1:
+            lines.append("m = image.shape[0]")
+            lines.append(f"n = {parts} * m")
+            if place.c_in > place.c_out:
+                lines.append(f"t0 = image.reshape(n, {', '.join(map(str, axes))})  # a part after a part")
+                result = f"({result}).reshape(m, {parts}, {', '.join(map(str, axes))}).mean(1)"
+            else:
+                lines.append(f"t0 = image.repeat_interleave({parts}, 0)  # the same for each part")
+                result = f"({result}).reshape(m, {', '.join(map(str, (parts * axes[0], *axes[1:])))})"
+        else:
+            lines.append("t0 = image")
+            if any("reshape(n" in line for line in (*body, result)):
+                lines.append("n = image.shape[0]")
+        return [f"        {line}" for line in (*lines, *body, f"return {result}")]
 
     def _axes(self, tensor: int) -> tuple[int, ...]:
         """The sizes of a tensor's axes after the batch."""
@@ -217,18 +257,32 @@ class _Writer:
         return text
 
     def _fc(self, tensor: int) -> str:
-        weight = self.weights[tensor]
-        groups, outputs, inputs = self.sizes[weight - 1]
+        weight, parts = self.weights[tensor], self.place.parts
+        groups, outputs, inputs = self.sizes[weight - 1]  # the groups of all parts together
         of, slots = self.convolutions[tensor]
         windows = [self.bound[f"K{slot}"] if slot in slots else 1 for slot in ("H", "W")]
         shape = self.kernel.shapes[of]
         image = [shape.size(slot).at(self.bound) for slot in ("H", "W")]
-        channels = groups * inputs // prod(windows)
-        a = self._viewed(f"t{of}", self._axes(of), (channels, *image))
+        channels = groups * inputs // prod(windows)  # of all parts together
+        if of == 0 and groups == parts > 1 and self.place.c_in < self.place.c_out:
+            a, groups_of_it = "image", 1  # every part sees the same image: one convolution of all outputs
+        elif parts > 1:
+            a, groups_of_it = f"t{of}.reshape({', '.join(map(str, ('m', channels, *image)))})", groups
+        else:
+            a, groups_of_it = self._viewed(f"t{of}", self._axes(of), (channels, *image)), groups
         kernel = f"self.weight_{weight}.view{(groups * outputs, inputs // prod(windows), *windows)}"
         padding = f", padding={tuple([window // 2 for window in windows])}" if slots else ""
-        text = f"F.conv2d({a}, {kernel}{padding}{f', groups={groups}' if groups > 1 else ''})"
-        return self._viewed(text, (groups * outputs, *image), self._axes(tensor))
+        text = f"F.conv2d({a}, {kernel}{padding}{f', groups={groups_of_it}' if groups_of_it > 1 else ''})"
+        has_relu = self.kernel.normalised.get(tensor)
+        if has_relu is not None:
+            ours = f"self.mean_{weight}, self.var_{weight}, self.weight_{weight + 1}, self.weight_{weight + 2}"
+            text = f"F.batch_norm({text}, {ours}, self.training)"
+            if has_relu:
+                text = f"F.relu({text})"
+        made = (groups * outputs // parts, *image)
+        if parts > 1:
+            return f"{text}.reshape({', '.join(map(str, ('n', *self._axes(tensor))))})"
+        return self._viewed(text, made, self._axes(tensor))
 
     def _broadcast(self, node: Node) -> str:
         """Both sides with axes that match: RHS as it is, or with an axis split where LHS begins inside it."""

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syno_lab.canvas.filling import Budget, Place
 from syno_lab.canvas.growth import NEIGHBOURS, Growing, LeastCosts, Limit, Room, candidates, mixed, offers
 from syno_lab.canvas.kernel import Draft, Node
 from syno_lab.canvas.matching import matches
+from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import BROADCASTS, Primitive
 from syno_lab.canvas.rules import pruning
 from syno_lab.errors import PrimitiveError

@@ -6,13 +6,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from canvas_growth import at
 from torch import Tensor
 from torch.nn import functional as F
 
+from syno_lab.canvas.files import from_json
+from syno_lab.canvas.fitted import Fitted
 from syno_lab.canvas.kernel import Kernel
 from syno_lab.canvas.known import KNOWN, convolution, figure_6, figure_8, figure_9b
 from syno_lab.canvas.reference import reference
-from syno_lab.canvas.torch_source import to_torch
 
 BINDING = {"C": 6, "G": 2, "KH": 3, "KW": 5, "H": 4, "W": 7, "x0": 3}
 IMAGE = (BINDING["C"], BINDING["H"], BINDING["W"])
@@ -67,11 +69,11 @@ def test_known_kernel(name: str, np_rng: np.random.Generator) -> None:
     weights = [np_rng.normal(size=sizes) / math.sqrt(sizes[2]) for sizes in kernel.weight_sizes(binding)]
     wanted = ORACLES[name](*map(torch.from_numpy, [x, *weights])).numpy()
     np.testing.assert_allclose(reference(kernel, x, *weights, binding=binding), wanted, atol=1e-12)
-    module = to_torch(kernel, binding).double()
+    module = Fitted(kernel).to_torch(at(binding)).double()
     for parameter, weight in zip(module.parameters(), weights, strict=True):
         parameter.data = torch.from_numpy(weight)
     np.testing.assert_allclose(module(torch.from_numpy(x)).detach().numpy(), wanted, atol=1e-12)
-    assert Kernel.from_json(kernel.to_json()) == kernel
+    assert from_json(Fitted(kernel).to_json()).kernel == kernel
 
 
 def test_known_kernels_differ() -> None:
@@ -83,7 +85,7 @@ def test_neighbours(kernel: Callable[[], Kernel], pixels: int) -> None:
     """How many pixels an output depends on; the sizes are those of Figure 8."""
     found = kernel()
     torch.manual_seed(0)
-    module = to_torch(found, {"C": 4, "KH": 3, "KW": 3, "H": 8, "W": 8, "x0": 16}).double()
+    module = Fitted(found).to_torch(at({"C": 4, "KH": 3, "KW": 3, "H": 8, "W": 8, "x0": 16})).double()
     x = torch.randn(1, 4, 8, 8, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(module(x)[0, :, 4, 4].sum(), x)
     assert int((slope.abs().sum((0, 1)) > 0).sum()) == pixels

@@ -175,7 +175,7 @@ def test_images_of_a_batch_do_not_mix(rng: random.Random, np_rng: np.random.Gene
 @pytest.mark.parametrize(
     ("shape", "weights", "why"),
     [
-        ((1, 6, 4, 7), [], "expected 1 weights, one for each FC, found 0"),
+        ((1, 6, 4, 7), [], "expected 1 weights, found 0"),
         ((1, 6, 7, 4), [(1, 6, 6)], r"expected an input of shape \[N, 6, 4, 7\], found \(1, 6, 7, 4\)"),
         ((6, 4, 7), [(1, 6, 6)], r"expected an input of shape \[N, 6, 4, 7\], found \(6, 4, 7\)"),
         ((1, 6, 4, 7), [(6, 6)], r"expected weight 0 of shape \[1, 6, 6\], found \(6, 6\)"),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syno_lab.canvas import known
-from syno_lab.canvas.filling import Place
 from syno_lab.canvas.growth import mixed
+from syno_lab.canvas.places import Place
 from syno_lab.canvas.sampler import Sampler
 from syno_lab.errors import OverTimeError, SpecError, StoppedError
 
@@ -83,6 +83,7 @@ def test_known_kernels_are_found(name: str, include: set[str], primitives: int) 
         fcs=(1, 2),
         include=include,
         must_mix=name != "residual",
+        normalise=False,
     )
     assert any(fitted.kernel.key == wanted for fitted, _ in zip(sampler.samples(), range(4000), strict=False))
 

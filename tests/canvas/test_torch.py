@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from canvas_growth import kernel
+from canvas_growth import at, kernel
 from torch.nn import functional as F
 
+from syno_lab.canvas.fitted import Fitted
 from syno_lab.canvas.kernel import Draft, Kernel, Node
 from syno_lab.canvas.primitives import PRIMITIVES, Primitive
 from syno_lab.canvas.reference import reference
-from syno_lab.canvas.torch_source import to_torch, to_torch_source
 from syno_lab.errors import SpecError
 
 BINDING = {"C": 6, "G": 2, "KH": 3, "KW": 5, "H": 4, "W": 7} | {f"x{number}": 180 for number in range(8)}
@@ -44,7 +44,7 @@ def small_kernel(rng: random.Random, steps: int = 8, largest: int = LARGEST) -> 
 def module_of(found: Kernel, rng: np.random.Generator) -> tuple[torch.nn.Module, list[np.ndarray]]:
     """The module in float64, and its weights."""
     weights = [rng.normal(size=sizes) / math.sqrt(sizes[2]) for sizes in found.weight_sizes(BINDING)]
-    module = to_torch(found, BINDING).double()
+    module = Fitted(found).to_torch(at(BINDING)).double()
     for parameter, weight in zip(module.parameters(), weights, strict=True):
         parameter.data = torch.from_numpy(weight)
     return module, weights
@@ -84,7 +84,7 @@ def test_convolutions_are_recognised(
     filters = torch.from_numpy(weight.reshape(6, -1, 3, 5))
     wanted = F.conv2d(x, filters, padding=(1, 2), groups=weight.shape[0])
     torch.testing.assert_close(module(x), wanted, atol=1e-12, rtol=0)
-    source = to_torch_source(found, BINDING)
+    source = Fitted(found).to_torch_source(at(BINDING))
     assert source.count("F.conv2d(t0, ") == 1
     assert "unfold" not in source
 
@@ -97,7 +97,7 @@ def test_windows_in_another_order_than_the_weight(np_rng: np.random.Generator) -
     x = np_rng.normal(size=(2, *IMAGE))
     wanted = reference(found, x, *weights, binding=BINDING)
     np.testing.assert_allclose(module(torch.from_numpy(x)).detach().numpy(), wanted, atol=1e-12)
-    assert to_torch_source(found, BINDING).count(".unfold(") == 2
+    assert Fitted(found).to_torch_source(at(BINDING)).count(".unfold(") == 2
 
 
 def test_gradients(rng: random.Random, np_rng: np.random.Generator) -> None:
@@ -128,7 +128,8 @@ def test_a_module_is_pickled_and_copied(np_rng: np.random.Generator) -> None:
 
 
 def test_the_source_needs_torch_alone(tmp_path: Path) -> None:
-    source = to_torch_source(draft(("unfold", "H", (0,)), ("fc", "C", (1,)), ("gelu", "", (2,))).kernel(), BINDING)
+    found = draft(("unfold", "H", (0,)), ("fc", "C", (1,)), ("gelu", "", (2,))).kernel()
+    source = Fitted(found).to_torch_source(at(BINDING))
     assert set(re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE)) == {"torch"}
     lines = "import sys; print(SynoOperator()(torch.ones(0, 6, 4, 7)).shape, 'syno_lab' in sys.modules)"
     (tmp_path / "module.py").write_text(f"{source}\n{lines}\n", encoding="utf-8")
@@ -139,8 +140,8 @@ def test_the_source_needs_torch_alone(tmp_path: Path) -> None:
 
 
 def test_inputs_of_another_shape_are_refused() -> None:
-    module = to_torch(draft(("relu", "", (0,))).kernel(), BINDING)
+    module = Fitted(draft(("relu", "", (0,))).kernel()).to_torch(at(BINDING))
     with pytest.raises(ValueError, match=r"expected an input of shape \[N, 6, 4, 7\], found \[1, 6, 7, 4\]"):
         module(torch.zeros(1, 6, 7, 4))
     with pytest.raises(SpecError, match="expected a whole number from 1 up for H"):
-        to_torch_source(draft(("relu", "", (0,))).kernel(), {"C": 4})
+        Fitted(draft(("relu", "", (0,))).kernel()).to_torch_source({"C_in": 4, "C_out": 4})

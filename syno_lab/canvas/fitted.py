@@ -1,0 +1,333 @@
+"""Kernels with numbers for the places of a network: Canvas's operators (:class:`syno_lab.protocol.Operator`).
+
+An operator maps [N, C_in, s·H, s·W] to [N, C_out, H, W]. The template runs on C = min(C_in, C_out) channels and H x W
+pixels; a stride s is an average pooling in front of it. Where the numbers of channels differ, A times, it runs in A
+parts with weights of their own: for fewer output channels on A blocks of the input's channels, whose results are
+averaged; for more on the same input, and the results are concatenated (Canvas, section 4).
+
+The variables are N, C_in, C_out, H, W, the window KH and KW, s, the number of groups G, and the dynamic ones. For a
+place that was solved the solution has the last; elsewhere they have their base solution.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.canvas.filling import Spent, solve
+from syno_lab.canvas.kernel import Kernel
+from syno_lab.canvas.places import Budget, Place, group_choices_of
+from syno_lab.errors import SpecError
+from syno_lab.inputs import MOST_DIGITS, positive, quoted
+from syno_lab.protocol import Binding
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+FORMAT = "syno-lab-canvas"
+#: The variables of every operator; the last three have defaults.
+OUTER = ("N", "C_in", "C_out", "H", "W", "KH", "KW", "s")
+_DEFAULTS = {"KH": 3, "KW": 3, "s": 1}
+_FLOAT32_BYTES = 4
+_NO_BUDGET = Budget()
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A kernel with numbers for every place of a network.
+
+    Attributes:
+        kernel: the template.
+        groups: the number of groups; 1 where the kernel has no G.
+        places: no two of equal sizes; empty for a kernel that was fitted to no network.
+        solutions: for each place, the numbers of the kernel's free variables.
+
+    Raises:
+        SpecError: where there is not one solution for each place, or one is no list of positive whole numbers.
+    """
+
+    kernel: Kernel
+    groups: int = 1
+    places: tuple[Place, ...] = ()
+    solutions: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if positive(self.groups) is None:
+            raise SpecError(f"groups: expected a whole number from 1 up, found {quoted(self.groups)}")
+        if len(self.places) != len(self.solutions):
+            raise SpecError(f"expected a solution for each of {len(self.places)} places, found {len(self.solutions)}")
+        names = self.kernel.free
+        for place, solution in zip(self.places, self.solutions, strict=True):
+            if len(solution) != len(names) or any(positive(number) is None for number in solution):
+                raise SpecError(
+                    f"{place}: expected a positive whole number for each of {', '.join(names) or 'no variable'}, "
+                    f"found {quoted(list(solution))}"
+                )
+        if len({replace(place, layers=1) for place in self.places}) < len(self.places):
+            raise SpecError("places: expected no two of equal sizes")
+
+    @property
+    def format(self) -> str:
+        """See :class:`syno_lab.protocol.Operator`."""
+        return FORMAT
+
+    # -- sizes --------------------------------------------------------------------------------------------------------
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """The variables that a network's solution determines: G where the kernel has it, and the free ones."""
+        return (*(("G",) if "G" in self.kernel.variables else ()), *self.kernel.free)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """:data:`OUTER`, then :attr:`inner`."""
+        return OUTER + self.inner
+
+    def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
+        """The numbers of all variables.
+
+        What is missing is that of the first place that has all given numbers of the image and its channels; the window
+        is 3 x 3 and the stride 1 where there is none.
+
+        Raises:
+            SpecError: where one is missing or no positive whole number, or the kernel has no whole sizes there.
+        """
+        given = dict(binding or {})
+        known = self._first_like(given)
+        defaults = _DEFAULTS if known is None else _outer(known)
+        bound: dict[str, int] = {}
+        for name in OUTER:
+            value = given.get(name, 1 if name == "N" else defaults.get(name))
+            number = positive(value)
+            if number is None:
+                raise SpecError(
+                    f"Canvas: expected a whole number from 1 up for {name}, found {quoted(value)}; "
+                    f"at most {MOST_DIGITS} digits are read"
+                )
+            bound[name] = number
+        place = place_in(bound)
+        solved = {"G": self.groups, **self._solution(place, given)}
+        for name in self.inner:
+            number = positive(given.get(name, solved[name]))
+            if number is None:
+                raise SpecError(f"Canvas: expected a whole number from 1 up for {name}, found {quoted(given[name])}")
+            bound[name] = number
+        self.kernel.complete_binding(_template(place, bound))
+        return bound
+
+    def _first_like(self, given: Binding) -> Place | None:
+        for place in self.places:
+            outer = _outer(place)
+            if all(given.get(name, outer[name]) == outer[name] for name in outer):
+                return place
+        return None
+
+    def _solution(self, place: Place, given: Binding) -> dict[str, int]:
+        """The free variables' numbers at a place, its base solution if it was not solved."""
+        names = self.kernel.free
+        if all(name in given for name in names):
+            return dict.fromkeys(names, 1)
+        for known, solution in zip(self.places, self.solutions, strict=True):
+            if replace(known, layers=place.layers) == place:
+                return dict(zip(names, solution, strict=True))
+        found = solve(self.kernel, (replace(place, layers=1),), _NO_BUDGET, self.groups)
+        if isinstance(found, str):
+            raise SpecError(found)
+        return dict(zip(names, found.numbers[0], strict=True))
+
+    def binding(self, place: Place) -> dict[str, int]:
+        """The template's numbers at a place, whatever its number of layers.
+
+        Raises:
+            SpecError: as :meth:`complete_binding`.
+        """
+        return _template(place, self.complete_binding(_outer(place)))
+
+    def template(self, binding: Binding | None = None, /) -> tuple[Place, dict[str, int]]:
+        """The place of a binding, and the template's numbers there."""
+        bound = self.complete_binding(binding)
+        place = place_in(bound)
+        return place, _template(place, bound)
+
+    def input_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
+        """[N, C_in, s·H, s·W]."""
+        bound = self.complete_binding(binding)
+        return bound["N"], bound["C_in"], bound["s"] * bound["H"], bound["s"] * bound["W"]
+
+    def output_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
+        """[N, C_out, H, W]."""
+        bound = self.complete_binding(binding)
+        return bound["N"], bound["C_out"], bound["H"], bound["W"]
+
+    def weight_sizes(self, binding: Binding | None = None, /) -> tuple[tuple[int, ...], ...]:
+        """Those of the template (:attr:`.Kernel.weights`); in A parts the first axis is A times as long."""
+        place, template = self.template(binding)
+        return tuple([(place.parts * first, *rest) for first, *rest in self.kernel.weight_sizes(template)])
+
+    # -- costs --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def spent(self) -> Spent:
+        """The sums over all places, for one example."""
+        flops = params = 0
+        for place in self.places:
+            outer = _outer(place)
+            flops += place.layers * self.flops(outer)
+            params += place.layers * self.params(outer)
+        return Spent(flops, params)
+
+    def flops(self, binding: Binding | None = None, /) -> int:
+        """2 for each multiply-add; the pooling in front is counted."""
+        bound = self.complete_binding(binding)
+        place = place_in(bound)
+        return bound["N"] * (place.parts * self.kernel.flops(_template(place, bound)) + place.pooling)
+
+    def params(self, binding: Binding | None = None, /) -> int:
+        """The number of weight elements."""
+        return sum(map(prod, self.weight_sizes(binding)))
+
+    def memory(self, binding: Binding | None = None, /) -> int:
+        """Bytes in float32: input, output, weights, and the tensors that the template needs at once."""
+        bound = self.complete_binding(binding)
+        place = place_in(bound)
+        template = _template(place, bound)
+        live = self.kernel.memory(template) - _FLOAT32_BYTES * self.kernel.params(template)
+        outside = prod(self.input_sizes(bound)) + prod(self.output_sizes(bound)) + self.params(bound)
+        return bound["N"] * place.parts * live + _FLOAT32_BYTES * outside
+
+    def traffic(self, binding: Binding | None = None, /) -> int:
+        """Elements of all tensors that a forward pass makes, views aside."""
+        bound = self.complete_binding(binding)
+        place = place_in(bound)
+        template = _template(place, bound)
+        made = sum(
+            shape.volume.at(template)
+            for node, shape in zip(self.kernel.nodes, self.kernel.shapes[1:], strict=True)
+            if node.primitive.name != "group"
+        )
+        return bound["N"] * place.parts * made + prod(self.output_sizes(bound))
+
+    # -- identity -----------------------------------------------------------------------------------------------------
+
+    def fingerprint(self, binding: Binding | None = None, /) -> str:
+        """A hash of the kernel's key (:mod:`syno_lab.canvas.key`) and of all numbers: 32 hexadecimal digits.
+
+        Equal for kernels that are isomorphic; two kernels of different form that compute the same have two.
+        """
+        bound = sorted(self.complete_binding(binding).items())
+        return blake2b(f"{self.kernel.key} {bound}".encode(), digest_size=16).hexdigest()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kernel, self.groups, self.places, self.solutions))
+
+    # -- forms --------------------------------------------------------------------------------------------------------
+
+    def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]:
+        """The output for ``x`` and the weights, in NumPy, in float64.
+
+        A kernel that normalises is that of a fresh module in evaluation: means of 0 and variances of 1.
+
+        Raises:
+            SpecError: a shape or the number of weights does not fit the binding.
+        """
+        from syno_lab.canvas.reference import at_place
+
+        return at_place(self, x, weights, self.complete_binding(binding))
+
+    def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
+        """A module for images [batch, C_in, s·H, s·W] of any batch size."""
+        from syno_lab.canvas.torch_source import to_torch
+
+        return to_torch(self, self.complete_binding(binding))
+
+    def to_torch_source(self, binding: Binding | None = None, /) -> str:
+        """The module as Python source that needs torch alone: a class ``SynoOperator(nn.Module)``."""
+        from syno_lab.canvas.torch_source import to_torch_source
+
+        return to_torch_source(self, self.complete_binding(binding))
+
+    def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> Any:
+        """An IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
+        from syno_lab.canvas.tvm import to_tvm
+
+        return to_tvm(self, self.complete_binding(binding), dtype)
+
+    def dot(self, binding: Binding | None = None, **options: Any) -> str:
+        """The micro-DAG as DOT text, with numbers where a binding is given."""
+        from syno_lab.canvas.drawing import dot
+
+        return dot(self, None if binding is None else self.complete_binding(binding), **options)
+
+    def svg(self, binding: Binding | None = None, **options: Any) -> str:
+        """The picture of :meth:`dot`."""
+        from syno_lab.canvas.drawing import svg
+
+        return svg(self, None if binding is None else self.complete_binding(binding), **options)
+
+    def to_json(self) -> str:
+        """The text of a kernel file, with its places."""
+        from syno_lab.canvas.files import to_json
+
+        return to_json(self)
+
+    def __str__(self) -> str:
+        steps = ", ".join(str(node.primitive) for node in self.kernel.nodes) or "the input"
+        groups = f"; G={self.groups}" if "G" in self.kernel.variables else ""
+        return f"Canvas kernel: {steps}{groups}"
+
+
+def place_in(bound: Binding) -> Place:
+    """The place of a complete binding. Raises SpecError where no kernel can stand there."""
+    return Place(bound["C_in"], bound["C_out"], bound["H"], bound["W"], bound["KH"], bound["KW"], bound["s"])
+
+
+def _outer(place: Place) -> dict[str, int]:
+    """The numbers of a place by the names of :data:`OUTER`, but for N."""
+    numbers = (place.c_in, place.c_out, place.h, place.w, place.kh, place.kw, place.stride)
+    return dict(zip(OUTER[1:], numbers, strict=True))
+
+
+def _template(place: Place, bound: Binding) -> dict[str, int]:
+    """The template's numbers."""
+    inner = {name: number for name, number in bound.items() if name not in OUTER}
+    return place.binding(bound.get("G", 1)) | inner
+
+
+def group_choices(kernel: Kernel, places: Sequence[Place]) -> tuple[int, ...]:
+    """:func:`.group_choices_of` the places, or 1 for a kernel without G."""
+    return group_choices_of(places) if "G" in kernel.variables else (1,)
+
+
+def fit(kernel: Kernel, places: Sequence[Place], budget: Budget, rng: random.Random) -> Fitted | str:
+    """Draw a number of groups and :func:`fill`; or why there is no solution, in one line."""
+    choices = group_choices(kernel, places)
+    if not choices:
+        found = ", ".join(map(str, sorted({place.channels for place in places})[:8])) or "no place"
+        return f"groups: expected channels with a common divisor from 2 up, found {found}"
+    return fill(kernel, places, budget, rng.choice(choices))
+
+
+def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Fitted | str:
+    """The kernel with its dynamic variables filled up to the budget at all places.
+
+    Args:
+        kernel: the template.
+        places: what it replaces; those of equal sizes are taken together.
+        budget: for the sums over all places. Without an upper limit the base solution stays.
+        groups: the number for G.
+
+    Returns:
+        The kernel with the solution, or why there is none, in one line.
+    """
+    found = solve(kernel, places, budget, groups)
+    return found if isinstance(found, str) else Fitted(kernel, groups, found.places, found.numbers)

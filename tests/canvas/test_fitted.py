@@ -1,0 +1,188 @@
+"""Kernels at the places of a network: parts, strides, normalisation, numbers by place."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from syno_lab.canvas import known
+from syno_lab.canvas.filling import MOST_ELEMENTS
+from syno_lab.canvas.fitted import Fitted, fill
+from syno_lab.canvas.kernel import Draft, Kernel
+from syno_lab.canvas.places import Budget, Place, place_of
+from syno_lab.canvas.primitives import Primitive
+from syno_lab.canvas.reference import at_place
+from syno_lab.canvas.sampler import Sampler
+from syno_lab.errors import SpecError
+from syno_lab.models.sites import Site
+
+SMALL = {"N": 2, "C_in": 4, "C_out": 4, "H": 4, "W": 6, "KH": 3, "KW": 3, "s": 1}
+
+
+def filled(
+    operator: Fitted, bound: dict[str, int], rng: np.random.Generator
+) -> tuple[torch.nn.Module, list[np.ndarray]]:
+    """The module in float64 in evaluation, with drawn weights."""
+    weights = [rng.normal(size=sizes) for sizes in operator.weight_sizes(bound)]
+    module = operator.to_torch(bound).double().eval()
+    for parameter, weight in zip(module.parameters(), weights, strict=True):
+        parameter.data = torch.from_numpy(weight)
+    return module, weights
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("channels", [(4, 4), (12, 4), (4, 12)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_modules_compute_the_reference_in_parts(
+    channels: tuple[int, int], stride: int, normalise: bool, np_rng: np.random.Generator
+) -> None:
+    place = Place(*channels, 4, 6, stride=stride)
+    sampler = Sampler([place], max_flops=None, primitives=(3, 7), normalise=normalise, seed=sum(channels) + stride)
+    compared = 0
+    while compared < 12:
+        operator = sampler.sample()
+        bound = operator.complete_binding()
+        if operator.memory(bound) > 1 << 20:
+            continue
+        module, weights = filled(operator, bound, np_rng)
+        x = np_rng.normal(size=(3, *operator.input_sizes(bound)[1:]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            wanted = operator.reference(x, *weights, binding=bound)
+        if not np.abs(wanted).max() < 1e100:
+            continue
+        found = module(torch.from_numpy(x)).detach().numpy()
+        scale = max(1.0, float(np.abs(wanted).max()))
+        np.testing.assert_allclose(found, wanted, atol=1e-10 * scale, err_msg=str(operator.kernel))
+        compared += 1
+
+
+def test_convolutions_of_other_channels_by_hand(np_rng: np.random.Generator) -> None:
+    wide, narrow = {**SMALL, "C_out": 12, "s": 2}, {**SMALL, "C_in": 12}
+    operator = Fitted(known.convolution())
+    module, (weight,) = filled(operator, wide, np_rng)
+    x = torch.from_numpy(np_rng.normal(size=(2, 4, 8, 12)))
+    wanted = F.conv2d(F.avg_pool2d(x, 2), torch.from_numpy(weight.reshape(12, 4, 3, 3)), padding=1)
+    torch.testing.assert_close(module(x), wanted)
+    module, (weight,) = filled(operator, narrow, np_rng)
+    x = torch.from_numpy(np_rng.normal(size=(2, 12, 4, 6)))
+    parts = torch.from_numpy(weight).view(3, 4, 4, 3, 3)
+    wanted = sum(F.conv2d(x[:, 4 * i : 4 * i + 4], parts[i], padding=1) for i in range(3)) / 3
+    torch.testing.assert_close(module(x), wanted)
+
+
+def test_costs_of_parts_and_of_pooling() -> None:
+    operator = Fitted(known.convolution())
+    bound = {"N": 1, "C_in": 4, "C_out": 12, "H": 4, "W": 6, "s": 2}
+    assert operator.flops(bound) == 2 * 4 * 12 * 9 * 24 + 4 * 4 * 24  # every element of the input is pooled once
+    assert operator.params(bound) == 4 * 12 * 9
+    assert operator.input_sizes(bound) == (1, 4, 8, 12)
+    assert operator.output_sizes(bound) == (1, 12, 4, 6)
+
+
+def test_a_normalisation_is_that_of_pytorch(np_rng: np.random.Generator) -> None:
+    kernel = Kernel(known.depthwise_separable().nodes, normalise=True)
+    operator = Fitted(kernel)
+    assert [len(sizes) for sizes in operator.weight_sizes(SMALL)] == [3, 1, 1, 3, 1, 1]
+    plain = Fitted(known.depthwise_separable())
+    assert operator.params(SMALL) == plain.params(SMALL) + 4 * 4
+    assert operator.flops(SMALL) == plain.flops(SMALL) + 2 * 24 * 4 * (3 + 2)  # ReLU after the first alone
+    module = operator.to_torch(SMALL).double()
+    x = torch.from_numpy(np_rng.normal(size=(5, 4, 4, 6)))
+    first, second = torch.nn.BatchNorm2d(4).double(), torch.nn.BatchNorm2d(4).double()
+
+    def wanted() -> torch.Tensor:
+        depth = F.conv2d(x, module.weight_1.view(4, 1, 3, 3), padding=1, groups=4)
+        return second(F.conv2d(F.relu(first(depth)), module.weight_4.view(4, 4, 1, 1)))
+
+    for _ in range(3):
+        torch.testing.assert_close(module(x), wanted())
+    for one in (module, first, second):
+        one.eval()
+    torch.testing.assert_close(module(x), wanted())
+    assert kernel.key != known.depthwise_separable().key
+
+
+def test_vectors_are_not_normalised() -> None:
+    kernel = Kernel(known.squeeze_excite().nodes, normalise=True)
+    assert kernel.normalised == {}
+
+
+def test_numbers_by_place() -> None:
+    kernel = Kernel(Draft().apply(Primitive("fc", "x0"), (0,)).apply(Primitive("fc", "C"), (1,)).nodes)
+    places = (Place(8, 8, 4, 4, layers=2), Place(8, 16, 2, 2, kh=1, kw=1, stride=2))
+    operator = fill(kernel, places, Budget.of_shares(places, max_flops=0.5))
+    assert isinstance(operator, Fitted)
+    for place, (number,) in zip(places, operator.solutions, strict=True):
+        bound = operator.complete_binding({"C_in": 8, "C_out": place.c_out, "H": place.h, "W": place.w})
+        assert (bound["x0"], bound["KH"], bound["s"]) == (number, place.kh, place.stride)
+        assert operator.complete_binding(bound) == bound
+    assert operator.complete_binding() == operator.complete_binding({"C_in": 8, "C_out": 8, "H": 4, "W": 4})
+    elsewhere = operator.complete_binding({"C_in": 32, "C_out": 32, "H": 2, "W": 2})
+    assert (elsewhere["x0"], elsewhere["KH"], elsewhere["s"]) == (1, 3, 1)  # the base solution
+    assert operator.complete_binding({**SMALL, "x0": 7})["x0"] == 7
+    assert operator.fingerprint(SMALL) != operator.fingerprint({**SMALL, "x0": 7})
+    with pytest.raises(SpecError, match="Canvas: expected a whole number from 1 up for H, found None"):
+        Fitted(kernel).complete_binding({"C_in": 8, "C_out": 8})
+    with pytest.raises(SpecError, match="place: expected c_in and c_out of which one is a multiple"):
+        operator.complete_binding({**SMALL, "C_out": 6})
+    with pytest.raises(SpecError, match="for x0, found 0"):
+        operator.complete_binding({**SMALL, "x0": 0})
+
+
+def test_a_tensor_that_is_too_large_is_refused() -> None:
+    kernel = Kernel(Draft().apply(Primitive("unfold", "H,W"), (0,)).apply(Primitive("fc", "C"), (1,)).nodes)
+    place = Place(512, 512, 56, 56, 7, 7)
+    found = fill(kernel, (place,), Budget())
+    assert isinstance(found, str)
+    assert found.startswith(f"{place}: expected tensors of at most {MOST_ELEMENTS} elements, found [")
+
+
+def site(**changes: object) -> Site:
+    given: dict[str, object] = {"name": "conv", "in_channels": 8, "out_channels": 16, "height": 8, "width": 6}
+    given |= {"kernel_size": (3, 3), "flops": 1, "params": 1, "stride": (2, 2), "calls": 2}
+    return Site(**given | changes)  # type: ignore[arg-type]
+
+
+def test_the_place_of_a_layer() -> None:
+    assert place_of(site()) == Place(8, 16, 4, 3, 3, 3, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"kind": "linear"}, "conv: expected a convolution, found a linear layer"),
+        ({"groups": 2}, "conv: expected a dense convolution, without groups and dilation"),
+        ({"dilation": (2, 2)}, "conv: expected a dense convolution"),
+        ({"kernel_size": (3, 4)}, "conv: expected a window of 1, 3, 5, 7, found 3x4"),
+        (
+            {"out_channels": 12},
+            "channels of which one number is a multiple of the other, found 8 and 12$",
+        ),
+        ({"height": 7}, "conv: its stride 2 does not divide 7x6"),
+        ({"obstacle": "its padding is 0"}, "conv: its padding is 0"),
+    ],
+)
+def test_layers_that_no_kernel_replaces(changes: dict[str, object], why: str) -> None:
+    with pytest.raises(SpecError, match=why) as found:
+        place_of(site(**changes))
+    assert "\n" not in str(found.value)
+
+
+def test_wrong_arrays_are_refused() -> None:
+    operator = Fitted(known.residual())
+    bound = operator.complete_binding(SMALL)
+    with pytest.raises(SpecError, match=r"expected an input of shape \[N, 4, 4, 6\], found \(1, 4, 6, 4\)"):
+        at_place(operator, np.zeros((1, 4, 6, 4)), [np.zeros((1, 4, 4))], bound)
+    with pytest.raises(SpecError, match=r"expected weights of shapes \(\(1, 4, 4\),\), found \[\]"):
+        at_place(operator, np.zeros((1, 4, 4, 6)), [], bound)
+
+
+def test_random_kernels_have_positive_memory_and_traffic(rng: random.Random) -> None:
+    sampler = Sampler([Place(8, 16, 4, 4, stride=2)], max_flops=None, seed=rng.randrange(10**6))
+    for _ in range(30):
+        operator = sampler.sample()
+        outside = sum(map(int, map(np.prod, (operator.input_sizes(), operator.output_sizes()))))
+        assert operator.memory() >= 4 * (outside + operator.params())
+        assert operator.traffic() >= int(np.prod(operator.output_sizes()))
