@@ -435,8 +435,8 @@ class System(Protocol):
     ) -> dict[str, int]:
         """The sizes of the operator's variables for a layer of these shapes; the system knows the meaning of each axis.
 
-        ``named`` are the layer's sizes by their usual names (N, C_in, C_out, H, W, s); the first axis is the batch, or
-        the positions.
+        ``named`` are the layer's sizes by their usual names (N, C_in, C_out, H, W, s, and of a convolution window_h and
+        window_w); the first axis is the batch, or the positions.
 
         Raises:
             SpecError: the operator does not fit.

@@ -10,7 +10,7 @@ so no pairs need to be listed, and each name is as likely as any other.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
@@ -65,30 +65,35 @@ class LeastCosts:
     Args:
         places: what a kernel replaces.
         budget: the limits of the sums.
-        groups: the number for G.
+        groups: the numbers that G may have.
     """
 
-    def __init__(self, places: Sequence[Place], budget: Budget, groups: int) -> None:
+    def __init__(self, places: Sequence[Place], budget: Budget, *groups: int) -> None:
         self.most_flops = inf if budget.max_flops is None else budget.max_flops
         self.most_params = inf if budget.max_params is None else budget.max_params
-        self.groups = groups
         self.pooling = sum(place.pooling for place in places)
-        self._places = [(place.parts * place.layers, place.binding(groups)) for place in places]
+        self._bindings = [
+            [(place.parts * place.layers, place.binding(number)) for place in places] for number in groups
+        ]
         self._known: dict[Size, float] = {}
 
     def of(self, size: Size) -> float:
         """The sum over all places, each part of each layer on its own; a size that must be whole is at least 1."""
         found = self._known.get(size)
         if found is None:
-            found = 0.0
-            for times, binding in self._places:
-                value = 1.0
-                for name, power in zip(SYMBOLS.names, size.exponents, strict=True):
-                    if power:
-                        value *= float(binding.get(name, 1)) ** power
-                found += times * max(1.0, value)
-            self._known[size] = found
+            found = self._known[size] = min([_at_least(size, places) for places in self._bindings])
         return found
+
+
+def _at_least(size: Size, places: Sequence[tuple[int, Mapping[str, int]]]) -> float:
+    found = 0.0
+    for times, binding in places:
+        value = 1.0
+        for name, power in zip(SYMBOLS.names, size.exponents, strict=True):
+            if power:
+                value *= float(binding.get(name, 1)) ** power
+        found += times * max(1.0, value)
+    return found
 
 
 @dataclass(frozen=True)
@@ -287,33 +292,50 @@ class Growing:
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
+    def kinds(self, fcs: int) -> list[tuple[float, list[str]]]:
+        """Names of primitives that may come next, in kinds with the chance of each kind; names of a kind are alike.
+
+        What a kernel needs is as likely to come at one step as at another: with r primitives left and n of a kind
+        needed, that kind has the chance n/r. The rest is for all names but the FC, whose kind comes again with no
+        chance: it is for where nothing else can be taken.
+
+        Args:
+            fcs: the number of FCs that the kernel aims at.
+        """
+        needs, left, include = self.needs(), self.left, self.room.include
+        found = []
+        rest = 1.0
+        for number, kind in ((needs.merges, BROADCASTS), (fcs - self.fcs, ("fc",)), (needs.mixing, NEIGHBOURS)):
+            if number > 0:
+                found.append((min(number / left, 1.0), [name for name in kind if name in include]))
+                rest -= number / left
+        if needs.merges + needs.fcs + needs.mixing < left:
+            found.append((max(rest, 0.0), [name for name in PRIMITIVES if name in include and name != "fc"]))
+        found.append((0.0, [name for name in ("fc",) if name in include]))
+        return found
+
     def grow(self, rng: random.Random, fcs: int) -> Growing | None:
         """With one primitive more, drawn; None where none can be taken.
 
-        What a kernel needs is as likely to come at one step as at another: with r primitives left and n of a kind
-        needed, such a one is tried first with a chance of n/r. Otherwise all names but the FC are equally likely.
-
         Args:
             rng: for the draw.
-            fcs: the number of FCs that the kernel aims at.
+            fcs: see :meth:`kinds`.
         """
-        include = self.room.include
-        needs = self.needs()
-        place = rng.random() * self.left
-        for number, kind in ((needs.merges, BROADCASTS), (fcs - self.fcs, ("fc",)), (needs.mixing, NEIGHBOURS)):
-            if number > 0:
-                if place < number:
-                    grown = self._take_any([name for name in kind if name in include], rng)
-                    if grown is not None:
-                        return grown
-                    break
-                place -= number
-        if needs.merges + needs.fcs + needs.mixing >= self.left:
-            names = (*(BROADCASTS if needs.merges else ()), *(NEIGHBOURS if needs.mixing else ()))
-            found = self._take_any([name for name in names if name in include], rng)
-        else:
-            found = self._take_any([name for name in PRIMITIVES if name in include and name != "fc"], rng)
-        return found or (self._take("fc", rng) if "fc" in include else None)
+        kinds = self.kinds(fcs)
+        place = rng.random()
+        for number, (chance, names) in enumerate(kinds):
+            place -= chance
+            if place < 0:
+                grown = self._take_any(names, rng)
+                if grown is not None:
+                    return grown
+                del kinds[number]
+                break
+        for _, names in reversed(kinds[:-1]):
+            grown = self._take_any(names, rng)
+            if grown is not None:
+                return grown
+        return self._take_any(kinds[-1][1], rng) if kinds else None
 
     def _take_any(self, names: list[str], rng: random.Random) -> Growing | None:
         """With a primitive of one of these names, all equally likely among those that can be taken."""
@@ -477,21 +499,24 @@ def candidates(draft: Draft, room: Room, *, look: Callable[[], None] = lambda: N
         look: called for each tensor and pair, to end what takes too long by an exception.
     """
     growing = Growing(room, draft.nodes, draft.shapes)
-    fresh = growing.fresh
+    tensors = range(len(draft.shapes))
     for name in PRIMITIVES:
         if name not in room.include:
             continue
-        for number, of in enumerate(draft.shapes):
-            look()
-            if name in BROADCASTS:
-                for other, onto in enumerate(draft.shapes):
-                    look()
-                    for match in matches(of, onto):
-                        yield _broadcast(growing, name, match, number, other)
-            else:
-                for primitive, shape in offers(name, of, fresh if name == "fc" else None):
-                    verdict = growing.verdict(primitive, (number,), shape)
-                    yield Candidate(primitive, (number,), None, verdict, shape)
+        for first in tensors:
+            for inputs in [(first, second) for second in tensors] if name in BROADCASTS else [(first,)]:
+                look()
+                yield from candidates_of(growing, name, inputs)
+
+
+def candidates_of(growing: Growing, name: str, inputs: tuple[int, ...]) -> Iterator[Candidate]:
+    """The primitives of a name on these tensors, with each parameter and each substitution."""
+    if name in BROADCASTS:
+        for match in matches(growing.shapes[inputs[0]], growing.shapes[inputs[1]]):
+            yield _broadcast(growing, name, match, *inputs)
+    else:
+        for primitive, shape in offers(name, growing.shapes[inputs[0]], growing.fresh if name == "fc" else None):
+            yield Candidate(primitive, inputs, None, growing.verdict(primitive, inputs, shape), shape)
 
 
 def _broadcast(growing: Growing, name: str, match: Match, lhs: int, rhs: int) -> Candidate:

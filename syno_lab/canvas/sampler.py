@@ -89,13 +89,18 @@ class Sampler:
         self._least = {number: LeastCosts(self.places, self.budget, number) for number in self.groups or (1,)}
         self.primitives = _span("primitives", primitives)
         self.fcs = _span("fcs", fcs)
-        self._lengths = range(self.primitives[0], self.primitives[1] + 1)
-        # There are few short kernels; from :data:`_MANY` primitives on there are so many that none is drawn twice.
-        self._weights = [2.0 ** min(0, length - _MANY) for length in self._lengths]
+        #: Weights of the numbers of primitives. There are few short kernels; from :data:`_MANY` primitives on there
+        #: are so many that none is drawn twice.
+        self.lengths = {
+            length: 2.0 ** min(0, length - _MANY) for length in range(self.primitives[0], self.primitives[1] + 1)
+        }
         has_windows = any(place.kh > 1 or place.kw > 1 for place in self.places)
         without = [f"unfold {axes}" for axes in ("H", "W", "H,W")] if not has_windows else []
         without += [] if self.groups else ["group G"]
-        self._room = Room(self.primitives[1], _width(width), self.fcs, _names(include), frozenset(without), must_mix)
+        least = LeastCosts(self.places, self.budget, *(self.groups or (1,)))
+        self.widest = Room(
+            self.primitives[1], _width(width), self.fcs, _names(include), frozenset(without), must_mix, least
+        )
         self.prefers_free = prefers_free
         self.normalise = normalise
         self._rng = random.Random(seed)  # noqa: S311 - draws, no secrets
@@ -106,28 +111,26 @@ class Sampler:
         """What every kernel grows from: the input alone."""
         return Draft()
 
-    def room(self) -> Room:
-        """What one attempt may become: drawn anew with each call."""
-        rng = self._rng
-        groups = rng.choice(self.groups) if self.groups else 1
-        return replace(
-            self._room,
-            primitives=rng.choices(self._lengths, self._weights)[0],
-            width=rng.randint(1, self._room.width),
-            costs=self._least[groups],
-        )
-
     def attempt(self) -> Try:
         """Grow and fill one kernel; more attempts fail than succeed where the budget is small."""
-        rng, room = self._rng, self.room()
-        # More than half of them FCs: that leaves few different kernels, which would be drawn again and again.
-        most = max(self.fcs[0], min(self.fcs[1], (room.primitives + 1) // 2))
-        fcs = rng.randint(min(max(self.fcs[0], _AIM), most), most)
-        found = self._attempt(room, fcs)
+        rng = self._rng
+        groups = rng.choice(self.groups) if self.groups else 1
+        length = rng.choices(tuple(self.lengths), tuple(self.lengths.values()))[0]
+        width = rng.randint(1, self.widest.width)
+        room = replace(self.widest, primitives=length, width=width, costs=self._least[groups])
+        found = self._attempt(room, rng.randint(*self.fcs_of(length)), groups)
         self.outcomes["kernel" if found.fitted is not None else found.why.partition(":")[0]] += 1
         return found
 
-    def _attempt(self, room: Room, fcs: int) -> Try:
+    def fcs_of(self, length: int) -> tuple[int, int]:
+        """The fewest and the most FCs that a kernel of so many primitives aims at.
+
+        With more than half of them FCs there are few different kernels, which would be drawn again and again.
+        """
+        most = max(self.fcs[0], min(self.fcs[1], (length + 1) // 2))
+        return min(max(self.fcs[0], _AIM), most), most
+
+    def _attempt(self, room: Room, fcs: int, groups: int) -> Try:
         growing, returns = Growing(room), 0
         while growing.left:
             grown = growing.grow(self._rng, fcs)
@@ -143,8 +146,7 @@ class Sampler:
             return Try(None, f"output: {error}")
         if not kernel.free and self.prefers_free and self._rng.random() < _NOTHING_TO_FILL:
             return Try(None, NOTHING_TO_FILL)
-        assert room.costs is not None
-        return self.fit(kernel, room.costs.groups)
+        return self.fit(kernel, groups)
 
     def fit(self, kernel: Kernel, groups: int | None = None) -> Try:
         """The kernel with numbers for every place, within the budget."""

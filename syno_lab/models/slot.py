@@ -279,4 +279,7 @@ def _named(operator: Replacement, site: Site, strides: Strides) -> dict[str, int
     if not is_operator(operator):  # of nobody's system: its variables have the usual names
         return site.binding(strides)
     known = cast("Operator", operator)
-    return system_of(known).binding_for(known, site.binding(strides), *_shapes(site, strides))
+    named = site.binding(strides)
+    if site.kind == "conv2d":
+        named |= dict(zip(("window_h", "window_w"), site.kernel_size, strict=True))
+    return system_of(known).binding_for(known, named, *_shapes(site, strides))

@@ -1,0 +1,306 @@
+"""Canvas's kernels as a search space: the number of primitives, the name and the tensors of each, and G.
+
+A random descent draws much as the sampler does (:mod:`syno_lab.canvas.growth`). A primitive takes two steps, its name
+and then its tensors, so that only pairs of tensors of a chosen name are looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from syno_lab.canvas.fitted import Fitted, fill
+from syno_lab.canvas.growth import Candidate, Growing, LeastCosts, Room, candidates_of
+from syno_lab.canvas.kernel import Draft, Kernel, Node
+from syno_lab.canvas.known import KNOWN
+from syno_lab.canvas.places import Budget, obstacle_to, place_of
+from syno_lab.canvas.primitives import BROADCASTS
+from syno_lab.canvas.sampler import Sampler
+from syno_lab.canvas.sizes import Size, parse, static_part, variables_of
+from syno_lab.errors import PrimitiveError, SpecError
+from syno_lab.inputs import quoted
+from syno_lab.protocol import OperatorSpace, SpaceRequest
+from syno_lab.search.protocol import Child, State, Step
+
+#: Kernels of a search have so many primitives at most, unless the request says otherwise.
+PRIMITIVES = 12
+_RARE = 1e-3  # the chance of a kind that is for where nothing else can be taken
+
+
+class KernelSpace(OperatorSpace):
+    """The kernels that fit the convolutions of a request, each fitted to all of them within its FLOPs.
+
+    Attributes:
+        places: the convolutions that a kernel can replace; the others stay.
+
+    Raises:
+        SpecError: where there is none, and for limits and wishes that Canvas does not have.
+    """
+
+    def __init__(self, request: SpaceRequest) -> None:
+        for name, given in (("coefficients", request.coefficients), ("occurrences", request.occurrences)):
+            if given:
+                raise SpecError(f"{name}: expected none, as Canvas has no such limits; found {quoted(given)}")
+        if request.wants:
+            raise SpecError(f"wants: expected none, as Canvas reads no wishes yet; found {quoted(request.wants)}")
+        unknown = [name for name in request.limits if name != "max_primitives"]
+        if unknown:
+            raise SpecError(f"limits: expected max_primitives alone, found {', '.join(map(quoted, unknown))}")
+        obstacles = {site.name: obstacle_to(site) for site in request.sites}
+        taken = [site for site in request.sites if obstacles[site.name] is None]
+        if not taken:
+            first = next((f": {name}: {why}" for name, why in obstacles.items()), "")
+            raise SpecError(f"expected a convolution that a kernel can replace, found none{first}")
+        staying = sum(site.flops for site in request.sites) - sum(site.flops for site in taken)
+        self.places = tuple(map(place_of, taken))
+        self.budget = Budget(max_flops=max(1, request.spare_flops - staying))
+        most = request.limits.get("max_primitives", PRIMITIVES)
+        self.draws = Sampler(self.places, max_flops=None, primitives=(min(2, most), most))
+        self.drawn = request.drawn
+
+    def __str__(self) -> str:
+        most = max(self.draws.lengths)
+        return f"kernels of at most {most} primitives for {len(self.places)} convolutions"
+
+    @property
+    def wants(self) -> str:
+        """Every kernel reads neighbours along both axes of the image, which is no wish but a rule of the space."""
+        return ""
+
+    def root(self, accepts: Callable[[Any], bool]) -> State:
+        """The state before the number of primitives is chosen."""
+        return KernelState(_Rules(self, accepts), Draft())
+
+    def known(self, root: State) -> Mapping[str, Fitted]:
+        """The known kernels that the budget allows, with the first number of groups that does, fitted."""
+        assert isinstance(root, KernelState)
+        found = {}
+        for name, make in KNOWN.items():
+            kernel = Kernel(make().nodes, self.draws.normalise)
+            for groups in self.draws.groups if "G" in kernel.variables else (1,):
+                operator = root.rules.fitted(kernel, groups)
+                if operator is not None and _is_reached(root, operator):
+                    found[name] = operator
+                    break
+        return found
+
+    def name_of(self, operator: Fitted) -> str:
+        """The kernel's key and its number of groups: within a space these determine all other numbers."""
+        return f"{operator.kernel.key} {operator.groups}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Rules:
+    """What all states of a space share."""
+
+    space: KernelSpace
+    accepts: Callable[[Any], bool]
+
+    def fitted(self, kernel: Kernel, groups: int) -> Fitted | None:
+        """The kernel filled up to the budget, where it fits."""
+        found = fill(kernel, self.space.places, self.space.budget, groups)
+        return found if isinstance(found, Fitted) and self.accepts(found) else None
+
+    @cached_property
+    def widest(self) -> Room:
+        """The room of the longest kernels, with the budget of the space."""
+        draws = self.space.draws
+        return replace(draws.widest, costs=LeastCosts(self.space.places, self.space.budget, *(draws.groups or (1,))))
+
+
+@dataclass(frozen=True, eq=False)
+class KernelState:
+    """A draft with what it may become.
+
+    Attributes:
+        rules: of the space.
+        draft: as far as it has grown.
+        room: what it may become; None before the number of primitives is chosen.
+        name: of the primitive whose tensors are chosen next; empty before.
+        groups: the number for G; 0 before it is chosen.
+    """
+
+    rules: _Rules
+    draft: Draft
+    room: Room | None = None
+    name: str = ""
+    groups: int = 0
+
+    @cached_property
+    def key(self) -> Hashable:
+        """The kernel's key and G for a complete state; else the draft as it is, and what is chosen."""
+        if self.is_complete:
+            assert self._kernel is not None
+            return self._kernel.key, self.groups
+        return self.draft.nodes, None if self.room is None else self.room.primitives, self.name
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all primitives and, where the kernel has it, G are chosen."""
+        return self.groups > 0
+
+    @cached_property
+    def _kernel(self) -> Kernel | None:
+        """The finished kernel, once all primitives are chosen."""
+        try:
+            return self.draft.kernel(normalise=self.rules.space.draws.normalise)
+        except PrimitiveError:
+            return None
+
+    @cached_property
+    def growing(self) -> Growing:
+        """The draft with the counts of its growth."""
+        assert self.room is not None
+        return Growing(self.room, self.draft.nodes, self.draft.shapes)
+
+    def children(self) -> Sequence[Child]:
+        """Numbers of primitives at the root; then names, and tensors of each name; at last the numbers for G."""
+        if self.is_complete:
+            return ()
+        draws = self.rules.space.draws
+        if self.room is None:
+            return [
+                _Choice(weight, f"{length} primitives", replace(self, room=room))
+                for length, weight in draws.lengths.items()
+                for room in (replace(self.rules.widest, primitives=length),)
+            ]
+        if self.name:
+            return [_Tensors(self, inputs) for inputs in self._inputs()]
+        growing = self.growing
+        if growing.left:
+            weights: dict[str, float] = {}
+            for chance, names in growing.kinds(sum(draws.fcs_of(self.room.primitives)) // 2):
+                for name in names:
+                    weights[name] = weights.get(name, 0.0) + max(chance, _RARE) / len(names)
+            return [_Choice(weight, name, replace(self, name=name)) for name, weight in weights.items()]
+        if self._kernel is None:
+            return ()
+        if "G" not in self._kernel.variables:
+            return [_Choice(1.0, "finished", replace(self, groups=1))]
+        return [_Choice(1.0, f"G={groups}", replace(self, groups=groups)) for groups in draws.groups]
+
+    def _inputs(self) -> Iterator[tuple[int, ...]]:
+        tensors = range(len(self.draft.shapes))
+        if self.name in BROADCASTS:
+            return ((lhs, rhs) for lhs in tensors for rhs in tensors)
+        return ((tensor,) for tensor in tensors)
+
+    def after(self, one: Candidate) -> KernelState:
+        """The state with one more primitive."""
+        draft = self.draft if one.substitution is None else self.draft.substitute(*one.substitution)
+        return replace(self, draft=draft.apply(one.primitive, one.inputs), name="")
+
+    def operator(self) -> Fitted | None:
+        """The kernel fitted to all places; None where it is over the budget."""
+        self.rules.space.drawn(self.key)
+        assert self._kernel is not None
+        return self.rules.fitted(self._kernel, self.groups)
+
+    def traits(self) -> Mapping[str, int]:
+        """See :func:`traits_of`."""
+        return {} if self._kernel is None else traits_of(self._kernel)
+
+    def towards(self, operator: Any) -> Sequence[Step]:
+        """The steps that may lead to a kernel, primitive by primitive in its own order."""
+        if not isinstance(operator, Fitted) or self.is_complete:
+            return ()
+        nodes, done = operator.kernel.nodes, len(self.draft.nodes)
+        if self.name:
+            found = _Tensors(self, nodes[done].inputs).steps()
+            return [step for step in found if may_become(_state(step).draft, nodes)]
+        wanted: Callable[[KernelState], bool]
+        if self.room is None:
+            wanted = lambda state: state.room is not None and state.room.primitives == len(nodes)  # noqa: E731
+        elif done < len(nodes):
+            wanted = lambda state: state.name == nodes[done].primitive.name  # noqa: E731
+        else:
+            wanted = lambda state: state.key == (operator.kernel.key, operator.groups)  # noqa: E731
+        return [step for child in self.children() for step in child.steps() if wanted(_state(step))]
+
+
+def _is_reached(root: KernelState, operator: Fitted) -> bool:
+    """Whether steps lead to a kernel."""
+    states = [root]
+    while states:
+        states = [_state(step) for state in states for step in state.towards(operator)]
+        if any(state.is_complete for state in states):
+            return True
+    return False
+
+
+def _state(step: Step) -> KernelState:
+    assert isinstance(step.state, KernelState)
+    return step.state
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A child that is one step: a number of primitives, a name, or a number for G."""
+
+    weight: float
+    name: str
+    state: KernelState
+
+    def steps(self) -> Sequence[Step]:
+        """The step; it adds no primitive."""
+        return (Step(self.name, (self.name,) if self.state.name else (), self.state, steps=0),)
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """The tensors of the primitive whose name is chosen: its parameters and substitutions are the steps."""
+
+    before: KernelState
+    inputs: tuple[int, ...]
+
+    @property
+    def weight(self) -> float:
+        """Alike for all tensors."""
+        return 1.0
+
+    def steps(self) -> Sequence[Step]:
+        """One for each primitive that may be taken on these tensors."""
+        before = self.before
+        return [
+            Step(str(one), (str(one.primitive),), before.after(one))
+            for one in candidates_of(before.growing, before.name, self.inputs)
+            if one.may_be_taken
+        ]
+
+
+def may_become(draft: Draft, nodes: Sequence[Node]) -> bool:
+    """Whether a draft becomes the first of these nodes when sizes take the place of its dynamic variables."""
+    sizes: dict[int, Size] = {}
+    for mine, other in zip(draft.nodes, nodes, strict=False):
+        if mine.inputs != other.inputs or mine.primitive.name != other.primitive.name:
+            return False
+        if mine.primitive.name != "fc":
+            if mine.primitive.parameter != other.primitive.parameter:
+                return False
+            continue
+        channels, wanted = parse(mine.primitive.parameter), parse(other.primitive.parameter)
+        free = variables_of(channels)
+        if not free:
+            if channels != wanted:
+                return False
+            continue
+        ((number, _),) = free
+        if sizes.setdefault(number, wanted / static_part(channels)) != wanted / static_part(channels):
+            return False
+    return True
+
+
+def traits_of(kernel: Kernel) -> dict[str, int]:
+    """Words with numbers: how often each primitive is there, depth, width, FCs that are free, and what is read."""
+    found = Counter(node.primitive.name for node in kernel.nodes)
+    depth = [0]
+    for node in kernel.nodes:
+        depth.append(1 + max(depth[tensor] for tensor in node.inputs))
+    found["depth"] = depth[-1]
+    found["free variables"] = len(kernel.free)
+    found["blends"] = sum(found[name] for name in BROADCASTS)
+    found["grouped"] = int("G" in kernel.variables)
+    return dict(found)

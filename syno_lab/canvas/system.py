@@ -1,0 +1,105 @@
+"""Canvas as one system of several (:class:`syno_lab.protocol.System`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from syno_lab.canvas.files import from_json
+from syno_lab.canvas.fitted import FORMAT, OUTER, Fitted
+from syno_lab.canvas.known import KNOWN
+from syno_lab.canvas.places import obstacle_to
+from syno_lab.errors import SpecError
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
+
+if TYPE_CHECKING:
+    from syno_lab.canvas.kernel import Kernel
+    from syno_lab.models.sites import Site, Strides
+
+#: A layer in the middle of a residual network; and small sizes, all different.
+_EXAMPLE = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28}
+_SMALL = {"N": 1, "C_in": 8, "C_out": 8, "H": 4, "W": 6, "KH": 3, "KW": 5}
+
+
+class Canvas(System):
+    """The system of ``syno-lab-canvas``."""
+
+    format = FORMAT
+    title = "Canvas"
+
+    def read(self, text: str | bytes) -> Fitted:
+        """See :func:`syno_lab.canvas.files.from_json`."""
+        return from_json(text)
+
+    def summary(self, text: str | bytes) -> str:
+        """The names of the primitives, each once."""
+        return " ".join(dict.fromkeys(node.primitive.name for node in from_json(text).kernel.nodes))
+
+    def known(self) -> Mapping[str, Callable[[], Fitted]]:
+        """See :data:`syno_lab.canvas.known.KNOWN`."""
+        return {name: _known(make) for name, make in KNOWN.items()}
+
+    def recognise(self, operator: Fitted) -> str | None:
+        """The known kernel that is isomorphic to an operator's, wherever it is fitted."""
+        return next((name for name, make in KNOWN.items() if make().key == operator.kernel.key), None)
+
+    def binding_for(
+        self, operator: Fitted, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
+    ) -> dict[str, int]:
+        """The variables at a place for images.
+
+        Raises:
+            SpecError: for a place that is not for images, or where the kernel has no whole sizes.
+        """
+        if len(input_sizes) != 4 or len(output_sizes) != 4:
+            raise SpecError(
+                f"expected a convolution for {operator}, found a layer from {list(input_sizes)} to {list(output_sizes)}"
+            )
+        found = {name: named[name] for name in OUTER if name in named} | {"s": named.get("s", 1)}
+        found |= {mine: named[name] for mine, name in (("KH", "window_h"), ("KW", "window_w")) if name in named}
+        return operator.complete_binding(found)
+
+    def placement(self, operator: Fitted, sites: Sequence[Site], strides: Strides) -> Placement:
+        """The kernel in every convolution that it can replace; a stride is always pooled in front of it."""
+        from syno_lab.models.slot import InSlots
+
+        return InSlots(operator, [replace(site, obstacle=obstacle_to(site)) for site in sites], "shape")
+
+    def space(self, request: SpaceRequest) -> OperatorSpace:
+        """See :class:`syno_lab.canvas.space.KernelSpace`."""
+        from syno_lab.canvas.space import KernelSpace
+
+        return KernelSpace(request)
+
+    def traits(self, operator: Fitted, binding: Binding) -> Mapping[str, int]:
+        """See :func:`syno_lab.canvas.space.traits_of`."""
+        from syno_lab.canvas.space import traits_of
+
+        return traits_of(operator.kernel)
+
+    def traffic(self, operator: Fitted, binding: Binding) -> int:
+        """See :meth:`.Fitted.traffic`."""
+        return operator.traffic(binding)
+
+    def example_binding(self, operator: Fitted) -> dict[str, int]:
+        """The first place of the operator, or a layer of a residual network where it has none."""
+        return operator.complete_binding(None if operator.places else _EXAMPLE)
+
+    def small_binding(self, operator: Fitted) -> dict[str, int]:
+        """Small sizes; G is 2."""
+        given = {**_SMALL, "G": 2} if "G" in operator.kernel.variables else _SMALL
+        return operator.complete_binding(given)
+
+    def panes(self) -> Mapping[str, Pane]:
+        """See :mod:`syno_lab.canvas.panes`."""
+        from syno_lab.canvas.panes import PANES
+
+        return PANES
+
+
+def _known(make: Callable[[], Kernel]) -> Callable[[], Fitted]:
+    return lambda: Fitted(make())
+
+
+CANVAS = Canvas()
