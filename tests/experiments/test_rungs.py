@@ -337,5 +337,15 @@ def test_survivors(found: list[tuple[float, float]], count: int) -> None:
             assert not (one.value > other.value and one.ratio < other.ratio)
 
 
+def test_different_kinds_go_on() -> None:
+    values = {"a": (2.0, 1.9, 1.8, 1.7), "b": (1.45, 0.2), "c": (1.2,), "d": (-2.0,)}
+    found = [(kind, value) for kind, row in values.items() for value in row]
+    scores = [Score(number, 0.2, value, kind) for number, (kind, value) in enumerate(found)]
+    taken = survivors(scores, 4, (0.25,))
+    # Each one of a kind costs the next one half: 2.0, then 1.45 beside 1.4, then 1.4, then 1.2 beside 0.8.
+    assert [found[number] for number in taken] == [("a", 2.0), ("b", 1.45), ("a", 1.9), ("c", 1.2)]
+    assert sorted(survivors(scores, 9, (0.25,))) == list(range(8))
+
+
 def test_timing_is_no_rung() -> None:
     assert not {TIMING, FINAL} & {rung.name for rung in RUNGS}
