@@ -29,6 +29,9 @@ _ELSEWHERE = {
     "train": "syno_lab.training",
 }
 
+#: Systems with public names of their own.
+_ROOMS = ("canvas",)
+
 sys.meta_path.append(Moved())  # last: asked only for modules that nothing else finds
 load_by(lambda: import_module("syno_lab.api"))
 
@@ -36,6 +39,8 @@ load_by(lambda: import_module("syno_lab.api"))
 def __getattr__(name: str) -> Any:
     if name in _ELSEWHERE:
         return getattr(import_module(_ELSEWHERE[name]), name)
+    if name in _ROOMS:
+        return import_module(f"syno_lab.{name}")
     if name.startswith("__"):
         raise AttributeError(f"module 'syno_lab' has no attribute {name!r}")
     api = import_module("syno_lab.api")
@@ -45,7 +50,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*import_module("syno_lab.api").__all__, *_ELSEWHERE]
+    return [*import_module("syno_lab.api").__all__, *_ELSEWHERE, *_ROOMS]
 
 
 def load_ipython_extension(ipython: Any) -> None:

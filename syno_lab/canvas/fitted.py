@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.canvas.filling import Spent, solve
 from syno_lab.canvas.kernel import Kernel
-from syno_lab.canvas.places import Budget, Place, group_choices_of
+from syno_lab.canvas.places import Budget, Place, group_choices_of, places_of
 from syno_lab.errors import SpecError
 from syno_lab.inputs import MOST_DIGITS, positive, quoted
 from syno_lab.protocol import Binding
@@ -29,6 +29,8 @@ from syno_lab.protocol import Binding
 if TYPE_CHECKING:
     import numpy as np
     from torch import nn
+
+    from syno_lab.models.sites import Site
 
 FORMAT = "syno-lab-canvas"
 #: The variables of every operator; the last three have defaults.
@@ -312,8 +314,7 @@ def fit(kernel: Kernel, places: Sequence[Place], budget: Budget, rng: random.Ran
     """Draw a number of groups and :func:`fill`; or why there is no solution, in one line."""
     choices = group_choices(kernel, places)
     if not choices:
-        found = ", ".join(map(str, sorted({place.channels for place in places})[:8])) or "no place"
-        return f"groups: expected channels with a common divisor from 2 up, found {found}"
+        return _no_groups(places)
     return fill(kernel, places, budget, rng.choice(choices))
 
 
@@ -331,3 +332,32 @@ def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 
     """
     found = solve(kernel, places, budget, groups)
     return found if isinstance(found, str) else Fitted(kernel, groups, found.places, found.numbers)
+
+
+def fit_to(
+    kernel: Kernel, places: Sequence[Place | Site], budget: Budget | None = None, groups: int | None = None
+) -> Fitted:
+    """The kernel with numbers for every place of a network, filled up to the budget (section 6.3).
+
+    Args:
+        kernel: the template.
+        places: the convolutions that it replaces, as places or as sites of a network.
+        budget: for the sums over all places; None: the base solution.
+        groups: the number for G; None: the smallest common divisor of the channels from 2 up.
+
+    Raises:
+        SpecError: in one line, where there is no solution.
+    """
+    found = places_of(places)
+    choices = group_choices(kernel, found) if groups is None else (groups,)
+    if not choices:
+        raise SpecError(_no_groups(found))
+    fitted = fill(kernel, found, budget or _NO_BUDGET, choices[0])
+    if isinstance(fitted, str):
+        raise SpecError(fitted)
+    return fitted
+
+
+def _no_groups(places: Sequence[Place]) -> str:
+    found = ", ".join(map(str, sorted({place.channels for place in places})[:8])) or "no place"
+    return f"groups: expected channels with a common divisor from 2 up, found {found}"

@@ -7,11 +7,11 @@ batch stands in front of every tensor and takes part in nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno_lab.canvas.primitives import Cost, Primitive, conditions_of, flops_of, try_result, weight_of
 from syno_lab.canvas.shape import INPUT, Shape, solve_for_image
@@ -337,6 +337,11 @@ class Kernel:
         from syno_lab.canvas.key import key_of
 
         return key_of(self.draft, self.normalise)
+
+    if TYPE_CHECKING:  # bound in syno_lab.canvas: fitting is above the kernel
+
+        def fit(self, places: Sequence[Any], budget: Any = None, groups: int | None = None) -> Any: ...  # Fitted
+        def to_json(self) -> str: ...
 
     def __str__(self) -> str:
         lines = [f"t0 = input: {self.shapes[0]}"]

@@ -188,3 +188,21 @@ def place_of(site: Site) -> Place:
         stride=site.stride[0],
         layers=site.calls,
     )
+
+
+def places_of(given: Sequence[Place | Site]) -> tuple[Place, ...]:
+    """The places of sites of a network, without those that no kernel can replace; places stay as they are.
+
+    Raises:
+        SpecError: where none is left, with the reason of the first.
+    """
+    reasons = [f"{one.name}: {why}" for one in given if not isinstance(one, Place) and (why := obstacle_to(one))]
+    found = [one if isinstance(one, Place) else place_of(one) for one in given if _is_taken(one)]
+    if not found:
+        first = f": {reasons[0]}" if reasons else ""
+        raise SpecError(f"places: expected at least one convolution that a kernel can replace, found none{first}")
+    return tuple(found)
+
+
+def _is_taken(one: Place | Site) -> bool:
+    return isinstance(one, Place) or obstacle_to(one) is None

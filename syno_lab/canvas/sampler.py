@@ -6,19 +6,23 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.growth import Growing, LeastCosts, Room
 from syno_lab.canvas.kernel import Draft, Kernel
-from syno_lab.canvas.places import Budget, Place, group_choices_of
+from syno_lab.canvas.places import Budget, Place, group_choices_of, places_of
 from syno_lab.canvas.primitives import PRIMITIVES
 from syno_lab.effort import Effort
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from syno_lab.effort import Stop
+    from syno_lab.models.layers import Example
+    from syno_lab.models.sites import Site
 
 _MANY = 6
 #: At a dead end an attempt goes back by so many primitives, at most so often.
@@ -44,7 +48,8 @@ class Sampler:
     micro-DAG (:mod:`syno_lab.canvas.growth`) and fills its sizes (:mod:`syno_lab.canvas.filling`).
 
     Args:
-        places: the convolutions that one kernel replaces.
+        places: the convolutions that one kernel replaces, as places or as sites of a network; sites that no kernel can
+            replace stay as they are. :meth:`of_network` finds them.
         max_flops, max_params: the budget, as shares of what these convolutions cost; None: no limit.
         min_flops, min_params: the least that a kernel must use.
         primitives: the fewest and the most primitives, input and output not counted.
@@ -63,7 +68,7 @@ class Sampler:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[Place | Site],
         *,
         max_flops: float | None = 0.5,
         max_params: float | None = None,
@@ -79,9 +84,8 @@ class Sampler:
         normalise: bool = True,
         seed: int = 0,
     ) -> None:
-        self.places = tuple(places)
-        if not self.places:
-            raise SpecError("places: expected at least one convolution that a kernel can replace, found none")
+        self.sites = tuple([place for place in places if not isinstance(place, Place)])
+        self.places = places_of(places)
         self.budget = Budget.of_shares(
             self.places, max_flops=max_flops, max_params=max_params, min_flops=min_flops, min_params=min_params
         )
@@ -106,6 +110,35 @@ class Sampler:
         self._rng = random.Random(seed)  # noqa: S311 - draws, no secrets
         #: What the attempts gave: how many kernels, and how many times each reason.
         self.outcomes: Counter[str] = Counter()
+
+    @classmethod
+    def of_network(cls, net: nn.Module, example: Example, **options: Any) -> Sampler:
+        """A sampler for the dense convolutions of a network that are larger than 1 x 1.
+
+        Args:
+            net: the network; it stays as it is.
+            example: the shape [C, H, W] of one image, or a tensor; see :func:`syno_lab.models.layers.survey`.
+            options: those of the sampler.
+        """
+        from syno_lab.models.layers import survey
+
+        return cls(survey(net, example).select(), **options)
+
+    def replace(self, net: nn.Module, operator: Fitted) -> nn.Module:
+        """A copy of a network with an operator in all places that it fits, with weights of its own in each.
+
+        Raises:
+            SpecError: where the sampler was not made of a network's sites, or the operator fits none.
+        """
+        from copy import deepcopy
+
+        from syno_lab.canvas.system import CANVAS
+
+        if not self.sites:
+            raise SpecError(
+                "expected a sampler of a network, found one of places: use Sampler.of_network(net, example)"
+            )
+        return CANVAS.placement(operator, self.sites, "shape").apply(deepcopy(net))
 
     def root(self) -> Draft:
         """What every kernel grows from: the input alone."""

@@ -16,7 +16,7 @@ from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.growth import Candidate, Growing, LeastCosts, Room, candidates_of
 from syno_lab.canvas.kernel import Draft, Kernel, Node
 from syno_lab.canvas.known import KNOWN
-from syno_lab.canvas.places import Budget, obstacle_to, place_of
+from syno_lab.canvas.places import Budget, obstacle_to, places_of
 from syno_lab.canvas.primitives import BROADCASTS
 from syno_lab.canvas.sampler import Sampler
 from syno_lab.canvas.sizes import Size, parse, static_part, variables_of
@@ -49,13 +49,8 @@ class KernelSpace(OperatorSpace):
         unknown = [name for name in request.limits if name != "max_primitives"]
         if unknown:
             raise SpecError(f"limits: expected max_primitives alone, found {', '.join(map(quoted, unknown))}")
-        obstacles = {site.name: obstacle_to(site) for site in request.sites}
-        taken = [site for site in request.sites if obstacles[site.name] is None]
-        if not taken:
-            first = next((f": {name}: {why}" for name, why in obstacles.items()), "")
-            raise SpecError(f"expected a convolution that a kernel can replace, found none{first}")
-        staying = sum(site.flops for site in request.sites) - sum(site.flops for site in taken)
-        self.places = tuple(map(place_of, taken))
+        self.places = places_of(request.sites)
+        staying = sum(site.flops for site in request.sites if obstacle_to(site) is not None)
         self.budget = Budget(max_flops=max(1, request.spare_flops - staying))
         most = request.limits.get("max_primitives", PRIMITIVES)
         self.draws = Sampler(self.places, max_flops=None, primitives=(min(2, most), most))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import syno_lab as sl
 from syno_lab.canvas import known
 from syno_lab.canvas.filling import MOST_ELEMENTS
 from syno_lab.canvas.fitted import Fitted, fill
@@ -186,3 +187,30 @@ def test_random_kernels_have_positive_memory_and_traffic(rng: random.Random) -> 
         outside = sum(map(int, map(np.prod, (operator.input_sizes(), operator.output_sizes()))))
         assert operator.memory() >= 4 * (outside + operator.params())
         assert operator.traffic() >= int(np.prod(operator.output_sizes()))
+
+
+def test_a_kernel_is_fitted_to_a_network() -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Conv2d(8, 16, 3, stride=2, padding=1))
+    sampler = sl.canvas.Sampler.of_network(net, (3, 8, 8), max_flops=0.6, seed=3)
+    assert sampler.places == (Place(8, 16, 4, 4, stride=2),)  # 3 and 8 channels: none is a multiple of the other
+    operator = sampler.sample()
+    made = sampler.replace(net, operator)
+    made(torch.zeros(2, 3, 8, 8)).sum().backward()
+    assert isinstance(net[1], torch.nn.Conv2d)
+    assert sum(one.numel() for one in made[1].parameters()) == operator.params() + 16  # and the bias
+    with pytest.raises(SpecError, match="expected a sampler of a network, found one of places"):
+        Sampler(sampler.places).replace(net, operator)
+    with pytest.raises(
+        SpecError, match=r"expected at least one convolution .*, found none: 0: expected channels of which"
+    ):
+        Sampler.of_network(net[:1], (3, 8, 8))
+
+
+def test_fit_says_why_there_is_no_solution() -> None:
+    places = [Place(8, 8, 4, 4)]
+    assert known.grouped_convolution().fit(places).groups == 2
+    assert known.grouped_convolution().fit(places, groups=8).groups == 8
+    with pytest.raises(SpecError, match="base solution: expected at most 10 FLOPs, found"):
+        known.convolution().fit(places, Budget(max_flops=10))
+    with pytest.raises(SpecError, match="groups: expected channels with a common divisor from 2 up, found 3, 5"):
+        known.grouped_convolution().fit([Place(3, 3, 4, 4), Place(5, 5, 4, 4)])

@@ -124,7 +124,7 @@ def test_a_draft_may_become_a_kernel_with_sizes_for_its_variables() -> None:
         ({"limits": {"max_tensors": 3}}, "limits: expected max_primitives alone, found 'max_tensors'"),
         ({"wants": "H>=m"}, "wants: expected none, as Canvas reads no wishes yet; found 'H>=m'"),
         ({"sites": [site("a", groups=2)]}, "none: a: expected a dense convolution, without groups and dilation"),
-        ({"sites": []}, "expected a convolution that a kernel can replace, found none$"),
+        ({"sites": []}, "expected at least one convolution that a kernel can replace, found none$"),
     ],
 )
 def test_a_space_that_there_is_not(changes: dict[str, object], why: str) -> None:
