@@ -340,8 +340,11 @@ class Kernel:
 
     if TYPE_CHECKING:  # bound in syno_lab.canvas: fitting is above the kernel
 
-        def fit(self, places: Sequence[Any], budget: Any = None, groups: int | None = None) -> Any: ...  # Fitted
-        def to_json(self) -> str: ...
+        def fit(self, places: Sequence[Any], budget: Any = None, groups: int | None = None) -> Any:
+            """See :func:`syno_lab.canvas.fitted.fit_to`."""
+
+        def to_json(self) -> str:
+            """The text of a kernel file without places."""
 
     def __str__(self) -> str:
         lines = [f"t0 = input: {self.shapes[0]}"]

@@ -200,9 +200,7 @@ def test_a_kernel_is_fitted_to_a_network() -> None:
     assert sum(one.numel() for one in made[1].parameters()) == operator.params() + 16  # and the bias
     with pytest.raises(SpecError, match="expected a sampler of a network, found one of places"):
         Sampler(sampler.places).replace(net, operator)
-    with pytest.raises(
-        SpecError, match=r"expected at least one convolution .*, found none: 0: expected channels of which"
-    ):
+    with pytest.raises(SpecError, match=r"at least one convolution .*, found none: 0: expected channels of which"):
         Sampler.of_network(net[:1], (3, 8, 8))
 
 
