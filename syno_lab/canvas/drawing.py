@@ -1,0 +1,347 @@
+"""Micro-DAGs as pictures: the input on top, the output at the bottom (Canvas, Figures 1, 6, 8 and 9).
+
+Tensors are rounded boxes with their shape. A primitive is an edge with its name; one that blends is a small node with
+an edge for each side, ``LHS`` and ``RHS``, as only the order tells ``a - b`` from ``b - a``. An FC says the shape of
+its weight, ``[groups, outputs of a group, inputs of a group]``, and what normalises its result. In the SVG each part is
+a group with an ``id``:
+
+==============================  =====================================================================
+``t0``                          the input
+``t3``                          the tensor t3
+``p3``                          the primitive that makes t3: an edge, or the node of one that blends
+``p3-lhs``, ``p3-rhs``          the edges into the node of one that blends
+``p3-out``                      the edge out of it
+==============================  =====================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol
+
+from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, weight_of
+from syno_lab.canvas.shape import INPUT as IMAGE_SHAPE
+from syno_lab.codegen.drawing_render import accessible_svg
+from syno_lab.codegen.drawing_style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT
+
+if TYPE_CHECKING:
+    from syno_lab.canvas.kernel import Draft, Kernel
+    from syno_lab.canvas.places import Place
+    from syno_lab.canvas.shape import Shape
+    from syno_lab.canvas.sizes import Size
+
+#: Fill and border of tensors between input and output, and of leaves, which also say that they are one.
+_TENSOR = ("#ffffff", LINE)
+_LEAF = ("#d3f2d9", "#1d7a3a")
+#: Fill and border behind the names of primitives by their family; an FC has those of its weight.
+_FAMILIES = {
+    "rearrangement": ("#e6dcff", "#6b3fc2"),
+    "arithmetic": ("#ffe0bd", "#a85a00"),
+    "blending": ("#c9f0f2", "#0b7480"),
+}
+_SIGNS = {"add": "+ ", "sub": "− ", "mul": "× "}
+SIDES = ("LHS", "RHS")
+_CAPTION_POINTS, _LABEL_POINTS = 12, 10
+#: The width of a letter, in sizes of the font: the layout program takes it for narrower than browsers draw it.
+_LETTER = 0.52
+
+
+class Drawable(Protocol):
+    """What a picture needs of a :class:`syno_lab.canvas.fitted.Fitted`, which imports this file to draw itself."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The template."""
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """The variables that a network's solution determines."""
+
+    def template(self, binding: Mapping[str, int], /) -> tuple[Place, dict[str, int]]:
+        """The place of a binding, and the template's numbers there."""
+
+
+def dot(
+    operator: Drawable,
+    bound: Mapping[str, int] | None = None,
+    *,
+    title: str | None = None,
+    highlight: Iterable[Any] = (),
+    **_: Any,
+) -> str:
+    """The micro-DAG of an operator as DOT text, the same text for equal operators.
+
+    Args:
+        operator: of which.
+        bound: a complete binding: sizes are shown as numbers too, and how the template runs at that place.
+        title: a line above the drawing; any text, it is escaped.
+        highlight: numbers of tensors to be drawn with a thick border.
+        _: options of other systems' pictures, which change nothing here.
+    """
+    return _fitted(operator, bound, title, highlight).source()
+
+
+def svg(
+    operator: Drawable,
+    bound: Mapping[str, int] | None = None,
+    *,
+    title: str | None = None,
+    highlight: Iterable[Any] = (),
+    **_: Any,
+) -> str:
+    """:func:`dot` as an SVG element with a text alternative.
+
+    Raises:
+        SynoError: when the layout program is not installed.
+    """
+    return _fitted(operator, bound, title, highlight).svg(describe(operator.kernel))
+
+
+def draft_dot(
+    draft: Draft, *, leaves_marked: bool = True, title: str | None = None, highlight: Iterable[Any] = (), **_: Any
+) -> str:
+    """The micro-DAG of a draft as DOT text.
+
+    Args:
+        draft: of which.
+        leaves_marked: whether the tensors that no node uses have a colour of their own, and say so.
+        title: as in :func:`dot`.
+        highlight: as in :func:`dot`.
+        _: as in :func:`dot`.
+    """
+    return _of_draft(draft, leaves_marked, title, highlight).source()
+
+
+def draft_svg(
+    draft: Draft, *, leaves_marked: bool = True, title: str | None = None, highlight: Iterable[Any] = (), **_: Any
+) -> str:
+    """:func:`draft_dot` as an SVG element with a text alternative.
+
+    Raises:
+        SynoError: when the layout program is not installed.
+    """
+    return _of_draft(draft, leaves_marked, title, highlight).svg(describe_draft(draft))
+
+
+def describe(kernel: Kernel) -> str:
+    """The text alternative of a kernel's picture."""
+    norms = f"; {'; '.join(_norm_words(kernel, number) for number in sorted(kernel.normalised))}"
+    return (
+        f"Canvas kernel from input {IMAGE_SHAPE} to output {IMAGE_SHAPE}, {_count(kernel.draft)}, top to bottom: "
+        f"{_lines(kernel.draft)}{norms if kernel.normalised else ''}; the output is t{len(kernel.nodes)}."
+    )
+
+
+def describe_draft(draft: Draft) -> str:
+    """The text alternative of a draft's picture."""
+    leaves = ", ".join(f"t{number}" for number in draft.leaves)
+    return (
+        f"Draft of a Canvas kernel from input {IMAGE_SHAPE}, {_count(draft)}, top to bottom: {_lines(draft)}; "
+        f"{'leaf' if len(draft.leaves) == 1 else 'leaves'}: {leaves}."
+    )
+
+
+def words(operator: Drawable) -> dict[str, str]:
+    """What the picture of an operator says of each part, by its ``id``, inputs before results."""
+    return _fitted(operator, None, None, ()).words
+
+
+def _count(draft: Draft) -> str:
+    return f"{len(draft.nodes)} {'primitive' if len(draft.nodes) == 1 else 'primitives'}"
+
+
+def _lines(draft: Draft) -> str:
+    lines = [f"t0 = input: {draft.shapes[0]}"]
+    lines += [f"t{number} = {node}: {draft.shapes[number]}" for number, node in enumerate(draft.nodes, start=1)]
+    return "; ".join(lines)
+
+
+def _norm_words(kernel: Kernel, number: int) -> str:
+    has_relu = kernel.normalised[number]
+    return f"t{number} is normalised over the batch{', then goes through ReLU' if has_relu else ''}"
+
+
+def _fitted(
+    operator: Drawable, bound: Mapping[str, int] | None, title: str | None, highlight: Iterable[Any]
+) -> _Drawing:
+    """The drawing of an operator, of symbols or at the place of a binding."""
+    kernel = operator.kernel
+    captions = [title] if title else []
+    template = None
+    if bound is not None:
+        place, template = operator.template(bound)
+        captions += _place_captions(place, {name: template[name] for name in operator.inner})
+    return _Drawing(kernel.draft, kernel, template, captions, highlight)
+
+
+def _of_draft(draft: Draft, leaves_marked: bool, title: str | None, highlight: Iterable[Any]) -> _Drawing:
+    leaves = draft.leaves if leaves_marked else ()
+    return _Drawing(draft, None, None, [title] if title else [], highlight, leaves)
+
+
+def _place_captions(place: Place, inner: Mapping[str, int]) -> list[str]:
+    """How the template runs at a place, and the numbers that were chosen for it; the boxes are of one part."""
+    found = [str(place)]
+    if inner:
+        found.append(", ".join(f"{name} = {number}" for name, number in inner.items()))
+    if place.stride > 1:
+        found.append(f"behind an average pooling of {place.stride} x {place.stride}")
+    if place.c_in > place.c_out:
+        found.append(f"{place.parts} parts on blocks of channels, averaged")
+    elif place.c_in < place.c_out:
+        found.append(f"{place.parts} parts on the same input, concatenated")
+    return found
+
+
+class _Drawing:
+    """One drawing: the lines of DOT, and what is said of each part.
+
+    Attributes:
+        words: of each part, by its id in the SVG.
+        titles: of nodes and edges, by the names that Graphviz gives them.
+    """
+
+    def __init__(
+        self,
+        draft: Draft,
+        kernel: Kernel | None,
+        template: Mapping[str, int] | None,
+        captions: list[str],
+        highlight: Iterable[Any],
+        leaves: tuple[int, ...] = (),
+    ) -> None:
+        self.draft, self.kernel, self.template = draft, kernel, template
+        self.captions, self.leaves = captions, leaves
+        self.highlight = frozenset(highlight)
+        self.words: dict[str, str] = {}
+        self.titles: dict[str, str] = {}
+        self.lines: list[str] = []
+        self.weights = 0  # of FCs so far, numbered as the operator's weights are
+        self._tensor(0)
+        for number in range(1, len(draft.shapes)):
+            self._primitive(number)
+            self._tensor(number)
+
+    def source(self) -> str:
+        head = [
+            "digraph microdag {",
+            f'graph [bgcolor="transparent", nodesep=0.35, ranksep=0.4, fontname="{FONT}", fontsize={_CAPTION_POINTS}]',
+            f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, width=0.3]',
+            f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize={_LABEL_POINTS}, arrowsize=0.6]',
+        ]
+        if self.captions:
+            head.append(f'labelloc=t; fontcolor="{INK}"; label={_plate(self.captions, "#ffffff", _CAPTION_POINTS)}')
+        return "\n".join([*head, *("  " + line for line in self.lines), "}"]) + "\n"
+
+    def svg(self, description: str) -> str:
+        said = ". ".join([*self.captions, description])
+        return accessible_svg(self.source(), said, self.titles)
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+
+    def _tensor(self, number: int) -> None:
+        name, shape = f"t{number}", self.draft.shapes[number]
+        is_output = self.kernel is not None and number == len(self.draft.nodes)
+        kinds = [*(["input"] if number == 0 else []), *(["output"] if is_output else [])]
+        fill, border = (INPUT.fill, INPUT.border) if number == 0 else _TENSOR
+        if is_output and number:
+            fill, border = OUTPUT.fill, OUTPUT.border
+        if number in self.leaves:
+            kinds.append("leaf")
+            fill, border = _LEAF
+        lines = [" ".join([name, ", ".join(kinds)]).strip(), self._sized(shape)]
+        if is_output and shape is not IMAGE_SHAPE:
+            lines.append(f"viewed as {IMAGE_SHAPE}")
+        chosen = number in self.highlight
+        if chosen:
+            border = HIGHLIGHT
+        width = 3 if chosen else 2 if kinds else 1
+        css = " ".join(["tensor", *kinds, *(["highlight"] if chosen else [])])
+        self.lines.append(
+            f'{name} [id="{name}", class="{css}", label={_quoted(lines)}, shape=box, style="rounded,filled", '
+            f'fillcolor="{fill}", color="{border}", penwidth={width}]'
+        )
+        made = f", {self.draft.nodes[number - 1]}" if number else ""
+        which = f", {' and '.join(kinds)}" if kinds else ""
+        self.words[name] = self.titles[name] = f"tensor t{number}{which}{made}, of shape {self._sized(shape)}"
+
+    def _primitive(self, number: int) -> None:
+        node = self.draft.nodes[number - 1]
+        name = f"p{number}"
+        said = f"primitive {node}, gives t{number}"
+        if node.primitive.name in BROADCASTS:
+            fill, border = _FAMILIES["blending"]
+            label = f"{_SIGNS.get(node.primitive.name, '')}{node.primitive}"
+            self.lines.append(
+                f'{name} [id="{name}", class="primitive blending {node.primitive.name}", label={_quoted([label])}, '
+                f'shape=ellipse, style=filled, fillcolor="{fill}", color="{border}", margin="0.04,0.02"]'
+            )
+            self.words[name] = self.titles[name] = said
+            for side, tensor in zip(SIDES, node.inputs, strict=True):
+                words = f"{side} of {node.primitive}: t{tensor}"
+                self._edge(f"{name}-{side.lower()}", f"t{tensor}", name, words, _plate([side], fill))
+            self._edge(f"{name}-out", name, f"t{number}", f"result of {node}: t{number}")
+            return
+        family = PRIMITIVES[node.primitive.name].family
+        (tensor,) = node.inputs
+        more = self._weight(number)
+        fill = WEIGHT.fill if more else _FAMILIES[family][0]
+        self._edge(
+            name,
+            f"t{tensor}",
+            f"t{number}",
+            "; ".join([said, *more]),
+            _plate([str(node.primitive), *more], fill),
+            f"primitive {family} {node.primitive.name}",
+        )
+
+    def _weight(self, number: int) -> list[str]:
+        """The weight of an FC, and the normalisation behind it with its own; nothing for another primitive."""
+        node = self.draft.nodes[number - 1]
+        sizes = weight_of(node.primitive, self.draft.shapes[node.inputs[0]])
+        if sizes is None:
+            return []
+        self.weights += 1
+        found = [f"W{self.weights} {self._list(sizes)}"]
+        if self.kernel is not None and number in self.kernel.normalised:
+            relu = ", ReLU" if self.kernel.normalised[number] else ""
+            found.append(f"batch normalisation W{self.weights + 1}, W{self.weights + 2}{relu}")
+            self.weights += 2
+        return found
+
+    def _edge(self, name: str, upper: str, lower: str, said: str, label: str = "", css: str = "line") -> None:
+        text = f", label={label}" if label else ""
+        self.lines.append(f'{upper} -> {lower} [id="{name}", class="{css}"{text}]')
+        self.words[name] = said
+        # Graphviz names edges by their ends, so both sides of a tensor that is blended with itself have one name.
+        before = self.titles.get(f"{upper}->{lower}")
+        self.titles[f"{upper}->{lower}"] = f"{before}; {said}" if before else said
+
+    # -- sizes -------------------------------------------------------------------------------------------------------
+
+    def _sized(self, shape: Shape) -> str:
+        return self._list(shape.sizes)
+
+    def _list(self, sizes: Iterable[Size]) -> str:
+        """Sizes as symbols, and with a binding as numbers too."""
+        sizes = tuple(sizes)
+        text = f"[{', '.join(size.pretty for size in sizes)}]"
+        if self.template is None or not sizes:
+            return text
+        return f"{text} = {[size.at(self.template) for size in sizes]}"
+
+
+# -- DOT ---------------------------------------------------------------------------------------------------------------
+
+
+def _plate(lines: Sequence[str], fill: str, points: int = _LABEL_POINTS) -> str:
+    """Lines of text on a light plate of their own, for what stands on the ground of the page, be it light or dark."""
+    width = round(_LETTER * points * max(map(len, lines))) + 6
+    rows = "".join(f'<TR><TD WIDTH="{width}">{escape(line, quote=True)}</TD></TR>' for line in lines)
+    return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1" BGCOLOR="{fill}">{rows}</TABLE>>'
+
+
+def _quoted(lines: Iterable[str]) -> str:
+    text = "\n".join(lines)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
