@@ -1,0 +1,446 @@
+"""TVM from an operator: one PrimFunc with a ``te.compute`` for each primitive that computes (Canvas, section 7).
+
+A tensor has the batch in front and one axis for each filled slot of its shape. A template that runs in parts has them
+on the first of these axes, a part after a part: a channel c of part a stands at a·C + c. Groups and windows are views:
+they have no stage of their own, and what reads them reads the tensor before them, or a copy of it with a border of
+zeros. So an FC behind unfolds and a group is one direct convolution, which MetaSchedule tiles.
+
+Importing this module imports TVM: see :mod:`syno_lab.codegen.tvm_target`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tvm
+from tvm import te
+
+from syno_lab.canvas.files import from_json
+from syno_lab.canvas.primitives import BROADCASTS, SHIFTS, UNFOLDS, axes_of, parts_of, span_of
+from syno_lab.canvas.reference import EPSILON
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+    from syno_lab.canvas.fitted import Fitted
+    from syno_lab.canvas.kernel import Node
+
+#: The index of each filled slot, as a TVM expression or a whole number.
+Indices = dict[str, Any]
+#: The value of an element: of an image, a part, and the indices of slots.
+Read = Callable[[Any, Any, Indices], Any]
+
+
+def to_tvm(operator: Fitted, bound: Mapping[str, int], dtype: str = "float32") -> IRModule:
+    """A module with one unscheduled function ``main(X, W1, ..., Y)``, as MetaSchedule wants it.
+
+    X is [N, C_in, s·H, s·W], Y [N, C_out, H, W], and the weights are those of :meth:`.Fitted.weight_sizes`. A kernel
+    that normalises is that of a fresh module in evaluation: means of 0 and variances of 1.
+
+    Args:
+        operator: the operator.
+        bound: a complete binding of it.
+        dtype: of all tensors, ``"float32"`` or ``"float64"``; in ``"float16"`` LLVM has no erf, which gelu needs.
+
+    Raises:
+        SpecError: where a number is missing, or a size is not whole.
+    """
+    writer = _Writer(operator, dict(bound), dtype)
+    function = te.create_prim_func([writer.X, *writer.weights, writer.result()])
+    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+
+
+def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> IRModule:
+    """:func:`to_tvm` of a kernel file's text: what the tuning process calls. Needs no torch.
+
+    Raises:
+        FormatError: when the text is no kernel file.
+        SpecError: when the binding is incomplete, or a size is not whole.
+    """
+    operator = from_json(operator_json)
+    return to_tvm(operator, operator.complete_binding(binding), dtype)
+
+
+class _View(NamedTuple):
+    """A tensor as what stands before its groups and windows.
+
+    Attributes:
+        of: the number of the tensor that is read.
+        axes: H, W, both or none: where its windows slide.
+    """
+
+    of: int
+    axes: tuple[str, ...]
+
+
+class _Writer:
+    """Writes the stages of an operator for a complete binding."""
+
+    def __init__(self, operator: Fitted, bound: dict[str, int], dtype: str) -> None:
+        self.kernel, self.dtype = operator.kernel, dtype
+        self.place, self.bound = operator.template(bound)
+        self.images, self.parts = bound["N"], self.place.parts
+        self.out = operator.output_sizes(bound)
+        #: Whether the parts see the same input; otherwise each has a block of the input's channels.
+        self.is_shared = self.place.c_in < self.place.c_out
+        self.X = te.placeholder(operator.input_sizes(bound), dtype, name="X")
+        sizes = operator.weight_sizes(bound)
+        self.weights = [te.placeholder(size, dtype, name=f"W{i}") for i, size in enumerate(sizes, start=1)]
+        self.weight_of: dict[int, int] = {}
+        number = 0
+        for tensor, node in enumerate(self.kernel.nodes, start=1):
+            if node.primitive.name == "fc":
+                self.weight_of[tensor] = number
+                number += 3 if tensor in self.kernel.normalised else 1
+        self.views = [self._view(number) for number in range(len(self.kernel.shapes))]
+        self.padded: dict[_View, te.Tensor] = {}
+        self.made: dict[int, te.Tensor] = {0: self._pooled()}
+
+    def result(self) -> te.Tensor:
+        """The output Y, of all stages."""
+        last = len(self.kernel.nodes)
+        axes, wanted = self._axes(last), (self.place.channels, self.place.h, self.place.w)
+        is_output = axes == wanted and (self.parts == 1 or not self._is_averaged) and self.views[last].of == last > 0
+        for tensor, node in enumerate(self.kernel.nodes, start=1):
+            if self.views[tensor].of == tensor:
+                self.made[tensor] = self._stage(tensor, node, "Y" if is_output and tensor == last else f"T{tensor}")
+        return self.made[last] if is_output else self._output(last, wanted)
+
+    @property
+    def _is_averaged(self) -> bool:
+        """Whether the results of the parts are averaged; otherwise they are concatenated along the channels."""
+        return self.place.c_in > self.place.c_out
+
+    def _output(self, last: int, wanted: tuple[int, ...]) -> te.Tensor:
+        """The last tensor as [N, C_out, H, W]."""
+        axes, filled, read = self._axes(last), self.kernel.shapes[last].filled, self._reader(last)
+
+        def element(n: Any, a: Any, place: Sequence[Any]) -> Any:
+            return read(n, a, dict(zip(filled, _viewed(place, wanted, axes), strict=True)))
+
+        if self.parts == 1 or not self._is_averaged:
+            return te.compute(self.out, lambda n, *place: element(n, *self._apart(place, wanted)), name="Y")
+        a = te.reduce_axis((0, self.parts), "a")
+        share = self._constant(1 / self.parts)
+        return te.compute(self.out, lambda n, *place: te.sum(element(n, a, place) * share, axis=a), name="Y")
+
+    # -- tensors and how they are read ---------------------------------------------------------------------------------
+
+    def _constant(self, number: float) -> Any:
+        return tvm.tirx.const(number, self.dtype)
+
+    def _axes(self, tensor: int) -> tuple[int, ...]:
+        """The sizes of a tensor's filled slots."""
+        return tuple([size.at(self.bound) for size in self.kernel.shapes[tensor].sizes])
+
+    def _size(self, tensor: int, slot: str) -> int:
+        return self.kernel.shapes[tensor].size(slot).at(self.bound)
+
+    def _stored(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a tensor with these axes, the parts on the first of them."""
+        return (self.images, self.parts * axes[0], *axes[1:]) if axes else (self.images, self.parts)
+
+    def _apart(self, place: Sequence[Any], axes: tuple[int, ...]) -> tuple[Any, list[Any]]:
+        """The part, and the index of each axis, of an element's place in a stored tensor."""
+        if not axes:
+            return place[0], []
+        if self.parts == 1:
+            return 0, list(place)
+        return place[0] // axes[0], [place[0] % axes[0], *place[1:]]
+
+    def _view(self, tensor: int) -> _View:
+        of, axes = tensor, set()
+        while of:
+            (name, parameter), inputs = self.kernel.nodes[of - 1]
+            if name not in ("unfold", "group"):
+                break
+            if name == "unfold":
+                axes |= set(UNFOLDS[parameter])
+            (of,) = inputs
+        return _View(of, tuple(sorted(axes)))
+
+    def _reader(self, tensor: int) -> Read:
+        """How the elements of a tensor are read: from the tensor before its groups and windows."""
+        view = self.views[tensor]
+        of = view.of
+        shape, filled = self.kernel.shapes[of], self.kernel.shapes[of].filled
+        stored = self._border(view) if view.axes else self.made[of]
+        splits = self.kernel.shapes[tensor]["G"] is not None and shape["G"] is None
+        channels = self._size(tensor, "C")
+        first = self._size(of, filled[0]) if filled else 1
+
+        def read(n: Any, a: Any, indices: Indices) -> Any:
+            found = {slot: indices.get(slot, 0) for slot in filled}
+            if splits:
+                found["C"] = indices["G"] * channels + indices.get("C", 0)
+            for axis in view.axes:
+                found[axis] = indices[axis] + indices[f"K{axis}"]
+            place = [found[slot] for slot in filled] or [0]
+            if self.parts > 1 and not (of == 0 and self.is_shared):
+                place[0] = a * first + place[0]
+            return stored[(n, *place)]
+
+        return read
+
+    def _border(self, view: _View) -> te.Tensor:
+        """A copy of the tensor of a view with as many zeros around it as its windows leave its bounds."""
+        if view in self.padded:
+            return self.padded[view]
+        tensor, filled = self.made[view.of], self.kernel.shapes[view.of].filled
+        sizes = [int(size) for size in tensor.shape]
+        at = {1 + filled.index(axis): self.bound[f"K{axis}"] // 2 for axis in view.axes}
+        # Without channels the first axis has the parts, and each of them has a border of its own.
+        own = self._size(view.of, filled[0])
+        parts = self.parts if 1 in at and self.parts > 1 else 1
+        wanted = [size + 2 * at.get(number, 0) for number, size in enumerate(sizes)]
+        if parts > 1:
+            wanted[1] = parts * (own + 2 * at[1])
+
+        def element(*place: Any) -> Any:
+            inside, read = [], list(place)
+            for number, border in at.items():
+                size, part = (own, place[1] // (own + 2 * border)) if number == 1 else (sizes[number], 0)
+                index = place[1] % (own + 2 * border) if number == 1 and parts > 1 else place[number]
+                inside += [index >= border, index < size + border]
+                # Bounded, though none is read out of bounds: by this MetaSchedule sees that the copy is no mere
+                # write-back of a sum, into whose loops it would move it, where nothing writes the border.
+                read[number] = te.max(te.min(index - border, size - 1), 0) + (part * size if parts > 1 else 0)
+            return te.if_then_else(te.all(*inside), tensor[tuple(read)], self._constant(0))
+
+        name = f"{tensor.op.name}_padded{''.join(view.axes) if len(view.axes) == 1 else ''}"
+        self.padded[view] = te.compute(wanted, element, name=name)
+        return self.padded[view]
+
+    def _pooled(self) -> te.Tensor:
+        """The input behind the pooling in front."""
+        step = self.place.stride
+        if step == 1:
+            return self.X
+        i, j = te.reduce_axis((0, step), "i"), te.reduce_axis((0, step), "j")
+        share = self._constant(1 / step**2)
+        shape = (self.images, self.place.c_in, self.place.h, self.place.w)
+
+        def element(n: Any, c: Any, h: Any, w: Any) -> Any:
+            return te.sum(self.X[n, c, h * step + i, w * step + j] * share, axis=[i, j])
+
+        return te.compute(shape, element, name="T0", attrs=_UNSCHEDULED)
+
+    # -- stages --------------------------------------------------------------------------------------------------------
+
+    def _stage(self, tensor: int, node: Node, name: str) -> te.Tensor:
+        """The tensor of a node that is no view."""
+        primitive, parameter = node.primitive
+        if primitive == "fc":
+            return self._fc(tensor, node.inputs[0], name)
+        if primitive in BROADCASTS:
+            return self._broadcast(tensor, node, name)
+        if primitive == "softmax":
+            return self._softmax(tensor, node.inputs[0], axes_of(parameter), name)
+        read = self._reader(node.inputs[0])
+        if primitive in ("fold_avg", "fold_max"):
+            return self._fold(tensor, node.inputs[0], primitive, (parameter,), read, name)
+        if primitive == "shift":
+            return self._compute(tensor, lambda n, a, found: read(n, a, self._shifted(found, parameter)), name)
+        return self._compute(tensor, lambda n, a, found: self._element(primitive, read(n, a, found)), name)
+
+    def _compute(self, tensor: int, element: Read, name: str) -> te.Tensor:
+        """A stage without a sum, of a tensor's shape."""
+        axes, filled = self._axes(tensor), self.kernel.shapes[tensor].filled
+
+        def at(n: Any, *place: Any) -> Any:
+            a, indices = self._apart(place, axes)
+            return element(n, a, dict(zip(filled, indices, strict=True)))
+
+        return te.compute(self._stored(axes), at, name=name)
+
+    def _shifted(self, indices: Indices, parameter: str) -> Indices:
+        found = dict(indices)
+        for axis, offset in SHIFTS[parameter]:
+            size = self.bound[axis]
+            # The truncating remainder: two shifts by the other one TVM 0.27 simplifies to one (codegen.tvm_stage).
+            found[axis] = tvm.tirx.truncmod(found[axis] + (size - offset) % size, tvm.tirx.const(size, "int32"))
+        return found
+
+    def _element(self, primitive: str, x: Any) -> Any:
+        """What a primitive makes of one number."""
+        one, half = self._constant(1), self._constant(0.5)
+        if primitive == "relu":
+            return te.max(x, self._constant(0))
+        if primitive == "gelu":
+            return x * (one + te.erf(x * self._constant(1 / math.sqrt(2)))) * half
+        if primitive == "neg":
+            return self._constant(0) - x
+        if primitive == "sin":
+            return te.sin(self._constant(math.pi / 2) * x)
+        calls = {"sigmoid": te.sigmoid, "tanh": te.tanh, "abs": te.abs, "exp": te.exp}
+        return calls[primitive](x)
+
+    def _fc(self, tensor: int, source: int, name: str) -> te.Tensor:
+        """A direct convolution of what stands before the windows of its input."""
+        weight = self.weights[self.weight_of[tensor]]
+        groups, outputs, inputs = (int(size) for size in weight.shape)  # the groups of all parts together
+        shape, read = self.kernel.shapes[source], self._reader(source)
+        summed = {slot: te.reduce_axis((0, self._size(source, slot)), slot.lower()) for slot in ("C", "KH", "KW")}
+        summed = {slot: axis for slot, axis in summed.items() if shape[slot] is not None}
+        sizes = [self._size(source, slot) for slot in summed]
+        filled = self.kernel.shapes[tensor].filled
+        has_groups = shape["G"] is not None
+        in_part = groups // self.parts
+
+        def element(n: Any, *place: Any) -> Any:
+            axes = dict(zip(filled, place, strict=False))
+            # Without channels of its own the result has the parts alone in front, perhaps on an axis of the image.
+            a, indices = self._apart(place, self._axes(tensor))
+            own = dict(zip(filled, indices, strict=True))
+            if "C" in filled:
+                group, output = axes["C"] // outputs, axes["C"] % outputs
+            else:
+                group, output = a, 0
+            found: Indices = {slot: own[slot] for slot in ("H", "W") if slot in own} | dict(summed)
+            part = group // in_part if in_part > 1 else group
+            if has_groups:
+                found["G"] = group % in_part if self.parts > 1 else group
+            if self.parts == 1:
+                part = 0
+            product = read(n, part, found) * weight[group, output, _flat(list(summed.values()), sizes)]
+            return te.sum(product, axis=list(summed.values())) if summed else product
+
+        stored = self._stored(self._axes(tensor))
+        is_normalised = tensor in self.kernel.normalised
+        is_last = name == "Y" and not is_normalised
+        # What MetaSchedule tiles: a sum of which something is read several times, that is not longer than its result.
+        pixels = self._size(tensor, "H") * self._size(tensor, "W")
+        is_tiled = (outputs > 1 or self.images * pixels > 1) and prod(stored) >= inputs
+        attrs = _UNSCHEDULED if summed and not is_tiled and not is_last else None
+        found = te.compute(stored, element, name=f"{name}_fc" if is_normalised else name, attrs=attrs)
+        return self._normalised(tensor, found, name) if is_normalised else found
+
+    def _normalised(self, tensor: int, of: te.Tensor, name: str) -> te.Tensor:
+        """A batch normalisation of a mean of 0 and a variance of 1, and ReLU where another FC comes after it."""
+        first = self.weight_of[tensor]
+        scale, offset = self.weights[first + 1 : first + 3]
+        share, zero = self._constant(1 / math.sqrt(1 + EPSILON)), self._constant(0)
+        has_channels, rows = self.kernel.shapes[tensor]["C"] is not None, self._axes(tensor)
+
+        def element(n: Any, *place: Any) -> Any:
+            channel = place[0] if has_channels else self._apart(place, rows)[0]
+            value = of[(n, *place)] * (scale[channel] * share) + offset[channel]
+            return te.max(value, zero) if self.kernel.normalised[tensor] else value
+
+        return te.compute(tuple(of.shape), element, name=name)
+
+    def _fold(
+        self, tensor: int, source: int, primitive: str, slots: tuple[str, ...], read: Read, name: str
+    ) -> te.Tensor:
+        axes = {slot: te.reduce_axis((0, self._size(source, slot)), slot.lower()) for slot in slots}
+        share = self._constant(1 / prod(self._size(source, slot) for slot in slots))
+        rest = [slot for slot in self.kernel.shapes[source].filled if slot not in slots]
+        sizes = tuple([self._size(source, slot) for slot in rest])
+
+        def element(n: Any, *place: Any) -> Any:
+            a, indices = self._apart(place, sizes)
+            value = read(n, a, dict(zip(rest, indices, strict=True)) | axes)
+            if primitive == "fold_max":
+                return te.max(value, axis=list(axes.values()))
+            return te.sum(value * share if primitive == "fold_avg" else value, axis=list(axes.values()))
+
+        return te.compute(
+            self._stored(sizes), element, name=name, attrs=None if name == "Y" else _UNSCHEDULED
+        )
+
+    def _softmax(self, tensor: int, source: int, slots: tuple[str, ...], name: str) -> te.Tensor:
+        """The largest, the powers, their sum and the shares, as four stages."""
+        read = self._reader(source)
+        rest = [slot for slot in self.kernel.shapes[source].filled if slot not in slots]
+        sizes = tuple([self._size(source, slot) for slot in rest])
+        shape, filled = self._axes(tensor), self.kernel.shapes[tensor].filled
+
+        def folded(of: te.Tensor, n: Any, a: Any, indices: Indices) -> Any:
+            place = [indices[slot] for slot in rest]
+            if not rest:
+                return of[n, a]
+            return of[(n, a * sizes[0] + place[0], *place[1:])]
+
+        def of_powers(n: Any, a: Any, indices: Indices) -> Any:
+            place = [indices[slot] for slot in filled]
+            return powers[(n, a * shape[0] + place[0], *place[1:])]
+
+        largest = self._fold(tensor, source, "fold_max", slots, read, f"{name}_max")
+        powers = self._compute(
+            tensor, lambda n, a, found: te.exp(read(n, a, found) - folded(largest, n, a, found)), f"{name}_exp"
+        )
+        total = self._fold(tensor, source, "sum", slots, of_powers, f"{name}_sum")
+        return self._compute(tensor, lambda n, a, found: of_powers(n, a, found) / folded(total, n, a, found), name)
+
+    def _broadcast(self, tensor: int, node: Node, name: str) -> te.Tensor:
+        """RHS as it is; LHS at the same place, modulo its size within the block of slots that the parameter names."""
+        primitive, parameter = node.primitive
+        left, right = (self.kernel.shapes[number] for number in node.inputs)
+        read_left, read_right = (self._reader(number) for number in node.inputs)
+        start, stop = span_of(parameter)
+        first, end = (sum(size is not None for size in right.slots[:place]) for place in (start, stop))
+        lhs, rhs = (self._axes(number) for number in node.inputs)
+        rest = len(lhs) - (len(rhs) - (end - first))  # how many axes of LHS are repeated together
+        assert prod(lhs[first : first + rest]) == parts_of(parameter, left, right).lhs.at(self.bound)
+
+        def element(n: Any, a: Any, indices: Indices) -> Any:
+            place = list(indices.values())
+            block = _viewed(place[first:end], rhs[first:end], lhs[first : first + rest])
+            there = dict(zip(left.filled, [*place[:first], *block, *place[end:]], strict=True))
+            return _blend(primitive, read_left(n, a, there), read_right(n, a, indices))
+
+        return self._compute(tensor, element, name)
+
+
+#: MetaSchedule's rules may give wrong code for a sum that is not tiled and that a later stage reads: they move it into
+#: that stage's loops, and terms are then counted several times (syno_lab.codegen.tvm_stage). They leave it alone.
+_UNSCHEDULED = {"schedule_rule": "None"}
+
+
+def _blend(primitive: str, left: Any, right: Any) -> Any:
+    if primitive == "add":
+        return left + right
+    if primitive == "sub":
+        return left - right
+    if primitive == "mul":
+        return left * right
+    return te.min(left, right) if primitive == "min" else te.max(left, right)
+
+
+def _flat(place: Sequence[Any], sizes: Iterable[int]) -> Any:
+    """The place of an element in the order of memory."""
+    found: Any = 0
+    for index, size in zip(place, sizes, strict=True):
+        found = found * size + index
+    return found
+
+
+def _viewed(place: Sequence[Any], sizes: Sequence[int], wanted: Sequence[int]) -> list[Any]:
+    """The indices along axes of other sizes, of the same element in the order of memory, modulo their volume.
+
+    Axes that agree at the end, and at the beginning where nothing is repeated, keep their index: TVM sees a view of
+    these as what it is.
+    """
+    place, sizes, wanted = list(place), list(sizes), list(wanted)
+    before, after = [], []
+    while sizes and wanted and sizes[-1] == wanted[-1]:
+        after.insert(0, place.pop())
+        sizes.pop()
+        wanted.pop()
+    if prod(sizes) == prod(wanted):
+        while sizes and wanted and sizes[0] == wanted[0]:
+            before.append(place.pop(0))
+            sizes.pop(0)
+            wanted.pop(0)
+    linear = _flat(place, sizes)
+    if prod(sizes) > prod(wanted):
+        linear = linear % prod(wanted)
+    middle: list[Any] = []
+    for number, size in enumerate(reversed(wanted)):
+        is_first = number == len(wanted) - 1
+        middle.insert(0, linear if is_first else linear % size)
+        linear = linear // size if not is_first else linear
+    return [*before, *middle, *after]
