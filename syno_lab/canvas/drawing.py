@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, weight_of
 from syno_lab.canvas.shape import INPUT as IMAGE_SHAPE
@@ -27,7 +27,7 @@ from syno_lab.codegen.drawing_style import FONT, HIGHLIGHT, INK, INPUT, LINE, OU
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Draft, Kernel
-    from syno_lab.canvas.places import Place
+    from syno_lab.canvas.places import AtPlaces, Place
     from syno_lab.canvas.shape import Shape
     from syno_lab.canvas.sizes import Size
 
@@ -47,23 +47,8 @@ _CAPTION_POINTS, _LABEL_POINTS = 12, 10
 _LETTER = 0.52
 
 
-class Drawable(Protocol):
-    """What a picture needs of a :class:`syno_lab.canvas.fitted.Fitted`, which imports this file to draw itself."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """The template."""
-
-    @property
-    def inner(self) -> tuple[str, ...]:
-        """The variables that a network's solution determines."""
-
-    def template(self, binding: Mapping[str, int], /) -> tuple[Place, dict[str, int]]:
-        """The place of a binding, and the template's numbers there."""
-
-
 def dot(
-    operator: Drawable,
+    operator: AtPlaces,
     bound: Mapping[str, int] | None = None,
     *,
     title: str | None = None,
@@ -83,7 +68,7 @@ def dot(
 
 
 def svg(
-    operator: Drawable,
+    operator: AtPlaces,
     bound: Mapping[str, int] | None = None,
     *,
     title: str | None = None,
@@ -142,7 +127,7 @@ def describe_draft(draft: Draft) -> str:
     )
 
 
-def words(operator: Drawable) -> dict[str, str]:
+def words(operator: AtPlaces) -> dict[str, str]:
     """What the picture of an operator says of each part, by its ``id``, inputs before results."""
     return _fitted(operator, None, None, ()).words
 
@@ -163,7 +148,7 @@ def _norm_words(kernel: Kernel, number: int) -> str:
 
 
 def _fitted(
-    operator: Drawable, bound: Mapping[str, int] | None, title: str | None, highlight: Iterable[Any]
+    operator: AtPlaces, bound: Mapping[str, int] | None, title: str | None, highlight: Iterable[Any]
 ) -> _Drawing:
     """The drawing of an operator, of symbols or at the place of a binding."""
     kernel = operator.kernel

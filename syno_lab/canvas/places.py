@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 
 if TYPE_CHECKING:
+    from syno_lab.canvas.kernel import Kernel
     from syno_lab.models.sites import Site
 
 #: Windows of convolutions that a kernel replaces (section 4).
@@ -144,6 +145,30 @@ class Budget:
             part("min_flops", min_flops, flops),
             part("min_params", min_params, params),
         )
+
+
+class AtPlaces(Protocol):
+    """An operator as its forms see it: :class:`syno_lab.canvas.fitted.Fitted`, which imports them to make them."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The template."""
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """The variables that a network's solution determines."""
+
+    def template(self, binding: Mapping[str, int], /) -> tuple[Place, dict[str, int]]:
+        """The place of a binding, and the template's numbers there."""
+
+    def input_sizes(self, binding: Mapping[str, int], /) -> tuple[int, ...]:
+        """[N, C_in, s·H, s·W]."""
+
+    def output_sizes(self, binding: Mapping[str, int], /) -> tuple[int, ...]:
+        """[N, C_out, H, W]."""
+
+    def weight_sizes(self, binding: Mapping[str, int], /) -> tuple[tuple[int, ...], ...]:
+        """Those of the template in all parts."""
 
 
 def group_choices_of(places: Sequence[Place]) -> tuple[int, ...]:

@@ -17,8 +17,8 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
-    from syno_lab.canvas.fitted import Fitted
     from syno_lab.canvas.kernel import Binding, Kernel
+    from syno_lab.canvas.places import AtPlaces
     from syno_lab.canvas.primitives import Primitive
     from syno_lab.canvas.shape import Shape
 
@@ -94,7 +94,7 @@ def reference(kernel: Kernel, x: Any, *weights: Any, binding: Binding) -> Array:
     return tensors[-1].reshape(data.shape)
 
 
-def at_place(operator: Fitted, x: Any, weights: Sequence[Any], bound: Binding) -> Array:
+def at_place(operator: AtPlaces, x: Any, weights: Sequence[Any], bound: Binding) -> Array:
     """What an operator computes at a place, in float64: its template in parts, behind a pooling.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from syno_lab.canvas.files import from_json
 from syno_lab.canvas.fitted import FORMAT, OUTER, Fitted
@@ -100,6 +100,11 @@ class Canvas(System):
 
 def _known(make: Callable[[], Kernel]) -> Callable[[], Fitted]:
     return lambda: Fitted(make())
+
+
+def lower_json(operator_json: str, binding: Binding, dtype: str) -> Any:
+    """A TVM module of a kernel file's text: what the tuning process calls (:func:`syno_lab.canvas.tvm.to_tvm`)."""
+    return from_json(operator_json).to_tvm(binding, dtype)
 
 
 CANVAS = Canvas()

@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tvm
 from tvm import te
 
-from syno_lab.canvas.files import from_json
 from syno_lab.canvas.primitives import BROADCASTS, SHIFTS, UNFOLDS, axes_of, parts_of, span_of
 from syno_lab.canvas.reference import EPSILON
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
-    from syno_lab.canvas.fitted import Fitted
     from syno_lab.canvas.kernel import Node
+    from syno_lab.canvas.places import AtPlaces
 
 #: The index of each filled slot, as a TVM expression or a whole number.
 Indices = dict[str, Any]
@@ -34,7 +33,7 @@ Indices = dict[str, Any]
 Read = Callable[[Any, Any, Indices], Any]
 
 
-def to_tvm(operator: Fitted, bound: Mapping[str, int], dtype: str = "float32") -> IRModule:
+def to_tvm(operator: AtPlaces, bound: Mapping[str, int], dtype: str = "float32") -> IRModule:
     """A module with one unscheduled function ``main(X, W1, ..., Y)``, as MetaSchedule wants it.
 
     X is [N, C_in, s·H, s·W], Y [N, C_out, H, W], and the weights are those of :meth:`.Fitted.weight_sizes`. A kernel
@@ -53,17 +52,6 @@ def to_tvm(operator: Fitted, bound: Mapping[str, int], dtype: str = "float32") -
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
-def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> IRModule:
-    """:func:`to_tvm` of a kernel file's text: what the tuning process calls. Needs no torch.
-
-    Raises:
-        FormatError: when the text is no kernel file.
-        SpecError: when the binding is incomplete, or a size is not whole.
-    """
-    operator = from_json(operator_json)
-    return to_tvm(operator, operator.complete_binding(binding), dtype)
-
-
 class _View(NamedTuple):
     """A tensor as what stands before its groups and windows.
 
@@ -79,7 +67,7 @@ class _View(NamedTuple):
 class _Writer:
     """Writes the stages of an operator for a complete binding."""
 
-    def __init__(self, operator: Fitted, bound: dict[str, int], dtype: str) -> None:
+    def __init__(self, operator: AtPlaces, bound: dict[str, int], dtype: str) -> None:
         self.kernel, self.dtype = operator.kernel, dtype
         self.place, self.bound = operator.template(bound)
         self.images, self.parts = bound["N"], self.place.parts
@@ -347,9 +335,7 @@ class _Writer:
                 return te.max(value, axis=list(axes.values()))
             return te.sum(value * share if primitive == "fold_avg" else value, axis=list(axes.values()))
 
-        return te.compute(
-            self._stored(sizes), element, name=name, attrs=None if name == "Y" else _UNSCHEDULED
-        )
+        return te.compute(self._stored(sizes), element, name=name, attrs=None if name == "Y" else _UNSCHEDULED)
 
     def _softmax(self, tensor: int, source: int, slots: tuple[str, ...], name: str) -> te.Tensor:
         """The largest, the powers, their sum and the shares, as four stages."""
@@ -425,7 +411,8 @@ def _viewed(place: Sequence[Any], sizes: Sequence[int], wanted: Sequence[int]) -
     these as what it is.
     """
     place, sizes, wanted = list(place), list(sizes), list(wanted)
-    before, after = [], []
+    before: list[Any] = []
+    after: list[Any] = []
     while sizes and wanted and sizes[-1] == wanted[-1]:
         after.insert(0, place.pop())
         sizes.pop()

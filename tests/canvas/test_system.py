@@ -16,6 +16,7 @@ from syno_lab.errors import SpecError
 from syno_lab.models.sites import Site
 from syno_lab.protocol import SpaceRequest, System
 from syno_lab.search import RandomSearch
+from syno_lab.systems import VARIABLE
 from syno_lab.testing.conformance import Case, SystemConformance
 
 SIZES = {"N": 2, "C_in": 4, "C_out": 4, "H": 4, "W": 6, "KH": 3, "KW": 3, "s": 1}
@@ -31,7 +32,11 @@ def solved() -> Fitted:
 
 
 class TestCanvas(SystemConformance):
-    """The conformance suite."""
+    """The conformance suite, with Canvas registered: the lab does not list it before its views are there."""
+
+    @pytest.fixture(autouse=True)
+    def registered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(VARIABLE, f"{CANVAS.format}=syno_lab.canvas.system:CANVAS")
 
     @pytest.fixture
     def system(self) -> System:
