@@ -138,6 +138,27 @@ def rediscovery(result: Result) -> str:
     return table(heading, rows)
 
 
+def half_hours(result: Result) -> str:
+    """The best discovered operator of each search within each share of the replaced FLOPs, in points of accuracy."""
+    rows = []
+    for row in result["rows"]:
+        cells = []
+        for share, one in row["comparisons"].items():
+            if one is None:
+                cells.append(NONE)
+                continue
+            difference, low, high = (100 * one["over_seeds"][key] for key in ("difference", "low", "high"))
+            cells.append(f"{difference:+.1f} ({low:+.1f} to {high:+.1f}) at {row['best'][share]['replaced_ratio']:.2f}")
+        first = next(iter(row["funnel"]["rungs"].values()))["begun"]
+        drawn, wished = (row["funnel"]["draws"][key] for key in ("drawn", "wished"))
+        rest = f"{row['time']['shares']['rest']:.0%}"
+        note = row["note"] or NONE
+        rows.append([str(row["settings"]["seed"]), row["commit"], f"{drawn:,}", f"{wished / drawn:.0%}", str(first)])
+        rows[-1] += [*cells, rest, note]
+    shares = " | ".join(f"within {share}" for share in result["rows"][0]["comparisons"])
+    return table(f"seed | commit | drawn | wished | on the first rung | {shares} | the rest of the time | note", rows)
+
+
 def wished(result: Result) -> str:
     """Descents with and without bound and weights, and the rate of a search without training."""
     rows = []
@@ -321,6 +342,7 @@ PARTS = (
     single("budgets", budgets),
     single("spread", spread),
     single("rediscovery", rediscovery),
+    single("half-hours", half_hours),
     single("wished", wished),
     single("step", step),
     single("bias", bias),

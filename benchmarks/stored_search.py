@@ -83,7 +83,7 @@ def extract(lab: Path, name: str) -> dict[str, Any]:
         | {
             "command": _command(settings),
             "machine": _machine(result),
-            "date": f"{rows[-1].ended[:16]} UTC".replace("T", " "),
+            "date": f"{rows[-1].ended[:16].replace('T', ' ')} UTC",
         },
     }
 
