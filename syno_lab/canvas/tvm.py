@@ -86,6 +86,9 @@ class _Writer:
         self.views = [self._view(number) for number in range(len(self.kernel.shapes))]
         self.padded: dict[_View, te.Tensor] = {}
         self.made: dict[int, te.Tensor] = {0: self._pooled()}
+        #: The stages that MetaSchedule inlines into the next one: without a sum, exp, and an index that is computed.
+        self.inlined: set[str] = set()
+        self.is_kept = False  # whether the stage that is being written is none of these
 
     def result(self) -> te.Tensor:
         """The output Y, of all stages."""
@@ -135,9 +138,8 @@ class _Writer:
         """The part, and the index of each axis, of an element's place in a stored tensor."""
         if not axes:
             return place[0], []
-        if self.parts == 1:
-            return 0, list(place)
-        return place[0] // axes[0], [place[0] % axes[0], *place[1:]]
+        part, first = _divided(place[0], self.parts, axes[0])
+        return part, [first, *place[1:]]
 
     def _view(self, tensor: int) -> _View:
         of, axes = tensor, set()
@@ -158,7 +160,9 @@ class _Writer:
         stored = self._border(view) if view.axes else self.made[of]
         splits = self.kernel.shapes[tensor]["G"] is not None and shape["G"] is None
         channels = self._size(tensor, "C")
-        first = self._size(of, filled[0]) if filled else 1
+        first = int(stored.shape[1]) // self.parts  # of a part, along the first axis; with its border
+
+        analyzer = tvm.sym.Analyzer()
 
         def read(n: Any, a: Any, indices: Indices) -> Any:
             found = {slot: indices.get(slot, 0) for slot in filled}
@@ -169,6 +173,7 @@ class _Writer:
             place = [found[slot] for slot in filled] or [0]
             if self.parts > 1 and not (of == 0 and self.is_shared):
                 place[0] = a * first + place[0]
+            self.is_kept |= any(not isinstance(analyzer.simplify(index), tvm.tirx.Var) for index in place)
             return stored[(n, *place)]
 
         return read
@@ -178,26 +183,32 @@ class _Writer:
         if view in self.padded:
             return self.padded[view]
         tensor, filled = self.made[view.of], self.kernel.shapes[view.of].filled
-        sizes = [int(size) for size in tensor.shape]
-        at = {1 + filled.index(axis): self.bound[f"K{axis}"] // 2 for axis in view.axes}
-        # Without channels the first axis has the parts, and each of them has a border of its own.
-        own = self._size(view.of, filled[0])
-        parts = self.parts if 1 in at and self.parts > 1 else 1
-        wanted = [size + 2 * at.get(number, 0) for number, size in enumerate(sizes)]
-        if parts > 1:
-            wanted[1] = parts * (own + 2 * at[1])
+        axes, borders = list(self._axes(view.of)), {}
+        for axis in view.axes:
+            place = filled.index(axis)
+            borders[place] = self.bound[f"K{axis}"] // 2
+            axes[place] += 2 * borders[place]
+        # A tensor without channels may have its parts on an axis of the image: each has a border of its own.
+        parts = int(tensor.shape[1]) // self._axes(view.of)[0]
+        is_given = tensor.same_as(self.X)
 
-        def element(*place: Any) -> Any:
-            inside, read = [], list(place)
-            for number, border in at.items():
-                size, part = (own, place[1] // (own + 2 * border)) if number == 1 else (sizes[number], 0)
-                index = place[1] % (own + 2 * border) if number == 1 and parts > 1 else place[number]
+        def element(n: Any, *places: Any) -> Any:
+            indices, inside, part = list(places), [], 0
+            if 0 in borders:
+                part, indices[0] = _divided(places[0], parts, axes[0])
+            for place, border in borders.items():
+                index, size = indices[place], axes[place] - 2 * border
                 inside += [index >= border, index < size + border]
-                # Bounded, though none is read out of bounds: by this MetaSchedule sees that the copy is no mere
-                # write-back of a sum, into whose loops it would move it, where nothing writes the border.
-                read[number] = te.max(te.min(index - border, size - 1), 0) + (part * size if parts > 1 else 0)
-            return te.if_then_else(te.all(*inside), tensor[tuple(read)], self._constant(0))
+                indices[place] = index - border if is_given else te.max(te.min(index - border, size - 1), 0)
+            if 0 in borders:
+                indices[0] = part * (axes[0] - 2 * borders[0]) + indices[0]
+            # Bounded indices, though none is read out of bounds, and conditions that TVM does not look into, or it
+            # would simplify the bounds away: by them MetaSchedule sees that this copy is no mere write-back of a sum,
+            # into whose loops it would move it, where nothing writes the border.
+            conditions = inside if is_given else [tvm.tirx.likely(one) for one in inside]
+            return te.if_then_else(te.all(*conditions), tensor[(n, *indices)], self._constant(0))
 
+        wanted = (self.images, parts * axes[0], *axes[1:])
         name = f"{tensor.op.name}_padded{''.join(view.axes) if len(view.axes) == 1 else ''}"
         self.padded[view] = te.compute(wanted, element, name=name)
         return self.padded[view]
@@ -215,6 +226,16 @@ class _Writer:
             return te.sum(self.X[n, c, h * step + i, w * step + j] * share, axis=[i, j])
 
         return te.compute(shape, element, name="T0", attrs=_UNSCHEDULED)
+
+    def _stages_before(self, tensor: te.Tensor) -> frozenset[str]:
+        """The stages that a tensor is computed from once MetaSchedule has inlined those that it inlines."""
+        before: frozenset[str] = frozenset()
+        for one in tensor.op.input_tensors:
+            if one.op.name in self.inlined:
+                before |= self._stages_before(one)
+            elif isinstance(one.op, te.ComputeOp):
+                before |= {one.op.name}
+        return before
 
     # -- stages --------------------------------------------------------------------------------------------------------
 
@@ -242,12 +263,18 @@ class _Writer:
             a, indices = self._apart(place, axes)
             return element(n, a, dict(zip(filled, indices, strict=True)))
 
-        return te.compute(self._stored(axes), at, name=name)
+        self.is_kept = False
+        found = te.compute(self._stored(axes), at, name=name)
+        if not self.is_kept:
+            self.inlined.add(name)
+        return found
 
     def _shifted(self, indices: Indices, parameter: str) -> Indices:
         found = dict(indices)
         for axis, offset in SHIFTS[parameter]:
             size = self.bound[axis]
+            if size == 1:
+                continue
             # The truncating remainder: two shifts by the other one TVM 0.27 simplifies to one (codegen.tvm_stage).
             found[axis] = tvm.tirx.truncmod(found[axis] + (size - offset) % size, tvm.tirx.const(size, "int32"))
         return found
@@ -263,6 +290,7 @@ class _Writer:
             return self._constant(0) - x
         if primitive == "sin":
             return te.sin(self._constant(math.pi / 2) * x)
+        self.is_kept |= primitive == "exp"
         calls = {"sigmoid": te.sigmoid, "tanh": te.tanh, "abs": te.abs, "exp": te.exp}
         return calls[primitive](x)
 
@@ -271,40 +299,33 @@ class _Writer:
         weight = self.weights[self.weight_of[tensor]]
         groups, outputs, inputs = (int(size) for size in weight.shape)  # the groups of all parts together
         shape, read = self.kernel.shapes[source], self._reader(source)
-        summed = {slot: te.reduce_axis((0, self._size(source, slot)), slot.lower()) for slot in ("C", "KH", "KW")}
-        summed = {slot: axis for slot, axis in summed.items() if shape[slot] is not None}
-        sizes = [self._size(source, slot) for slot in summed]
-        filled = self.kernel.shapes[tensor].filled
-        has_groups = shape["G"] is not None
-        in_part = groups // self.parts
+        axes, filled = self._axes(tensor), self.kernel.shapes[tensor].filled
+        slots = [slot for slot in ("C", "KH", "KW") if shape[slot] is not None]
+        sizes = [self._size(source, slot) for slot in slots]
+        summed = [te.reduce_axis((0, size), slot.lower()) for slot, size in zip(slots, sizes, strict=True)]
 
         def element(n: Any, *place: Any) -> Any:
-            axes = dict(zip(filled, place, strict=False))
-            # Without channels of its own the result has the parts alone in front, perhaps on an axis of the image.
-            a, indices = self._apart(place, self._axes(tensor))
-            own = dict(zip(filled, indices, strict=True))
-            if "C" in filled:
-                group, output = axes["C"] // outputs, axes["C"] % outputs
-            else:
-                group, output = a, 0
-            found: Indices = {slot: own[slot] for slot in ("H", "W") if slot in own} | dict(summed)
-            part = group // in_part if in_part > 1 else group
-            if has_groups:
-                found["G"] = group % in_part if self.parts > 1 else group
-            if self.parts == 1:
-                part = 0
-            product = read(n, part, found) * weight[group, output, _flat(list(summed.values()), sizes)]
-            return te.sum(product, axis=list(summed.values())) if summed else product
+            a, indices = self._apart(place, axes)
+            found = {slot: index for slot, index in zip(filled, indices, strict=True) if slot != "C"}
+            found |= zip(slots, summed, strict=True)
+            # The axis of the channels has the groups of all parts. A result without channels has one for each part.
+            channel = place[0] if "C" in filled else a
+            group, output = _divided(channel, groups, outputs)
+            part, own = _divided(group, self.parts, groups // self.parts)
+            if shape["G"] is not None:
+                found["G"] = own
+            product = read(n, part, found) * weight[group, output, _flat(summed, sizes)]
+            return te.sum(product, axis=summed) if summed else product
 
-        stored = self._stored(self._axes(tensor))
+        stored = self._stored(axes)
         is_normalised = tensor in self.kernel.normalised
         is_last = name == "Y" and not is_normalised
         # What MetaSchedule tiles: a sum of which something is read several times, that is not longer than its result.
         pixels = self._size(tensor, "H") * self._size(tensor, "W")
         is_tiled = (outputs > 1 or self.images * pixels > 1) and prod(stored) >= inputs
         attrs = _UNSCHEDULED if summed and not is_tiled and not is_last else None
-        found = te.compute(stored, element, name=f"{name}_fc" if is_normalised else name, attrs=attrs)
-        return self._normalised(tensor, found, name) if is_normalised else found
+        result = te.compute(stored, element, name=f"{name}_fc" if is_normalised else name, attrs=attrs)
+        return self._normalised(tensor, result, name) if is_normalised else result
 
     def _normalised(self, tensor: int, of: te.Tensor, name: str) -> te.Tensor:
         """A batch normalisation of a mean of 0 and a variance of 1, and ReLU where another FC comes after it."""
@@ -318,6 +339,7 @@ class _Writer:
             value = of[(n, *place)] * (scale[channel] * share) + offset[channel]
             return te.max(value, zero) if self.kernel.normalised[tensor] else value
 
+        self.inlined.add(name)
         return te.compute(tuple(of.shape), element, name=name)
 
     def _fold(
@@ -356,7 +378,9 @@ class _Writer:
 
         largest = self._fold(tensor, source, "fold_max", slots, read, f"{name}_max")
         powers = self._compute(
-            tensor, lambda n, a, found: te.exp(read(n, a, found) - folded(largest, n, a, found)), f"{name}_exp"
+            tensor,
+            lambda n, a, found: self._element("exp", read(n, a, found) - folded(largest, n, a, found)),
+            f"{name}_exp",
         )
         total = self._fold(tensor, source, "sum", slots, of_powers, f"{name}_sum")
         return self._compute(tensor, lambda n, a, found: of_powers(n, a, found) / folded(total, n, a, found), name)
@@ -372,13 +396,24 @@ class _Writer:
         rest = len(lhs) - (len(rhs) - (end - first))  # how many axes of LHS are repeated together
         assert prod(lhs[first : first + rest]) == parts_of(parameter, left, right).lhs.at(self.bound)
 
-        def element(n: Any, a: Any, indices: Indices) -> Any:
+        def element(n: Any, a: Any, indices: Indices, bounded: str | None = None) -> Any:
             place = list(indices.values())
             block = _viewed(place[first:end], rhs[first:end], lhs[first : first + rest])
-            there = dict(zip(left.filled, [*place[:first], *block, *place[end:]], strict=True))
-            return _blend(primitive, read_left(n, a, there), read_right(n, a, indices))
+            beside = dict(zip(left.filled, [*place[:first], *block, *place[end:]], strict=True))
+            if bounded is not None:
+                last = self._size(tensor, bounded) - 1
+                indices = indices | {bounded: te.max(te.min(indices[bounded], last), 0)}
+            return _blend(primitive, read_left(n, a, beside), read_right(n, a, indices))
 
-        return self._compute(tensor, element, name)
+        found = self._compute(tensor, element, name)
+        if len(self._stages_before(found)) <= 1 or not rhs:
+            return found
+        # Of several stages MetaSchedule would take this for the write-back of each that sums, and move it into the
+        # loops of one, where the others are missing (a ScheduleError). An index that is bounded, though it is never out
+        # of bounds, tells it that this is no mere write-back: along the longest axis but the last, which is vectorized.
+        self.inlined.discard(name)
+        longest = max(range(len(rhs)), key=lambda axis: (rhs[axis] > 1, axis < len(rhs) - 1, rhs[axis]))
+        return self._compute(tensor, lambda n, a, found: element(n, a, found, right.filled[longest]), name)
 
 
 #: MetaSchedule's rules may give wrong code for a sum that is not tiled and that a later stage reads: they move it into
@@ -394,6 +429,14 @@ def _blend(primitive: str, left: Any, right: Any) -> Any:
     if primitive == "mul":
         return left * right
     return te.min(left, right) if primitive == "min" else te.max(left, right)
+
+
+def _divided(index: Any, number: int, size: int) -> tuple[Any, Any]:
+    """Which of ``number`` blocks of ``size`` elements an index is in, and where in it."""
+    # TVM does not know the index's bounds where it simplifies it, so what is 0 is said here.
+    if number == 1:
+        return 0, index
+    return (index, 0) if size == 1 else (index // size, index % size)
 
 
 def _flat(place: Sequence[Any], sizes: Iterable[int]) -> Any:
