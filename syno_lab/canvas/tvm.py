@@ -86,8 +86,9 @@ class _Writer:
         self.views = [self._view(number) for number in range(len(self.kernel.shapes))]
         self.padded: dict[_View, te.Tensor] = {}
         self.made: dict[int, te.Tensor] = {0: self._pooled()}
-        #: The stages that MetaSchedule inlines into the next one: without a sum, exp, and an index that is computed.
-        self.inlined: set[str] = set()
+        #: The stages that MetaSchedule inlines into the next one (without a sum, exp, and an index that is computed),
+        #: and which stages they are computed from then.
+        self.inlined: dict[str, frozenset[str]] = {}
         self.is_kept = False  # whether the stage that is being written is none of these
 
     def result(self) -> te.Tensor:
@@ -231,10 +232,8 @@ class _Writer:
         """The stages that a tensor is computed from once MetaSchedule has inlined those that it inlines."""
         before: frozenset[str] = frozenset()
         for one in tensor.op.input_tensors:
-            if one.op.name in self.inlined:
-                before |= self._stages_before(one)
-            elif isinstance(one.op, te.ComputeOp):
-                before |= {one.op.name}
+            if isinstance(one.op, te.ComputeOp):
+                before |= self.inlined.get(one.op.name, {one.op.name})
         return before
 
     # -- stages --------------------------------------------------------------------------------------------------------
@@ -266,7 +265,7 @@ class _Writer:
         self.is_kept = False
         found = te.compute(self._stored(axes), at, name=name)
         if not self.is_kept:
-            self.inlined.add(name)
+            self.inlined[name] = self._stages_before(found)
         return found
 
     def _shifted(self, indices: Indices, parameter: str) -> Indices:
@@ -339,7 +338,7 @@ class _Writer:
             value = of[(n, *place)] * (scale[channel] * share) + offset[channel]
             return te.max(value, zero) if self.kernel.normalised[tensor] else value
 
-        self.inlined.add(name)
+        self.inlined[name] = frozenset({of.op.name})
         return te.compute(tuple(of.shape), element, name=name)
 
     def _fold(
@@ -411,7 +410,7 @@ class _Writer:
         # Of several stages MetaSchedule would take this for the write-back of each that sums, and move it into the
         # loops of one, where the others are missing (a ScheduleError). An index that is bounded, though it is never out
         # of bounds, tells it that this is no mere write-back: along the longest axis but the last, which is vectorized.
-        self.inlined.discard(name)
+        self.inlined.pop(name, None)
         longest = max(range(len(rhs)), key=lambda axis: (rhs[axis] > 1, axis < len(rhs) - 1, rhs[axis]))
         return self._compute(tensor, lambda n, a, found: element(n, a, found, right.filled[longest]), name)
 
