@@ -39,7 +39,11 @@ def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
     grouped = [_of(weight, c) for c in roles.group]
     free = [_of(weight, c) for c in roles.free]
     inner = [_of(weight, c) for c in roles.contracted]
-    arguments = [data.name, lines.regroup(weight, [[*grouped, *free], inner, *kernel])]
+    weights = lines.regroup(weight, [[*grouped, *free], inner, *kernel])
+    if "permute" in weights:
+        # torch 2.13 on a CPU: the gradient of a permuted weight fails if the data lie with their channels last.
+        weights += ".contiguous()"
+    arguments = [data.name, weights]
     options = {
         "stride": [places[p].stride if p in places else 1 for p in _dims(spatial)],
         "padding": [paddings[p][0] if p in places else 0 for p in _dims(spatial)],

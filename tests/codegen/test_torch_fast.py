@@ -130,6 +130,22 @@ def test_windows_in_up_to_three_dimensions(axes: int, window_of: str) -> None:
     agrees(build.finish(n, c, *moved), {"N": 2, "C": 3, "E": 2, "k": 2, **sizes})
 
 
+def test_a_permuted_weight_where_channels_lie_last() -> None:
+    """torch's own gradient of a convolution fails there: ``slow_conv2d: grad_weight must be contiguous``."""
+    build = Build("[s*W, N, H]", "[N, s*H, W]", ["N", "H", "W"], ["k", "e", "s"], fixed_io_pairs=[(1, 0)])
+    n, h, w = build.output
+    first = build.reduce("W")
+    build.contract(share=[first])
+    turned = build.shift(build.split(w, build.unfold(h, first)))
+    high, low = build.merge(turned, "H")
+    low = build.unfold(low, build.stride(build.reduce("e"), "s"))
+    second = build.reduce("W")
+    build.contract(share=[second])
+    row = build.unfold(high, second)
+    operator = build.finish(row, n, build.unfold(low, build.reduce("k")))
+    agrees(operator, {"N": 1, "H": 2, "W": 2, "k": 5, "e": 4, "s": 1})
+
+
 def test_random_operators_with_everything_computed_again(rng: random.Random) -> None:
     """Recomputation changes no number, in training and in evaluation."""
     for _ in range(25):
