@@ -20,7 +20,7 @@ import msgspec
 import pytest
 from command_line import TINY, answered, refused
 
-from syno_lab import doctor, operators
+from syno_lab import canvas, doctor, operators
 from syno_lab.cli import app, main
 from syno_lab.commands import lab, operands, output, specs
 from syno_lab.errors import FormatError, SpecError, SynoError
@@ -102,6 +102,7 @@ def test_operators_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(answered(capsys, "operators", "--json", "-"))
     assert [row["name"] for row in rows if row["system"] == "pGraphs"] == list(operators.KNOWN)
     assert [row["name"] for row in rows if row["system"] == "NAS-PTE"] == ["nas_pte_1", "nas_pte_2", "nas_pte_3"]
+    assert [row["name"] for row in rows if row["system"] == "Canvas"] == list(canvas.known.KNOWN)
     assert all(row["about"] for row in rows)
     table = answered(capsys, "operators").splitlines()
     for row in rows:

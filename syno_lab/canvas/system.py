@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.canvas.files import from_json
@@ -99,7 +100,11 @@ class Canvas(System):
 
 
 def _known(make: Callable[[], Kernel]) -> Callable[[], Fitted]:
-    return lambda: Fitted(make())
+    @wraps(make)
+    def fitted() -> Fitted:
+        return Fitted(make())
+
+    return fitted
 
 
 def lower_json(operator_json: str, binding: Binding, dtype: str) -> Any:

@@ -53,7 +53,7 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
         (("--flops", "-1"), "max_replaced_ratio: expected a number above 0"),
         (("--minutes", "0"), "minutes: expected a number above 0"),
         (("--option", "nonsense"), "--option: expected NAME=VALUE"),
-        (("--system", "halide"), "--system: expected a system among pgraphs, nas-pte, found 'halide'"),
+        (("--system", "halide"), "--system: expected a system among pgraphs, canvas, nas-pte, found 'halide'"),
         (("--system", "NAS-PTE"), "no space"),
         (("--continue", "--name", "none"), "--continue: expected a search 'none'"),
         (("--name", "a/b"), "name: expected a name that can be one of a folder"),
