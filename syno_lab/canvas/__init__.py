@@ -7,9 +7,11 @@ t1 = fc C(t0): [C, H, W]
 t2 = add(t1, t0): [C, H, W]
 """
 
+from syno_lab.canvas import by_hand
 from syno_lab.canvas import known as known
 from syno_lab.canvas.fitted import Fitted as Fitted
 from syno_lab.canvas.fitted import fit_to
+from syno_lab.canvas.growth import Room as Room
 from syno_lab.canvas.kernel import Draft as Draft
 from syno_lab.canvas.kernel import Kernel as Kernel
 from syno_lab.canvas.matching import broadcast as broadcast
@@ -20,6 +22,23 @@ from syno_lab.canvas.primitives import Primitive as Primitive
 from syno_lab.canvas.rules import RULES as RULES
 from syno_lab.canvas.sampler import Sampler as Sampler
 
-# A kernel knows nothing of its fitting, so its methods that need it are bound here, as syno_lab.api does for pGraphs.
-for _name, _method in {"fit": fit_to, "to_json": lambda kernel: Fitted(kernel).to_json()}.items():
-    setattr(Kernel, _name, _method)
+# Drafts and kernels know nothing of growth, fitting and drawing, so their methods that need these are bound here, as
+# syno_lab.api does for pGraphs.
+_METHODS = {
+    Draft: {
+        "broadcast": broadcast,
+        "candidates": by_hand.candidates,
+        "why_dead": by_hand.why_dead,
+        "dot": by_hand.draft_dot,
+        "svg": by_hand.draft_svg,
+    },
+    Kernel: {
+        "fit": fit_to,
+        "to_json": lambda kernel: Fitted(kernel).to_json(),
+        "dot": lambda kernel, **options: Fitted(kernel).dot(**options),
+        "svg": lambda kernel, **options: Fitted(kernel).svg(**options),
+    },
+}
+for _class, _methods in _METHODS.items():
+    for _name, _method in _methods.items():
+        setattr(_class, _name, _method)

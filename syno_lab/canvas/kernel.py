@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from syno_lab.canvas.primitives import Cost, Primitive, conditions_of, flops_of, try_result, weight_of
 from syno_lab.canvas.shape import INPUT, Shape, solve_for_image
@@ -44,6 +44,22 @@ class Substitution(NamedTuple):
 
     def __str__(self) -> str:
         return f"x{self.number} := {self.by.pretty}"
+
+
+class Step(Protocol):
+    """What one step of a draft's growth names: a candidate of the draft, for one."""
+
+    @property
+    def primitive(self) -> Primitive:
+        """With its parameter."""
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The numbers of its tensors."""
+
+    @property
+    def substitution(self) -> Substitution | None:
+        """Made in the whole draft first."""
 
 
 def _normal(node: Node) -> Node:
@@ -104,12 +120,32 @@ class Draft:
         found = _try(_normal(Node(primitive, inputs)), self.shapes)
         return found if isinstance(found, str) else None
 
-    def apply(self, primitive: Primitive, inputs: tuple[int, ...], substitution: Substitution | None = None) -> Draft:
+    def apply(
+        self,
+        step: Step | Primitive | str,
+        inputs: int | tuple[int, ...] | None = None,
+        substitution: Substitution | None = None,
+    ) -> Draft:
         """The draft with one more node, after a substitution where one is given.
+
+        Args:
+            step: a candidate, which brings its inputs and its substitution, or a primitive, also as text:
+                ``"unfold H,W"``. A broadcast is easier by :func:`syno_lab.canvas.matching.broadcast`.
+            inputs: the numbers of its tensors; None: the last tensor.
+            substitution: made in the whole draft first.
 
         Raises:
             PrimitiveError: where the primitive or the substitution does not apply, with the reason.
         """
+        if isinstance(step, str):
+            name, _, parameter = step.partition(" ")
+            primitive = Primitive(name, parameter)
+        elif isinstance(step, Primitive):
+            primitive = step
+        else:
+            primitive, inputs, substitution = step.primitive, step.inputs, step.substitution
+        if not isinstance(inputs, tuple):
+            inputs = (len(self.nodes) if inputs is None else inputs,)
         before = self if substitution is None else self.substitute(*substitution)
         node = _normal(Node(primitive, inputs))
         shape = _try(node, before.shapes)
@@ -154,6 +190,11 @@ class Draft:
         """The smallest number of a dynamic variable that no tensor has; None where all are in use."""
         used = self.variables
         return next((number for number in range(MOST_VARIABLES) if number not in used), None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether :meth:`kernel` gives a kernel."""
+        return self.why_incomplete is None
 
     @property
     def why_incomplete(self) -> str | None:

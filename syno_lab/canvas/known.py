@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from syno_lab.canvas.kernel import Draft, Kernel
 from syno_lab.canvas.matching import broadcast
-from syno_lab.canvas.primitives import Primitive
 
 
 def _chain(draft: Draft, tensor: int, *primitives: str) -> tuple[Draft, int]:
     """The draft with these primitives one after another on a tensor, and the number of the last result."""
     for text in primitives:
-        name, _, parameter = text.partition(" ")
-        draft = draft.apply(Primitive(name, parameter), (tensor,))
+        draft = draft.apply(text, tensor)
         tensor = len(draft.nodes)
     return draft, tensor
 
