@@ -16,7 +16,10 @@ _KINDS = {
     ForKind.UNROLLED: "unrolled",
     ForKind.THREAD_BINDING: "threads",
 }
-_PRAGMAS = {"pragma_auto_unroll_max_step": "unrolled up to {} steps", "software_pipeline_stage": "pipelined"}
+_PRAGMAS = {
+    "pragma_auto_unroll_max_step": "unrolled up to {} steps",
+    "software_pipeline_stage": "pipelined, its statements in stages {}",
+}
 
 
 def nest(function: PrimFunc) -> str:
@@ -35,7 +38,7 @@ def _write(part: Any, depth: int, loops: list[str], lines: list[str]) -> None:
     if kind == "For":
         extent = getattr(part.extent, "value", part.extent)
         how = [_KINDS[part.kind]] if part.kind in _KINDS else []
-        how += [text.format(int(part.annotations[key])) for key, text in _PRAGMAS.items() if key in part.annotations]
+        how += [text.format(_value(part.annotations[key])) for key, text in _PRAGMAS.items() if key in part.annotations]
         if extent != 1 or how:
             loops = [*loops, f"{loop_name(part.loop_var)} < {extent}{''.join(f', {one}' for one in how)}"]
         _write(part.body, depth, loops, lines)
@@ -49,6 +52,11 @@ def _write(part: Any, depth: int, loops: list[str], lines: list[str]) -> None:
                 lines.append(f"{_INDENT * depth}for {one}:")
                 depth += 1
         _write_body(part, kind, depth, lines)
+
+
+def _value(annotation: Any) -> str:
+    """An annotation's number, or its numbers with spaces: a comma would end a loop's words."""
+    return " ".join(map(str, annotation)) if isinstance(annotation, Sequence) else str(int(annotation))
 
 
 def _joined(loops: list[str], plain: list[str]) -> list[str]:

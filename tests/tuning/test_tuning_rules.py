@@ -379,6 +379,17 @@ def test_targets_and_traces_of_others(task):
         explain_schedule(task, "no trace")
 
 
+@pytest.mark.tvm
+@pytest.mark.parametrize("target", ["jetson-orin-nano", "jetson-agx-orin", "jetson-xavier", "cuda"])
+def test_spaces_of_gpus_are_told(task, target):
+    """No GPU is needed to make them; from compute capability 8 on loops are pipelined, with an array of stages."""
+    sketches = explain_space(task, target=target).sketches
+    nests = [sketch.after for sketch in sketches]
+    assert all("threadIdx.x" in str(sketch) for sketch in sketches)
+    pipelined = [nest for nest in nests if "pipelined, its statements in stages 0 0" in nest]
+    assert len(pipelined) == (2 if "orin" in target else 0)
+
+
 # ---- tunings
 
 
