@@ -152,6 +152,12 @@ class OperatorSpace(Protocol):
         It may be equal for mirror images too.
         """
 
+    def lower(self, spare_flops: int) -> None:
+        """From now on give operators of at most so many FLOPs in all sites: the limit of the request was lowered.
+
+        ``accepts`` refuses those above it; a space that fills operators up to a budget must fill them less.
+        """
+
     def probe(self, operator: Any) -> Mapping[str, float] | None:
         """What an operator of the space promises without training, in numbers of 0 or more, the same each time.
 
@@ -177,6 +183,8 @@ class SpaceRequest:
             nothing.
         drawn: to be told the key of every complete operator that a search asks for, before ``wants`` refuses any; the
             funnel of a search counts them.
+        wished: to be told the key of those that meet ``wants``, before the FLOPs refuse any; a space that does not tell
+            them counts those for which ``accepts`` is asked.
     """
 
     sites: Sequence[Site]
@@ -188,6 +196,7 @@ class SpaceRequest:
     weight_limits: Literal["free", "primary"] = "primary"
     wants: str | None = None
     drawn: Callable[[Hashable], None] = lambda key: None
+    wished: Callable[[Hashable], None] = lambda key: None
 
 
 class SessionPlace(Protocol):

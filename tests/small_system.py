@@ -212,6 +212,9 @@ class Space:
     def probe(self, operator: Expression) -> None:
         return None
 
+    def lower(self, spare_flops: int) -> None:
+        pass
+
 
 class Tiny:
     """The system of expressions."""

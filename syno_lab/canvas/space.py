@@ -10,18 +10,22 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.growth import Candidate, Growing, LeastCosts, Room, candidates_of
 from syno_lab.canvas.kernel import Draft, Kernel, Node
 from syno_lab.canvas.known import KNOWN
+from syno_lab.canvas.mixing import pairing_of, parse_wishes, wishes_text
 from syno_lab.canvas.places import Budget, obstacle_to, places_of
 from syno_lab.canvas.primitives import BROADCASTS
 from syno_lab.canvas.sampler import Sampler
 from syno_lab.canvas.sizes import Size, parse, static_part, variables_of
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import quoted
+from syno_lab.ir.probe import NO_PROMISE, convolution_probe
+from syno_lab.models.wishes import derived_wants
 from syno_lab.protocol import OperatorSpace, SpaceRequest
 from syno_lab.search.protocol import Child, State, Step
 
@@ -37,24 +41,26 @@ class KernelSpace(OperatorSpace):
         places: the convolutions that a kernel can replace; the others stay.
 
     Raises:
-        SpecError: where there is none, and for limits and wishes that Canvas does not have.
+        SpecError: where there is none, for limits that Canvas does not have, and for a text that is no wish.
     """
 
     def __init__(self, request: SpaceRequest) -> None:
         for name, given in (("coefficients", request.coefficients), ("occurrences", request.occurrences)):
             if given:
                 raise SpecError(f"{name}: expected none, as Canvas has no such limits; found {quoted(given)}")
-        if request.wants:
-            raise SpecError(f"wants: expected none, as Canvas reads no wishes yet; found {quoted(request.wants)}")
         unknown = [name for name in request.limits if name != "max_primitives"]
         if unknown:
             raise SpecError(f"limits: expected max_primitives alone, found {', '.join(map(quoted, unknown))}")
         self.places = places_of(request.sites)
-        staying = sum(site.flops for site in request.sites if obstacle_to(site) is not None)
-        self.budget = Budget(max_flops=max(1, request.spare_flops - staying))
+        replaced = [site for site in request.sites if obstacle_to(site) is None]
+        self._staying = sum(site.flops for site in request.sites) - sum(site.flops for site in replaced)
+        self.lower(request.spare_flops)
+        self._heaviest = max(self.places, key=lambda place: place.flops / place.layers)
+        self._window = max(((place.kh, place.kw) for place in self.places), key=prod)
+        self._wishes = derived_wants(replaced) if request.wants is None else parse_wishes(request.wants)
         most = request.limits.get("max_primitives", PRIMITIVES)
         self.draws = Sampler(self.places, max_flops=None, primitives=(min(2, most), most))
-        self.drawn = request.drawn
+        self.drawn, self.wished = request.drawn, request.wished
 
     def __str__(self) -> str:
         most = max(self.draws.lengths)
@@ -62,8 +68,33 @@ class KernelSpace(OperatorSpace):
 
     @property
     def wants(self) -> str:
-        """Every kernel reads neighbours along both axes of the image, which is no wish but a rule of the space."""
-        return ""
+        """What every kernel does, beside the rule of the space that it reads along both axes of the image."""
+        return wishes_text(self._wishes)
+
+    def meets_wishes(self, kernel: Kernel) -> bool:
+        """Whether a kernel does what is wished (:func:`.pairing_of`)."""
+        try:
+            return not self._wishes or pairing_of(kernel, self._window).meets(self._wishes)
+        except SpecError:  # no whole sizes there
+            return False
+
+    def lower(self, spare_flops: int) -> None:
+        """See :meth:`.OperatorSpace.lower`: kernels are filled up to so many FLOPs."""
+        self.budget = Budget(max_flops=max(1, spare_flops - self._staying))
+
+    def probe(self, operator: Fitted) -> Mapping[str, float]:
+        """See :meth:`.Probe.promise`, beside the convolution with the most FLOPs; 0 where the kernel is too large."""
+        from syno_lab.canvas.probe import probe
+
+        place = self._heaviest
+        try:
+            found = probe(operator, place)
+        except SpecError:
+            found = None
+        if found is None:
+            return NO_PROMISE
+        outputs, inputs, *lengths = found.kernel.shape
+        return found.promise(convolution_probe(outputs, inputs, tuple(lengths), (place.kh, place.kw)))
 
     def root(self, accepts: Callable[[Any], bool]) -> State:
         """The state before the number of primitives is chosen."""
@@ -75,6 +106,8 @@ class KernelSpace(OperatorSpace):
         found = {}
         for name, make in KNOWN.items():
             kernel = Kernel(make().nodes, self.draws.normalise)
+            if not self.meets_wishes(kernel):
+                continue
             for groups in self.draws.groups if "G" in kernel.variables else (1,):
                 operator = root.rules.fitted(kernel, groups)
                 if operator is not None and _is_reached(root, operator):
@@ -189,9 +222,13 @@ class KernelState:
         return replace(self, draft=draft.apply(one.primitive, one.inputs), name="")
 
     def operator(self) -> Fitted | None:
-        """The kernel fitted to all places; None where it is over the budget."""
-        self.rules.space.drawn(self.key)
+        """The kernel fitted to all places; None where it misses a wish or is over the budget."""
+        space = self.rules.space
+        space.drawn(self.key)
         assert self._kernel is not None
+        if not space.meets_wishes(self._kernel):
+            return None
+        space.wished(self.key)
         return self.rules.fitted(self._kernel, self.groups)
 
     def traits(self) -> Mapping[str, int]:

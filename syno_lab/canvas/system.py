@@ -41,6 +41,20 @@ class Canvas(System):
         """See :data:`syno_lab.canvas.known.KNOWN`."""
         return {name: _known(make) for name, make in KNOWN.items()}
 
+    def for_layer(self, site: Site) -> tuple[Fitted, dict[str, int]]:
+        """The convolution, as a kernel, for a dense one of stride 1.
+
+        Raises:
+            SpecError: for a layer that no kernel replaces, and for a stride, which a kernel would pool in front.
+        """
+        if obstacle_to(site) is None and site.stride == (1, 1):
+            operator = Fitted(KNOWN["convolution"]())
+            rows, columns = site.kernel_size
+            named = {**site.binding("shape"), "window_h": rows, "window_w": columns}
+            shapes = [(1, channels, named["H"], named["W"]) for channels in (site.in_channels, site.out_channels)]
+            return operator, self.binding_for(operator, named, *shapes)
+        raise SpecError(f"{site.name}: expected a dense convolution of stride 1 that a kernel of Canvas can replace")
+
     def recognise(self, operator: Fitted) -> str | None:
         """The known kernel that is isomorphic to an operator's, wherever it is fitted."""
         return next((name for name, make in KNOWN.items() if make().key == operator.kernel.key), None)

@@ -12,9 +12,10 @@ from syno_lab.codegen.text import expressions
 from syno_lab.effort import Effort
 from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
+from syno_lab.ir.probe import beside_convolution
 from syno_lab.ir.state import State
 from syno_lab.operators import KNOWN
-from syno_lab.pgraphs.probe import beside_convolution, probe
+from syno_lab.pgraphs.probe import probe
 from syno_lab.pgraphs.stepping import PGraphSession
 from syno_lab.search.branches import Branch, Kind
 from syno_lab.synthesis.candidates import Candidate, candidates

@@ -11,14 +11,15 @@ from math import gcd
 from syno_lab.errors import SynoError
 from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.operator import Operator
+from syno_lab.ir.probe import NO_PROMISE, convolution_probe
 from syno_lab.ir.wants import wants_text
+from syno_lab.models.wishes import derived_wants
 from syno_lab.pgraphs.derive import derive_spec
 from syno_lab.pgraphs.known import known_operators
-from syno_lab.pgraphs.probe import convolution_probe, probe, probe_binding
+from syno_lab.pgraphs.probe import probe, probe_binding
 from syno_lab.pgraphs.roles import mirrors_of
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.pgraphs.traits import traits
-from syno_lab.pgraphs.wishes import derived_wants
 from syno_lab.protocol import SpaceRequest
 from syno_lab.search.protocol import State
 from syno_lab.synthesis.wish_obstacles import check_wants
@@ -84,26 +85,29 @@ class NetworkSpace:
         """See :func:`.known_operators`."""
         return known_operators(root, self.spec)
 
+    def lower(self, spare_flops: int) -> None:
+        """See :meth:`.OperatorSpace.lower`."""
+
     def name_of(self, operator: Operator) -> str:
         """See :func:`name_of`."""
         return name_of(operator)
 
     def probe(self, operator: Operator) -> Mapping[str, float]:
-        """The shares of :meth:`.Probe.shares` beside the layer with the most FLOPs; ``score`` is the least.
+        """See :meth:`.Probe.promise`, beside the layer with the most FLOPs.
 
         All are 0 for an operator whose kernel is too large to be computed.
         """
         try:
             found = probe(operator, probe_binding(operator, self.spec.binding_maps[0]))
         except SynoError:
-            return dict.fromkeys(("score", "space", "outputs", "inputs", "product"), 0.0)
+            return NO_PROMISE
         outputs, inputs, *lengths = found.kernel.shape
         site = self._heaviest
         window = site.kernel_size if len(lengths) == len(site.kernel_size) else (1,) * len(lengths)
         # A depthwise layer stays one at other channels; other groups stay as many where they divide these.
         groups = gcd(outputs, inputs, outputs if site.groups == site.in_channels > 1 else site.groups)
         reference = convolution_probe(outputs, inputs, tuple(lengths), window, groups)
-        return {"score": found.score(reference), **found.shares(reference)}
+        return found.promise(reference)
 
 
 #: Terms up to which operators are told apart by what they compute: some hundredths of a second. The largest parts have

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
+from torch.nn import functional as F
 
 from syno_lab.canvas import known
 from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.kernel import Kernel
+from syno_lab.canvas.mixing import pairing_of
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.space import KernelSpace, KernelState, may_become
 from syno_lab.canvas.system import CANVAS
@@ -114,6 +119,51 @@ def test_a_search_reaches_known_kernels() -> None:
         assert end.traits()["depth"] >= 1
 
 
+def test_every_kernel_of_a_search_meets_the_wish() -> None:
+    asked = request(0.5, wants="C_in>=a, W->W>=m")
+    space = KernelSpace(asked)
+    drawn: set[object] = set()
+    wished: set[object] = set()
+    space.drawn, space.wished = drawn.add, wished.add
+    search = RandomSearch(space.root(lambda operator: True), random.Random(2))
+    for _ in range(30):
+        found = search.ask()
+        assert found is not None
+        matrix = pairing_of(found.operator.kernel)
+        assert {row[1] for row in matrix.marks[1:]} >= {"a"}
+        assert matrix.marks[3][3] in "ma"
+    assert 30 <= len(wished) < len(drawn)
+    assert wished < drawn
+    # What the layers do themselves is the wish where none is given; an empty text is none.
+    assert KernelSpace(request()).wants == "C_in>=m, H>=m, W>=m"
+    assert KernelSpace(request(sites=[site("a", kernel_size=(1, 1))])).wants == "C_in>=m, H>=o, W>=o"
+    assert KernelSpace(request(wants="")).wants == ""
+
+
+def test_a_lower_limit_fills_kernels_less() -> None:
+    space = KernelSpace(request(2.0))
+    root = space.root(lambda operator: True)
+    before = space.known(root)["squeeze_excite"]
+    least = before.spent.flops // 2
+    space.lower(least + 1000)  # the third layer stays, with 1000
+    after = space.known(root)["squeeze_excite"]
+    assert before.kernel == after.kernel
+    assert least // 2 < after.spent.flops <= least
+
+
+def test_a_layer_as_a_kernel_computes_the_convolution() -> None:
+    one = site("a", 6, 5, out_channels=12, kernel_size=(3, 5))
+    operator, binding = CANVAS.for_layer(one)
+    rng = np.random.default_rng(0)
+    x, weight = rng.standard_normal((2, 6, 5, 5)), rng.standard_normal((12, 6, 3, 5))
+    (sizes,) = operator.weight_sizes(binding)
+    wanted = F.conv2d(torch.from_numpy(x), torch.from_numpy(weight), padding=(1, 2)).numpy()
+    found = operator.reference(x, weight.reshape(sizes), binding={**binding, "N": 2})
+    np.testing.assert_allclose(found, wanted, atol=1e-10)
+    with pytest.raises(SpecError, match="a: expected a dense convolution of stride 1 that a kernel of Canvas can"):
+        CANVAS.for_layer(replace(one, stride=(2, 2)))
+
+
 def test_a_draft_may_become_a_kernel_with_sizes_for_its_variables() -> None:
     nodes = known.squeeze_excite().nodes
     draft = Kernel(nodes).draft
@@ -127,7 +177,8 @@ def test_a_draft_may_become_a_kernel_with_sizes_for_its_variables() -> None:
         ({"coefficients": ["k=3"]}, "coefficients: expected none, as Canvas has no such limits"),
         ({"occurrences": {"H": 0}}, "occurrences: expected none"),
         ({"limits": {"max_tensors": 3}}, "limits: expected max_primitives alone, found 'max_tensors'"),
-        ({"wants": "H>=m"}, "wants: expected none, as Canvas reads no wishes yet; found 'H>=m'"),
+        ({"wants": "K>=m"}, "wants: expected an input axis of .N, C_in, H, W., found 'K'"),
+        ({"wants": "N>=m"}, "wants 'N>=m': expected axes that take part in something, found N"),
         ({"sites": [site("a", groups=2)]}, "none: a: expected a dense convolution, without groups and dilation"),
         ({"sites": []}, "expected at least one convolution that a kernel can replace, found none$"),
     ],

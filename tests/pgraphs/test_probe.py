@@ -15,12 +15,13 @@ from syno_lab.errors import SpecError
 from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.fingerprint_whole import Terms, table_fingerprint, table_of, terms
 from syno_lab.ir.operator import Operator
+from syno_lab.ir.probe import Probe, convolution_probe, effective_rank
 from syno_lab.ir.spec import Spec
 from syno_lab.models.sites import Site
 from syno_lab.operators import KNOWN, conv1x1, conv2d, grouped, separable, shift_conv
 from syno_lab.pgraphs import of_network
 from syno_lab.pgraphs.of_network import NetworkSpace, name_of
-from syno_lab.pgraphs.probe import Probe, convolution_probe, effective_rank, probe, probe_binding
+from syno_lab.pgraphs.probe import probe, probe_binding
 from syno_lab.pgraphs.roles import Roles, mirrors_of, roles_of
 from syno_lab.protocol import SpaceRequest
 from syno_lab.search import RandomSearch

@@ -12,10 +12,11 @@ import pytest
 from known_trees import known_search, small_spec
 
 from syno_lab.errors import FormatError, StoreError
+from syno_lab.ir.probe import beside_convolution
 from syno_lab.ir.state import State
 from syno_lab.operators import conv2d
 from syno_lab.pgraphs.around import MOST_STEPS, Around
-from syno_lab.pgraphs.probe import beside_convolution, probe
+from syno_lab.pgraphs.probe import probe
 from syno_lab.reports import LabReader
 from syno_lab.reports.icicle import NARROWEST, icicle, icicle_sketch, listed, parse_filter, way_to
 from syno_lab.reports.trees import read_tree, tree_file, trial_below
