@@ -52,6 +52,10 @@ SYSTEMS: dict[str, Row] = {
 MOVED: dict[str, str] = {"syno_lab.operators.nas_pte_tvm:lower_json": "syno_lab.nas_pte.tvm:lower_json"}
 
 
+#: Formats by the name of the paper, where it is not the title of the system.
+PAPERS = {"syno": "syno-lab-operator"}
+
+
 class _Header(msgspec.Struct):
     format: str = ""
 
@@ -140,14 +144,23 @@ def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
     raise refusals[0] if refusals else SpecError(f"{site.name}: expected a system that has its operator, found none")
 
 
+def title_of(text: str | bytes) -> str:
+    """The title of the system of a JSON text. Raises as :func:`format_of`."""
+    return find_system(format_of(text)).title
+
+
 def format_named(name: str) -> str:
     """The format of a system that is named by its format or, in any case of letters, by its title: ``pgraphs``.
+
+    A name of :data:`PAPERS` is one too.
 
     Raises:
         SpecError: no system is called that.
     """
     if name in formats():
         return name
+    if PAPERS.get(name.lower()) in formats():
+        return PAPERS[name.lower()]
     titles = []
     for system in all_systems():
         titles.append(system.title.lower())

@@ -152,7 +152,8 @@ def _settings(
         tuning=tuning,
         untrained=untrained,
         rungs=choice.rungs,
-        system=_system(choice.system),
+        system=_systems(choice.system),
+        lower_within=choice.lower_within,
         wants=wants_option(choice.wants) or None,
     )
 
@@ -178,14 +179,15 @@ def _data(data: str | None) -> str:
     return named if named == DIGITS else str(Path(named).expanduser().absolute())
 
 
-def _system(name: str) -> str:
-    """The format of a system as a user names it."""
-    from syno_lab.systems import format_named
+def _systems(names: str) -> str:
+    """The formats of systems as a user names them, in the order of the registry: the same search in any order."""
+    from syno_lab.systems import format_named, formats
 
     try:
-        return format_named(name)
+        found = [format_named(name.strip()) for name in names.split(",")]
     except SpecError as error:
         raise SpecError(f"--system: {error}") from None
+    return ",".join(sorted(found, key=list(formats()).index))
 
 
 def _stopping(rule: Rule, epochs: int) -> dict[str, Any]:
@@ -413,11 +415,13 @@ def _say(result: dict[str, Any], json: str | None) -> None:
             f"{baseline['params']:,} parameters",
             json,
         )
+    is_joint = "," in result["settings"]["system"]
     say_table(
         [
             {
                 "best within": share_text(share),
                 "trial": best["number"],
+                **({"system": best["system"]} if is_joint else {}),
                 "accuracy": best["accuracy"],
                 **_shares(best),
                 "parameters": best["params"],
@@ -450,6 +454,8 @@ def _say(result: dict[str, Any], json: str | None) -> None:
             f"parameters{': ' + one['verdict'] if one.get('verdict') else ''}",
             json,
         )
+    for one in result.get("lowered", ()):
+        say(f"limit lowered to {one['replaced_ratio']:.3f} of the replaced FLOPs after trial {one['number']}", json)
     if "tuning" in result:
         _say_tuned(result["tuning"], json)
     if result["last_failure"]:

@@ -76,8 +76,21 @@ class Choice:
             "(memory traffic: such operators are slow even with few FLOPs); 0: no limit.",
         ),
     ] = 4.0
+    lower_within: Annotated[
+        float | None,
+        typer.Option(
+            metavar="POINTS",
+            help="After a trial that is at most so many percentage points less accurate than the baseline, train only "
+            "operators with a tenth fewer FLOPs than it has, again and again.",
+        ),
+    ] = None
     system: Annotated[
-        str, typer.Option(help="The system whose operators are searched, by its title or its format.")
+        str,
+        typer.Option(
+            metavar="NAME[,NAME]",
+            help="The system whose operators are searched, by its title or its format: pgraphs (or syno), canvas. "
+            "Several are searched together.",
+        ),
     ] = "pgraphs"
     wants: Annotated[
         str,

@@ -69,6 +69,9 @@ class Driver:
             :data:`TIMES_THE_BASELINE` as long and more than a minute.
         tunings: tunes the trials that are accurate enough; tunings may still run when the search has ended.
         known: names of the known operators with which the search begins, by the operators' JSON.
+        baseline_accuracy: of the baseline's seeds on average; where the settings lower the limit, it is needed.
+        lowered: the trials for which the limit was lowered, in order: ``number``, and as ``replaced_ratio`` the limit
+            since then, a share of the replaced layers' FLOPs.
     """
 
     settings: SearchSettings
@@ -85,6 +88,9 @@ class Driver:
     tunings: Tunings | None = None
     end_reason: str = ""
     known: dict[str, str] = field(default_factory=dict)
+    baseline_accuracy: float | None = None
+    lowered: list[dict[str, Any]] = field(default_factory=list)
+    _accurate: list[SearchTrial] = field(default_factory=list)
     _pending: list[_Pending] = field(default_factory=list)
     _given: list[Operator] = field(default_factory=list)
     _ahead: Candidate | None = None
@@ -164,9 +170,15 @@ class Driver:
     def _resumed(self) -> list[_Pending]:
         """Tell the search the stored outcomes, and find the trainings that were under way."""
         trials = self.log.trials()
-        self.search.resume([(read_operator(text), reward) for text, reward in self.log.told()], self._given)
-        begun = {trial.operator for trial in trials}
-        self._given = [operator for operator in self._given if operator.to_json() not in begun]
+        by_text = {trial.operator: trial for trial in trials}
+        given = {operator for operator in self._given if operator.to_json() in by_text}
+
+        def lower(operator: Operator) -> None:
+            given.discard(operator)
+            self._lower(by_text[operator.to_json()], waits=bool(given))
+
+        self.search.resume([(read_operator(text), reward) for text, reward in self.log.told()], self._given, lower)
+        self._given = [operator for operator in self._given if operator.to_json() not in by_text]
         for trial in sorted((t for t in trials if t.position is not None), key=lambda t: t.position or 0):
             self._count(trial, trial.outcome or {})
         pending = []
@@ -192,6 +204,9 @@ class Driver:
     def _asked(self) -> _Pending | None:
         """Record the next operator and begin its training; None where there is none, or the time is over."""
         candidate, self._ahead = self._ahead, None
+        if candidate is not None and not self.space.accepts(candidate.operator):  # the limit was lowered since
+            self.search.drop(candidate)
+            candidate = None
         deadline = self.cpu_clock() + PATIENCE_S
         if candidate is None:
             candidate = self._chosen(lambda: self.cpu_clock() > deadline)
@@ -248,13 +263,29 @@ class Driver:
             trial = self.log.trial(one.number)
             if is_new:
                 self._count(trial, outcome)
-        if one.candidate is None:
-            return
         with self._spending("asking_s"):
-            if trial.reward is None:  # interrupted
+            if one.candidate is not None and trial.reward is None:  # interrupted
                 self.search.drop(one.candidate)
-            else:
+            elif one.candidate is not None and trial.reward is not None:
                 self.search.tell(one.candidate, trial.reward)
+            self._lower(trial, waits=bool(self._given))
+
+    def _lower(self, trial: SearchTrial, *, waits: bool) -> None:
+        """Lower the limit of FLOPs where a trial is accurate enough.
+
+        ``waits``: not yet, as known operators are still to come: all of them are compared within the limit that was
+        asked for.
+        """
+        points, baseline = self.settings.lower_within, self.baseline_accuracy
+        if points is None or baseline is None:
+            return
+        if trial.state == "finished" and trial.accuracy is not None and trial.accuracy >= baseline - points / 100:
+            self._accurate.append(trial)
+        while self._accurate and not waits:
+            one = self._accurate.pop(0)
+            if self.space.lower(one.flops):
+                share = self.space.replaced_share(self.space.most_flops)
+                self.lowered.append({"number": one.number, "replaced_ratio": share})
 
     def _count(self, trial: SearchTrial, outcome: dict[str, Any]) -> None:
         self.standing.add(trial.number, trial.flops, trial.params, outcome, self.known.get(trial.operator))
@@ -287,6 +318,9 @@ class Driver:
             "under_way": [one.number for one in self._pending],
             "end": self.end_reason,
         }
+        if self.lowered:
+            status["lowered"] = self.lowered
+            line += f"; limit lowered to {self.space.replaced_share(self.space.most_flops):.3f}"
         if self.tunings is not None:
             line += f"; {self.tunings.line()}"
             status["tuning"] = self.tunings.to_dict()

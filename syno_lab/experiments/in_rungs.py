@@ -25,6 +25,7 @@ from syno_lab.models.rungs import Rung
 from syno_lab.reports.why import write_pages
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungTraining
+from syno_lab.systems import title_of
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialOutcome
 from syno_lab.trial.compare import Comparison
@@ -175,6 +176,7 @@ def _result(
                 "replaced_ratio": one.ratio,
                 "params": trials[one.number].params,
                 "known": driver.known.get(trials[one.number].operator),
+                "system": title_of(trials[one.number].operator),
             }
             for one in scores
         ],
@@ -237,6 +239,7 @@ def _recorded(
             "params": trial.params,
             "replaced_ratio": space.replaced_share(trial.flops),
             "known": driver.known.get(trial.operator),
+            "system": title_of(trial.operator),
             "rungs": {name: found[trial.number] for name, found in measures.items() if trial.number in found},
         }
         for trial in log.trials()

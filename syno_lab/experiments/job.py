@@ -32,6 +32,7 @@ from syno_lab.experiments.watching import (
 )
 from syno_lab.processes.alone import alone
 from syno_lab.store import SearchLog, Store
+from syno_lab.systems import title_of
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialOutcome
 
@@ -190,9 +191,11 @@ def run_search(
     if baselines:
         driver.baseline_s = statistics.median(one.wall_s for one in baselines)
     baseline = _baseline(space, baselines)
+    for what, is_asked in (("tuning", settings.tuning), ("lower within", settings.lower_within)):
+        if is_asked is not None and baseline["accuracy"] is None:
+            raise SearchError(f"{what}: expected a baseline with an accuracy, found one without")
+    driver.baseline_accuracy = baseline["accuracy"]
     if settings.tuning is not None:
-        if baseline["accuracy"] is None:
-            raise SearchError("tuning: expected a baseline with an accuracy, found one without")
         driver.tunings = Tunings(settings.tuning, settings.name, baseline["accuracy"], space, log, tuners)
     driver.run()
     standing, tunings = driver.standing, driver.tunings
@@ -228,9 +231,10 @@ def run_search(
         "recorded": _recorded(log, tunings, driver.known),
         "folder": str(folder),
     }
-    result |= _tuned(tunings)
+    result |= _tuned(tunings) | ({} if settings.lower_within is None else {"lowered": driver.lowered})
     for name, best in found.items():
-        result["best"][name]["operator"] = log.trial(best.number).operator
+        operator = log.trial(best.number).operator
+        result["best"][name] |= {"operator": operator, "system": title_of(operator)}
     write_whole(folder / RESULT_FILE, msgspec.json.encode(result))
     earlier = standing.to_dict(times) | {"end": result["end"]} | _tuned(tunings)
     show("done")
@@ -258,6 +262,7 @@ def _front(log: SearchLog, space: Space, driver: Driver) -> list[dict[str, Any]]
             "replaced_ratio": driver.standing.replaced_ratio(trial.flops),
             "params": trial.params,
             "known": driver.known.get(trial.operator),
+            "system": title_of(trial.operator),
         }
         for trial in log.front(("accuracy", "flops"))
     ]
@@ -284,6 +289,7 @@ def _recorded(log: SearchLog, tunings: Tunings | None, known: dict[str, str]) ->
             "flops": trial.flops,
             "params": trial.params,
             "known": known.get(trial.operator),
+            "system": title_of(trial.operator),
             "wall_s": trial.wall_s,
             **({} if tunings is None else {"latency_ms": tunings.latency_ms(trial.number)}),
         }

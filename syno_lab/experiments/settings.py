@@ -105,7 +105,11 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         tuning: which trials are tuned; None for none.
         untrained: train nothing: operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials``
             counts those examined.
-        system: the format of the operators that are searched (:mod:`syno_lab.systems`).
+        system: the format of the operators that are searched (:mod:`syno_lab.systems`); several with commas between
+            them are searched together (:class:`.JointSpace`).
+        lower_within: percentage points that a trial may be less accurate than the baseline's seeds are on average:
+            after one that is not, only operators with a tenth fewer FLOPs than it has are trained, again and again
+            (Canvas, section 8). None: the limit stays.
         rungs: train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
             baseline and finals included.
         wants: what every operator must read and mix (:attr:`.SpaceRequest.wants`); :data:`DERIVED`: what the replaced
@@ -139,6 +143,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     system: str = DEFAULT_SYSTEM
     rungs: bool = False
     wants: str | None = None
+    lower_within: float | None = None
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.trials is None:
@@ -170,6 +175,10 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError(f"seeds: expected seeds that differ, found {', '.join(map(str, self.seeds))}")
         if self.rungs:
             self._check_rungs()
+        if len(set(self.systems)) != len(self.systems):
+            raise SearchError(f"system: expected systems that differ, found {quoted(self.system)}")
+        if self.lower_within is not None:
+            self._check_lower(self.lower_within)
         if self.tuning is not None and self.untrained:
             raise SearchError("tuning: expected a search that trains, found an untrained one; leave one of them out")
         if self.tuning is not None and not self.seeds:
@@ -188,6 +197,22 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError("rungs: expected a search that trains, found an untrained one; leave one of them out")
         if self.tuning is not None:
             raise SearchError("rungs: expected no tuning beside them, found one; leave one of them out")
+
+    def _check_lower(self, points: float) -> None:
+        if not (math.isfinite(points) and 0 <= points <= 100):
+            raise SearchError(f"lower within: expected percentage points from 0 to 100, found {points}")
+        if self.untrained or self.rungs:
+            raise SearchError(
+                "lower within: expected a search that trains each operator in the network itself, found "
+                f"{'rungs' if self.rungs else 'an untrained one'}; leave one of them out"
+            )
+        if not self.seeds:
+            raise SearchError("lower within: expected seeds to train the baseline on, found none: it sets the margin")
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """The formats of the systems that are searched, in order."""
+        return tuple(self.system.split(","))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -217,6 +242,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop("untrained")
         if self.wants is None:  # alike
             plain.pop("wants")
+        if self.lower_within is None:  # alike
+            plain.pop("lower_within")
         return plain
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from syno_lab.errors import SpecError
 from syno_lab.experiments.settings import DERIVED, SearchSettings
 from syno_lab.models.sites import Site, Strides
 from syno_lab.models.slot import Place
-from syno_lab.protocol import Operator, OperatorSpace, SpaceRequest
+from syno_lab.protocol import Operator, OperatorSpace, SpaceRequest, System
 from syno_lab.search import (
     EliteSearch,
     EstimateSearch,
@@ -26,12 +26,15 @@ from syno_lab.search import (
     rave,
     uct,
 )
+from syno_lab.search.joint import JointSpace
 from syno_lab.search.protocol import State
-from syno_lab.systems import find_system
+from syno_lab.systems import find_system, system_of
 from syno_lab.trial import sites_of, survey_of
 
 #: Operators whose costs are kept.
 COSTS_KEPT = 1024
+#: A limit that is lowered is this share of the FLOPs of the operator for which it is.
+STEP = 0.9
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Space:
     """The operators that fit all replaced layers of a backbone and keep the network within the limits.
 
     Attributes:
-        system: the operators' system; ``operators``: its space for this backbone.
+        systems: the operators' systems; ``operators``: their space for this backbone.
         baseline: the costs of the network without an operator.
         replaced_flops: the FLOPs of the layers that are replaced.
         most_flops: the most FLOPs that the network may have with an operator.
@@ -75,7 +78,7 @@ class Space:
             self.most_flops = int(settings.max_flops_ratio * seen.flops)
         else:
             self.most_flops = self._rest.flops + int(self._replaced_ratio * self.replaced_flops)
-        self._spare = spare = self.most_flops - self._rest.flops
+        spare = self.most_flops - self._rest.flops
         if spare <= 0 and self._replaced_ratio is not None:
             raise SpecError(
                 f"max_replaced_ratio: expected a share that leaves FLOPs for an operator, found {self._replaced_ratio} "
@@ -89,21 +92,24 @@ class Space:
         self._first: dict[str, int] = {}  # the hashes of the operators that are accepted, by their names
         self._drawn: set[int] = set()
         self._wished: set[int] = set()
+        self._wished_keys: set[int] = set()
         self._scored: set[int] = set()
         self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # asked for several times in a row
-        self.system = find_system(settings.system)
-        self.operators: OperatorSpace = self.system.space(
-            SpaceRequest(
-                self.sites,
-                self.strides,
-                spare,
-                settings.coefficients,
-                settings.occurrences or {},
-                settings.limits,
-                settings.weight_limits,
-                None if settings.wants == DERIVED else settings.wants or "",
-                lambda key: self._drawn.add(hash(key)),
-            )
+        self.systems = tuple(map(find_system, settings.systems))
+        asked = SpaceRequest(
+            self.sites,
+            self.strides,
+            spare,
+            settings.coefficients,
+            settings.occurrences or {},
+            settings.limits,
+            settings.weight_limits,
+            None if settings.wants == DERIVED else settings.wants or "",
+            lambda key: self._drawn.add(hash(key)),
+            lambda key: self._wished_keys.add(hash(key)),
+        )
+        self.operators: OperatorSpace = (
+            self.systems[0].space(asked) if len(self.systems) == 1 else JointSpace(self.systems, asked)
         )
 
     def costs(self, operator: Operator) -> NetworkCosts | None:
@@ -140,14 +146,14 @@ class Space:
         for site, number, place in self._places(operator):
             if place.binding is None:
                 raise SpecError(f"expected an operator for every layer, found one that does not fit: {place.reason}")
-            stored += number * site.calls * self.system.traffic(operator, place.binding)
+            stored += number * site.calls * system_of(operator).traffic(operator, place.binding)
             layers += number * site.output_elements
         return stored / layers
 
     def _places(self, operator: Operator) -> Iterator[tuple[Site, int, Place]]:
         """Each kind of layer, how many layers are of it, and the operator's place there."""
         for site, number in self._kinds:
-            (place,) = self.system.placement(operator, [site], self.strides).places
+            (place,) = system_of(operator).placement(operator, [site], self.strides).places
             yield site, number, place
 
     def accepts(self, operator: Operator) -> bool:
@@ -163,7 +169,7 @@ class Space:
         if self._replaced_ratio is None:
             flops = f"within {self.most_flops / self.baseline.flops:.0%} of the FLOPs"
         else:
-            flops = f"within {self._replaced_ratio:.0%} of the replaced layers' FLOPs"
+            flops = f"within {self.replaced_share(self.most_flops):.0%} of the replaced layers' FLOPs"
         return flops if self.most_traffic is None else f"{flops} and {self.most_traffic:g} times the memory traffic"
 
     def share(self, operator: Operator) -> float:
@@ -172,7 +178,19 @@ class Space:
         Raises:
             SpecError: the operator does not fit a layer.
         """
-        return (self.fitting_costs(operator).flops - self._rest.flops) / self._spare
+        return (self.fitting_costs(operator).flops - self._rest.flops) / (self.most_flops - self._rest.flops)
+
+    def lower(self, flops: int) -> bool:
+        """Limit operators to a :data:`STEP` of the FLOPs that they take in a network of ``flops``.
+
+        Whether that is less than before: the operators above it are out of the space from now on.
+        """
+        spare = max(1, int(STEP * (flops - self._rest.flops)))
+        if self._rest.flops + spare >= self.most_flops:
+            return False
+        self.most_flops = self._rest.flops + spare
+        self.operators.lower(spare)
+        return True
 
     def replaced_share(self, flops: int) -> float:
         """FLOPs of the replaced layers in a network of ``flops``, over theirs in the baseline."""
@@ -187,7 +205,8 @@ class Space:
         found = self.operators.probe(operator)
         if found is None:
             raise SpecError(
-                f"untrained: expected a system with a probe, found {self.system.title}; choose another by --system, or "
+                f"untrained: expected a system with a probe, found {system_of(operator).title}; choose another by "
+                "--system, or "
                 "leave --untrained out"
             )
         return found
@@ -199,10 +218,13 @@ class Space:
 
     @property
     def has_probe(self) -> bool:
-        """Whether the system's probe can tell something of the operators that compute the layers themselves."""
+        """Whether each system's probe can tell something of the operators that compute the layers themselves."""
+        return all(map(self._has_probe, self.systems))
+
+    def _has_probe(self, system: System) -> bool:
         for site in self.sites:
             with suppress(SpecError):
-                operator, _ = self.system.for_layer(site)
+                operator, _ = system.for_layer(site)
                 return self.operators.probe(operator) is not None
         return False
 
@@ -232,7 +254,7 @@ class Space:
         wish. ``wished`` meet the wish, ``affordable`` are within the limits too and repeat no other, ``probed`` have a
         score.
         """
-        wished = len(self._wished)
+        wished = max(len(self._wished), len(self._wished_keys))
         return {
             "drawn": max(len(self._drawn), wished),
             "wished": wished,

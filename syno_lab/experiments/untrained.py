@@ -37,7 +37,7 @@ from syno_lab.search import Elite, Elites, EliteSearch, Search, examine
 from syno_lab.search.descent import Stop, never
 from syno_lab.search.protocol import Trail
 from syno_lab.store import SearchLog, Store
-from syno_lab.systems import read_operator
+from syno_lab.systems import read_operator, system_of
 
 #: The picture of the front, in the folder of the search.
 FRONT_FILE = "front.svg"
@@ -192,6 +192,7 @@ class Untrained:
             "replaced_ratio": self.space.replaced_share(costs.flops),
             "params": costs.params,
             "known": self.known.get(elite.operator.to_json()),
+            "system": system_of(elite.operator).title,
         }
 
 

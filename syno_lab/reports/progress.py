@@ -259,9 +259,12 @@ def finals_table(result: Mapping[str, Any]) -> Table:
     finals = compared(result)
     front = result.get("front")
     points = [one for one in (front if isinstance(front, list) else []) if isinstance(one, dict)]
+    is_joint = "," in str(_mapping(result, "settings").get("system"))
     for one in sorted(points, key=lambda one: finite(one.get("replaced_ratio")) or 0.0):
         known = one.get("known")
         name = f"trial {_whole(one.get('number'))}" + (f" ({_name(known)})" if known else "")
+        if is_joint and not known:  # a known one has its system in its name
+            name += f" ({_name(one.get('system'))})"
         row = [name, _three(one.get("replaced_ratio")), _whole(one.get("params")), _three(one.get("accuracy"))]
         rows.append([*row, *_final_cells(finals.get(_whole(one.get("number"))))])
     return Table(f"The front; the finals decide, on the test images{_untold(result)}", heads, rows)

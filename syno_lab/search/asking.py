@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from math import isfinite
 from typing import Any
 
@@ -144,13 +144,19 @@ class Search(ABC):
         _, trail = self._taken(candidate)
         self._release(trail)
 
-    def resume(self, records: Iterable[tuple[Any, float]], given: Collection[Any] = ()) -> int:
+    def resume(
+        self,
+        records: Iterable[tuple[Any, float]],
+        given: Collection[Any] = (),
+        after: Callable[[Any], None] = lambda operator: None,
+    ) -> int:
         """Continue from records of a search, in the order in which they were told; how many had a place in the space.
 
         A fresh search with the seed, the space and the settings that gave the records asks the same questions again
         and, where it was told them one at a time, goes on as if it had never stopped. Any other records are taken in
         as they are: their operators are not asked for again, and what is learned from them counts. ``given`` are those
-        that the earlier search was handed by :meth:`adopt` and did not ask for itself.
+        that the earlier search was handed by :meth:`adopt` and did not ask for itself. ``after`` is called with each
+        operator once its reward is told: for what the earlier search's caller did then.
 
         Raises:
             SearchError: for a reward outside [0, 1], or while candidates are outstanding.
@@ -177,6 +183,7 @@ class Search(ABC):
                 placed += 1
             elif hash(operator) not in self._known:
                 placed += self._take_in(operator, reward)
+            after(operator)
         # Asked for, but not told when the records end: these are the next questions.
         self._again += held.values()
         return placed

@@ -29,7 +29,7 @@ TRAINING = TrialRequest(
 
 @pytest.fixture(autouse=True)
 def without_pgraphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, f"syno-lab-operator=;{FORMAT}=small_system:TINY")
+    monkeypatch.setenv(VARIABLE, f"syno-lab-operator=;syno-lab-canvas=;{FORMAT}=small_system:TINY")
 
 
 def test_the_registry_has_what_it_is_told() -> None:

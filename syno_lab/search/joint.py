@@ -1,0 +1,175 @@
+"""Several systems' spaces below one root: the first step of a search names the system.
+
+What the spaces say (keys, actions, traits, names) is told apart by the system's title, so that nothing of one system is
+taken for something of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.protocol import Operator, OperatorSpace
+from syno_lab.search.protocol import Child, State, Step
+
+if TYPE_CHECKING:
+    from syno_lab.protocol import SpaceRequest, System
+
+
+class JointSpace(OperatorSpace):
+    """The operators that any of several systems finds for the layers of a request.
+
+    Each system is as likely as any other while nothing is known.
+
+    Raises:
+        SpecError: where one of the systems has no space for them.
+    """
+
+    def __init__(self, systems: Sequence[System], request: SpaceRequest) -> None:
+        self._titles = {system.format: system.title for system in systems}
+        self.spaces: dict[str, OperatorSpace] = {
+            system.format: system.space(
+                replace(
+                    request,
+                    drawn=_named(request.drawn, system.title),
+                    wished=_named(request.wished, system.title),
+                )
+            )
+            for system in systems
+        }
+
+    def __str__(self) -> str:
+        return "; ".join(f"{self._titles[name]}: {space}" for name, space in self.spaces.items())
+
+    @property
+    def wants(self) -> str:
+        """The wishes; with the systems' titles where they differ."""
+        wants = {self._titles[name]: space.wants for name, space in self.spaces.items()}
+        if len(set(wants.values())) == 1:
+            return next(iter(wants.values()))
+        return "; ".join(f"{title}: {text or 'nothing'}" for title, text in wants.items())
+
+    def root(self, accepts: Callable[[Any], bool]) -> JointRoot:
+        """The state before the system is chosen."""
+        return JointRoot({name: space.root(accepts) for name, space in self.spaces.items()}, self._titles)
+
+    def known(self, root: State) -> Mapping[str, Operator]:
+        """Those of all systems, with the system's title behind their names."""
+        assert isinstance(root, JointRoot)
+        return {
+            f"{known} ({self._titles[name]})": operator
+            for name, space in self.spaces.items()
+            for known, operator in space.known(root.roots[name]).items()
+        }
+
+    def name_of(self, operator: Operator) -> str:
+        """The name in the operator's own space, behind the system's title."""
+        return f"{self._titles[operator.format]} {self.spaces[operator.format].name_of(operator)}"
+
+    def lower(self, spare_flops: int) -> None:
+        """See :meth:`.OperatorSpace.lower`."""
+        for space in self.spaces.values():
+            space.lower(spare_flops)
+
+    def probe(self, operator: Operator) -> Mapping[str, float] | None:
+        """That of the operator's own space: scores are shares of the same replaced layers, so they can be compared."""
+        return self.spaces[operator.format].probe(operator)
+
+
+def _named(told: Callable[[Hashable], None], title: str) -> Callable[[Hashable], None]:
+    return lambda key: told((title, key))
+
+
+@dataclass(frozen=True, eq=False)
+class JointRoot:
+    """The state before the system is chosen.
+
+    Attributes:
+        roots: the first states of the systems' spaces, by the systems' formats.
+        titles: of the systems, by their formats.
+    """
+
+    roots: Mapping[str, State]
+    titles: Mapping[str, str]
+    key = "root"
+    is_complete = False
+
+    def children(self) -> Sequence[Child]:
+        """One for each system."""
+        return [_Given(self._into(name)) for name in self.roots]
+
+    def operator(self) -> None:
+        """There is none yet."""
+
+    def traits(self) -> Mapping[str, int]:
+        """Nothing is known."""
+        return {}
+
+    def towards(self, operator: Any) -> Sequence[Step]:
+        """The step to the operator's system."""
+        return [self._into(operator.format)] if operator.format in self.roots else ()
+
+    def _into(self, name: str) -> Step:
+        title = self.titles[name]
+        return Step(title, (title,), _Within(title, self.roots[name]), steps=0)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A child that is a step already."""
+
+    step: Step
+    weight = 1.0
+
+    def steps(self) -> Sequence[Step]:
+        return (self.step,)
+
+
+@dataclass(frozen=True, eq=False)
+class _Within:
+    """A state of one system's space."""
+
+    title: str
+    state: State
+
+    @property
+    def key(self) -> Hashable:
+        return self.title, self.state.key
+
+    @property
+    def is_complete(self) -> bool:
+        return self.state.is_complete
+
+    def children(self) -> Sequence[Child]:
+        return [_Below(self, child) for child in self.state.children()]
+
+    def operator(self) -> Any | None:
+        return self.state.operator()
+
+    def traits(self) -> Mapping[str, int]:
+        return {f"{self.title}: {word}": number for word, number in self.state.traits().items()}
+
+    def towards(self, operator: Any) -> Sequence[Step]:
+        return [self.step(one) for one in self.state.towards(operator)]
+
+    def step(self, one: Step) -> Step:
+        """A step of the system's space as one of the joint space."""
+        actions = tuple([f"{self.title}: {action}" for action in one.actions])
+        words = tuple([(f"{self.title}: {word}", number) for word, number in one.words])
+        return replace(one, actions=actions, words=words, state=_Within(self.title, one.state))
+
+
+@dataclass(frozen=True)
+class _Below:
+    """A child in one system's space."""
+
+    before: _Within
+    child: Child
+
+    @property
+    def weight(self) -> float:
+        return self.child.weight
+
+    def steps(self) -> Sequence[Step]:
+        return [self.before.step(one) for one in self.child.steps()]
