@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import json as json_text
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syno_lab import private
+from syno_lab.commands.operator_lines import OutOption, operator_lines
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
 from syno_lab.commands.sample import seldom
-from syno_lab.commands.specs import NAMES, WantsOption, WeightLimitsOption, load_spec, wants_option
+from syno_lab.commands.specs import (
+    NAMES,
+    SystemOption,
+    WantsOption,
+    WeightLimitsOption,
+    is_canvas,
+    load_spec,
+    wants_option,
+)
 from syno_lab.effort import Effort
 from syno_lab.errors import StoppedError, SynoError
-from syno_lab.inputs import quoted
 from syno_lab.ir.wants import wants_text
 
 if TYPE_CHECKING:
-    from syno_lab.ir.operator import Operator
+    pass
 
 
 def command(
@@ -32,12 +34,8 @@ def command(
     wants: WantsOption = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after so many operators.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH", help="Write each operator as it is found, an operator file on each line (JSON Lines)."
-        ),
-    ] = None,
+    out: OutOption = None,
+    system: SystemOption = "pgraphs",
     json: JsonTarget = None,
 ) -> None:
     """Give every canonical operator of a spec up to a size, each once, the smaller first, and count them.
@@ -48,11 +46,16 @@ def command(
     from syno_lab.synthesis.sampler import Sampler
 
     check_json(json)
+    if is_canvas(system):
+        raise SynoError(
+            "--system: expected pgraphs, found canvas, which has no enumeration: its kernels are filled to a network; "
+            "draw some by `syno-lab sample --system canvas`"
+        )
     parsed, _ = load_spec(spec, max_primitives=max_primitives, weight_limits=weight_limits, wants=wants_option(wants))
     begun = time.monotonic()
     by_steps: dict[int, int] = {}
     is_whole = True
-    with Reporter() as reporter, _writer(out) as write:
+    with Reporter() as reporter, operator_lines(out) as write:
         report = seldom(reporter)
         found = 0
         stage = "count"
@@ -101,29 +104,3 @@ def command(
         },
         json,
     )
-
-
-@contextmanager
-def _writer(path: Path | None) -> Iterator[Callable[[Operator], None]]:
-    """A function that writes each operator on its own line; without a path it does nothing."""
-    if path is None:
-        yield lambda operator: None
-        return
-    file: TextIO
-    with contextlib.ExitStack() as stack:
-        try:
-            with private.usual():
-                file = stack.enter_context(path.open("w", encoding="utf-8"))
-        except OSError as error:
-            raise SynoError(
-                f"--out: expected a file in a folder that can be written to, found {quoted(str(path))} "
-                f"({error.strerror})"
-            ) from None
-
-        def write(operator: Operator) -> None:
-            try:
-                file.write(json_text.dumps(json_text.loads(operator.to_json()), separators=(",", ":")) + "\n")
-            except OSError as error:
-                raise SynoError(f"--out: {path} cannot be written to ({error.strerror}); make room") from None
-
-        yield write

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json as json_text
 import math
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syno_lab.commands.operator_lines import OutOption, operator_lines
 from syno_lab.commands.output import STANDARD_OUTPUT, JsonTarget, Reporter, check_json, say, write_json, write_text
-from syno_lab.commands.specs import NAMES, WantsOption, WeightLimitsOption, load_spec, wants_option
+from syno_lab.commands.sample_kernels import Asked, sample_kernels
+from syno_lab.commands.specs import (
+    NAMES,
+    SystemOption,
+    WantsOption,
+    WeightLimitsOption,
+    is_canvas,
+    load_spec,
+    wants_option,
+)
 from syno_lab.effort import resident_bytes
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.inputs import quoted
@@ -34,6 +45,10 @@ FINGERPRINTED = (
     20_000  # by default; a share of repeats is stated over at least LEAST_FINGERPRINTED, where so many exist
 )
 LEAST_FINGERPRINTED = 5_000
+#: Options of one system alone, and how many primitives a kernel of Canvas has at most by default.
+PGRAPHS_OWN = ("spec", "weight_limits", "spread", "fingerprints", "fingerprints_of", "save")
+CANVAS_OWN = (*("min_primitives", "backbone", "resolution", "flops", "params", "width", "fcs", "groups", "include"),)
+KERNEL_PRIMITIVES = 12
 _REPORT_PERIOD_S = 0.1
 _QUIET_S = 1.0  # before it is said that there is no operator yet
 _COURSE_PARTS = 32  # points at most in the course of a run, twice that while it is taken
@@ -96,25 +111,49 @@ def command(
         Path | None,
         typer.Option(metavar="PATH", help=f"Write the first {FINGERPRINTED:,} to a file for `syno-lab replay`."),
     ] = None,
+    out: OutOption = None,
+    system: SystemOption = "pgraphs",
+    min_primitives: Annotated[int, typer.Option(min=1, help="Of Canvas: the fewest primitives of a kernel.")] = 3,
+    backbone: Annotated[
+        str, typer.Option(help="Of Canvas: the network whose convolutions a kernel replaces (`syno-lab backbone`).")
+    ] = "resnet20",
+    resolution: Annotated[int | None, typer.Option(min=1, help="Of Canvas: height and width of its images.")] = None,
+    flops: Annotated[
+        float, typer.Option(help="Of Canvas: the most FLOPs, a share of the replaced convolutions'.")
+    ] = 0.5,
+    params: Annotated[float | None, typer.Option(help="Of Canvas: the most parameters, likewise.")] = None,
+    width: Annotated[int, typer.Option(help="Of Canvas: the most tensors at a time that nothing uses.")] = 8,
+    fcs: Annotated[str, typer.Option(metavar="LEAST-MOST", help="Of Canvas: how many FCs a kernel has.")] = "1-4",
+    groups: Annotated[int | None, typer.Option(help="Of Canvas: the number G. [default: drawn]")] = None,
+    include: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Of Canvas: the primitives to use. [default: all]")
+    ] = None,
     json: JsonTarget = None,
 ) -> None:
-    """Draw random canonical operators, each pGraph once.
+    """Draw random canonical operators, each pGraph once; with --system canvas, kernels for a network's convolutions.
 
     The rate is that of operators a CPU-second, times one minus the share of those whose fingerprint an earlier one has,
     also on a larger binding.
     The JSON holds the figures and the operators that are listed: all with --count, else the first 20.
     """
     check_json(json)
+    _check_belongs(system, locals())
+    if count is None and seconds is None:
+        count = DEFAULT_COUNT
+    if is_canvas(system):
+        primitives = (min(min_primitives, max_primitives or min_primitives), max_primitives or KERNEL_PRIMITIVES)
+        asked = Asked(backbone, resolution, flops, params, primitives, width, fcs, groups, include, wants)
+        sample_kernels(asked, count, seconds, seed, LISTED, out, json)
+        return
     if save is not None:
         _check_save(save)
     parsed, own_seed = load_spec(
         spec, max_primitives=max_primitives, weight_limits=weight_limits, wants=wants_option(wants)
     )
-    if count is None and seconds is None:
-        count = DEFAULT_COUNT
     keep = max(LISTED, fingerprints_of if fingerprints else 0, FINGERPRINTED if save is not None else 0)
-    with Reporter() as report:
-        drawn = draw(parsed, own_seed if seed is None else seed, count, seconds, report, keep, spread=spread)
+    with Reporter() as report, operator_lines(out) as write:
+        own_seed = own_seed if seed is None else seed
+        drawn = draw(parsed, own_seed, count, seconds, report, keep, spread=spread, each=write)
         peak = _peak_memory_bytes()  # of sampling: fingerprints and records come after it
         listed = drawn.operators if count is not None else drawn.operators[:LISTED]
         start = time.process_time()
@@ -159,10 +198,12 @@ def draw(
     keep: int = FINGERPRINTED,
     *,
     spread: bool = True,
+    each: Callable[[Operator], None] = lambda operator: None,
 ) -> Drawn:
     """Draw until ``count`` operators, ``seconds`` of wall time, or no more are found.
 
-    Without a ``count`` only the first ``keep`` operators are kept, so that the memory of a long run is the sampler's.
+    ``each`` is called with every one. Without a ``count`` only the first ``keep`` are kept, so that the memory of a
+    long run is the sampler's.
 
     Raises:
         SpecError: when the spec has no operator within its budgets.
@@ -188,6 +229,7 @@ def draw(
     try:
         for operator in itertools.islice(sampler.samples(should_stop=is_over), count):
             drawn += 1
+            each(operator)
             if count is not None or len(operators) < keep:
                 operators.append(operator)
             now = time.monotonic()
@@ -239,6 +281,15 @@ def seldom(report: Report) -> Report:
             report(stage, fraction, message)
 
     return tell
+
+
+def _check_belongs(system: str, given: Mapping[str, Any]) -> None:
+    """Refuse an option that is given and belongs to the other system."""
+    wrong, other = (PGRAPHS_OWN, "pgraphs") if is_canvas(system) else (CANVAS_OWN, "canvas")
+    defaults = inspect.signature(command).parameters
+    for name in wrong:
+        if given[name] != defaults[name].default:
+            raise SynoError(f"--{name.replace('_', '-')}: expected --system {other} beside it, found {quoted(system)}")
 
 
 def _check_save(path: Path) -> None:

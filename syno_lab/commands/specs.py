@@ -13,6 +13,7 @@ from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import is_file, quoted
 from syno_lab.ir.spec import Spec, WeightLimits, read_weight_limits
 from syno_lab.synthesis.fields import SpecFields
+from syno_lab.systems import format_named
 from syno_lab.versioned import reason
 
 MAX_BYTES = 1 << 20
@@ -88,6 +89,26 @@ WeightLimitsOption = Annotated[
     ),
 ]
 """Of commands with a ``--spec``."""
+
+
+SystemOption = Annotated[
+    str, typer.Option(help="The system of the operators: pgraphs (or syno), canvas; a title or a format.")
+]
+
+
+def is_canvas(name: str) -> bool:
+    """Whether a system that is named by an option is Canvas rather than pGraphs.
+
+    Raises:
+        SynoError: for any other; the two are those that draw operators.
+    """
+    from syno_lab.canvas.fitted import FORMAT as CANVAS
+    from syno_lab.ir.operator import FORMAT as PGRAPHS
+
+    found = format_named(name)
+    if found not in (PGRAPHS, CANVAS):
+        raise SynoError(f"--system: expected pgraphs or canvas, found {quoted(name)}, which draws no operators")
+    return found == CANVAS
 
 
 def wants_option(text: str | None) -> str | None:

@@ -1,0 +1,166 @@
+"""``syno-lab sample --system canvas``: draw kernels for the convolutions of a network."""
+
+from __future__ import annotations
+
+import json as json_text
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from syno_lab.commands.operator_lines import operator_lines
+from syno_lab.commands.output import Reporter, say, write_json
+from syno_lab.commands.specs import wants_option
+from syno_lab.errors import OverTimeError, SpecError, StoppedError, SynoError
+from syno_lab.inputs import integer, quoted
+
+if TYPE_CHECKING:
+    from syno_lab.canvas import Sampler
+    from syno_lab.canvas.fitted import Fitted
+
+_REPORT_PERIOD_S = 0.1
+
+
+class Asked(NamedTuple):
+    """The options of the command that are Canvas's own; shares are of the replaced convolutions' costs."""
+
+    backbone: str
+    resolution: int | None
+    flops: float
+    params: float | None
+    primitives: tuple[int, int]
+    width: int
+    fcs: str
+    groups: int | None
+    include: str | None
+    wants: str | None
+
+
+def sample_kernels(
+    asked: Asked,
+    count: int | None,
+    seconds: float | None,
+    seed: int | None,
+    listed: int,
+    out: Path | None,
+    json: str | None,
+) -> None:
+    """Draw kernels, no two isomorphic, print what each costs, and how fast they came.
+
+    Without a ``count`` the first ``listed`` are printed.
+
+    Raises:
+        SpecError: for an option that makes no sense, and a network without convolutions.
+        SynoError: when the time is over before the first one.
+    """
+    from syno_lab.canvas.mixing import pairing_of, parse_wishes, wishes_text
+
+    sampler = _sampler(asked, seed or 0)
+    wishes = parse_wishes(wants_option(asked.wants))
+    window = max(((place.kh, place.kw) for place in sampler.places), key=math.prod)
+    flops = sum(place.flops for place in sampler.places)
+    params = sum(place.params for place in sampler.places)
+    begun, begun_cpu = time.monotonic(), time.process_time()
+    found: list[Fitted] = []
+    told = -math.inf
+    distinct = drawn = 0
+
+    def is_over() -> bool:
+        nonlocal told
+        now = time.monotonic() - begun
+        if now - told >= _REPORT_PERIOD_S:
+            told = now
+            done = max(distinct / count if count else 0.0, now / seconds if seconds else 0.0)
+            report("sample", min(done, 1.0), f"{distinct} kernels after {sampler.outcomes.total()} attempts")
+        return seconds is not None and now >= seconds
+
+    with Reporter() as report, operator_lines(out) as write:
+        try:
+            for operator in sampler.samples(seconds=math.inf if seconds else 60, should_stop=is_over):
+                drawn += 1
+                if pairing_of(operator.kernel, window).meets(wishes):
+                    distinct += 1
+                    write(operator)
+                    if count is not None or distinct <= listed:
+                        found.append(operator)
+                if distinct == count or is_over():
+                    break
+        except (StoppedError, OverTimeError) as error:
+            if not distinct:
+                raise SynoError(
+                    f"expected a kernel within {seconds or 60:g} seconds, found none: {error}; raise --seconds or a "
+                    "budget, or ask for less"
+                ) from None
+        report("sample", 1.0, f"{distinct} kernels")
+    cpu_s = time.process_time() - begun_cpu
+    attempts = sampler.outcomes.total()
+    entries = [_entry(operator, flops, params) for operator in found]
+    for entry in entries:
+        say(
+            f"{entry['shape']}; {entry['flops']:,} FLOPs ({entry['flops_ratio']:.3f}), {entry['params']:,} parameters "
+            f"({entry['params_ratio']:.3f})",
+            json,
+        )
+    say(
+        f"{distinct} kernels for {len(sampler.places)} convolutions of {asked.backbone} in {cpu_s:.2f} CPU-seconds: "
+        f"{distinct / max(cpu_s, 1e-9):.1f} distinct a CPU-second, {sampler.outcomes['kernel'] / attempts:.1%} of "
+        f"{attempts:,} attempts valid, seed {seed or 0}",
+        json,
+    )
+    figures = {
+        **asked._asdict(),
+        "system": "syno-lab-canvas",
+        "wants": wishes_text(wishes),
+        "seed": seed or 0,
+        "places": len(sampler.places),
+        "replaced": {"flops": flops, "params": params},
+        "distinct": distinct,
+        "drawn": drawn,
+        "attempts": attempts,
+        "outcomes": dict(sampler.outcomes.most_common()),
+        "cpu_seconds": cpu_s,
+        "distinct_per_cpu_second": distinct / max(cpu_s, 1e-9),
+    }
+    write_json(figures | {"operators": entries}, json)
+
+
+def _sampler(asked: Asked, seed: int) -> Sampler:
+    from syno_lab.canvas import Sampler
+    from syno_lab.models.registry import backbone
+
+    chosen = backbone(asked.backbone)
+    if chosen.domain != "images":
+        raise SpecError(f"--backbone: expected a network for images, found {asked.backbone}, one for {chosen.domain}")
+    return Sampler(
+        chosen.survey(size=asked.resolution).select(chosen.selection),
+        max_flops=asked.flops,
+        max_params=asked.params,
+        primitives=asked.primitives,
+        width=asked.width,
+        fcs=_span(asked.fcs),
+        groups=asked.groups,
+        include=None if asked.include is None else [name.strip() for name in asked.include.split(",")],
+        seed=seed,
+    )
+
+
+def _span(text: str) -> tuple[int, int]:
+    """``1-4`` or ``2`` as the fewest and the most."""
+    least, dash, most = text.partition("-")
+    numbers = integer(least.strip()), integer(most.strip() if dash else least.strip())
+    if numbers[0] is None or numbers[1] is None:
+        raise SpecError(f"--fcs: expected the fewest and the most, such as 1-4, found {quoted(text)}")
+    return numbers[0], numbers[1]
+
+
+def _entry(operator: Fitted, flops: int, params: int) -> dict[str, Any]:
+    """A kernel with its costs at all places together."""
+    spent = operator.spent
+    return {
+        "shape": str(operator),
+        "flops": spent.flops,
+        "params": spent.params,
+        "flops_ratio": spent.flops / flops,
+        "params_ratio": spent.params / params,
+        "operator": json_text.loads(operator.to_json()),
+    }
