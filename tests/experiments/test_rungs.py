@@ -27,6 +27,7 @@ from syno_lab.experiments.rung_driver import Score, survivors
 from syno_lab.experiments.rung_worker import TIMING_STEPS, LocalWorkers
 from syno_lab.experiments.validate_proxy import RESULT_FILE, Validation
 from syno_lab.models.rungs import Rung
+from syno_lab.reports.progress import finals_table
 from syno_lab.store import Store
 from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TIMING
 from syno_lab.trial import TrialOutcome, TrialRequest
@@ -349,3 +350,22 @@ def test_different_kinds_go_on() -> None:
 
 def test_timing_is_no_rung() -> None:
     assert not {TIMING, FINAL} & {rung.name for rung in RUNGS}
+
+
+def test_other_systems_go_through_the_rungs(tmp_path: Path) -> None:
+    both = "syno-lab-operator,syno-lab-canvas"
+    asked = chosen(
+        system=both, coefficients=None, limits={"max_primitives": 6}, starts_with_known=True, wants="derived"
+    )
+    known = Known()
+    result = search(tmp_path, known, asked)
+    assert max(trained(known).values()) == 1
+    assert {one["system"] for one in result["recorded"]} == {"pGraphs", "Canvas"}
+    assert {"pGraphs", "Canvas"} >= {one["system"] for one in result["front"]} != set()
+    draws = result["funnel"]["draws"]
+    assert draws["drawn"] >= draws["wished"] >= draws["affordable"] >= len(result["recorded"])
+    assert draws["probed"] > 0, "each system has a probe that tells something of the layers"
+    for name, best in result["best"].items():
+        assert best is None or best["replaced_ratio"] <= SHARES[name]
+    finals = finals_table(result)
+    assert any("(Canvas)" in str(row[0]) for row in finals.rows)
