@@ -27,7 +27,7 @@ BASELINE = 0.5
 
 
 def asked(system: str, **changes: Any) -> SearchSettings:
-    given = {"system": system, "coefficients": None, "limits": {"max_primitives": 5}, "max_replaced_ratio": 2.0}
+    given = {"system": system, "coefficients": None, "limits": {"max_primitives": 4}, "max_replaced_ratio": 2.0}
     return settings(**given | changes)
 
 
@@ -45,8 +45,17 @@ def trials_in(folder: Path, chosen: SearchSettings) -> list[Any]:
         return store.search(chosen.name, chosen.identity).trials()
 
 
-@pytest.mark.parametrize("system", [CANVAS, BOTH])
-@pytest.mark.parametrize("method", ["estimate", "mcts", "random", "evolution"])
+@pytest.mark.parametrize(
+    ("system", "method"),
+    [
+        (CANVAS, "estimate"),
+        (CANVAS, "mcts"),
+        (CANVAS, "random"),
+        (CANVAS, "evolution"),
+        (BOTH, "random"),
+        (BOTH, "mcts"),
+    ],
+)
 def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path, system: str, method: Any) -> None:
     chosen = asked(system, method=method, tree="uct" if method == "mcts" else "estimate", starts_with_known=True)
     whole = drive(tmp_path / "whole", Known(), chosen)
@@ -64,7 +73,7 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path, system: s
         assert (trial.flops, trial.params) == costs_of(msgspec.structs.replace(TRAINING, operator=trial.operator))
 
 
-@pytest.mark.parametrize("system", [PGRAPHS, CANVAS, BOTH])
+@pytest.mark.parametrize("system", [PGRAPHS, CANVAS])
 def test_the_limit_is_lowered_while_accuracy_holds(tmp_path: Path, system: str) -> None:
     points = 25.0
     chosen = asked(system, method="random", seeds=(0,), lower_within=points, starts_with_known=True, trials=10)
@@ -178,10 +187,10 @@ def test_both_systems_are_trained_stored_and_told_apart(tmp_path: Path) -> None:
 
 def test_both_systems_are_probed_without_training(tmp_path: Path) -> None:
     chosen = asked(
-        BOTH, trials=40, untrained=True, method="elites", starts_with_known=True, limits={"max_primitives": 8}
+        BOTH, trials=24, untrained=True, method="elites", starts_with_known=True, limits={"max_primitives": 8}
     )
     result = run_here(chosen, tmp_path)
-    assert result["examined"] == 40
+    assert result["examined"] == 24
     space = Space(chosen)
     for trial in trials_in(tmp_path, chosen):
         assert trial.state == "probed"
@@ -190,4 +199,4 @@ def test_both_systems_are_probed_without_training(tmp_path: Path) -> None:
     assert {point["known"].rpartition(" ")[2] for point in result["known"]} <= {"(pGraphs)", "(Canvas)"}
     assert all(point["system"] in ("pGraphs", "Canvas") for point in result["front"])
     draws = result["funnel"]["draws"]
-    assert draws["drawn"] >= draws["wished"] >= draws["affordable"] >= draws["probed"] == 40
+    assert draws["drawn"] >= draws["wished"] >= draws["affordable"] >= draws["probed"] == 24

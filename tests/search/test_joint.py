@@ -49,8 +49,10 @@ def test_a_search_finds_the_operators_of_both(make: type[Search]) -> None:
     operators = [candidate.operator for candidate in found]
     assert len(set(operators)) == 40
     assert len({space.name_of(operator) for operator in operators}) == 40
-    # One of the systems has 7 operators: all of them, and then the search goes on in the other.
-    assert sum(isinstance(operator, Expression) for operator in operators) == 2 ** len(AXES) - 1
+    # One of the systems has 7 operators. A random search finds all of them, and then goes on in the other.
+    few = sum(isinstance(operator, Expression) for operator in operators)
+    assert 0 < few <= 2 ** len(AXES) - 1
+    assert make is not RandomSearch or few == 2 ** len(AXES) - 1
     for candidate in found:
         title = "expressions" if isinstance(candidate.operator, Expression) else "Canvas"
         first, *others = candidate.taken
