@@ -354,9 +354,7 @@ def test_timing_is_no_rung() -> None:
 
 def test_other_systems_go_through_the_rungs(tmp_path: Path) -> None:
     both = "syno-lab-operator,syno-lab-canvas"
-    asked = chosen(
-        system=both, coefficients=None, limits={"max_primitives": 6}, starts_with_known=True, wants="derived"
-    )
+    asked = chosen(system=both, coefficients=None, limits={"max_primitives": 4}, starts_with_known=True)
     known = Known()
     result = search(tmp_path, known, asked)
     assert max(trained(known).values()) == 1

@@ -59,7 +59,8 @@ def test_a_search_finds_the_operators_of_both(make: type[Search]) -> None:
         assert (first.name, first.steps) == (title, 0)
         own = find(root, candidate.operator)
         assert own is not None
-        assert [step.name for step in own.records] == list(candidate.steps)
+        assert own.records[0] == first
+        assert own.end.operator() == candidate.operator  # a kernel of Canvas may be reached in several ways
         assert all(action.startswith(f"{title}: ") for step in others for action in step.actions)
 
 
