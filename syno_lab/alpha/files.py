@@ -1,6 +1,6 @@
 """Graphs of αNAS as JSON: a list of nodes that is read through the same checks as nodes made by hand.
 
-Tensors are numbered as in :mod:`syno_lab.alpha.graph`. A file holds data alone, and the shapes of the inputs; all others
+Tensors are numbered as in :mod:`syno_lab.alpha.graph`. A file holds data alone; of shapes those of the inputs, as all others
 follow. A :class:`.Rel` is an object with ``mul``, ``div`` and ``axis``; attributes with their defaults are left out.
 """
 

@@ -112,7 +112,8 @@ def selected(after: Shape, before: Shape, places: Sequence[int]) -> Pairing:
 
 def nothing(after: Shape, before: Shape) -> Pairing:
     """The pairing of a result that does not depend on the input."""
-    return Pairing(axis_names(len(after)), axis_names(len(before)), (("x",) * len(before),) * len(after))
+    row = tuple(repeated("x", len(before)))
+    return Pairing(axis_names(len(after)), axis_names(len(before)), (row,) * len(after))
 
 
 def of_reshape(after: Shape, before: Shape) -> Pairing:
