@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from syno_lab.alpha import Graph, Operation, Rel, operation
+from syno_lab.alpha import Graph, Node, Operation, Rel, operation
 from syno_lab.alpha.operations import OPERATIONS, choices
 from syno_lab.errors import SpecError
 
@@ -238,3 +238,55 @@ def _draw(rng: random.Random, name: str, rank: int | None) -> tuple[Operation, t
         values |= {"heads": heads, "bias": rng.random() < 0.5, "causal": rng.random() < 0.5}
         shape = (*_shape(rng, 2), heads * rng.choice((2, 3)))
     return operation(name, **values), (shape,)
+
+
+def grow(rng: random.Random, nodes: int, inputs: int = 1, outputs: int = 1) -> Graph:
+    """A random graph of operations that keep (3, 4, 5, 8) or a shape that broadcasts with it, all nodes live."""
+    shape = (3, 4, 5, 8)
+    names = (
+        "relu",
+        "silu",
+        "batch_norm",
+        "layer_norm",
+        "dropout",
+        "identity",
+        "softmax",
+        "conv",
+        "dense",
+        "add",
+        "mul",
+    )
+    made: list[Node] = []
+    while len(made) < nodes:
+        name = rng.choice(names)
+        values: dict[str, Any] = {"features": Rel()} if name in ("conv", "dense") else {}
+        if name == "conv":
+            values |= {"kernel": rng.choice((1, 3)), "groups": rng.choice((1, 2, Rel()))}
+        known = inputs + len(made)
+        # Near tensors more often, so that graphs are deep as well as wide.
+        takes = tuple(max(0, known - rng.choice((1, 1, 2, 3, 5))) for _ in range(OPERATIONS[name].inputs or 0))
+        made.append(Node(operation(name, **values), takes))
+    taken = {tensor for node in made for tensor in node.inputs}
+    free = [inputs + number for number in range(nodes) if inputs + number not in taken]
+    return Graph((shape,) * inputs, tuple(made), (*free, *rng.sample(range(inputs + nodes), outputs - 1)))
+
+
+def renumbered(rng: random.Random, graph: Graph) -> tuple[Graph, list[int]]:
+    """The same graph with its nodes in another topological order, and for each node its former number."""
+    first = len(graph.inputs)
+    new = {number: number for number in range(first)}
+    made: list[Node] = []
+    order: list[int] = []
+    waiting = list(range(len(graph.nodes)))
+    while waiting:
+        ready = [number for number in waiting if all(tensor in new for tensor in graph.nodes[number].inputs)]
+        number = rng.choice(ready)
+        waiting.remove(number)
+        node = graph.nodes[number]
+        takes = [new[tensor] for tensor in node.inputs]
+        if node.operation.row.commutes:
+            rng.shuffle(takes)
+        new[first + number] = first + len(made)
+        made.append(Node(node.operation, tuple(takes), node.source))
+        order.append(number)
+    return Graph(graph.inputs, tuple(made), tuple(new[tensor] for tensor in graph.outputs)), order

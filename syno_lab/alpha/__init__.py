@@ -1,5 +1,7 @@
 """αNAS: whole networks as graphs of operations, changed by their properties (Jin, Phothilimthana and Roy, 2022)."""
 
+from syno_lab.alpha.blocks import Block as Block
+from syno_lab.alpha.blocks import Network as Network
 from syno_lab.alpha.graph import Graph as Graph
 from syno_lab.alpha.graph import Node as Node
 from syno_lab.alpha.graph import Region as Region

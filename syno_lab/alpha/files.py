@@ -1,7 +1,8 @@
-"""Graphs of αNAS as JSON: a list of nodes that is read through the same checks as nodes made by hand.
+"""Graphs and networks of αNAS as JSON, read through the same checks as those made by hand.
 
-Tensors are numbered as in :mod:`syno_lab.alpha.graph`. A file holds data alone; of shapes those of the inputs, as all others
-follow. A :class:`.Rel` is an object with ``mul``, ``div`` and ``axis``; attributes with their defaults are left out.
+Tensors are numbered as in :mod:`syno_lab.alpha.graph`. A file holds data alone, and of all shapes those of the inputs,
+from which the others follow. A :class:`.Rel` is an object with ``mul``, ``div`` and ``axis``; attributes with their
+default values are left out.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from typing import Any
 
 import msgspec
 
+from syno_lab.alpha.blocks import Block, Network
 from syno_lab.alpha.graph import Graph, Node
 from syno_lab.alpha.operations import OPERATIONS, Operation, Rel
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.versioned import read_versioned
 
 FORMAT = "syno-lab-graph"
+NETWORK_FORMAT = "syno-lab-network"
 VERSION = 1
 MAX_BYTES = 1 << 22
 _LONGEST_SOURCE = 400  # characters
@@ -55,6 +58,24 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     format: str
     version: int
     graph: GraphRecord
+
+
+class _BlockRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """An instance of a type of blocks, and the numbers of the nodes that may be changed."""
+
+    graph: GraphRecord
+    kind: str = ""
+    mutable: list[int] = []
+
+
+class _NetworkFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A network file of version 1."""
+
+    format: str
+    version: int
+    stem: GraphRecord
+    blocks: list[_BlockRecord]
+    head: GraphRecord
 
 
 def record_of(graph: Graph) -> GraphRecord:
@@ -103,6 +124,32 @@ def from_json(text: str | bytes) -> Graph:
     """
     record = read_versioned(text, _File, what="graph file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     return graph_of(record.graph, "graph file")
+
+
+def network_to_json(network: Network) -> str:
+    """The text of a network file."""
+    blocks = [_BlockRecord(record_of(each.graph), each.kind, sorted(each.mutable)) for each in network.blocks]
+    file = _NetworkFile(NETWORK_FORMAT, VERSION, record_of(network.stem), blocks, record_of(network.head))
+    return msgspec.json.format(msgspec.json.encode(file), indent=1).decode()
+
+
+def network_from_json(text: str | bytes) -> Network:
+    """Read a network file.
+
+    Raises:
+        FormatError: one line: what was expected, what was found and where.
+    """
+    what = "network file"
+    record = read_versioned(text, _NetworkFile, what=what, name=NETWORK_FORMAT, version=VERSION, most=MAX_BYTES)
+    stem, head = (graph_of(each, f"{what}: {name}") for each, name in ((record.stem, "stem"), (record.head, "head")))
+    try:
+        blocks = []
+        for number, each in enumerate(record.blocks):
+            graph = graph_of(each.graph, f"{what}: block {number}")
+            blocks.append(Block(each.kind, graph, frozenset(each.mutable)))
+        return Network(stem, tuple(blocks), head)
+    except SpecError as error:
+        raise FormatError(f"{what}: {error}") from None
 
 
 def _given(operation: Operation) -> dict[str, Any]:

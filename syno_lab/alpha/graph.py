@@ -66,8 +66,9 @@ class Graph:
     shapes: tuple[Shape, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if len(self.nodes) > MOST_NODES:
-            raise SpecError(f"expected at most {MOST_NODES} nodes, found {len(self.nodes)}")
+        for what, many in (("inputs", self.inputs), ("nodes", self.nodes), ("outputs", self.outputs)):
+            if len(many) > MOST_NODES:
+                raise SpecError(f"expected at most {MOST_NODES} {what}, found {len(many)}")
         shapes: list[Shape] = []
         for number, shape in enumerate(self.inputs):
             if not isinstance(shape, tuple) or len(shape) > MOST_AXES or any(positive(n) is None for n in shape):
@@ -86,8 +87,9 @@ class Graph:
         for tensor in self.outputs:
             _check_tensor(tensor, len(shapes), "outputs")
         object.__setattr__(self, "shapes", tuple(shapes))
+        given = set(self.outputs)
         for number, tensor in enumerate(range(len(self.inputs), len(shapes))):
-            if not self.users[tensor] and tensor not in self.outputs:
+            if not self.users[tensor] and tensor not in given:
                 raise SpecError(
                     f"node {number} ({self.nodes[number].operation.name}): expected one that serves an output"
                 )
@@ -99,21 +101,25 @@ class Graph:
         Raises:
             SpecError: as the class.
         """
+        return cls._live(inputs, nodes, outputs)[0]
+
+    @classmethod
+    def _live(cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int]) -> tuple[Graph, list[int]]:
+        """:meth:`live`, and the former numbers of the nodes that stay."""
         first = len(inputs)
         wanted = set(outputs)
         for number in range(len(nodes) - 1, -1, -1):
             if first + number in wanted:
                 wanted.update(nodes[number].inputs)
+        kept = [number for number in range(len(nodes)) if first + number in wanted]
         new = {number: number for number in range(first)}
-        kept: list[Node] = []
-        for number, node in enumerate(nodes):
-            if first + number in wanted:
-                new[first + number] = first + len(kept)
-                # A tensor that does not come before is left for the check of the class.
-                kept.append(
-                    replace(node, inputs=tuple([new.get(tensor, len(nodes) + first) for tensor in node.inputs]))
-                )
-        return cls(tuple(inputs), tuple(kept), tuple([new.get(tensor, tensor) for tensor in outputs]))
+        new |= {first + number: first + place for place, number in enumerate(kept)}
+        # A tensor that does not exist keeps its number, which is too large, for the check of the class.
+        live = [
+            replace(nodes[number], inputs=tuple([new.get(tensor, tensor) for tensor in nodes[number].inputs]))
+            for number in kept
+        ]
+        return cls(tuple(inputs), tuple(live), tuple([new.get(tensor, tensor) for tensor in outputs])), kept
 
     @classmethod
     def chain(cls, shape: Shape, operations: Iterable[Operation]) -> Graph:
@@ -270,6 +276,10 @@ class Graph:
         Raises:
             SpecError: where the numbers of inputs or outputs differ, or an operation does not apply.
         """
+        return self.replaced(region, graph)[0]
+
+    def replaced(self, region: Region, graph: Graph) -> tuple[Graph, tuple[int | None, ...]]:
+        """As :meth:`replace`, with the number that each node had before; None for those of ``graph``."""
         if region.graph is not self and region.graph != self:
             raise SpecError("expected a region of this graph, found one of another")
         for what, wanted, found in (
@@ -284,22 +294,25 @@ class Graph:
                 after.add(number)
         new = {tensor: tensor for tensor in range(len(self.inputs))}
         nodes: list[Node] = []
+        origins: list[int | None] = []
 
-        def put(node: Node, tensors: dict[int, int], tensor: int) -> None:
+        def put(node: Node, tensors: dict[int, int], tensor: int, origin: int | None) -> None:
+            origins.append(origin)
             nodes.append(replace(node, inputs=tuple([tensors[each] for each in node.inputs])))
             tensors[tensor] = len(self.inputs) + len(nodes) - 1
 
         for number, node in enumerate(self.nodes):
             if number not in after:
-                put(node, new, self.tensor(number))
+                put(node, new, self.tensor(number), number)
         inner = {number: new[tensor] for number, tensor in enumerate(region.inputs)}
         for number, node in enumerate(graph.nodes):
-            put(node, inner, graph.tensor(number))
+            put(node, inner, graph.tensor(number), None)
         new |= {old: inner[tensor] for old, tensor in zip(region.outputs, graph.outputs, strict=True)}
         for number, node in enumerate(self.nodes):
             if number in after - region.nodes:
-                put(node, new, self.tensor(number))
-        return Graph.live(self.inputs, nodes, [new[tensor] for tensor in self.outputs])
+                put(node, new, self.tensor(number), number)
+        changed, kept = Graph._live(self.inputs, nodes, [new[tensor] for tensor in self.outputs])
+        return changed, tuple([origins[number] for number in kept])
 
     def __str__(self) -> str:
         lines = [f"t{number} = input: {list(shape)}" for number, shape in enumerate(self.inputs)]

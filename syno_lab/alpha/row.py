@@ -52,12 +52,13 @@ class Rel:
             raise SpecError(f"expected an input with an axis {self.axis}, found {list(shape)}")
         size = shape[self.axis] * self.mul
         if size % self.div:
-            raise SpecError(f"expected an axis of size {shape[self.axis]} to give a whole number times {self}")
+            raise SpecError(f"expected {self} to be a whole number, found an axis of size {shape[self.axis]}")
         return size // self.div
 
     def __str__(self) -> str:
-        factor = f"{self.mul}" if self.div == 1 else f"{self.mul}/{self.div}"
-        return f"{factor} of axis {self.axis}"
+        """``C``, ``2*C`` or ``3*C/4`` for the channels, ``B`` for the batch, ``axis 1`` for another axis."""
+        name = {-1: "C", 0: "B"}.get(self.axis, f"axis {self.axis}")
+        return f"{f'{self.mul}*' if self.mul > 1 else ''}{name}{f'/{self.div}' if self.div > 1 else ''}"
 
 
 @dataclass(frozen=True)
