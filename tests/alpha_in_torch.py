@@ -132,7 +132,7 @@ def module(operation: Operation, *shapes: Shape, smooth: bool = False) -> nn.Mod
         "transpose": lambda x: x.permute(values["axes"]),
         "einsum": lambda x, y: torch.einsum(values["equation"], x, y),
         "dot": torch.matmul,
-        "mean": lambda x: x.mean(values["axes"], keepdim=values["keep"]) if values["axes"] else x,
+        "mean": lambda x: x.mean(values["axes"], keepdim=values["keep"]),
     }
     return _Call(activations[operation.name])
 

@@ -220,6 +220,7 @@ def test_values_have_their_methods_however_they_are_imported(code: str) -> None:
         "import syno_lab.cli",
         "import syno_lab as sl; sl.Spec; sl.Sampler; sl.State; sl.Operator; sl.operators.conv2d()",
         "import syno_lab as sl; sl.operators.conv2d().svg(); sl.operators.conv2d().loops()",
+        "import syno_lab as sl; sl.alpha.Graph.chain((2, 4), [sl.alpha.operation('relu')]).svg()",
     ],
 )
 def test_light_imports(code: str) -> None:

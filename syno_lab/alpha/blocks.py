@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from syno_lab.alpha.graph import Graph, Node, Shape
 from syno_lab.alpha.operations import OPAQUE, Operation, Rel
@@ -91,6 +92,15 @@ class Network:
                 raise SpecError(
                     f"{name}: expected one input of shape {quoted(before.output_shapes)}, found {quoted(after.inputs)}"
                 )
+
+    if TYPE_CHECKING:  # bound in syno_lab.alpha: files are above networks
+
+        def to_json(self) -> str:
+            """The text of a network file."""
+
+        @staticmethod
+        def from_json(text: str | bytes) -> Network:
+            """Read a network file."""
 
     @property
     def parts(self) -> tuple[Graph, ...]:

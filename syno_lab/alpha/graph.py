@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from random import Random
+from typing import TYPE_CHECKING, Any
 
 from syno_lab.alpha.operations import MOST_AXES, OPAQUE, Operation, Shape
 from syno_lab.errors import SpecError
@@ -162,12 +163,10 @@ class Graph:
 
     # -- facts -------------------------------------------------------------------------------------------------------
 
-    @cached_property
     def params(self) -> int:
         """The number of weights."""
         return sum(node.operation.params(*self.input_shapes(number)) for number, node in enumerate(self.nodes))
 
-    @cached_property
     def flops(self) -> int:
         """FLOPs for the inputs as they are, the whole batch; 2 for each multiply-add."""
         return sum(node.operation.flops(*self.input_shapes(number)) for number, node in enumerate(self.nodes))
@@ -313,6 +312,21 @@ class Graph:
                 put(node, new, self.tensor(number), number)
         changed, kept = Graph._live(self.inputs, nodes, [new[tensor] for tensor in self.outputs])
         return changed, tuple([origins[number] for number in kept])
+
+    if TYPE_CHECKING:  # bound in syno_lab.alpha: pictures and files are above graphs
+
+        def dot(self, **options: Any) -> str:
+            """See :func:`syno_lab.alpha.drawing.dot`."""
+
+        def svg(self, **options: Any) -> str:
+            """See :func:`syno_lab.alpha.drawing.svg`."""
+
+        def to_json(self) -> str:
+            """The text of a graph file."""
+
+        @staticmethod
+        def from_json(text: str | bytes) -> Graph:
+            """Read a graph file."""
 
     def __str__(self) -> str:
         lines = [f"t{number} = input: {list(shape)}" for number, shape in enumerate(self.inputs)]

@@ -132,8 +132,8 @@ def _reshape_shape(values: Values, shapes: tuple[Shape, ...]) -> Shape:
 
 def _flat_shape(values: Values, shapes: tuple[Shape, ...]) -> Shape:
     (shape,) = shapes
-    if not shape:
-        raise SpecError("expected at least 1 axis")
+    if len(shape) < 2:
+        raise SpecError("expected at least 2 axes")
     return (shape[0], prod(shape[1:]))
 
 
@@ -147,8 +147,8 @@ def _transposed(values: Values, shapes: tuple[Shape, ...]) -> Shape:
 def _averaged(values: Values, shape: Shape) -> tuple[int, ...]:
     """The axes of a mean, from 0 up."""
     found = tuple([axis + len(shape) if axis < 0 else axis for axis in values["axes"]])
-    if not all(0 <= axis < len(shape) for axis in found) or len(set(found)) < len(found):
-        raise SpecError(f"expected axes of {list(shape)}, each once, found {list(values['axes'])}")
+    if not found or not all(0 <= axis < len(shape) for axis in found) or len(set(found)) < len(found):
+        raise SpecError(f"expected axes of {list(shape)}, at least one, each once, found {list(values['axes'])}")
     return found
 
 

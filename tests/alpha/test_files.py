@@ -12,7 +12,7 @@ import pytest
 from alpha_in_torch import draw, grow
 from alpha_networks import resnet, vit
 
-from syno_lab.alpha import OPERATIONS, Graph, Node, Operation, Rel, operation
+from syno_lab.alpha import OPERATIONS, Graph, Network, Node, Operation, Rel, operation
 from syno_lab.alpha.blocks import find_blocks
 from syno_lab.alpha.files import from_json, network_from_json, network_to_json, to_json
 from syno_lab.alpha.operations import choices
@@ -43,6 +43,12 @@ def test_all_choices_and_opaque_nodes_come_back() -> None:
         assert from_json(to_json(graph)) == graph
     graph = single(operation("opaque", what="theirs.LSTM", shape=(Rel(axis=0), 5), params=7, flops=0), (shape, (3,)))
     assert from_json(to_json(graph)) == graph
+
+
+def test_graphs_and_networks_have_their_files_as_methods() -> None:
+    found = find_blocks(*resnet())
+    assert Graph.from_json(found.graph.to_json()) == found.graph
+    assert Network.from_json(found.to_json()) == found
 
 
 def test_graphs_come_back(rng: random.Random) -> None:

@@ -37,9 +37,9 @@ def values_of(graph: Graph, seeds: list[int]) -> tuple[torch.Tensor, ...]:
 def test_shapes_params_and_flops_of_a_residual_block() -> None:
     graph = residual()
     assert graph.shapes == ((2, 8, 8, 16),) * 5
-    assert graph.params == 16 * 16 * 9 + 2 * 16
-    assert graph.flops == 2 * (2 * 8 * 8) * 16 * 16 * 9
-    assert graph.at((2, 4, 4, 32)).params == 32 * 32 * 9 + 2 * 32
+    assert graph.params() == 16 * 16 * 9 + 2 * 16
+    assert graph.flops() == 2 * (2 * 8 * 8) * 16 * 16 * 9
+    assert graph.at((2, 4, 4, 32)).params() == 32 * 32 * 9 + 2 * 32
     assert str(graph).splitlines()[-2:] == ["t4 = add of t3, t0: [2, 8, 8, 16]", "outputs: t4"]
 
 
@@ -49,7 +49,7 @@ def test_shapes_and_params_are_those_in_pytorch(rng: random.Random) -> None:
         net = InTorch(graph)
         results = net(*map(torch.randn, graph.inputs))
         assert graph.output_shapes == tuple(tuple(result.shape) for result in results)
-        assert graph.params == sum(weight.numel() for weight in net.parameters())
+        assert graph.params() == sum(weight.numel() for weight in net.parameters())
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_replacements_follow_the_shapes_they_find() -> None:
     halved = Graph.chain((1, 2, 2, 4), [operation("dense", features=Rel(1, 2)), operation("dense", features=Rel(2))])
     changed = graph.replace(graph.region([0, 1]), halved)
     assert changed.shapes[1] == (2, 8, 8, 8)
-    assert changed.params == 16 * 8 + 8 + 8 * 16 + 16
+    assert changed.params() == 16 * 8 + 8 + 8 * 16 + 16
     with pytest.raises(SpecError, match=re.escape("node 2: add of [2, 8, 8, 32], [2, 8, 8, 16]: expected")):
         graph.replace(graph.region([0, 1]), Graph.chain((1, 2, 2, 4), [operation("dense", features=Rel(2))]))
 

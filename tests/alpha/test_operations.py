@@ -219,6 +219,8 @@ def test_attributes_are_checked(name: str, attributes: dict[str, object], messag
         (operation("reshape", shape=(5, -1)), ((2, 3),), "expected a shape of 6 elements"),
         (operation("transpose", axes=(0, 0)), ((2, 3),), "expected each axis from 0 to 1 once"),
         (operation("mean", axes=(0, -2)), ((2, 3),), "expected axes of .*, each once"),
+        (operation("mean", axes=()), ((2, 3),), "expected axes of .*, at least one"),
+        (operation("flatten"), ((2,),), "expected at least 2 axes"),
         (operation("dot"), ((2, 3), (4, 5)), "expected one size for 'j', found 3 and 4"),
         (operation("einsum", equation="ab,b->a"), ((2,), (4,)), "expected 2 axes for 'ab', found 1"),
         (operation("self_attention", heads=3), ((2, 4, 8),), "expected .* channels that 3 heads divide"),
