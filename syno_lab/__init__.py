@@ -30,7 +30,7 @@ _ELSEWHERE = {
 }
 
 #: Systems with public names of their own.
-_ROOMS = ("canvas",)
+_ROOMS = ("canvas", "alpha")
 
 sys.meta_path.append(Moved())  # last: asked only for modules that nothing else finds
 load_by(lambda: import_module("syno_lab.api"))

@@ -26,6 +26,7 @@ ROOMS = (
     "pgraphs",
     "nas_pte",
     "canvas",
+    "alpha",
     "data",
     "training",
     "trial",

@@ -1,0 +1,36 @@
+"""αNAS: whole networks as graphs of operations, changed by their properties (Jin, Phothilimthana and Roy, 2022).
+
+>>> import syno_lab as sl
+>>> conv = sl.alpha.operation("conv", features=sl.alpha.Rel(2), kernel=3)
+>>> print(sl.alpha.Graph.chain((8, 32, 32, 16), [conv, sl.alpha.operation("relu")]))
+t0 = input: [8, 32, 32, 16]
+t1 = conv(features=2*C) of t0: [8, 32, 32, 32]
+t2 = relu of t1: [8, 32, 32, 32]
+outputs: t2
+"""
+
+from syno_lab.alpha import drawing as _drawing
+from syno_lab.alpha import files as _files
+from syno_lab.alpha.blocks import Block as Block
+from syno_lab.alpha.blocks import Network as Network
+from syno_lab.alpha.graph import Graph as Graph
+from syno_lab.alpha.graph import Node as Node
+from syno_lab.alpha.graph import Region as Region
+from syno_lab.alpha.operations import OPERATIONS as OPERATIONS
+from syno_lab.alpha.operations import Operation as Operation
+from syno_lab.alpha.operations import Rel as Rel
+from syno_lab.alpha.operations import operation as operation
+
+# Graphs and networks know nothing of pictures and files, so these methods are bound here, as in syno_lab.canvas.
+_METHODS = {
+    Graph: {
+        "dot": _drawing.dot,
+        "svg": _drawing.svg,
+        "to_json": _files.to_json,
+        "from_json": staticmethod(_files.from_json),
+    },
+    Network: {"to_json": _files.network_to_json, "from_json": staticmethod(_files.network_from_json)},
+}
+for _class, _methods in _METHODS.items():
+    for _name, _method in _methods.items():
+        setattr(_class, _name, _method)

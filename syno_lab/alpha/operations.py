@@ -1,0 +1,191 @@
+"""The operations of αNAS, one row each in :data:`OPERATIONS` (section 3.2, Table 3).
+
+A tensor is (batch, spatial axes…, channels): channels last, any number of spatial axes. An :class:`Operation` is the
+name of a row with attributes, an immutable value: ``operation("conv", features=Rel(2), kernel=3)``. An attribute that
+is a size may be a :class:`Rel`, so that one operation suits inputs of several shapes. All else follows from the shapes
+of the inputs: :meth:`Operation.shape`, :meth:`Operation.pairings`, :meth:`Operation.params`, :meth:`Operation.flops`.
+Each raises SpecError where the operation does not apply to these shapes.
+
+Every operation has one result. Windows (of convolutions and pools) are square. With ``padding="same"`` a result has
+⌈n / stride⌉ positions along an axis of n, and what the windows reach beyond the tensor is shared by both ends, the odd
+one at the far end; a number pads both ends with so many. Normalisations and dropout are meant as in inference, with
+scale and offset. Costs count 2 FLOPs for each multiply-add of dense layers, convolutions, products of tensors and
+attention, and none for the rest, as :func:`syno_lab.models.layers.survey` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Any
+
+from syno_lab.alpha.pairings import Pairing
+from syno_lab.alpha.row import MOST_AXES as MOST_AXES
+from syno_lab.alpha.row import Rel as Rel
+from syno_lab.alpha.row import Row as Row
+from syno_lab.alpha.row import Shape as Shape
+from syno_lab.alpha.table import OPAQUE as OPAQUE
+from syno_lab.alpha.table import OPERATIONS as OPERATIONS
+from syno_lab.errors import SpecError
+from syno_lab.inputs import LARGEST_SIZE, quoted
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation with its attributes; those not given have their defaults.
+
+    Attributes:
+        name: of a row of :data:`OPERATIONS`.
+        attributes: names and values, in the order of the row.
+
+    Raises:
+        SpecError: for an operation or attribute that does not exist, and a value that the row does not allow.
+    """
+
+    name: str
+    attributes: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        row = OPERATIONS.get(self.name) if isinstance(self.name, str) else None
+        if row is None:
+            raise SpecError(f"expected an operation ({', '.join(OPERATIONS)}), found {quoted(self.name)}")
+        given = dict(self.attributes)
+        for name in given:
+            if name not in row.attributes:
+                expected = ", ".join(row.attributes) or "none"
+                raise SpecError(f"{self.name}: expected attributes among these: {expected}; found {quoted(name)}")
+        values = {name: given.get(name, attribute.default) for name, attribute in row.attributes.items()}
+        for name, attribute in row.attributes.items():
+            if not attribute.check(values[name]):
+                raise SpecError(f"{self.name}: {name}: expected {attribute.expected}, found {quoted(values[name])}")
+        object.__setattr__(self, "attributes", tuple(values.items()))
+        object.__setattr__(self, "_hash", hash((self.name, self.attributes)))
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined]
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of an attribute."""
+        return dict(self.attributes)[name]
+
+    @property
+    def row(self) -> Row:
+        """The row of :data:`OPERATIONS`."""
+        return OPERATIONS[self.name]
+
+    @property
+    def linear(self) -> bool | None:
+        """As depth counts it; None for what does not count."""
+        return self.row.linear
+
+    def at(self, *shapes: Shape) -> Operation:
+        """The operation with all :class:`Rel` replaced by their sizes for inputs of these shapes."""
+        return Operation(self.name, tuple(_values(self, shapes).items()))
+
+    def replace(self, **attributes: Any) -> Operation:
+        """The operation with other values of some attributes."""
+        return Operation(self.name, tuple((dict(self.attributes) | attributes).items()))
+
+    def shape(self, *shapes: Shape) -> Shape:
+        """The shape of the result for inputs of these shapes.
+
+        Raises:
+            SpecError: where the operation does not apply to them; so do the other methods that take shapes.
+        """
+        found = _shape(self, shapes)
+        if isinstance(found, str):
+            raise SpecError(found)
+        return found
+
+    def pairings(self, *shapes: Shape) -> tuple[Pairing, ...]:
+        """For each input, which axes of the result (rows) are paired with its axes (columns) (section 3.1).
+
+        They are the exact ones (Definitions 3.4 and 3.5), with generic weights.
+        """
+        self.shape(*shapes)
+        return _pairings(self, shapes)
+
+    def params(self, *shapes: Shape) -> int:
+        """The number of weights."""
+        self.shape(*shapes)
+        return self.row.params(_values(self, shapes), shapes)
+
+    def flops(self, *shapes: Shape) -> int:
+        """FLOPs for inputs of these shapes, the whole batch; 2 for each multiply-add."""
+        self.shape(*shapes)
+        return self.row.flops(_values(self, shapes), shapes)
+
+    def __str__(self) -> str:
+        said = [
+            f"{name}={_text(value)}" for name, value in self.attributes if value != self.row.attributes[name].default
+        ]
+        return f"{self.name}({', '.join(said)})" if said else self.name
+
+
+def operation(name: str, **attributes: Any) -> Operation:
+    """``Operation`` with the attributes by keyword: ``operation("conv", features=64, kernel=3)``."""
+    return Operation(name, tuple(attributes.items()))
+
+
+def choices() -> tuple[Operation, ...]:
+    """All operations that synthesis may take when no value comes from the network: 1,402 (section 4.5)."""
+    rows = [row for row in OPERATIONS.values() if row.role == "chosen"]
+    return tuple(
+        [
+            Operation(row.name, tuple(zip(row.choices, values, strict=True)))
+            for row in rows
+            for values in product(*row.choices.values())
+        ]
+    )
+
+
+def representatives(operations: Iterable[Operation], shape: Shape) -> dict[Operation, tuple[Operation, ...]]:
+    """Those of one name that no property tells apart for an input of a shape, by the first of each kind (section 4.5).
+
+    Operations that do not apply to the shape are left out.
+    """
+    found: dict[tuple[object, ...], list[Operation]] = {}
+    for each in operations:
+        after = _shape(each, (shape,))
+        if not isinstance(after, str):
+            found.setdefault((each.name, after, each.pairings(shape)), []).append(each)
+    return {same[0]: tuple(same) for same in found.values()}
+
+
+@lru_cache(maxsize=1 << 16)
+def _shape(operation: Operation, shapes: tuple[Shape, ...]) -> Shape | str:
+    """The shape of the result, or why there is none: an exception would not be kept."""
+    if operation.row.inputs is not None and len(shapes) != operation.row.inputs:
+        return f"{operation}: expected {operation.row.inputs} inputs, found {len(shapes)}"
+    try:
+        found = operation.row.shape(_values(operation, shapes), shapes)
+    except SpecError as error:
+        return f"{operation} of {', '.join(map(str, map(list, shapes)))}: {error}"
+    if len(found) > MOST_AXES or prod(found) > LARGEST_SIZE:
+        return f"{operation}: expected a result of at most {MOST_AXES} axes and {LARGEST_SIZE} elements"
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def _pairings(operation: Operation, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
+    return operation.row.pairings(_values(operation, shapes), shapes)
+
+
+def _values(operation: Operation, shapes: tuple[Shape, ...]) -> dict[str, Any]:
+    def number(value: Any) -> Any:
+        if isinstance(value, Rel):
+            if not shapes:
+                raise SpecError(f"expected a number for an operation without inputs, found {value}")
+            return value.of(shapes[0])
+        return tuple(map(number, value)) if isinstance(value, tuple) else value
+
+    return {name: number(value) for name, value in operation.attributes}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_text, value))}]"
+    return str(value)

@@ -1,0 +1,176 @@
+"""What a row of the table of operations is: attributes with their checks, and the rules by which all else follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any, Literal
+
+from syno_lab.alpha.pairings import Pairing
+from syno_lab.errors import SpecError
+from syno_lab.inputs import positive, quoted
+
+Shape = tuple[int, ...]
+#: Values of attributes with all :class:`Rel` replaced by numbers.
+Values = Mapping[str, Any]
+#: *chosen*: synthesis may take it. *structure*: it joins branches; synthesis keeps those that are there. *kept*: it may
+#: stand in a network, and is never made.
+Role = Literal["chosen", "structure", "kept"]
+
+MOST_AXES = 8
+
+
+@dataclass(frozen=True)
+class Rel:
+    """A size relative to an axis of the operation's first input: that axis' size times ``mul`` through ``div``.
+
+    Raises:
+        SpecError: for a factor that is no positive integer, or an axis that is no integer.
+    """
+
+    mul: int = 1
+    div: int = 1
+    axis: int = -1
+
+    def __post_init__(self) -> None:
+        if positive(self.mul) is None or positive(self.div) is None:
+            raise SpecError(f"expected positive integers, found {quoted(self.mul)} / {quoted(self.div)}")
+        if not is_integer(self.axis) or not -MOST_AXES <= self.axis < MOST_AXES:
+            raise SpecError(f"expected an axis from -{MOST_AXES} to {MOST_AXES - 1}, found {quoted(self.axis)}")
+        common = gcd(self.mul, self.div)
+        object.__setattr__(self, "mul", self.mul // common)
+        object.__setattr__(self, "div", self.div // common)
+
+    def of(self, shape: Shape) -> int:
+        """The size for an input of this shape.
+
+        Raises:
+            SpecError: where the shape lacks the axis, or its size does not divide.
+        """
+        if not -len(shape) <= self.axis < len(shape):
+            raise SpecError(f"expected an input with an axis {self.axis}, found {list(shape)}")
+        size = shape[self.axis] * self.mul
+        if size % self.div:
+            raise SpecError(f"expected {self} to be a whole number, found an axis of size {shape[self.axis]}")
+        return size // self.div
+
+    def __str__(self) -> str:
+        """``C``, ``2*C`` or ``3*C/4`` for the channels, ``B`` for the batch, ``axis 1`` for another axis."""
+        name = {-1: "C", 0: "B"}.get(self.axis, f"axis {self.axis}")
+        return f"{f'{self.mul}*' if self.mul > 1 else ''}{name}{f'/{self.div}' if self.div > 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """What an attribute may be.
+
+    Attributes:
+        expected: in words, for messages.
+        check: whether a value will do.
+        default: None where a value must be given.
+    """
+
+    expected: str
+    check: Callable[[Any], bool]
+    default: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A row of :data:`OPERATIONS`.
+
+    Attributes:
+        name: of the operation.
+        inputs: how many tensors it takes; None: any number.
+        linear: as depth counts it; None for what is neither and does not count.
+        role: see :data:`Role`.
+        attributes: their checks and defaults, by name.
+        shape: the shape of the result.
+        pairings: for each input the pairing of the result's axes (rows) with the input's (columns).
+        params: the number of weights.
+        flops: for the shapes as they are, batch included.
+        choices: of synthesis, for each attribute; together with the defaults of the others.
+        commutes: whether the order of the inputs does not matter.
+    """
+
+    name: str
+    inputs: int | None
+    linear: bool | None
+    role: Role
+    shape: Callable[[Values, tuple[Shape, ...]], Shape]
+    pairings: Callable[[Values, tuple[Shape, ...]], tuple[Pairing, ...]]
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    params: Callable[[Values, tuple[Shape, ...]], int] = lambda values, shapes: 0
+    flops: Callable[[Values, tuple[Shape, ...]], int] = lambda values, shapes: 0
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    commutes: bool = False
+
+
+# -- kinds of attributes -----------------------------------------------------------------------------------------------
+
+
+def is_integer(value: Any) -> bool:
+    """Whether it is an integer, and not true or false."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_size(value: Any) -> bool:
+    """Whether it is a positive integer or a :class:`Rel`."""
+    return isinstance(value, Rel) or (is_integer(value) and positive(value) is not None)
+
+
+def is_real(value: Any) -> bool:
+    """Whether it is a finite number with a point."""
+    return isinstance(value, float) and abs(value) < float("inf")
+
+
+def size(default: Any = None) -> Attribute:
+    """An attribute that is a size."""
+    return Attribute("a positive integer or a Rel", is_size, default)
+
+
+def count(default: int, least: int = 1) -> Attribute:
+    """An attribute that is an integer from ``least`` up."""
+
+    def check(value: Any) -> bool:
+        return is_integer(value) and (value == least or positive(value) is not None)
+
+    return Attribute(f"an integer from {least} up", check, default)
+
+
+def flag(default: bool) -> Attribute:
+    """An attribute that is true or false."""
+    return Attribute("true or false", lambda v: isinstance(v, bool), default)
+
+
+def rate(default: float) -> Attribute:
+    """An attribute that is a probability below 1."""
+    return Attribute("a number from 0.0 to below 1.0", lambda v: is_real(v) and 0.0 <= v < 1.0, default)
+
+
+def are_axes(value: Any) -> bool:
+    """Whether they are numbers of axes, from the first or, negative, from the last."""
+    return (
+        isinstance(value, tuple)
+        and len(value) <= MOST_AXES
+        and all(is_integer(axis) and -MOST_AXES <= axis < MOST_AXES for axis in value)
+    )
+
+
+def is_shape(value: Any) -> bool:
+    """Whether it is a tuple of sizes."""
+    return isinstance(value, tuple) and len(value) <= MOST_AXES and all(map(is_size, value))
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether it is a shape in numbers alone, with at least one axis."""
+    return is_shape(value) and len(value) > 0 and not any(isinstance(size, Rel) for size in value)
+
+
+def is_target(value: Any) -> bool:
+    """Whether it is a shape, one size of which may be -1."""
+    if not isinstance(value, tuple) or len(value) > MOST_AXES:
+        return False
+    free = [size for size in value if is_integer(size) and size == -1]
+    return len(free) <= 1 and sum(map(is_size, value)) == len(value) - len(free)
