@@ -64,7 +64,7 @@ def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int =
     if positive(groups) is None:
         return f"groups: expected a whole number from 1 up, found {quoted(groups)}"
     names = kernel.free
-    ratios = [_ratios_of(replace(place, layers=1), groups) for place in merged]
+    ratios = [ratios_of(place, groups) for place in merged]
     for place, known in zip(merged, ratios, strict=True):
         for size in kernel.conditions:
             if not variables_of(size) and known[size][1] > 1:
@@ -103,7 +103,7 @@ def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int =
 _Term = tuple[int, int, tuple[tuple[int, int], ...]]
 
 
-class _Ratios(dict[Size, tuple[int, int]]):
+class Ratios(dict[Size, tuple[int, int]]):
     """The static parts of sizes at a place, as reduced ratios; each is found once."""
 
     def __init__(self, binding: dict[str, int]) -> None:
@@ -123,8 +123,9 @@ class _Ratios(dict[Size, tuple[int, int]]):
 
 
 @lru_cache(maxsize=1 << 10)
-def _ratios_of(place: Place, groups: int) -> _Ratios:
-    return _Ratios(place.binding(groups))
+def ratios_of(place: Place, groups: int) -> Ratios:
+    """The static parts of sizes at a place, whatever its number of layers, with this number for G."""
+    return Ratios(place.binding(groups))
 
 
 @lru_cache(maxsize=1 << 6)
@@ -137,7 +138,7 @@ def _merged(places: tuple[Place, ...]) -> tuple[Place, ...]:
     return tuple([replace(place, layers=number) for place, number in layers.items()])
 
 
-def _lcms(kernel: Kernel, ratios: _Ratios) -> list[int]:
+def _lcms(kernel: Kernel, ratios: Ratios) -> list[int]:
     """For each dynamic variable what it must be a multiple of; a size has one variable at most (Theorem 1)."""
     found = dict.fromkeys(kernel.free, 1)
     for size in kernel.conditions:
@@ -177,13 +178,13 @@ def _costs_of(kernel: Kernel) -> _Costs:
     return _Costs(summed(kernel.flops_costs), summed([Cost(1, volume_of(weight)) for weight in kernel.weights]))
 
 
-def _term(size: Size, number: int, index: Mapping[int, int], ratios: _Ratios) -> _Term:
+def _term(size: Size, number: int, index: Mapping[int, int], ratios: Ratios) -> _Term:
     """A number times a size."""
     above, below = ratios[size]
     return number * above, below, tuple([(index[variable], power) for variable, power in variables_of(size)])
 
 
-def _terms(costs: _Costs, index: Mapping[int, int], place: Place, ratios: _Ratios) -> tuple[list[_Term], list[_Term]]:
+def _terms(costs: _Costs, index: Mapping[int, int], place: Place, ratios: Ratios) -> tuple[list[_Term], list[_Term]]:
     """FLOPs and parameters of a place as polynomials of the dynamic variables; ``index`` counts these."""
     times = place.parts * place.layers
     flops, params = ([_term(size, number * times, index, ratios) for size, number in found] for found in costs)

@@ -10,20 +10,20 @@ so no pairs need to be listed, and each name is as likely as any other.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
+from syno_lab.canvas.filling import ratios_of
 from syno_lab.canvas.kernel import Draft, Node, Substitution
 from syno_lab.canvas.matching import Match, matches
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, Primitive, conditions_of, flops_of, try_result, weight_of
 from syno_lab.canvas.rules import FOLDS, Rule, pruning
 from syno_lab.canvas.shape import Shape, solve_for_image
-from syno_lab.canvas.sizes import MOST_VARIABLES, SYMBOLS, Size, fault_of, substitute, variable
-from syno_lab.errors import PrimitiveError
+from syno_lab.canvas.sizes import MOST_VARIABLES, Size, fault_of, substitute, variable, volume_of
 
 _SET_CHANNELS = 0.4  # of FCs: the share that may also have C channels
 _TRIES = 8  # pairs of tensors that are drawn before all are listed
@@ -72,28 +72,27 @@ class LeastCosts:
         self.most_flops = inf if budget.max_flops is None else budget.max_flops
         self.most_params = inf if budget.max_params is None else budget.max_params
         self.pooling = sum(place.pooling for place in places)
-        self._bindings = [
-            [(place.parts * place.layers, place.binding(number)) for place in places] for number in groups
+        self._ratios = [
+            [(place.parts * place.layers, ratios_of(place, number)) for place in places] for number in groups
         ]
-        self._known: dict[Size, float] = {}
+        #: FLOPs and parameters of a primitive on tensors of these shapes; most are asked for often.
+        self.of_node = lru_cache(maxsize=1 << 16)(self._of_node)
 
     def of(self, size: Size) -> float:
         """The sum over all places, each part of each layer on its own; a size that must be whole is at least 1."""
-        found = self._known.get(size)
-        if found is None:
-            found = self._known[size] = min([_at_least(size, places) for places in self._bindings])
-        return found
+        return min([sum([times * max(1.0, _quotient(known[size])) for times, known in row]) for row in self._ratios])
+
+    def _of_node(self, primitive: Primitive, shapes: tuple[Shape, ...]) -> tuple[float, float]:
+        flops = flops_of(primitive, shapes)
+        weight = weight_of(primitive, shapes[0])
+        return (
+            flops.number * self.of(flops.size) if flops.number else 0.0,
+            0.0 if weight is None else self.of(volume_of(weight)),
+        )
 
 
-def _at_least(size: Size, places: Sequence[tuple[int, Mapping[str, int]]]) -> float:
-    found = 0.0
-    for times, binding in places:
-        value = 1.0
-        for name, power in zip(SYMBOLS.names, size.exponents, strict=True):
-            if power:
-                value *= float(binding.get(name, 1)) ** power
-        found += times * max(1.0, value)
-    return found
+def _quotient(ratio: tuple[int, int]) -> float:
+    return ratio[0] / ratio[1]
 
 
 @dataclass(frozen=True)
@@ -140,10 +139,30 @@ class Needs(NamedTuple):
         return self.merges + max(self.fcs + self.mixing, self.image)
 
 
+@lru_cache(maxsize=1 << 12)
+def _needs(merges: int, fcs: int, mixing: bool, image: bool) -> tuple[Needs, int]:
+    """What is needed, and its number: a look-up is faster than both."""
+    found = Needs(merges, max(0, fcs), int(mixing), int(image))
+    return found, found.number
+
+
 class Growing:
     """A draft with the counts that its growth needs; unlike a draft it changes in place."""
 
-    __slots__ = ("costs", "fcs", "flops", "has_column", "has_row", "nodes", "params", "room", "shapes", "used", "width")
+    __slots__ = (
+        "costs",
+        "fcs",
+        "flops",
+        "has_column",
+        "has_row",
+        "nodes",
+        "params",
+        "refused",
+        "room",
+        "shapes",
+        "used",
+        "width",
+    )
 
     def __init__(self, room: Room, nodes: Sequence[Node] = (), shapes: Sequence[Shape] = Draft().shapes) -> None:
         self.room = room
@@ -156,6 +175,8 @@ class Growing:
         self.has_row = self.has_column = False
         self.flops = 0.0 if room.costs is None else float(room.costs.pooling)
         self.params = 0.0
+        #: Pairs of tensors that no broadcast takes, whatever its function.
+        self.refused: set[tuple[int, int]] = set()
         for node, shape in zip(nodes, shapes[1:], strict=True):
             self.add(node, shape)
 
@@ -197,47 +218,66 @@ class Growing:
         self.nodes.append(node)
         self.shapes.append(shape)
         self.used.append(False)
+        self.refused = set()
 
     def substituted(self, substitution: Substitution) -> Growing | None:
         """With a dynamic variable replaced in all shapes; None where a shape is no legal one then."""
         number, by = substitution
-        shapes = [shape.substituted(number, by) if shape.free == number else shape for shape in self.shapes]
-        if any(shape.fault is not None for shape in shapes):
+        shapes = self._shapes_after(number, by)
+        if shapes is None:
             return None
-        for node in self.nodes:
-            for size in conditions_of(node.primitive, tuple([self.shapes[tensor] for tensor in node.inputs])):
-                if fault_of(substitute(size, number, by)) is not None:
+        grown = object.__new__(Growing)
+        grown.room, grown.costs = self.room, self.costs
+        grown.nodes = [_substituted(node, number, by) if node.primitive.name == "fc" else node for node in self.nodes]
+        grown.shapes = shapes
+        grown.used, grown.width, grown.fcs = self.used.copy(), self.width, self.fcs
+        grown.has_row, grown.has_column = self.has_row, self.has_column
+        grown.flops, grown.params = 0.0 if self.costs is None else float(self.costs.pooling), 0.0
+        grown.refused = set()
+        if self.costs is not None:
+            for primitive, inputs in grown.nodes:
+                flops, params = self.costs.of_node(primitive, tuple([shapes[tensor] for tensor in inputs]))
+                grown.flops += flops
+                grown.params += params
+        return grown
+
+    def _shapes_after(self, number: int, by: Size) -> list[Shape] | None:
+        """The shapes after a substitution; None where one is no legal one then, or a primitive does not apply."""
+        shapes = self.shapes
+        found, loses_axis = shapes.copy(), False
+        for tensor, shape in enumerate(shapes):
+            if shape.free == number:
+                found[tensor] = after = shape.substituted(number, by)
+                if after.fault is not None:
                     return None
-        if any(len(old.sizes) != len(new.sizes) for old, new in zip(self.shapes, shapes, strict=True)):
-            try:  # an axis is gone, which a primitive may need
-                draft = self.draft().substitute(number, by)
-            except PrimitiveError:
+                loses_axis |= len(after.sizes) != len(shape.sizes)
+        for place, node in enumerate(self.nodes, start=1):
+            inputs = node.inputs
+            if number not in [shapes[tensor].free for tensor in (place, *inputs)]:
+                continue
+            if not _stays_whole(node.primitive, tuple([shapes[tensor] for tensor in inputs]), number, by):
                 return None
-            return Growing(self.room, draft.nodes, draft.shapes)
-        nodes = [Node(node.primitive.substituted(number, by), node.inputs) for node in self.nodes]
-        return Growing(self.room, nodes, shapes)
+            if loses_axis:  # which a primitive may need
+                primitive = node.primitive.substituted(number, by)
+                result = try_result(primitive, tuple([found[tensor] for tensor in inputs]))
+                if isinstance(result, str):
+                    return None
+                found[place] = result
+        return found
 
     def _can_end_with(self, shape: Shape) -> bool:
         """Whether the variable of an output of this shape can be solved: what it is elsewhere stays legal."""
         size = solve_for_image(shape)
         assert shape.free is not None
         return size is not None and (
-            all(of.free != shape.free for of in self.shapes)
-            or self.substituted(Substitution(shape.free, size)) is not None
+            shape.free not in [of.free for of in self.shapes] or self._shapes_after(shape.free, size) is not None
         )
 
     def needs(self) -> Needs:
         """What the draft still needs."""
-        return self._needs(self.width, self.fcs, self.has_row, self.has_column, self._best_leaf(()))
-
-    def _needs(self, width: int, fcs: int, has_row: bool, has_column: bool, best: int) -> Needs:
-        room = self.room
-        return Needs(
-            width - (best > 0),
-            max(0, room.fcs[0] - fcs),
-            int(room.must_mix and not (has_row and has_column)),
-            int(best == 1),
-        )
+        best, room = self._best_leaf(()), self.room
+        mixing = room.must_mix and not (self.has_row and self.has_column)
+        return _needs(self.width - (best > 0), room.fcs[0] - self.fcs, mixing, best == 1)[0]
 
     def _best_leaf(self, inputs: tuple[int, ...]) -> int:
         """The most that :func:`_worth` gives for a leaf that is not among ``inputs``."""
@@ -249,13 +289,8 @@ class Growing:
 
     def _costs(self, primitive: Primitive, inputs: tuple[int, ...]) -> tuple[float, float]:
         """The least FLOPs and parameters of a node."""
-        costs = self.costs
-        assert costs is not None
-        shapes = tuple([self.shapes[number] for number in inputs])
-        flops = flops_of(primitive, shapes)
-        found = flops.number * costs.of(flops.size) if flops.number else 0.0
-        weight = weight_of(primitive, shapes[0]) if primitive.name == "fc" else None
-        return found, 0.0 if weight is None else costs.of(weight[0] * weight[1] * weight[2])
+        assert self.costs is not None
+        return self.costs.of_node(primitive, tuple([self.shapes[number] for number in inputs]))
 
     def verdict(self, primitive: Primitive, inputs: tuple[int, ...], shape: Shape) -> Verdict:
         """Why a primitive is not taken that applies to these tensors, and whose result has this shape."""
@@ -279,8 +314,9 @@ class Growing:
         best = _worth(shape)
         if best < 2:
             best = max(best, self._best_leaf(inputs))
-        needs = self._needs(width, fcs, self.has_row or row, self.has_column or column, best)
-        if needs.number > left:
+        mixing = room.must_mix and not ((self.has_row or row) and (self.has_column or column))
+        needs, number = _needs(width - (best > 0), room.fcs[0] - fcs, mixing, best == 1)
+        if number > left:
             return NEEDS if needs.merges + needs.fcs + needs.mixing > left else IMAGE
         if left == 0 and shape.free is not None and not self._can_end_with(shape):
             return IMAGE
@@ -292,7 +328,7 @@ class Growing:
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
-    def kinds(self, fcs: int) -> list[tuple[float, list[str]]]:
+    def kinds(self, fcs: int) -> list[tuple[float, tuple[str, ...]]]:
         """Names of primitives that may come next, in kinds with the chance of each kind; names of a kind are alike.
 
         What a kernel needs is as likely to come at one step as at another: with r primitives left and n of a kind
@@ -302,16 +338,17 @@ class Growing:
         Args:
             fcs: the number of FCs that the kernel aims at.
         """
-        needs, left, include = self.needs(), self.left, self.room.include
+        needs, left = self.needs(), self.left
+        broadcasts, of_fc, neighbours, others = _names_of(self.room.include)
         found = []
         rest = 1.0
-        for number, kind in ((needs.merges, BROADCASTS), (fcs - self.fcs, ("fc",)), (needs.mixing, NEIGHBOURS)):
+        for number, names in ((needs.merges, broadcasts), (fcs - self.fcs, of_fc), (needs.mixing, neighbours)):
             if number > 0:
-                found.append((min(number / left, 1.0), [name for name in kind if name in include]))
+                found.append((min(number / left, 1.0), names))
                 rest -= number / left
         if needs.merges + needs.fcs + needs.mixing < left:
-            found.append((max(rest, 0.0), [name for name in PRIMITIVES if name in include and name != "fc"]))
-        found.append((0.0, [name for name in ("fc",) if name in include]))
+            found.append((max(rest, 0.0), others))
+        found.append((0.0, of_fc))
         return found
 
     def grow(self, rng: random.Random, fcs: int) -> Growing | None:
@@ -337,12 +374,13 @@ class Growing:
                 return grown
         return self._take_any(kinds[-1][1], rng) if kinds else None
 
-    def _take_any(self, names: list[str], rng: random.Random) -> Growing | None:
+    def _take_any(self, names: Sequence[str], rng: random.Random) -> Growing | None:
         """With a primitive of one of these names, all equally likely among those that can be taken."""
-        while names:
-            place = int(rng.random() * len(names))
-            names[place], names[-1] = names[-1], names[place]
-            grown = self._take(names.pop(), rng)
+        waiting = list(names)
+        while waiting:
+            place = int(rng.random() * len(waiting))
+            waiting[place], waiting[-1] = waiting[-1], waiting[place]
+            grown = self._take(waiting.pop(), rng)
             if grown is not None:
                 return grown
         return None
@@ -372,15 +410,22 @@ class Growing:
         return None
 
     def _take_broadcast(self, name: str, rng: random.Random) -> Growing | None:
-        for lhs, rhs in self._pairs(rng):
+        refused = set()  # by a rule, which looks at the function
+        for pair in self._pairs(rng):
+            lhs, rhs = pair
             found = matches(self.shapes[lhs], self.shapes[rhs])
             start = int(rng.random() * len(found)) if len(found) > 1 else 0
+            if pair in self.refused or pair in refused:
+                continue
+            has_rule = False
             for match in (*found[start:], *found[:start]):
                 grown = self.broadcast(name, match, lhs, rhs)
                 if isinstance(grown, Growing):
                     return grown
                 if grown is not SUBSTITUTION and grown is not IMAGE and grown is not BUDGET:
+                    has_rule = isinstance(grown, Rule)
                     break  # and so is every other substitution
+            (refused if has_rule else self.refused).add(pair)
         return None
 
     def broadcast(self, name: str, match: Match, lhs: int, rhs: int) -> Growing | Verdict:
@@ -410,21 +455,46 @@ class Growing:
     def _pairs(self, rng: random.Random) -> Iterator[tuple[int, int]]:
         """All ordered pairs of tensors that do not make too many leaves, in a drawn order, each once or more."""
         number, used = len(self.shapes), self.used
-        most = min(self.room.width, self.left)
-
-        def allowed(lhs: int, rhs: int) -> bool:
-            return self.width + 1 - (not used[lhs]) - (lhs != rhs and not used[rhs]) <= most
-
+        #: How many different leaves a pair must have.
+        merged = self.width + 1 - min(self.room.width, self.left)
         for _ in range(_TRIES):
-            place = int(rng.random() * number * number)
-            lhs, rhs = divmod(place, number)
-            if allowed(lhs, rhs):
+            lhs, rhs = divmod(int(rng.random() * number * number), number)
+            if (not used[lhs]) + (lhs != rhs and not used[rhs]) >= merged:
                 yield lhs, rhs
-        every = [(lhs, rhs) for lhs in range(number) for rhs in range(number) if allowed(lhs, rhs)]
+        tensors = range(number)
+        leaves = [tensor for tensor in tensors if not used[tensor]]
+        if merged <= 0:
+            every = [(lhs, rhs) for lhs in tensors for rhs in tensors]
+        elif merged == 1:
+            every = [(lhs, rhs) for lhs in tensors for rhs in (leaves if used[lhs] else tensors)]
+        elif merged == 2:
+            every = [(lhs, rhs) for lhs in leaves for rhs in leaves if lhs != rhs]
+        else:
+            every = []
         while every:
             place = int(rng.random() * len(every))
             every[place], every[-1] = every[-1], every[place]
             yield every.pop()
+
+
+@lru_cache(maxsize=1 << 8)
+def _names_of(include: frozenset[str]) -> tuple[tuple[str, ...], ...]:
+    """Of these names the broadcasts, the FC, those that read along the image, and all but the FC."""
+    others = [name for name in PRIMITIVES if name != "fc"]
+    return tuple(
+        [tuple([name for name in kind if name in include]) for kind in (BROADCASTS, ("fc",), NEIGHBOURS, others)]
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def _substituted(node: Node, number: int, by: Size) -> Node:
+    return Node(node.primitive.substituted(number, by), node.inputs)
+
+
+@lru_cache(maxsize=1 << 16)
+def _stays_whole(primitive: Primitive, shapes: tuple[Shape, ...], number: int, by: Size) -> bool:
+    """Whether what must be a whole number beside the sizes of tensors is still one after a substitution."""
+    return all(fault_of(substitute(size, number, by)) is None for size in conditions_of(primitive, shapes))
 
 
 @lru_cache(maxsize=1 << 12)
