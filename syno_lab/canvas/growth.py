@@ -410,7 +410,7 @@ class Growing:
         return None
 
     def _take_broadcast(self, name: str, rng: random.Random) -> Growing | None:
-        refused = set()  # by a rule, which looks at the function
+        refused: set[tuple[int, int]] = set()  # by a rule, which looks at the function
         for pair in self._pairs(rng):
             lhs, rhs = pair
             found = matches(self.shapes[lhs], self.shapes[rhs])

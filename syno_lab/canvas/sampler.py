@@ -105,6 +105,7 @@ class Sampler:
         self.widest = Room(
             self.primitives[1], _width(width), self.fcs, _names(include), frozenset(without), must_mix, least
         )
+        self._rooms: dict[tuple[int, int, int], Room] = {}
         self.prefers_free = prefers_free
         self.normalise = normalise
         self._rng = random.Random(seed)  # noqa: S311 - draws, no secrets
@@ -149,9 +150,9 @@ class Sampler:
         rng = self._rng
         groups = rng.choice(self.groups) if self.groups else 1
         length = rng.choices(tuple(self.lengths), tuple(self.lengths.values()))[0]
-        width = rng.randint(1, self.widest.width)
-        room = replace(self.widest, primitives=length, width=width, costs=self._least[groups])
-        found = self._attempt(room, rng.randint(*self.fcs_of(length)), groups)
+        found = self._attempt(
+            self._room(length, rng.randint(1, self.widest.width), groups), rng.randint(*self.fcs_of(length)), groups
+        )
         self.outcomes["kernel" if found.fitted is not None else found.why.partition(":")[0]] += 1
         return found
 
@@ -162,6 +163,13 @@ class Sampler:
         """
         most = max(self.fcs[0], min(self.fcs[1], (length + 1) // 2))
         return min(max(self.fcs[0], _AIM), most), most
+
+    def _room(self, length: int, width: int, groups: int) -> Room:
+        room = self._rooms.get((length, width, groups))
+        if room is None:
+            room = replace(self.widest, primitives=length, width=width, costs=self._least[groups])
+            self._rooms[length, width, groups] = room
+        return room
 
     def _attempt(self, room: Room, fcs: int, groups: int) -> Try:
         growing, returns = Growing(room), 0

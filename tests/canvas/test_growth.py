@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
+from canvas_growth import SIZES
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syno_lab.canvas.growth import NEIGHBOURS, Growing, LeastCosts, Limit, Room, candidates, mixed, offers
-from syno_lab.canvas.kernel import Draft, Node
+from syno_lab.canvas.kernel import Draft, Node, Substitution
 from syno_lab.canvas.matching import matches
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import BROADCASTS, Primitive
 from syno_lab.canvas.rules import pruning
+from syno_lab.canvas.sizes import is_legal, variables_of
 from syno_lab.errors import PrimitiveError
 
 PLACES = (Place(16, 16, 8, 8), Place(16, 32, 4, 4, stride=2))
@@ -192,3 +194,42 @@ def test_only_these_read_along_the_image() -> None:
     assert mixed(Primitive("softmax", "KW,H")) == (True, False)
     assert mixed(Node(Primitive("fc", "C"), (0,)).primitive) == (False, False)
     assert "unfold" in NEIGHBOURS
+
+
+@given(st.integers(0, 10**6), st.integers(3, 9), st.integers(1, 4))
+def test_a_substitution_is_that_of_the_draft(seed: int, primitives: int, width: int) -> None:
+    rng = random.Random(seed)
+    room = Room(primitives, width=width, costs=LeastCosts(PLACES, Budget.of_shares(PLACES, max_flops=1), 4))
+    growing = Growing(room)
+    for _ in range(rng.randint(1, primitives)):
+        growing = growing.grow(rng, 3) or growing
+    draft = growing.draft()
+    for number in draft.variables:
+        for by in SIZES:
+            if any(used == number for used, _ in variables_of(by)) or not is_legal(by):
+                continue
+            found = growing.substituted(Substitution(number, by))
+            try:
+                wanted = Growing(room, (after := draft.substitute(number, by)).nodes, after.shapes)
+            except PrimitiveError:
+                assert found is None
+                continue
+            assert found is not None
+            assert found.draft() == wanted.draft()
+            for name in Growing.__slots__:
+                assert getattr(found, name) == getattr(wanted, name), name
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_pairs_are_those_that_keep_the_width(seed: int, width: int) -> None:
+    rng = random.Random(seed)
+    growing = Growing(Room(8, width=width))
+    for _ in range(rng.randint(0, 7)):
+        growing = growing.grow(rng, 2) or growing
+    tensors = range(len(growing.shapes))
+    wanted = set()
+    for pair in ((lhs, rhs) for lhs in tensors for rhs in tensors):
+        leaves = {tensor for tensor in tensors if not growing.used[tensor]} - set(pair)
+        if len(leaves) + 1 <= min(width, growing.left):
+            wanted.add(pair)
+    assert set(growing._pairs(rng)) == wanted
