@@ -265,13 +265,17 @@ class Growing:
                 found[place] = result
         return found
 
-    def _can_end_with(self, shape: Shape) -> bool:
+    def _can_end_with(self, primitive: Primitive, inputs: tuple[int, ...], shape: Shape) -> bool:
         """Whether the variable of an output of this shape can be solved: what it is elsewhere stays legal."""
-        size = solve_for_image(shape)
-        assert shape.free is not None
-        return size is not None and (
-            shape.free not in [of.free for of in self.shapes] or self._shapes_after(shape.free, size) is not None
-        )
+        size, number = solve_for_image(shape), shape.free
+        assert number is not None
+        if size is None:
+            return False
+        after = self._shapes_after(number, size)
+        if after is None:
+            return False
+        result = try_result(primitive.substituted(number, size), tuple([after[tensor] for tensor in inputs]))
+        return isinstance(result, Shape)
 
     def needs(self) -> Needs:
         """What the draft still needs."""
@@ -318,7 +322,7 @@ class Growing:
         needs, number = _needs(width - (best > 0), room.fcs[0] - fcs, mixing, best == 1)
         if number > left:
             return NEEDS if needs.merges + needs.fcs + needs.mixing > left else IMAGE
-        if left == 0 and shape.free is not None and not self._can_end_with(shape):
+        if left == 0 and shape.free is not None and not self._can_end_with(primitive, inputs, shape):
             return IMAGE
         if self.costs is not None:
             flops, params = self._costs(primitive, inputs)

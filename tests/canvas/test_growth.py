@@ -131,6 +131,7 @@ def test_what_is_drawn_is_a_candidate(seed: int, primitives: int, width: int) ->
         assert after.shapes == Draft(after.nodes).shapes
         growing = found
     assert growing.draft().why_incomplete is None
+    growing.draft().kernel()  # a variable of the output can be solved
 
 
 def test_a_dead_end_has_no_candidate() -> None:
