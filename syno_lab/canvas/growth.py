@@ -25,8 +25,8 @@ from syno_lab.canvas.rules import FOLDS, Rule, pruning
 from syno_lab.canvas.shape import Shape, solve_for_image
 from syno_lab.canvas.sizes import MOST_VARIABLES, Size, fault_of, substitute, variable, volume_of
 
-#: Of FCs: the share that may also have C channels. Chosen after seeing ResNet-20's kernels: with 0.1 a tenth more of them
-#: keep a dynamic variable, but there are few FCs of C channels, which people use most.
+#: Of FCs: the share that may also have C channels. Chosen after seeing ResNet-20's kernels: with 0.1 a tenth more of
+#: them keep a dynamic variable, but there are few FCs of C channels, which people use most.
 _SET_CHANNELS = 0.4
 #: Where dynamic variables are preferred: of FCs, the share on a tensor that has one, where there is such a tensor: the
 #: variable between two FCs stays. Chosen on ResNet-20: from 0 to 0.8 the kernels that keep one rise from 29 to 40 % at
@@ -110,6 +110,7 @@ class Room:
         width: the most leaves at a time.
         fcs: the fewest and the most FCs.
         include: the names of the primitives that it may have.
+        must_have: the names of those of them that it must have, once at least.
         without: primitives, as text, that make no sense in these places: ``group G`` without a common divisor.
         must_mix: whether it must have a primitive that reads along H and one along W.
         prefers_free: whether draws take steps that keep dynamic variables more often.
@@ -120,6 +121,7 @@ class Room:
     width: int = 8
     fcs: tuple[int, int] = (1, 4)
     include: frozenset[str] = frozenset(PRIMITIVES)
+    must_have: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()
     must_mix: bool = True
     prefers_free: bool = False
@@ -133,24 +135,34 @@ class Needs(NamedTuple):
         merges: broadcasts that merge leaves, or give the image back where all leaves have lost it.
         fcs: FCs.
         mixing: primitives that read along H or W.
-        image: 1 where no leaf can be the output as it is; merging leaves gives the shape of one of them.
+        others: primitives of other names that it must have.
+        image: 1 where no leaf can be the output as it is, and no broadcast is needed but to merge leaves, which gives the
+            shape of one of them.
     """
 
     merges: int
     fcs: int
     mixing: int
+    others: int
     image: int
 
     @property
     def number(self) -> int:
         """The fewest primitives; an FC or a fold that is needed anyhow may make a leaf the output."""
-        return self.merges + max(self.fcs + self.mixing, self.image)
+        return self.merges + max(self.fcs + self.mixing, self.image) + self.others
 
 
-@lru_cache(maxsize=1 << 12)
-def _needs(merges: int, fcs: int, mixing: bool, image: bool) -> tuple[Needs, int]:
-    """What is needed, and its number: a look-up is faster than both."""
-    found = Needs(merges, max(0, fcs), int(mixing), int(image))
+@lru_cache(maxsize=1 << 14)
+def _needs(merges: int, fcs: int, mixing: bool, image: bool, missing: frozenset[str]) -> tuple[Needs, int]:
+    """What is needed, with the names that are missing, and its number: a look-up is faster than both."""
+    names = _names_of(missing)
+    found = Needs(
+        max(merges, len(names.broadcasts)),
+        max(0, fcs, len(names.fc)),
+        max(int(mixing), len(names.neighbours)),
+        len(names.others),
+        int(image and len(names.broadcasts) <= merges),  # one more broadcast can be onto a tensor that is the image
+    )
     return found, found.number
 
 
@@ -163,6 +175,7 @@ class Growing:
         "flops",
         "has_column",
         "has_row",
+        "missing",
         "nodes",
         "params",
         "refused",
@@ -180,6 +193,7 @@ class Growing:
         self.used = [False]
         self.width = 1
         self.fcs = 0
+        self.missing = room.must_have
         self.has_row = self.has_column = False
         self.flops = 0.0 if room.costs is None else float(room.costs.pooling)
         self.params = 0.0
@@ -220,6 +234,8 @@ class Growing:
             self.flops += flops
             self.params += params
         self.fcs += primitive.name == "fc"
+        if self.missing:
+            self.missing -= {primitive.name}
         row, column = mixed(primitive)
         self.has_row |= row
         self.has_column |= column
@@ -239,7 +255,7 @@ class Growing:
         grown.nodes = [_substituted(node, number, by) if node.primitive.name == "fc" else node for node in self.nodes]
         grown.shapes = shapes
         grown.used, grown.width, grown.fcs = self.used.copy(), self.width, self.fcs
-        grown.has_row, grown.has_column = self.has_row, self.has_column
+        grown.missing, grown.has_row, grown.has_column = self.missing, self.has_row, self.has_column
         grown.flops, grown.params = 0.0 if self.costs is None else float(self.costs.pooling), 0.0
         grown.refused = set()
         if self.costs is not None:
@@ -289,7 +305,7 @@ class Growing:
         """What the draft still needs."""
         best, room = self._best_leaf(()), self.room
         mixing = room.must_mix and not (self.has_row and self.has_column)
-        return _needs(self.width - (best > 0), room.fcs[0] - self.fcs, mixing, best == 1)[0]
+        return _needs(self.width - (best > 0), room.fcs[0] - self.fcs, mixing, best == 1, self.missing)[0]
 
     def _best_leaf(self, inputs: tuple[int, ...]) -> int:
         """The most that :func:`_worth` gives for a leaf that is not among ``inputs``."""
@@ -327,9 +343,10 @@ class Growing:
         if best < 2:
             best = max(best, self._best_leaf(inputs))
         mixing = room.must_mix and not ((self.has_row or row) and (self.has_column or column))
-        needs, number = _needs(width - (best > 0), room.fcs[0] - fcs, mixing, best == 1)
+        missing = self.missing - {name} if self.missing else self.missing
+        needs, number = _needs(width - (best > 0), room.fcs[0] - fcs, mixing, best == 1, missing)
         if number > left:
-            return NEEDS if needs.merges + needs.fcs + needs.mixing > left else IMAGE
+            return NEEDS if needs.merges + needs.fcs + needs.mixing + needs.others > left else IMAGE
         if left == 0 and shape.free is not None and not self._can_end_with(primitive, inputs, shape):
             return IMAGE
         if self.costs is not None:
@@ -351,16 +368,21 @@ class Growing:
             fcs: the number of FCs that the kernel aims at.
         """
         needs, left = self.needs(), self.left
-        broadcasts, of_fc, neighbours, others = _names_of(self.room.include)
+        names, missing = _names_of(self.room.include), _names_of(self.missing)
         found = []
         rest = 1.0
-        for number, names in ((needs.merges, broadcasts), (fcs - self.fcs, of_fc), (needs.mixing, neighbours)):
+        for number, kind in (
+            (needs.merges, missing.broadcasts if len(missing.broadcasts) == needs.merges else names.broadcasts),
+            (fcs - self.fcs, names.fc),
+            (needs.mixing, missing.neighbours if len(missing.neighbours) == needs.mixing else names.neighbours),
+            (needs.others, missing.others),
+        ):
             if number > 0:
-                found.append((min(number / left, 1.0), names))
+                found.append((min(number / left, 1.0), kind))
                 rest -= number / left
-        if needs.merges + needs.fcs + needs.mixing < left:
-            found.append((max(rest, 0.0), others))
-        found.append((0.0, of_fc))
+        if needs.merges + needs.fcs + needs.mixing + needs.others < left:
+            found.append((max(rest, 0.0), names.but_fc))
+        found.append((0.0, names.fc))
         return found
 
     def grow(self, rng: random.Random, fcs: int) -> Growing | None:
@@ -491,13 +513,22 @@ class Growing:
             yield every.pop()
 
 
-@lru_cache(maxsize=1 << 8)
-def _names_of(include: frozenset[str]) -> tuple[tuple[str, ...], ...]:
-    """Of these names the broadcasts, the FC, those that read along the image, and all but the FC."""
-    others = [name for name in PRIMITIVES if name != "fc"]
-    return tuple(
-        [tuple([name for name in kind if name in include]) for kind in (BROADCASTS, ("fc",), NEIGHBOURS, others)]
-    )
+class _Names(NamedTuple):
+    """Names of primitives by what they are needed for, each in one of the first four."""
+
+    broadcasts: tuple[str, ...]
+    fc: tuple[str, ...]
+    neighbours: tuple[str, ...]
+    others: tuple[str, ...]
+    but_fc: tuple[str, ...]
+
+
+@lru_cache(maxsize=1 << 12)
+def _names_of(names: frozenset[str]) -> _Names:
+    but_fc = [name for name in PRIMITIVES if name != "fc"]
+    others = [name for name in but_fc if name not in BROADCASTS and name not in NEIGHBOURS]
+    kinds = (BROADCASTS, ("fc",), NEIGHBOURS, others, but_fc)
+    return _Names(*[tuple([name for name in kind if name in names]) for kind in kinds])
 
 
 @lru_cache(maxsize=1 << 16)

@@ -77,8 +77,9 @@ def kernels(room: Room, drafts: Iterator[Draft]) -> set[str]:
     for draft in drafts:
         fcs = sum(node.primitive.name == "fc" for node in draft.nodes)
         axes = [mixed(node.primitive) for node in draft.nodes]
+        names = {node.primitive.name for node in draft.nodes}
         is_mixed = not room.must_mix or (any(row for row, _ in axes) and any(column for _, column in axes))
-        if not (room.fcs[0] <= fcs <= room.fcs[1] and is_mixed):
+        if not (room.fcs[0] <= fcs <= room.fcs[1] and is_mixed and room.must_have <= names):
             continue
         try:
             found.add(draft.kernel().key)
@@ -94,8 +95,10 @@ def kernels(room: Room, drafts: Iterator[Draft]) -> set[str]:
         (3, {"fc", "fold_max", "group", "mul", "shift"}, {"fcs": (1, 2)}),
         (4, {"fc", "fold_avg", "mul"}, {"fcs": (1, 1)}),
         (3, {"fc", "softmax", "sub", "neg"}, {"must_mix": False, "fcs": (0, 1)}),
+        (4, {"fc", "fold_avg", "mul", "relu"}, {"must_have": frozenset({"fc", "mul", "relu"}), "must_mix": False}),
+        (3, {"fc", "shift", "unfold", "max"}, {"must_have": frozenset({"shift", "unfold"})}),
     ],
-    ids=["unfold", "group", "squeeze", "no need"],
+    ids=["unfold", "group", "squeeze", "no need", "must have", "must have neighbours"],
 )
 def test_looking_ahead_loses_no_kernel(primitives: int, include: set[str], changes: dict[str, object]) -> None:
     room = Room(primitives, **{"include": frozenset(include)} | changes)  # type: ignore[arg-type]
