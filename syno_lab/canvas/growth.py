@@ -136,8 +136,8 @@ class Needs(NamedTuple):
         fcs: FCs.
         mixing: primitives that read along H or W.
         others: primitives of other names that it must have.
-        image: 1 where no leaf can be the output as it is, and no broadcast is needed but to merge leaves, which gives the
-            shape of one of them.
+        image: 1 where no leaf can be the output as it is, and no broadcast is needed but to merge leaves, which gives
+            the shape of one of them.
     """
 
     merges: int
