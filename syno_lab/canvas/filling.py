@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from math import gcd, inf, lcm, prod
+from math import gcd, inf, lcm
 from typing import NamedTuple
 
 from syno_lab.canvas.kernel import Kernel
@@ -47,32 +47,29 @@ class Solution(NamedTuple):
 
 
 def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Solution | str:
-    """The dynamic variables of a kernel at all places, filled up to the budget.
-
-    Args:
-        kernel: the template.
-        places: what it replaces; those of equal sizes are taken together.
-        budget: for the sums over all places. Without an upper limit the base solution stays.
-        groups: the number for G.
-
-    Returns:
-        The solution, or why there is none, in one line.
-    """
+    """The numbers with which :func:`syno_lab.canvas.fitted.fill`, which has the same arguments, fits a kernel."""
     merged = _merged(tuple(places))
     if not merged:
         return "expected at least one place, found none"
     if positive(groups) is None:
         return f"groups: expected a whole number from 1 up, found {quoted(groups)}"
     names = kernel.free
-    ratios = [_ratios_of(replace(place, layers=1), groups) for place in merged]
-    for place, known in zip(merged, ratios, strict=True):
-        for size in kernel.conditions:
-            if not variables_of(size) and known[size][1] > 1:
-                above, below = known[size]
-                return f"{place}: expected a whole number for {size.pretty} with G={groups}, found {above}/{below}"
-    lcms = [_lcms(kernel, known) for known in ratios]
-    costs = _costs_of(kernel)
+    ratios = [ratios_of(place, groups) for place in merged]
     index = {int(name[1:]): number for number, name in enumerate(names)}
+    static, free = [], []
+    for size in kernel.conditions:
+        variables = variables_of(size)  # one at most (Theorem 1)
+        if variables:
+            free.append((size, index[variables[0][0]]))
+        else:
+            static.append(size)
+    for place, known in zip(merged, ratios, strict=True):
+        for size in static:
+            above, below = known[size]
+            if below > 1:
+                return f"{place}: expected a whole number for {size.pretty} with G={groups}, found {above}/{below}"
+    lcms = [_lcms(free, len(names), known) for known in ratios]
+    costs = _costs_of(kernel)
     solver = _Solver(
         [_terms(costs, index, place, known) for place, known in zip(merged, ratios, strict=True)],
         lcms,
@@ -91,19 +88,20 @@ def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int =
         if least is not None and found < least:
             return f"filled solution: expected at least {least} {what}, found {found}"
     numbers = tuple(map(tuple, solver.values))
-    for shape in set(kernel.shapes):
+    for shape in dict.fromkeys(kernel.shapes):
         for place, known, row in zip(merged, ratios, numbers, strict=True):
-            elements = _value([_term(shape.volume, 1, index, known)], row)
+            above, below = known[shape.volume]
+            elements = above * (1 if shape.free is None else row[index[shape.free]]) // below
             if elements > MOST_ELEMENTS:
                 return f"{place}: expected tensors of at most {MOST_ELEMENTS} elements, found {shape} with {elements}"
     return Solution(merged, numbers, spent)
 
 
-# A product of powers of dynamic variables with a ratio in front: numerator, denominator, (number, power) of each.
-_Term = tuple[int, int, tuple[tuple[int, int], ...]]
+# A product of dynamic variables with a ratio in front: numerator, denominator, the number of each, twice for a square.
+_Term = tuple[int, int, tuple[int, ...]]
 
 
-class _Ratios(dict[Size, tuple[int, int]]):
+class Ratios(dict[Size, tuple[int, int]]):
     """The static parts of sizes at a place, as reduced ratios; each is found once."""
 
     def __init__(self, binding: dict[str, int]) -> None:
@@ -123,8 +121,9 @@ class _Ratios(dict[Size, tuple[int, int]]):
 
 
 @lru_cache(maxsize=1 << 10)
-def _ratios_of(place: Place, groups: int) -> _Ratios:
-    return _Ratios(place.binding(groups))
+def ratios_of(place: Place, groups: int) -> Ratios:
+    """The static parts of sizes at a place, whatever its number of layers, with this number for G."""
+    return Ratios(place.binding(groups))
 
 
 @lru_cache(maxsize=1 << 6)
@@ -137,13 +136,12 @@ def _merged(places: tuple[Place, ...]) -> tuple[Place, ...]:
     return tuple([replace(place, layers=number) for place, number in layers.items()])
 
 
-def _lcms(kernel: Kernel, ratios: _Ratios) -> list[int]:
-    """For each dynamic variable what it must be a multiple of; a size has one variable at most (Theorem 1)."""
-    found = dict.fromkeys(kernel.free, 1)
-    for size in kernel.conditions:
-        for number, _ in variables_of(size):
-            found[f"x{number}"] = lcm(found[f"x{number}"], ratios[size][1])
-    return list(found.values())
+def _lcms(conditions: Sequence[tuple[Size, int]], variables: int, ratios: Ratios) -> list[int]:
+    """For each dynamic variable what it must be a multiple of, by the sizes that must be whole and have it."""
+    found = [1] * variables
+    for size, j in conditions:
+        found[j] = lcm(found[j], ratios[size][1])
+    return found
 
 
 def _base(places: Sequence[Place], lcms: Sequence[Sequence[int]], variables: int) -> list[list[int]]:
@@ -177,23 +175,35 @@ def _costs_of(kernel: Kernel) -> _Costs:
     return _Costs(summed(kernel.flops_costs), summed([Cost(1, volume_of(weight)) for weight in kernel.weights]))
 
 
-def _term(size: Size, number: int, index: Mapping[int, int], ratios: _Ratios) -> _Term:
-    """A number times a size."""
-    above, below = ratios[size]
-    return number * above, below, tuple([(index[variable], power) for variable, power in variables_of(size)])
-
-
-def _terms(costs: _Costs, index: Mapping[int, int], place: Place, ratios: _Ratios) -> tuple[list[_Term], list[_Term]]:
+def _terms(costs: _Costs, index: Mapping[int, int], place: Place, ratios: Ratios) -> tuple[list[_Term], list[_Term]]:
     """FLOPs and parameters of a place as polynomials of the dynamic variables; ``index`` counts these."""
     times = place.parts * place.layers
-    flops, params = ([_term(size, number * times, index, ratios) for size, number in found] for found in costs)
+    flops, params = (_polynomial(found, times, index, ratios) for found in costs)
     if place.pooling:
         flops.append((place.pooling, 1, ()))
     return flops, params
 
 
+def _polynomial(costs: Sequence[tuple[Size, int]], times: int, index: Mapping[int, int], ratios: Ratios) -> list[_Term]:
+    """So many times a sum of costs, one term for each product of variables."""
+    found: dict[tuple[int, ...], tuple[int, int]] = {}
+    for size, number in costs:
+        variables = variables_of(size)
+        powers = tuple([index[variable] for variable, power in variables for _ in range(power)]) if variables else ()
+        above, below = ratios[size]
+        before, under = found.get(powers, (0, below))
+        common = lcm(under, below)
+        found[powers] = before * (common // under) + times * number * above * (common // below), common
+    return [(above, below, powers) for powers, (above, below) in found.items()]
+
+
 def _value(terms: Sequence[_Term], numbers: Sequence[int]) -> int:
-    return sum(above * prod(numbers[j] ** power for j, power in powers) // below for above, below, powers in terms)
+    found = 0
+    for above, below, powers in terms:
+        for j in powers:
+            above *= numbers[j]
+        found += above // below
+    return found
 
 
 class _Solver:

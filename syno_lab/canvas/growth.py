@@ -10,22 +10,27 @@ so no pairs need to be listed, and each name is as likely as any other.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from math import inf
 from typing import NamedTuple
 
 from syno_lab.canvas.kernel import Draft, Node, Substitution
 from syno_lab.canvas.matching import Match, matches
-from syno_lab.canvas.places import Budget, Place
-from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, Primitive, conditions_of, flops_of, try_result, weight_of
+from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, Primitive, conditions_of, try_result
+from syno_lab.canvas.room import LeastCosts as LeastCosts
+from syno_lab.canvas.room import Room as Room
 from syno_lab.canvas.rules import FOLDS, Rule, pruning
 from syno_lab.canvas.shape import Shape, solve_for_image
-from syno_lab.canvas.sizes import MOST_VARIABLES, SYMBOLS, Size, fault_of, substitute, variable
-from syno_lab.errors import PrimitiveError
+from syno_lab.canvas.sizes import MOST_VARIABLES, Size, fault_of, substitute, variable
 
-_SET_CHANNELS = 0.4  # of FCs: the share that may also have C channels
+#: Of FCs: the share that may also have C channels. Chosen after seeing ResNet-20's kernels: with 0.1 a tenth more of
+#: them keep a dynamic variable, but there are few FCs of C channels, which people use most.
+_SET_CHANNELS = 0.4
+#: Where dynamic variables are preferred: of FCs, the share on a tensor that has one, where there is such a tensor: the
+#: variable between two FCs stays. Chosen on ResNet-20: from 0 to 0.8 the kernels that keep one rise from 29 to 40 % at
+#: the same rate.
+_ON_FREE = 0.8
 _TRIES = 8  # pairs of tensors that are drawn before all are listed
 #: Primitives that read along an axis of the image when their parameter names it.
 NEIGHBOURS = ("unfold", "shift", "softmax", *FOLDS)
@@ -59,66 +64,6 @@ SUBSTITUTION = Limit("substitution", "with this size another tensor of the kerne
 Verdict = Rule | Limit | None
 
 
-class LeastCosts:
-    """The least FLOPs and parameters that sizes stand for at all places together: every dynamic variable is 1.
-
-    Args:
-        places: what a kernel replaces.
-        budget: the limits of the sums.
-        groups: the numbers that G may have.
-    """
-
-    def __init__(self, places: Sequence[Place], budget: Budget, *groups: int) -> None:
-        self.most_flops = inf if budget.max_flops is None else budget.max_flops
-        self.most_params = inf if budget.max_params is None else budget.max_params
-        self.pooling = sum(place.pooling for place in places)
-        self._bindings = [
-            [(place.parts * place.layers, place.binding(number)) for place in places] for number in groups
-        ]
-        self._known: dict[Size, float] = {}
-
-    def of(self, size: Size) -> float:
-        """The sum over all places, each part of each layer on its own; a size that must be whole is at least 1."""
-        found = self._known.get(size)
-        if found is None:
-            found = self._known[size] = min([_at_least(size, places) for places in self._bindings])
-        return found
-
-
-def _at_least(size: Size, places: Sequence[tuple[int, Mapping[str, int]]]) -> float:
-    found = 0.0
-    for times, binding in places:
-        value = 1.0
-        for name, power in zip(SYMBOLS.names, size.exponents, strict=True):
-            if power:
-                value *= float(binding.get(name, 1)) ** power
-        found += times * max(1.0, value)
-    return found
-
-
-@dataclass(frozen=True)
-class Room:
-    """What a kernel may become: its number of primitives, and what it must and may have.
-
-    Attributes:
-        primitives: how many a kernel has, input and output not counted.
-        width: the most leaves at a time.
-        fcs: the fewest and the most FCs.
-        include: the names of the primitives that it may have.
-        without: primitives, as text, that make no sense in these places: ``group G`` without a common divisor.
-        must_mix: whether it must have a primitive that reads along H and one along W.
-        costs: the least costs, held against the budget; None: without a budget.
-    """
-
-    primitives: int
-    width: int = 8
-    fcs: tuple[int, int] = (1, 4)
-    include: frozenset[str] = frozenset(PRIMITIVES)
-    without: frozenset[str] = frozenset()
-    must_mix: bool = True
-    costs: LeastCosts | None = field(default=None, compare=False)
-
-
 class Needs(NamedTuple):
     """The fewest primitives of each kind that a draft still needs.
 
@@ -126,24 +71,55 @@ class Needs(NamedTuple):
         merges: broadcasts that merge leaves, or give the image back where all leaves have lost it.
         fcs: FCs.
         mixing: primitives that read along H or W.
-        image: 1 where no leaf can be the output as it is; merging leaves gives the shape of one of them.
+        others: primitives of other names that it must have.
+        image: 1 where no leaf can be the output as it is, and no broadcast is needed but to merge leaves, which gives
+            the shape of one of them.
     """
 
     merges: int
     fcs: int
     mixing: int
+    others: int
     image: int
 
     @property
     def number(self) -> int:
         """The fewest primitives; an FC or a fold that is needed anyhow may make a leaf the output."""
-        return self.merges + max(self.fcs + self.mixing, self.image)
+        return self.merges + max(self.fcs + self.mixing, self.image) + self.others
+
+
+@lru_cache(maxsize=1 << 14)
+def _needs(merges: int, fcs: int, mixing: bool, image: bool, missing: frozenset[str]) -> tuple[Needs, int]:
+    """What is needed, with the names that are missing, and its number: a look-up is faster than both."""
+    names = _names_of(missing)
+    found = Needs(
+        max(merges, len(names.broadcasts)),
+        max(0, fcs, len(names.fc)),
+        max(int(mixing), len(names.neighbours)),
+        len(names.others),
+        int(image and len(names.broadcasts) <= merges),  # one more broadcast can be onto a tensor that is the image
+    )
+    return found, found.number
 
 
 class Growing:
     """A draft with the counts that its growth needs; unlike a draft it changes in place."""
 
-    __slots__ = ("costs", "fcs", "flops", "has_column", "has_row", "nodes", "params", "room", "shapes", "used", "width")
+    __slots__ = (
+        "costs",
+        "fcs",
+        "flops",
+        "has_column",
+        "has_row",
+        "missing",
+        "nodes",
+        "params",
+        "refused",
+        "room",
+        "shapes",
+        "used",
+        "width",
+    )
 
     def __init__(self, room: Room, nodes: Sequence[Node] = (), shapes: Sequence[Shape] = Draft().shapes) -> None:
         self.room = room
@@ -153,9 +129,12 @@ class Growing:
         self.used = [False]
         self.width = 1
         self.fcs = 0
+        self.missing = room.must_have
         self.has_row = self.has_column = False
         self.flops = 0.0 if room.costs is None else float(room.costs.pooling)
         self.params = 0.0
+        #: Pairs of tensors that no broadcast takes, whatever its function.
+        self.refused: set[tuple[int, int]] = set()
         for node, shape in zip(nodes, shapes[1:], strict=True):
             self.add(node, shape)
 
@@ -191,53 +170,78 @@ class Growing:
             self.flops += flops
             self.params += params
         self.fcs += primitive.name == "fc"
+        if self.missing:
+            self.missing -= {primitive.name}
         row, column = mixed(primitive)
         self.has_row |= row
         self.has_column |= column
         self.nodes.append(node)
         self.shapes.append(shape)
         self.used.append(False)
+        self.refused = set()
 
     def substituted(self, substitution: Substitution) -> Growing | None:
         """With a dynamic variable replaced in all shapes; None where a shape is no legal one then."""
         number, by = substitution
-        shapes = [shape.substituted(number, by) if shape.free == number else shape for shape in self.shapes]
-        if any(shape.fault is not None for shape in shapes):
+        shapes = self._shapes_after(number, by)
+        if shapes is None:
             return None
-        for node in self.nodes:
-            for size in conditions_of(node.primitive, tuple([self.shapes[tensor] for tensor in node.inputs])):
-                if fault_of(substitute(size, number, by)) is not None:
-                    return None
-        if any(len(old.sizes) != len(new.sizes) for old, new in zip(self.shapes, shapes, strict=True)):
-            try:  # an axis is gone, which a primitive may need
-                draft = self.draft().substitute(number, by)
-            except PrimitiveError:
-                return None
-            return Growing(self.room, draft.nodes, draft.shapes)
-        nodes = [Node(node.primitive.substituted(number, by), node.inputs) for node in self.nodes]
-        return Growing(self.room, nodes, shapes)
+        grown = object.__new__(Growing)
+        grown.room, grown.costs = self.room, self.costs
+        grown.nodes = [_substituted(node, number, by) if node.primitive.name == "fc" else node for node in self.nodes]
+        grown.shapes = shapes
+        grown.used, grown.width, grown.fcs = self.used.copy(), self.width, self.fcs
+        grown.missing, grown.has_row, grown.has_column = self.missing, self.has_row, self.has_column
+        grown.flops, grown.params = 0.0 if self.costs is None else float(self.costs.pooling), 0.0
+        grown.refused = set()
+        if self.costs is not None:
+            for primitive, inputs in grown.nodes:
+                flops, params = self.costs.of_node(primitive, tuple([shapes[tensor] for tensor in inputs]))
+                grown.flops += flops
+                grown.params += params
+        return grown
 
-    def _can_end_with(self, shape: Shape) -> bool:
+    def _shapes_after(self, number: int, by: Size) -> list[Shape] | None:
+        """The shapes after a substitution; None where one is no legal one then, or a primitive does not apply."""
+        shapes = self.shapes
+        found, loses_axis = shapes.copy(), False
+        for tensor, shape in enumerate(shapes):
+            if shape.free == number:
+                found[tensor] = after = shape.substituted(number, by)
+                if after.fault is not None:
+                    return None
+                loses_axis |= len(after.sizes) != len(shape.sizes)
+        for place, node in enumerate(self.nodes, start=1):
+            inputs = node.inputs
+            if number not in [shapes[tensor].free for tensor in (place, *inputs)]:
+                continue
+            if not _stays_whole(node.primitive, tuple([shapes[tensor] for tensor in inputs]), number, by):
+                return None
+            if loses_axis:  # which a primitive may need
+                primitive = node.primitive.substituted(number, by)
+                result = try_result(primitive, tuple([found[tensor] for tensor in inputs]))
+                if isinstance(result, str):
+                    return None
+                found[place] = result
+        return found
+
+    def _can_end_with(self, primitive: Primitive, inputs: tuple[int, ...], shape: Shape) -> bool:
         """Whether the variable of an output of this shape can be solved: what it is elsewhere stays legal."""
-        size = solve_for_image(shape)
-        assert shape.free is not None
-        return size is not None and (
-            all(of.free != shape.free for of in self.shapes)
-            or self.substituted(Substitution(shape.free, size)) is not None
-        )
+        size, number = solve_for_image(shape), shape.free
+        assert number is not None
+        if size is None:
+            return False
+        after = self._shapes_after(number, size)
+        if after is None:
+            return False
+        result = try_result(primitive.substituted(number, size), tuple([after[tensor] for tensor in inputs]))
+        return isinstance(result, Shape)
 
     def needs(self) -> Needs:
         """What the draft still needs."""
-        return self._needs(self.width, self.fcs, self.has_row, self.has_column, self._best_leaf(()))
-
-    def _needs(self, width: int, fcs: int, has_row: bool, has_column: bool, best: int) -> Needs:
-        room = self.room
-        return Needs(
-            width - (best > 0),
-            max(0, room.fcs[0] - fcs),
-            int(room.must_mix and not (has_row and has_column)),
-            int(best == 1),
-        )
+        best, room = self._best_leaf(()), self.room
+        mixing = room.must_mix and not (self.has_row and self.has_column)
+        return _needs(self.width - (best > 0), room.fcs[0] - self.fcs, mixing, best == 1, self.missing)[0]
 
     def _best_leaf(self, inputs: tuple[int, ...]) -> int:
         """The most that :func:`_worth` gives for a leaf that is not among ``inputs``."""
@@ -249,13 +253,8 @@ class Growing:
 
     def _costs(self, primitive: Primitive, inputs: tuple[int, ...]) -> tuple[float, float]:
         """The least FLOPs and parameters of a node."""
-        costs = self.costs
-        assert costs is not None
-        shapes = tuple([self.shapes[number] for number in inputs])
-        flops = flops_of(primitive, shapes)
-        found = flops.number * costs.of(flops.size) if flops.number else 0.0
-        weight = weight_of(primitive, shapes[0]) if primitive.name == "fc" else None
-        return found, 0.0 if weight is None else costs.of(weight[0] * weight[1] * weight[2])
+        assert self.costs is not None
+        return self.costs.of_node(primitive, tuple([self.shapes[number] for number in inputs]))
 
     def verdict(self, primitive: Primitive, inputs: tuple[int, ...], shape: Shape) -> Verdict:
         """Why a primitive is not taken that applies to these tensors, and whose result has this shape."""
@@ -279,10 +278,12 @@ class Growing:
         best = _worth(shape)
         if best < 2:
             best = max(best, self._best_leaf(inputs))
-        needs = self._needs(width, fcs, self.has_row or row, self.has_column or column, best)
-        if needs.number > left:
-            return NEEDS if needs.merges + needs.fcs + needs.mixing > left else IMAGE
-        if left == 0 and shape.free is not None and not self._can_end_with(shape):
+        mixing = room.must_mix and not ((self.has_row or row) and (self.has_column or column))
+        missing = self.missing - {name} if self.missing else self.missing
+        needs, number = _needs(width - (best > 0), room.fcs[0] - fcs, mixing, best == 1, missing)
+        if number > left:
+            return NEEDS if needs.merges + needs.fcs + needs.mixing + needs.others > left else IMAGE
+        if left == 0 and shape.free is not None and not self._can_end_with(primitive, inputs, shape):
             return IMAGE
         if self.costs is not None:
             flops, params = self._costs(primitive, inputs)
@@ -292,7 +293,7 @@ class Growing:
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
-    def kinds(self, fcs: int) -> list[tuple[float, list[str]]]:
+    def kinds(self, fcs: int) -> list[tuple[float, tuple[str, ...]]]:
         """Names of primitives that may come next, in kinds with the chance of each kind; names of a kind are alike.
 
         What a kernel needs is as likely to come at one step as at another: with r primitives left and n of a kind
@@ -302,16 +303,22 @@ class Growing:
         Args:
             fcs: the number of FCs that the kernel aims at.
         """
-        needs, left, include = self.needs(), self.left, self.room.include
+        needs, left = self.needs(), self.left
+        names, missing = _names_of(self.room.include), _names_of(self.missing)
         found = []
         rest = 1.0
-        for number, kind in ((needs.merges, BROADCASTS), (fcs - self.fcs, ("fc",)), (needs.mixing, NEIGHBOURS)):
+        for number, kind in (
+            (needs.merges, missing.broadcasts if len(missing.broadcasts) == needs.merges else names.broadcasts),
+            (fcs - self.fcs, names.fc),
+            (needs.mixing, missing.neighbours if len(missing.neighbours) == needs.mixing else names.neighbours),
+            (needs.others, missing.others),
+        ):
             if number > 0:
-                found.append((min(number / left, 1.0), [name for name in kind if name in include]))
+                found.append((min(number / left, 1.0), kind))
                 rest -= number / left
-        if needs.merges + needs.fcs + needs.mixing < left:
-            found.append((max(rest, 0.0), [name for name in PRIMITIVES if name in include and name != "fc"]))
-        found.append((0.0, [name for name in ("fc",) if name in include]))
+        if needs.merges + needs.fcs + needs.mixing + needs.others < left:
+            found.append((max(rest, 0.0), names.but_fc))
+        found.append((0.0, names.fc))
         return found
 
     def grow(self, rng: random.Random, fcs: int) -> Growing | None:
@@ -337,12 +344,13 @@ class Growing:
                 return grown
         return self._take_any(kinds[-1][1], rng) if kinds else None
 
-    def _take_any(self, names: list[str], rng: random.Random) -> Growing | None:
+    def _take_any(self, names: Sequence[str], rng: random.Random) -> Growing | None:
         """With a primitive of one of these names, all equally likely among those that can be taken."""
-        while names:
-            place = int(rng.random() * len(names))
-            names[place], names[-1] = names[-1], names[place]
-            grown = self._take(names.pop(), rng)
+        waiting = list(names)
+        while waiting:
+            place = int(rng.random() * len(waiting))
+            waiting[place], waiting[-1] = waiting[-1], waiting[place]
+            grown = self._take(waiting.pop(), rng)
             if grown is not None:
                 return grown
         return None
@@ -358,6 +366,8 @@ class Growing:
             if not (only_leaves and self.used[number])
             for primitive, shape in offers(name, of, self.fresh if name == "fc" else None)
         ]
+        if name == "fc" and self.room.prefers_free and rng.random() < _ON_FREE:
+            options = [option for option in options if self.shapes[option[0]].free is not None] or options
         if name == "fc" and rng.random() >= _SET_CHANNELS:  # else as they come: C and a variable alike
             free = [option for option in options if option[2].free is not None]
             options = free or options
@@ -372,15 +382,22 @@ class Growing:
         return None
 
     def _take_broadcast(self, name: str, rng: random.Random) -> Growing | None:
-        for lhs, rhs in self._pairs(rng):
+        refused: set[tuple[int, int]] = set()  # by a rule, which looks at the function
+        for pair in self._pairs(rng):
+            lhs, rhs = pair
             found = matches(self.shapes[lhs], self.shapes[rhs])
             start = int(rng.random() * len(found)) if len(found) > 1 else 0
+            if pair in self.refused or pair in refused:
+                continue
+            has_rule = False
             for match in (*found[start:], *found[:start]):
                 grown = self.broadcast(name, match, lhs, rhs)
                 if isinstance(grown, Growing):
                     return grown
                 if grown is not SUBSTITUTION and grown is not IMAGE and grown is not BUDGET:
+                    has_rule = isinstance(grown, Rule)
                     break  # and so is every other substitution
+            (refused if has_rule else self.refused).add(pair)
         return None
 
     def broadcast(self, name: str, match: Match, lhs: int, rhs: int) -> Growing | Verdict:
@@ -410,21 +427,55 @@ class Growing:
     def _pairs(self, rng: random.Random) -> Iterator[tuple[int, int]]:
         """All ordered pairs of tensors that do not make too many leaves, in a drawn order, each once or more."""
         number, used = len(self.shapes), self.used
-        most = min(self.room.width, self.left)
-
-        def allowed(lhs: int, rhs: int) -> bool:
-            return self.width + 1 - (not used[lhs]) - (lhs != rhs and not used[rhs]) <= most
-
+        #: How many different leaves a pair must have.
+        merged = self.width + 1 - min(self.room.width, self.left)
         for _ in range(_TRIES):
-            place = int(rng.random() * number * number)
-            lhs, rhs = divmod(place, number)
-            if allowed(lhs, rhs):
+            lhs, rhs = divmod(int(rng.random() * number * number), number)
+            if (not used[lhs]) + (lhs != rhs and not used[rhs]) >= merged:
                 yield lhs, rhs
-        every = [(lhs, rhs) for lhs in range(number) for rhs in range(number) if allowed(lhs, rhs)]
+        tensors = range(number)
+        leaves = [tensor for tensor in tensors if not used[tensor]]
+        if merged <= 0:
+            every = [(lhs, rhs) for lhs in tensors for rhs in tensors]
+        elif merged == 1:
+            every = [(lhs, rhs) for lhs in tensors for rhs in (leaves if used[lhs] else tensors)]
+        elif merged == 2:
+            every = [(lhs, rhs) for lhs in leaves for rhs in leaves if lhs != rhs]
+        else:
+            every = []
         while every:
             place = int(rng.random() * len(every))
             every[place], every[-1] = every[-1], every[place]
             yield every.pop()
+
+
+class _Names(NamedTuple):
+    """Names of primitives by what they are needed for, each in one of the first four."""
+
+    broadcasts: tuple[str, ...]
+    fc: tuple[str, ...]
+    neighbours: tuple[str, ...]
+    others: tuple[str, ...]
+    but_fc: tuple[str, ...]
+
+
+@lru_cache(maxsize=1 << 12)
+def _names_of(names: frozenset[str]) -> _Names:
+    but_fc = [name for name in PRIMITIVES if name != "fc"]
+    others = [name for name in but_fc if name not in BROADCASTS and name not in NEIGHBOURS]
+    kinds = (BROADCASTS, ("fc",), NEIGHBOURS, others, but_fc)
+    return _Names(*[tuple([name for name in kind if name in names]) for kind in kinds])
+
+
+@lru_cache(maxsize=1 << 16)
+def _substituted(node: Node, number: int, by: Size) -> Node:
+    return Node(node.primitive.substituted(number, by), node.inputs)
+
+
+@lru_cache(maxsize=1 << 16)
+def _stays_whole(primitive: Primitive, shapes: tuple[Shape, ...], number: int, by: Size) -> bool:
+    """Whether what must be a whole number beside the sizes of tensors is still one after a substitution."""
+    return all(fault_of(substitute(size, number, by)) is None for size in conditions_of(primitive, shapes))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -220,10 +220,10 @@ class Draft:
             raise PrimitiveError(why)
         last = self.shapes[-1]
         if last.free is None:
-            return Kernel(self.nodes, normalise)
+            return Kernel._of(self, normalise)
         size = solve_for_image(last)
         assert size is not None
-        return Kernel(self.substitute(last.free, size).nodes, normalise)
+        return Kernel._of(self.substitute(last.free, size), normalise)
 
 
 @dataclass(frozen=True)
@@ -254,6 +254,15 @@ class Kernel:
             raise PrimitiveError(f"expected an output of {IMAGE.pretty} elements, found {draft.shapes[-1]}")
         object.__setattr__(self, "nodes", draft.nodes)
         object.__setattr__(self, "draft", draft)
+
+    @classmethod
+    def _of(cls, draft: Draft, normalise: bool) -> Kernel:
+        """The kernel of a draft that is finished and has no dynamic variable in its output."""
+        kernel = object.__new__(cls)
+        object.__setattr__(kernel, "nodes", draft.nodes)
+        object.__setattr__(kernel, "normalise", normalise)
+        object.__setattr__(kernel, "draft", draft)
+        return kernel
 
     @property
     def shapes(self) -> tuple[Shape, ...]:

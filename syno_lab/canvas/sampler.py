@@ -6,16 +6,17 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.growth import Growing, LeastCosts, Room
-from syno_lab.canvas.kernel import Draft, Kernel
+from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel
 from syno_lab.canvas.places import Budget, Place, group_choices_of, places_of
 from syno_lab.canvas.primitives import PRIMITIVES
 from syno_lab.effort import Effort
 from syno_lab.errors import PrimitiveError, SpecError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import positive, quoted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,13 +25,18 @@ if TYPE_CHECKING:
     from syno_lab.models.layers import Example
     from syno_lab.models.sites import Site
 
-_MANY = 6
+#: From so many primitives on, of all types, kernels are so many that 5,000 draws repeat few. Chosen of 5 and 6 on
+#: ResNet-20.
+_MANY = 5
 #: At a dead end an attempt goes back by so many primitives, at most so often.
 _BACK, _RETURNS = 2, 3
+#: The fewest FCs that a kernel aims at, where it may have so many: one FC alone has no dynamic variable to fill.
 _AIM = 2
-#: Of the kernels without a dynamic variable this share is dropped, where others are preferred.
-_NOTHING_TO_FILL = 0.5
+#: Of the kernels without a dynamic variable this share is dropped, where others are preferred. Chosen on ResNet-20,
+#: where more than half of the kernels keep one with it.
+_NOTHING_TO_FILL = 0.45
 NOTHING_TO_FILL = "nothing to fill: no dynamic variable is left"
+NO_GROUPS = "groups: expected channels with a common divisor from 2 up, found none"
 DEAD_END = "dead end: nothing can be added"
 
 
@@ -57,6 +63,8 @@ class Sampler:
         fcs: the fewest and the most FCs.
         groups: the number of groups; None: drawn from the common divisors of the channels.
         include: names of primitives that may be used; None: all.
+        must_have: names of those of them of which each kernel has one at least: a kernel of few types, all of which
+            it needs, is drawn much more often.
         must_mix: whether a kernel must read neighbours along both axes of the image.
         prefers_free: whether kernels whose sizes can be filled up to the budget are drawn more often than others.
         normalise: whether results of FCs are normalised (:class:`.Kernel`); its cost counts.
@@ -79,6 +87,7 @@ class Sampler:
         fcs: tuple[int, int] = (1, 4),
         groups: int | None = None,
         include: Collection[str] | None = None,
+        must_have: Collection[str] = (),
         must_mix: bool = True,
         prefers_free: bool = True,
         normalise: bool = True,
@@ -93,18 +102,30 @@ class Sampler:
         self._least = {number: LeastCosts(self.places, self.budget, number) for number in self.groups or (1,)}
         self.primitives = _span("primitives", primitives)
         self.fcs = _span("fcs", fcs)
-        #: Weights of the numbers of primitives. There are few short kernels; from :data:`_MANY` primitives on there
-        #: are so many that none is drawn twice.
+        included = frozenset(PRIMITIVES) if include is None else _names("include", include, PRIMITIVES)
+        needed = _names("must_have", must_have, included)
+        if len(needed) > self.primitives[1]:
+            raise SpecError(f"must_have: expected at most {self.primitives[1]} names, found {len(needed)}")
         self.lengths = {
-            length: 2.0 ** min(0, length - _MANY) for length in range(self.primitives[0], self.primitives[1] + 1)
+            length: _length_weight(length, len(included))
+            for length in range(self.primitives[0], self.primitives[1] + 1)
         }
         has_windows = any(place.kh > 1 or place.kw > 1 for place in self.places)
         without = [f"unfold {axes}" for axes in ("H", "W", "H,W")] if not has_windows else []
         without += [] if self.groups else ["group G"]
         least = LeastCosts(self.places, self.budget, *(self.groups or (1,)))
         self.widest = Room(
-            self.primitives[1], _width(width), self.fcs, _names(include), frozenset(without), must_mix, least
+            self.primitives[1],
+            _width(width),
+            self.fcs,
+            included,
+            needed,
+            frozenset(without),
+            must_mix,
+            prefers_free,
+            least,
         )
+        self._rooms: dict[tuple[int, int, int], Room] = {}
         self.prefers_free = prefers_free
         self.normalise = normalise
         self._rng = random.Random(seed)  # noqa: S311 - draws, no secrets
@@ -149,9 +170,9 @@ class Sampler:
         rng = self._rng
         groups = rng.choice(self.groups) if self.groups else 1
         length = rng.choices(tuple(self.lengths), tuple(self.lengths.values()))[0]
-        width = rng.randint(1, self.widest.width)
-        room = replace(self.widest, primitives=length, width=width, costs=self._least[groups])
-        found = self._attempt(room, rng.randint(*self.fcs_of(length)), groups)
+        found = self._attempt(
+            self._room(length, rng.randint(1, self.widest.width), groups), rng.randint(*self.fcs_of(length)), groups
+        )
         self.outcomes["kernel" if found.fitted is not None else found.why.partition(":")[0]] += 1
         return found
 
@@ -162,6 +183,13 @@ class Sampler:
         """
         most = max(self.fcs[0], min(self.fcs[1], (length + 1) // 2))
         return min(max(self.fcs[0], _AIM), most), most
+
+    def _room(self, length: int, width: int, groups: int) -> Room:
+        room = self._rooms.get((length, width, groups))
+        if room is None:
+            room = replace(self.widest, primitives=length, width=width, costs=self._least[groups])
+            self._rooms[length, width, groups] = room
+        return room
 
     def _attempt(self, room: Room, fcs: int, groups: int) -> Try:
         growing, returns = Growing(room), 0
@@ -182,10 +210,17 @@ class Sampler:
         return self.fit(kernel, groups)
 
     def fit(self, kernel: Kernel, groups: int | None = None) -> Try:
-        """The kernel with numbers for every place, within the budget."""
+        """The kernel with numbers for every place, within the budget; or why there are none, in one line.
+
+        Args:
+            kernel: the template.
+            groups: the number for G; None: one of the sampler's, drawn.
+        """
         if "G" not in kernel.variables:
             groups = 1
         elif groups is None:
+            if not self.groups:
+                return Try(None, NO_GROUPS)
             groups = self._rng.choice(self.groups)
         found = fill(kernel, self.places, self.budget, groups)
         return Try(None, found) if isinstance(found, str) else Try(found, "")
@@ -222,6 +257,15 @@ class Sampler:
             yield fitted
 
 
+def _length_weight(length: int, types: int) -> float:
+    """How likely a number of primitives is drawn, 1 for those of many kernels.
+
+    Of k kernels d draws repeat about d²/2k, so draws in proportion to the root of k repeat equally often at each
+    length. The kernels of n primitives of t types are taken to be tⁿ.
+    """
+    return min(1.0, (types**length / len(PRIMITIVES) ** _MANY) ** 0.5)
+
+
 def _groups(places: Sequence[Place], groups: int | None) -> tuple[int, ...]:
     choices = group_choices_of(places)
     if groups is None:
@@ -236,25 +280,35 @@ def _groups(places: Sequence[Place], groups: int | None) -> tuple[int, ...]:
 
 def _span(name: str, span: tuple[int, int]) -> tuple[int, int]:
     try:
-        least, most = span
-    except (TypeError, ValueError):
-        least = most = -1
-    if not (isinstance(least, int) and isinstance(most, int) and 0 <= least <= most <= 64):
-        raise SpecError(f"{name}: expected the fewest and the most, whole numbers from 0 to 64, found {quoted(span)}")
-    return least, most
+        found = [0 if _is_zero(number) else positive(number) for number in span]
+    except TypeError:
+        found = []
+    if len(found) == 2:
+        least, most = found
+        if least is not None and most is not None and least <= most <= MOST_NODES:
+            return least, most
+    raise SpecError(
+        f"{name}: expected the fewest and the most, whole numbers from 0 to {MOST_NODES}, found {quoted(span)}"
+    )
+
+
+def _is_zero(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and value == 0
 
 
 def _width(width: int) -> int:
-    if not isinstance(width, int) or not 1 <= width <= 64:
-        raise SpecError(f"width: expected a whole number from 1 to 64, found {quoted(width)}")
-    return width
+    found = positive(width)
+    if found is None or found > MOST_NODES:
+        raise SpecError(f"width: expected a whole number from 1 to {MOST_NODES}, found {quoted(width)}")
+    return found
 
 
-def _names(include: Collection[str] | None) -> frozenset[str]:
-    if include is None:
-        return frozenset(PRIMITIVES)
-    unknown = [name for name in include if name not in PRIMITIVES]
-    if unknown or not include:
+def _names(what: str, given: Collection[str], known: Collection[str]) -> frozenset[str]:
+    if isinstance(given, str):
+        raise SpecError(f"{what}: expected a list of names, found the text {quoted(given)}")
+    unknown = [name for name in given if name not in known]
+    if unknown or (what == "include" and not given):
         found = ", ".join(map(quoted, unknown)) or "none"
-        raise SpecError(f"include: expected primitives among {', '.join(PRIMITIVES)}, found {found}")
-    return frozenset(include)
+        listed = ", ".join([name for name in PRIMITIVES if name in known])
+        raise SpecError(f"{what}: expected primitives among {listed}, found {found}")
+    return frozenset(given)

@@ -15,7 +15,7 @@ from typing import Any
 
 from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.growth import Candidate, Growing, LeastCosts, Room, candidates_of
-from syno_lab.canvas.kernel import Draft, Kernel, Node
+from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel, Node
 from syno_lab.canvas.known import KNOWN
 from syno_lab.canvas.mixing import pairing_of, parse_wishes, wishes_text
 from syno_lab.canvas.places import Budget, obstacle_to, places_of
@@ -23,7 +23,7 @@ from syno_lab.canvas.primitives import BROADCASTS
 from syno_lab.canvas.sampler import Sampler
 from syno_lab.canvas.sizes import Size, parse, static_part, variables_of
 from syno_lab.errors import PrimitiveError, SpecError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import positive, quoted
 from syno_lab.ir.probe import NO_PROMISE, convolution_probe
 from syno_lab.models.wishes import derived_wants
 from syno_lab.protocol import OperatorSpace, SpaceRequest
@@ -41,7 +41,8 @@ class KernelSpace(OperatorSpace):
         places: the convolutions that a kernel can replace; the others stay.
 
     Raises:
-        SpecError: where there is none, for limits that Canvas does not have, and for a text that is no wish.
+        SpecError: where there is none or no FLOPs are left for it, for limits that Canvas does not have, and for a text
+            that is no wish.
     """
 
     def __init__(self, request: SpaceRequest) -> None:
@@ -54,11 +55,19 @@ class KernelSpace(OperatorSpace):
         self.places = places_of(request.sites)
         replaced = [site for site in request.sites if obstacle_to(site) is None]
         self._staying = sum(site.flops for site in request.sites) - sum(site.flops for site in replaced)
+        if request.spare_flops <= self._staying:
+            raise SpecError(
+                f"FLOPs: expected more than the {self._staying} of the layers that no kernel can replace, "
+                f"found {quoted(request.spare_flops)}"
+            )
         self.lower(request.spare_flops)
         self._heaviest = max(self.places, key=lambda place: place.flops / place.layers)
         self._window = max(((place.kh, place.kw) for place in self.places), key=prod)
         self._wishes = derived_wants(replaced) if request.wants is None else parse_wishes(request.wants)
-        most = request.limits.get("max_primitives", PRIMITIVES)
+        most = positive(request.limits.get("max_primitives", PRIMITIVES))
+        if most is None or most > MOST_NODES:
+            found = quoted(request.limits["max_primitives"])
+            raise SpecError(f"limits: expected a whole number from 1 to {MOST_NODES} for max_primitives, found {found}")
         self.draws = Sampler(self.places, max_flops=None, primitives=(min(2, most), most))
         self.drawn, self.wished = request.drawn, request.wished
 
@@ -159,7 +168,10 @@ class KernelState:
 
     @cached_property
     def key(self) -> Hashable:
-        """The kernel's key and G for a complete state; else the draft as it is, and what is chosen."""
+        """The kernel's key and G for a complete state; else the draft as it is, and what is chosen.
+
+        The rules are not in it: keys tell states of one root apart, which all have the same ``accepts`` and budget.
+        """
         if self.is_complete:
             assert self._kernel is not None
             return self._kernel.key, self.groups
@@ -239,18 +251,23 @@ class KernelState:
         """The steps that may lead to a kernel, primitive by primitive in its own order."""
         if not isinstance(operator, Fitted) or self.is_complete:
             return ()
-        nodes, done = operator.kernel.nodes, len(self.draft.nodes)
+        nodes = operator.kernel.nodes
+        if self.room is not None and self.room.primitives != len(nodes):
+            return ()
         if self.name:
-            found = _Tensors(self, nodes[done].inputs).steps()
+            found = _Tensors(self, nodes[len(self.draft.nodes)].inputs).steps()
             return [step for step in found if may_become(_state(step).draft, nodes)]
-        wanted: Callable[[KernelState], bool]
-        if self.room is None:
-            wanted = lambda state: state.room is not None and state.room.primitives == len(nodes)  # noqa: E731
-        elif done < len(nodes):
-            wanted = lambda state: state.name == nodes[done].primitive.name  # noqa: E731
-        else:
-            wanted = lambda state: state.key == (operator.kernel.key, operator.groups)  # noqa: E731
-        return [step for child in self.children() for step in child.steps() if wanted(_state(step))]
+        steps = [step for child in self.children() for step in child.steps()]
+        return [step for step in steps if _state(step)._is_choice_of(operator)]
+
+    def _is_choice_of(self, operator: Fitted) -> bool:
+        """Whether what was chosen last, a number of primitives, a name or G, is what a kernel has."""
+        nodes = operator.kernel.nodes
+        if self.is_complete:
+            return self.key == (operator.kernel.key, operator.groups)
+        if self.name:
+            return self.name == nodes[len(self.draft.nodes)].primitive.name
+        return self.room is not None and self.room.primitives == len(nodes)
 
 
 def _is_reached(root: KernelState, operator: Fitted) -> bool:
@@ -326,7 +343,7 @@ def may_become(draft: Draft, nodes: Sequence[Node]) -> bool:
 
 
 def traits_of(kernel: Kernel) -> dict[str, int]:
-    """Words with numbers: how often each primitive is there, depth, width, FCs that are free, and what is read."""
+    """How often each primitive is there, the depth, the dynamic variables left, the blends, and 1 where G is in use."""
     found = Counter(node.primitive.name for node in kernel.nodes)
     depth = [0]
     for node in kernel.nodes:

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
+from canvas_growth import SIZES
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syno_lab.canvas.growth import NEIGHBOURS, Growing, LeastCosts, Limit, Room, candidates, mixed, offers
-from syno_lab.canvas.kernel import Draft, Node
+from syno_lab.canvas.kernel import Draft, Node, Substitution
 from syno_lab.canvas.matching import matches
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import BROADCASTS, Primitive
 from syno_lab.canvas.rules import pruning
+from syno_lab.canvas.sizes import is_legal, variables_of
 from syno_lab.errors import PrimitiveError
 
 PLACES = (Place(16, 16, 8, 8), Place(16, 32, 4, 4, stride=2))
@@ -75,8 +77,9 @@ def kernels(room: Room, drafts: Iterator[Draft]) -> set[str]:
     for draft in drafts:
         fcs = sum(node.primitive.name == "fc" for node in draft.nodes)
         axes = [mixed(node.primitive) for node in draft.nodes]
+        names = {node.primitive.name for node in draft.nodes}
         is_mixed = not room.must_mix or (any(row for row, _ in axes) and any(column for _, column in axes))
-        if not (room.fcs[0] <= fcs <= room.fcs[1] and is_mixed):
+        if not (room.fcs[0] <= fcs <= room.fcs[1] and is_mixed and room.must_have <= names):
             continue
         try:
             found.add(draft.kernel().key)
@@ -92,8 +95,10 @@ def kernels(room: Room, drafts: Iterator[Draft]) -> set[str]:
         (3, {"fc", "fold_max", "group", "mul", "shift"}, {"fcs": (1, 2)}),
         (4, {"fc", "fold_avg", "mul"}, {"fcs": (1, 1)}),
         (3, {"fc", "softmax", "sub", "neg"}, {"must_mix": False, "fcs": (0, 1)}),
+        (4, {"fc", "fold_avg", "mul", "relu"}, {"must_have": frozenset({"fc", "mul", "relu"}), "must_mix": False}),
+        (3, {"fc", "shift", "unfold", "max"}, {"must_have": frozenset({"shift", "unfold"})}),
     ],
-    ids=["unfold", "group", "squeeze", "no need"],
+    ids=["unfold", "group", "squeeze", "no need", "must have", "must have neighbours"],
 )
 def test_looking_ahead_loses_no_kernel(primitives: int, include: set[str], changes: dict[str, object]) -> None:
     room = Room(primitives, **{"include": frozenset(include)} | changes)  # type: ignore[arg-type]
@@ -129,6 +134,7 @@ def test_what_is_drawn_is_a_candidate(seed: int, primitives: int, width: int) ->
         assert after.shapes == Draft(after.nodes).shapes
         growing = found
     assert growing.draft().why_incomplete is None
+    growing.draft().kernel()  # a variable of the output can be solved
 
 
 def test_a_dead_end_has_no_candidate() -> None:
@@ -192,3 +198,42 @@ def test_only_these_read_along_the_image() -> None:
     assert mixed(Primitive("softmax", "KW,H")) == (True, False)
     assert mixed(Node(Primitive("fc", "C"), (0,)).primitive) == (False, False)
     assert "unfold" in NEIGHBOURS
+
+
+@given(st.integers(0, 10**6), st.integers(3, 9), st.integers(1, 4))
+def test_a_substitution_is_that_of_the_draft(seed: int, primitives: int, width: int) -> None:
+    rng = random.Random(seed)
+    room = Room(primitives, width=width, costs=LeastCosts(PLACES, Budget.of_shares(PLACES, max_flops=1), 4))
+    growing = Growing(room)
+    for _ in range(rng.randint(1, primitives)):
+        growing = growing.grow(rng, 3) or growing
+    draft = growing.draft()
+    for number in draft.variables:
+        for by in SIZES:
+            if any(used == number for used, _ in variables_of(by)) or not is_legal(by):
+                continue
+            found = growing.substituted(Substitution(number, by))
+            try:
+                wanted = Growing(room, (after := draft.substitute(number, by)).nodes, after.shapes)
+            except PrimitiveError:
+                assert found is None
+                continue
+            assert found is not None
+            assert found.draft() == wanted.draft()
+            for name in Growing.__slots__:
+                assert getattr(found, name) == getattr(wanted, name), name
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_pairs_are_those_that_keep_the_width(seed: int, width: int) -> None:
+    rng = random.Random(seed)
+    growing = Growing(Room(8, width=width))
+    for _ in range(rng.randint(0, 7)):
+        growing = growing.grow(rng, 2) or growing
+    tensors = range(len(growing.shapes))
+    wanted = set()
+    for pair in ((lhs, rhs) for lhs in tensors for rhs in tensors):
+        leaves = {tensor for tensor in tensors if not growing.used[tensor]} - set(pair)
+        if len(leaves) + 1 <= min(width, growing.left):
+            wanted.add(pair)
+    assert set(growing._pairs(rng)) == wanted
