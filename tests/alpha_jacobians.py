@@ -1,14 +1,15 @@
 """The mixing property by its definition (αNAS, 3.1 to 3.5): whole Jacobians of graphs with random weights in float64.
 
 Activations are smooth ones, softplus for relu, and pools are sums with random weights: at one random input their
-derivatives vanish exactly where they vanish everywhere. (Plain averages can cancel by algebra, which no pairing sees: the
-mean over an axis of what a norm of single channels has centred is constant.)
+derivatives vanish exactly where they vanish everywhere. (Plain averages can cancel by algebra, which no pairing sees:
+the mean over an axis of what a norm of single channels has centred is constant.)
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -94,8 +95,8 @@ def _weights(op: Operation, shapes: Sequence[Shape], generator: torch.Generator)
         return [normal(at["features"], shapes[0][-1] // at["groups"], *[at["kernel"]] * (len(shapes[0]) - 2))]
     if op.name in ("average_pool", "max_pool"):
         window = op["window"]
-        channels, *axes = shapes[0][-1], *(shapes[0][1:-1] if window == 0 else [window] * (len(shapes[0]) - 2))
-        return [normal(channels, 1, *axes).abs()]
+        axes = list(shapes[0][1:-1]) if window == 0 else [window] * (len(shapes[0]) - 2)
+        return [normal(shapes[0][-1], 1, *axes).abs()]
     return [normal(shapes[0][-1])] if op.name == "batch_norm" else []
 
 
@@ -172,7 +173,7 @@ def exact(graph: Graph, generator: torch.Generator) -> list[list[Pairing]]:
     return rows
 
 
-def pairing_by_definition(contributes: np.ndarray, axes: int) -> Pairing:
+def pairing_by_definition(contributes: Any, axes: int) -> Pairing:
     """The matrix of ``contributes``, which has ``axes`` axes of the output first and then those of the input."""
     columns = []
     for axis in range(axes, contributes.ndim):

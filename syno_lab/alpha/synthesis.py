@@ -17,11 +17,11 @@ from math import inf, isinf
 from typing import Any, Literal
 
 from syno_lab.alpha.graph import Graph
-from syno_lab.alpha.operations import Operation, Rel, Shape, choices, representatives
+from syno_lab.alpha.operations import Operation, Rel, Shape, choices
 from syno_lab.alpha.properties import divides
 from syno_lab.alpha.table import FEATURES
 from syno_lab.alpha.wanted import Properties
-from syno_lab.errors import SearchError
+from syno_lab.errors import SearchError, SpecError
 from syno_lab.inputs import quoted
 
 Verdict = Literal["progress", "no progress", "infeasible", "represented"]
@@ -53,20 +53,43 @@ class Choice:
 def offered(shape: Shape, features: Shape = ()) -> tuple[Choice, ...]:
     """What can follow on a tensor of this shape; nothing that divides an axis by a number that is not whole.
 
+    As :func:`~syno_lab.alpha.operations.representatives`, but an operation is looked at once for all its features,
+    which its pairing does not depend on.
+
     Args:
         shape: of the tensor.
         features: numbers of channels that are offered beside the multiples of the tensor's own.
     """
-    found: list[Operation] = list(_all())
-    for relative in {Rel(number, shape[-1]) for number in features} - set(FEATURES):
-        found += [one.replace(features=relative) for one in _all() if one.name in _SIZED and one["features"] == Rel()]
-    alike = representatives(found, shape)
-    return tuple([Choice(each) for one, each in alike.items() if divides(shape[1:-1], one.shape(shape)[1:-1])])
+    relative = {**dict.fromkeys(FEATURES), **dict.fromkeys(Rel(number, shape[-1]) for number in features)}
+    sizes = {one: shape[-1] * one.mul // one.div for one in relative if shape[-1] * one.mul % one.div == 0}
+    found: dict[tuple[object, ...], list[Operation]] = {}
+    for one in _of_same_features():
+        try:
+            after, pairings = one.shape(shape), one.pairings(shape)
+        except SpecError:
+            continue
+        if not divides(shape[1:-1], after[1:-1]):
+            continue
+        if one.name not in _SIZED:
+            found.setdefault((one.name, after, pairings), []).append(one)
+            continue
+        groups = one.at(shape)["groups"] if one.name == "conv" else 1
+        for each, size in sizes.items():
+            if size % groups == 0:
+                alike = found.setdefault((one.name, (*after[:-1], size), pairings), [])
+                alike.append(_with_features(one, each))
+    return tuple([Choice(tuple(alike)) for alike in found.values()])
 
 
 @cache
-def _all() -> tuple[Operation, ...]:
-    return choices()
+def _of_same_features() -> tuple[Operation, ...]:
+    """All that may be chosen; of those that make a number of channels the ones that keep it."""
+    return tuple([one for one in choices() if one.name not in _SIZED or one["features"] == Rel()])
+
+
+@lru_cache(1 << 14)
+def _with_features(operation: Operation, features: Rel) -> Operation:
+    return operation.replace(features=features)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import product
 from math import inf
+from typing import Any
 
 import pytest
 import torch
@@ -186,7 +187,7 @@ def test_mixing_distance_is_covered_and_infinite_where_nothing_leads(shape: Shap
 def test_shape_distance_is_covered_and_infinite_where_nothing_leads() -> None:
     """Theorem 4.14: by exhaustion over small shapes; a dense layer gives any channels, so these may differ or not."""
     pools = [one for one in choices() if one.name == "max_pool"]  # convolutions have the same strides
-    axes = [(h, w) for h in range(1, 13) for w in (1, 2, 3, 4, 6, 8, 9, 12)]
+    axes: list[Shape] = [(h, w) for h in range(1, 13) for w in (1, 2, 3, 4, 6, 8, 9, 12)]
     follows = {
         pair: {
             one.shape((2, *pair, 4))[1:-1]
@@ -268,8 +269,9 @@ def test_only_depth_may_ask_for_more(rng: random.Random) -> None:
 def test_rules_at_their_ends(rng: random.Random) -> None:
     table = MIXING.infer(RESIDUAL)
     nothing, all_of_it = Relax(0, 0, 0), Relax(1, 1, 1, most=1)
-    for row, values in ((SHAPE, ((BLOCK,),)), (DEPTH, ((3, None),)), (MIXING, table)):
-        assert row.relax(values, nothing, rng) == values  # type: ignore[attr-defined]
+    rows: tuple[tuple[Any, Any], ...] = ((SHAPE, ((BLOCK,),)), (DEPTH, ((3, None),)), (MIXING, table))
+    for row, values in rows:
+        assert row.relax(values, nothing, rng) == values
     assert SHAPE.relax(((BLOCK,),), all_of_it, rng) == ((None,),)
     assert DEPTH.relax(((3,),), all_of_it, rng) in (((2,),), ((4,),))
     assert MIXING.relax(table, all_of_it, rng) == ((pairing_of(["xxxx"] * 4, 4),),)
