@@ -44,8 +44,8 @@ class Windows(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 12)
-def of_windows(windows: Windows) -> Letter:
-    """The mark of an axis with its own axis of the result; x where windows skip positions."""
+def of_windows(windows: Windows) -> Letter | None:
+    """The mark of an axis with its own axis of the result; x where windows skip positions, None where all miss it."""
     seen: set[int] = set()
     most = 0
     for place in range(windows.number):
@@ -55,7 +55,7 @@ def of_windows(windows: Windows) -> Letter:
         seen.update(inside)
         most = max(most, len(inside))
     if len(seen) < windows.size:
-        return "x"
+        return "x" if seen else None
     return "a" if most == windows.size else "m" if most > 1 else "o"
 
 
@@ -69,11 +69,20 @@ def diagonal(before: Shape, marks: Sequence[Letter]) -> Pairing:
     rank = len(before)
     marks = ["a" if size == 1 else mark for size, mark in zip(before, marks, strict=True)]
     names = axis_names(rank)
+    rows: list[tuple[Letter, ...]] = []
+    for axis in range(rank):
+        row: list[Letter] = [mark if mark == "a" or i == axis else "x" for i, mark in enumerate(marks)]
+        rows.append(tuple(row))
+    return Pairing(names, names, tuple(rows))
 
-    def row(axis: int) -> tuple[Letter, ...]:
-        return tuple([mark if mark == "a" or column == axis else "x" for column, mark in enumerate(marks)])
 
-    return Pairing(names, names, tuple(map(row, range(rank))))
+def by_windows(before: Shape, after: Shape, spatial: Sequence[Windows], channels: Letter) -> Pairing:
+    """The pairing of windows along each spatial axis, from the mark of the channels."""
+    marks = [of_windows(windows) for windows in spatial]
+    read = [mark for mark in marks if mark is not None]
+    if len(read) < len(marks):
+        return nothing(after, before)  # each element reads what is beside the tensor
+    return diagonal(before, ["o", *read, channels])
 
 
 def by_channels(before: Shape, mark: Letter) -> Pairing:
@@ -103,7 +112,8 @@ def selected(after: Shape, before: Shape, places: Sequence[int]) -> Pairing:
 
 def nothing(after: Shape, before: Shape) -> Pairing:
     """The pairing of a result that does not depend on the input."""
-    return Pairing(axis_names(len(after)), axis_names(len(before)), (("x",) * len(before),) * len(after))
+    row = tuple(repeated("x", len(before)))
+    return Pairing(axis_names(len(after)), axis_names(len(before)), (row,) * len(after))
 
 
 def of_reshape(after: Shape, before: Shape) -> Pairing:
@@ -135,9 +145,10 @@ def _covers(outer: int, size: int, stride: int, length: int, apart: int) -> bool
         return False
     common = gcd(stride, apart)
     step, apart = stride // common, apart // common
-    if step < apart:  # no position is skipped, so the slice that begins last in a position comes furthest
-        first = max(min(hi * size * step % apart + step, apart) - 1 for hi in range(min(outer, apart, _MOST_LOOKS)))
-        return (first + (size - 1) * step) // apart >= length - 1
+    if step < apart:  # no position is skipped, so a slice must begin late enough in its first position
+        late = (length - 1) * apart - (size - 1) * step
+        starts = range(min(outer, apart, _MOST_LOOKS))
+        return late < apart and any(min(hi * size * step % apart + step, apart) > late for hi in starts)
     if size * apart > _MOST_LOOKS:
         return False
     return any(len({(first + t * step) // apart % length for t in range(size)}) == length for first in range(apart))

@@ -208,10 +208,11 @@ def _einsum_shape(equation: str, shapes: tuple[Shape, ...]) -> Shape:
 
 
 def _einsum_flops(equation: str, shapes: tuple[Shape, ...]) -> int:
-    """Products alone, without a sum over a letter of both, are no multiply-adds."""
+    """A letter of one tensor alone is summed first; products without a sum over a letter of both are not counted."""
     terms, _, result = equation.partition("->")
     left, right = terms.split(",")
-    return 2 * prod(_sizes(equation, shapes).values()) if (set(left) & set(right)) - set(result) else 0
+    both, sizes = set(left) & set(right), _sizes(equation, shapes)
+    return 2 * prod(sizes[letter] for letter in both | set(result)) if both - set(result) else 0
 
 
 def _einsum_pairings(equation: str, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
@@ -269,14 +270,15 @@ def _attention_flops(values: Values, shapes: tuple[Shape, ...]) -> int:
 
 def _conv_pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
     (shape,) = shapes
-    group = shape[-1] // values["groups"]
-    spatial = [pair.of_windows(_windows(values, n)) for n in shape[1:-1]]
-    return (pair.diagonal(shape, ["o", *spatial, pair.of_block(shape[-1], group)]),)
+    channels = pair.of_block(shape[-1], shape[-1] // values["groups"])
+    windows = [_windows(values, n) for n in shape[1:-1]]
+    return (pair.by_windows(shape, _conv_shape(values, shapes), windows, channels),)
 
 
 def _pool_pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
     (shape,) = shapes
-    return (pair.diagonal(shape, ["o", *(pair.of_windows(_windows(values, n)) for n in shape[1:-1]), "o"]),)
+    windows = [_windows(values, n) for n in shape[1:-1]]
+    return (pair.by_windows(shape, _pool_shape(values, shapes), windows, "o"),)
 
 
 def _group_pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:

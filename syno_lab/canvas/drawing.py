@@ -16,14 +16,13 @@ a group with an ``id``:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, weight_of
 from syno_lab.canvas.shape import INPUT as IMAGE_SHAPE
 from syno_lab.codegen.drawing_render import accessible_svg
-from syno_lab.codegen.drawing_style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT
+from syno_lab.codegen.drawing_style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT, dot_text, plate
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Draft, Kernel
@@ -43,8 +42,6 @@ _FAMILIES = {
 _SIGNS = {"add": "+ ", "sub": "− ", "mul": "× "}
 SIDES = ("LHS", "RHS")
 _CAPTION_POINTS, _LABEL_POINTS = 12, 10
-#: The width of a letter, in sizes of the font: the layout program takes it for narrower than browsers draw it.
-_LETTER = 0.52
 
 
 def dot(
@@ -216,7 +213,7 @@ class _Drawing:
             f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize={_LABEL_POINTS}, arrowsize=0.6]',
         ]
         if self.captions:
-            head.append(f'labelloc=t; fontcolor="{INK}"; label={_plate(self.captions, "#ffffff", _CAPTION_POINTS)}')
+            head.append(f'labelloc=t; fontcolor="{INK}"; label={plate(self.captions, "#ffffff", _CAPTION_POINTS)}')
         return "\n".join([*head, *("  " + line for line in self.lines), "}"]) + "\n"
 
     def svg(self, description: str) -> str:
@@ -244,7 +241,7 @@ class _Drawing:
         width = 3 if chosen else 2 if kinds else 1
         css = " ".join(["tensor", *kinds, *(["highlight"] if chosen else [])])
         self.lines.append(
-            f'{name} [id="{name}", class="{css}", label={_quoted(lines)}, shape=box, style="rounded,filled", '
+            f'{name} [id="{name}", class="{css}", label={dot_text(*lines)}, shape=box, style="rounded,filled", '
             f'fillcolor="{fill}", color="{border}", penwidth={width}]'
         )
         made = f", {self.draft.nodes[number - 1]}" if number else ""
@@ -259,13 +256,13 @@ class _Drawing:
             fill, border = _FAMILIES["blending"]
             label = f"{_SIGNS.get(node.primitive.name, '')}{node.primitive}"
             self.lines.append(
-                f'{name} [id="{name}", class="primitive blending {node.primitive.name}", label={_quoted([label])}, '
+                f'{name} [id="{name}", class="primitive blending {node.primitive.name}", label={dot_text(label)}, '
                 f'shape=ellipse, style=filled, fillcolor="{fill}", color="{border}", margin="0.04,0.02"]'
             )
             self.words[name] = self.titles[name] = said
             for side, tensor in zip(SIDES, node.inputs, strict=True):
                 words = f"{side} of {node.primitive}: t{tensor}"
-                self._edge(f"{name}-{side.lower()}", f"t{tensor}", name, words, _plate([side], fill))
+                self._edge(f"{name}-{side.lower()}", f"t{tensor}", name, words, plate([side], fill, _LABEL_POINTS))
             self._edge(f"{name}-out", name, f"t{number}", f"result of {node}: t{number}")
             return
         family = PRIMITIVES[node.primitive.name].family
@@ -277,7 +274,7 @@ class _Drawing:
             f"t{tensor}",
             f"t{number}",
             "; ".join([said, *more]),
-            _plate([str(node.primitive), *more], fill),
+            plate([str(node.primitive), *more], fill, _LABEL_POINTS),
             f"primitive {family} {node.primitive.name}",
         )
 
@@ -315,18 +312,3 @@ class _Drawing:
         if self.template is None or not sizes:
             return text
         return f"{text} = {[size.at(self.template) for size in sizes]}"
-
-
-# -- DOT ---------------------------------------------------------------------------------------------------------------
-
-
-def _plate(lines: Sequence[str], fill: str, points: int = _LABEL_POINTS) -> str:
-    """Lines of text on a light plate of their own, for what stands on the ground of the page, be it light or dark."""
-    width = round(_LETTER * points * max(map(len, lines))) + 6
-    rows = "".join(f'<TR><TD WIDTH="{width}">{escape(line, quote=True)}</TD></TR>' for line in lines)
-    return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1" BGCOLOR="{fill}">{rows}</TABLE>>'
-
-
-def _quoted(lines: Iterable[str]) -> str:
-    text = "\n".join(lines)
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -31,6 +31,7 @@ from syno_lab.codegen.drawing_style import (
     OUTPUT,
     WEIGHT,
     Look,
+    dot_text,
     primitive_look,
 )
 from syno_lab.codegen.text import expressions
@@ -237,7 +238,7 @@ class _Drawing:
         label = f"{look.sign} {step.primitive}".strip()
         if step.parameter is not None and step.operands:
             label += f"\n{primitive.parameter} = {step.parameter.pretty}"
-        self._node(name, _quoted(label), look, ["primitive", step.primitive], number in self.highlight)
+        self._node(name, dot_text(label), look, ["primitive", step.primitive], number in self.highlight)
         self.titles[name] = f"step {number + 1}: {describe_step(self.state, step, self.expressions)}"
         for operand, role in zip(step.operands, primitive.operands, strict=True):
             tip = self.tip[operand]
@@ -257,7 +258,7 @@ class _Drawing:
             share = f"s{number}_{self.ids[coordinate]}"
             tip = self.tip[coordinate]
             assert tip is not None
-            self._node(share, _quoted(f"{look.sign} SHARE"), look, ["primitive", "SHARE"], number in self.highlight)
+            self._node(share, dot_text(f"{look.sign} SHARE"), look, ["primitive", "SHARE"], number in self.highlight)
             self.titles[share] = (
                 f"step {number + 1}: SHARE {self.expressions[coordinate]} between the data and weight W{weight + 1}"
             )
@@ -313,7 +314,3 @@ def _html(text: str) -> str:
 def _plate(text: str) -> str:
     """A label on a light plate of its own, for what stands on the ground of the page."""
     return f'<<TABLE BORDER="0" CELLPADDING="0" BGCOLOR="#ffffff"><TR><TD>{_html(text)}</TD></TR></TABLE>>'
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -7,6 +7,8 @@ others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
 from typing import NamedTuple
 
 INK = "#1b1b1f"
@@ -44,3 +46,22 @@ WEIGHT = Look("plain", "#f9e6b8", "#8a6a00")
 def primitive_look(name: str) -> Look:
     """The look of a primitive by its name."""
     return PRIMITIVE_LOOKS.get(name, OTHER_PRIMITIVE)
+
+
+#: The width of a letter, in sizes of the font: the layout program takes it for narrower than browsers draw it.
+_LETTER = 0.52
+
+
+def plate(lines: Sequence[str], fill: str, points: int) -> str:
+    """Lines of text on a light plate of their own, for what stands on the ground of the page, be it light or dark.
+
+    A label of DOT, in a font of so many points.
+    """
+    width = round(_LETTER * points * max(map(len, lines))) + 6
+    rows = "".join(f'<TR><TD WIDTH="{width}">{escape(line, quote=True)}</TD></TR>' for line in lines)
+    return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1" BGCOLOR="{fill}">{rows}</TABLE>>'
+
+
+def dot_text(*lines: str) -> str:
+    """Any text as a label of DOT, its line breaks kept."""
+    return '"' + "\n".join(lines).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,0 +1,179 @@
+"""Graphs of αNAS as pictures: inputs on top, outputs at the bottom, operations as boxes, tensors as arrows.
+
+An arrow says the shape of its tensor, (batch, spatial axes…, channels). In the SVG each part is a group with an ``id``:
+
+===============  =============================================================
+``t0``           input 0
+``n3``           node 3
+``out0``         output 0
+``n3-in1``       the arrow into node 3 that brings its second tensor
+``out0-in0``     the arrow into an output
+===============  =============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from syno_lab.alpha.graph import Graph
+from syno_lab.alpha.operations import Operation
+from syno_lab.codegen.drawing_render import accessible_svg
+from syno_lab.codegen.drawing_style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT, dot_text, plate
+
+#: Fill and border of operations by what they are; those with weights have the colours of weights.
+_LOOKS = {
+    "non-linear": ("#ffe0bd", "#a85a00"),
+    "normalisation": ("#e6dcff", "#6b3fc2"),
+    "pool": ("#cfe3ff", "#1f5fbf"),
+    "joins tensors": ("#c9f0f2", "#0b7480"),
+    "other": ("#ffffff", LINE),
+    "opaque": ("#e4e4ea", "#55555f"),
+    "weights": (WEIGHT.fill, WEIGHT.border),
+}
+_CAPTION_POINTS, _LABEL_POINTS = 12, 10
+_LONGEST = 34  # characters of a line in a box
+
+
+def dot(
+    graph: Graph,
+    *,
+    title: str | None = None,
+    highlight: Collection[int] = (),
+    notes: Mapping[int, Sequence[str]] | None = None,
+) -> str:
+    """A graph as DOT text, the same text for equal graphs.
+
+    Args:
+        graph: of which.
+        title: a line above the drawing; any text, it is escaped.
+        highlight: numbers of nodes to be drawn with a thick border, those of a region for one.
+        notes: by the number of a tensor, lines to stand below its shape: its properties.
+    """
+    return _Drawing(graph, title, frozenset(highlight), notes or {}).source()
+
+
+def svg(
+    graph: Graph,
+    *,
+    title: str | None = None,
+    highlight: Collection[int] = (),
+    notes: Mapping[int, Sequence[str]] | None = None,
+) -> str:
+    """:func:`dot` as an SVG element with a text alternative.
+
+    Raises:
+        SynoError: when the layout program is not installed, or takes too long.
+    """
+    drawing = _Drawing(graph, title, frozenset(highlight), notes or {})
+    said = ". ".join([*([title] if title else []), describe(graph)])
+    return accessible_svg(drawing.source(), said, drawing.titles)
+
+
+def describe(graph: Graph) -> str:
+    """The text alternative of a graph's picture."""
+    lines = [f"t{number} = input of shape {_shape(graph, number)}" for number in range(len(graph.inputs))]
+    for number, node in enumerate(graph.nodes):
+        lines.append(f"t{graph.tensor(number)} = {node}, of shape {_shape(graph, graph.tensor(number))}")
+    outputs = ", ".join(f"t{tensor}" for tensor in graph.outputs)
+    count = f"{len(graph.nodes)} {'operation' if len(graph.nodes) == 1 else 'operations'}"
+    return (
+        f"Graph of {count}, top to bottom: {'; '.join(lines)}; "
+        f"{'output' if len(graph.outputs) == 1 else 'outputs'}: {outputs}."
+    )
+
+
+def _shape(graph: Graph, tensor: int) -> str:
+    return f"[{', '.join(map(str, graph.shapes[tensor]))}]"
+
+
+def _kind(graph: Graph, number: int) -> str:
+    operation = graph.nodes[number].operation
+    name = operation.name
+    if name == "opaque":
+        return "opaque"
+    if name.endswith("_norm"):
+        return "normalisation"
+    if operation.params(*graph.input_shapes(number)):
+        return "weights"
+    if name.endswith("_pool"):
+        return "pool"
+    if operation.row.inputs == 2:
+        return "joins tensors"
+    return "non-linear" if operation.linear is False else "other"
+
+
+def _lines(operation: Operation) -> list[str]:
+    """The name, then the attributes that are not the default ones, as many in a line as fit."""
+    name, _, rest = str(operation).partition("(")
+    lines = [name]
+    for word in rest.removesuffix(")").split(", ") if rest else ():
+        if len(lines) > 1 and len(lines[-1]) + len(word) + 2 <= _LONGEST:
+            lines[-1] += f", {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+class _Drawing:
+    """One drawing: the lines of DOT, and what is said of each part.
+
+    Attributes:
+        titles: of nodes and edges, by the names that Graphviz gives them.
+    """
+
+    def __init__(
+        self, graph: Graph, title: str | None, highlight: frozenset[int], notes: Mapping[int, Sequence[str]]
+    ) -> None:
+        self.graph, self.title, self.notes = graph, title, notes
+        self.titles: dict[str, str] = {}
+        self.lines: list[str] = []
+        for number in range(len(graph.inputs)):
+            said = f"input {number}"
+            self._box(f"t{number}", [said], INPUT.fill, INPUT.border, "input", said, style="rounded,filled", width=2)
+        for number, node in enumerate(graph.nodes):
+            kind, chosen = _kind(graph, number), number in highlight
+            fill, border = _LOOKS[kind]
+            said = f"node {number}: {node}, gives t{graph.tensor(number)} of {_shape(graph, graph.tensor(number))}"
+            css = f"operation {node.operation.name}{' highlight' if chosen else ''}"
+            if node.source:
+                said += f", from {node.source}"
+            border, width = (HIGHLIGHT, 3) if chosen else (border, 1)
+            self._box(f"n{number}", _lines(node.operation), fill, border, css, said, style="filled", width=width)
+            for side, tensor in enumerate(node.inputs):
+                self._edge(tensor, f"n{number}", side)
+        for number, tensor in enumerate(graph.outputs):
+            said = f"output {number}"
+            name = f"out{number}"
+            self._box(name, [said], OUTPUT.fill, OUTPUT.border, "output", said, style="rounded,filled", width=2)
+            self._edge(tensor, name, 0)
+
+    def source(self) -> str:
+        head = [
+            "digraph graph_of_operations {",
+            f'graph [bgcolor="transparent", nodesep=0.35, ranksep=0.35, fontname="{FONT}", fontsize={_CAPTION_POINTS}]',
+            f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, shape=box]',
+            f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize={_LABEL_POINTS}, arrowsize=0.6]',
+        ]
+        if self.title:
+            head.append(f'labelloc=t; fontcolor="{INK}"; label={plate([self.title], "#ffffff", _CAPTION_POINTS)}')
+        return "\n".join([*head, *("  " + line for line in self.lines), "}"]) + "\n"
+
+    def _box(
+        self, name: str, lines: list[str], fill: str, border: str, css: str, said: str, *, style: str, width: int
+    ) -> None:
+        self.lines.append(
+            f'{name} [id="{name}", class="{css}", label={dot_text(*lines)}, style="{style}", '
+            f'fillcolor="{fill}", color="{border}", penwidth={width}]'
+        )
+        self.titles[name] = said
+
+    def _edge(self, tensor: int, below: str, side: int) -> None:
+        maker = self.graph.maker(tensor)
+        above = f"t{tensor}" if maker is None else f"n{maker}"
+        shape = _shape(self.graph, tensor)
+        label = plate([shape, *self.notes.get(tensor, ())], "#ffffff", _LABEL_POINTS)
+        self.lines.append(f'{above} -> {below} [id="{below}-in{side}", class="tensor", label={label}]')
+        said = f"t{tensor} of {shape}"
+        # Graphviz names edges by their ends, so two of the same ends have one name.
+        before = self.titles.get(f"{above}->{below}")
+        self.titles[f"{above}->{below}"] = f"{before}; {said}" if before else said

@@ -1,0 +1,123 @@
+"""Graphs of αNAS as JSON: a list of nodes that is read through the same checks as nodes made by hand.
+
+Tensors are numbered as in :mod:`syno_lab.alpha.graph`. A file holds data alone; of shapes those of the inputs, as all others
+follow. A :class:`.Rel` is an object with ``mul``, ``div`` and ``axis``; attributes with their defaults are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from syno_lab.alpha.graph import Graph, Node
+from syno_lab.alpha.operations import OPERATIONS, Operation, Rel
+from syno_lab.errors import FormatError, SpecError
+from syno_lab.versioned import read_versioned
+
+FORMAT = "syno-lab-graph"
+VERSION = 1
+MAX_BYTES = 1 << 22
+_LONGEST_SOURCE = 400  # characters
+
+
+class _RelRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A size relative to an axis of the first input."""
+
+    mul: int = 1
+    div: int = 1
+    axis: int = -1
+
+
+_Value = bool | int | float | str | _RelRecord | list[int | _RelRecord]
+
+
+class NodeRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """An operation on tensors, by their numbers."""
+
+    operation: str
+    attributes: dict[str, _Value] = {}
+    inputs: list[int] = []
+    source: str = ""
+
+
+class GraphRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A graph without a header, as it stands in files of others too."""
+
+    inputs: list[list[int]]
+    nodes: list[NodeRecord]
+    outputs: list[int]
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A graph file of version 1."""
+
+    format: str
+    version: int
+    graph: GraphRecord
+
+
+def record_of(graph: Graph) -> GraphRecord:
+    """A graph as it stands in a file."""
+    nodes = [
+        NodeRecord(node.operation.name, _given(node.operation), list(node.inputs), node.source) for node in graph.nodes
+    ]
+    return GraphRecord([list(shape) for shape in graph.inputs], nodes, list(graph.outputs))
+
+
+def graph_of(record: GraphRecord, what: str) -> Graph:
+    """The graph that stands in a file.
+
+    Args:
+        record: as it was read.
+        what: begins each message: ``graph file``.
+
+    Raises:
+        FormatError: one line: what was expected, what was found and where.
+    """
+    nodes = []
+    for number, node in enumerate(record.nodes):
+        if len(node.source) > _LONGEST_SOURCE:
+            raise FormatError(f"{what}: node {number}: source: expected at most {_LONGEST_SOURCE} characters")
+        try:
+            attributes = tuple([(name, _value(value)) for name, value in node.attributes.items()])
+            nodes.append(Node(Operation(node.operation, attributes), tuple(node.inputs), node.source))
+        except SpecError as error:
+            raise FormatError(f"{what}: node {number}: {error}") from None
+    try:
+        return Graph(tuple(map(tuple, record.inputs)), tuple(nodes), tuple(record.outputs))
+    except SpecError as error:
+        raise FormatError(f"{what}: {error}") from None
+
+
+def to_json(graph: Graph) -> str:
+    """The text of a graph file."""
+    return msgspec.json.format(msgspec.json.encode(_File(FORMAT, VERSION, record_of(graph))), indent=1).decode()
+
+
+def from_json(text: str | bytes) -> Graph:
+    """Read a graph file.
+
+    Raises:
+        FormatError: one line: what was expected, what was found and where.
+    """
+    record = read_versioned(text, _File, what="graph file", name=FORMAT, version=VERSION, most=MAX_BYTES)
+    return graph_of(record.graph, "graph file")
+
+
+def _given(operation: Operation) -> dict[str, Any]:
+    """The attributes that are not the default ones."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Rel):
+            return _RelRecord(value.mul, value.div, value.axis)
+        return list(map(plain, value)) if isinstance(value, tuple) else value
+
+    defaults = OPERATIONS[operation.name].attributes
+    return {name: plain(value) for name, value in operation.attributes if value != defaults[name].default}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, _RelRecord):
+        return Rel(value.mul, value.div, value.axis)
+    return tuple(map(_value, value)) if isinstance(value, list) else value
