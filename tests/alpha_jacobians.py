@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional as F
+from alpha_in_torch import InTorch, module
 
-from syno_lab.alpha.graph import Graph, Node
-from syno_lab.alpha.operations import Operation, Shape, choices, operation
+from syno_lab.alpha import Graph, Node, Operation, operation
+from syno_lab.alpha.operations import Shape, choices
 from syno_lab.alpha.properties import pairing_of
 from syno_lab.errors import SpecError
 from syno_lab.ir.pairing import Pairing
@@ -70,107 +70,46 @@ def is_sound(op: Operation, shapes: Sequence[Shape]) -> bool:
     return all(own.marks[i][i] != "x" for i in range(len(shapes[0]))) and not repeats
 
 
-def run(graph: Graph, inputs: Sequence[torch.Tensor], weights: Sequence[list[torch.Tensor]]) -> list[torch.Tensor]:
-    """The outputs of a graph."""
-    found = list(inputs)
-    for node, own in zip(graph.nodes, weights, strict=True):
-        found.append(apply(node.operation, [found[one] for one in node.inputs], own))
-    return [found[one] for one in graph.outputs]
-
-
-def weights_of(graph: Graph, generator: torch.Generator) -> list[list[torch.Tensor]]:
-    """Random weights for each node."""
-    return [_weights(node.operation, graph.input_shapes(number), generator) for number, node in enumerate(graph.nodes)]
-
-
-def _weights(op: Operation, shapes: Sequence[Shape], generator: torch.Generator) -> list[torch.Tensor]:
-    def normal(*size: int) -> torch.Tensor:
-        fan = int(np.prod(size[1:])) or 1
-        return torch.randn(*size, dtype=torch.float64, generator=generator) / fan**0.5
-
-    if op.name == "dense":
-        return [normal(op.at(*shapes)["features"], shapes[0][-1])]
-    if op.name == "conv":
-        at = op.at(*shapes)
-        return [normal(at["features"], shapes[0][-1] // at["groups"], *[at["kernel"]] * (len(shapes[0]) - 2))]
-    if op.name in ("average_pool", "max_pool"):
-        window = op["window"]
-        axes = list(shapes[0][1:-1]) if window == 0 else [window] * (len(shapes[0]) - 2)
-        return [normal(shapes[0][-1], 1, *axes).abs()]
-    return [normal(shapes[0][-1])] if op.name == "batch_norm" else []
-
-
-def apply(op: Operation, xs: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> torch.Tensor:
-    """One operation, channels last."""
-    x, shapes = xs[0], [tuple(one.shape) for one in xs]
-    at = op.at(*shapes)
-    match op.name:
-        case "dense":
-            return x @ weights[0].T
-        case "conv":
-            first = _padded(x.movedim(-1, 1), at["kernel"], at["stride"], at["dilation"])
-            conv = {3: F.conv1d, 4: F.conv2d}[x.ndim]
-            return conv(first, weights[0], stride=at["stride"], dilation=at["dilation"], groups=at["groups"]).movedim(
-                1, -1
-            )
-        case "average_pool" | "max_pool":
-            first, stride = x.movedim(-1, 1), at["stride"]
-            if at["window"] == 0:
-                stride = 1
-            else:
-                first = _padded(first, at["window"], stride)
-            pool = {3: F.conv1d, 4: F.conv2d}[x.ndim]
-            return pool(first, weights[0], stride=stride, groups=x.shape[-1]).movedim(1, -1)
-        case "relu":
-            return F.softplus(x)
-        case "gelu" | "silu" | "sigmoid":
-            return getattr(F, op.name)(x)
-        case "softmax":
-            return x.softmax(-1)
-        case "batch_norm":
-            return x * weights[0]
-        case "layer_norm":
-            return F.layer_norm(x, (x.shape[-1],))
-        case "group_norm":
-            first = x.movedim(-1, 1)
-            groups = first.reshape(x.shape[0], at["groups"], -1)
-            return F.layer_norm(groups, groups.shape[-1:]).reshape(first.shape).movedim(1, -1)
-        case "dropout" | "scalar_multiply":
-            return 0.5 * x
-        case "add":
-            return xs[0] + xs[1]
-        case "mul":
-            return xs[0] * xs[1]
-        case "transpose":
-            return x.permute(at["axes"])
-        case "flatten":
-            return x.flatten(1)
-    raise NotImplementedError(op.name)
-
-
-def _padded(x: torch.Tensor, window: int, stride: int, dilation: int = 1) -> torch.Tensor:
-    """Zeros on both sides as SAME has them, the odd one at the far end."""
-    sides = []
-    for size in reversed(x.shape[2:]):
-        missing = max((-(-size // stride) - 1) * stride + (window - 1) * dilation + 1 - size, 0)
-        sides += [missing // 2, missing - missing // 2]
-    return F.pad(x, sides)
-
-
-def exact(graph: Graph, generator: torch.Generator) -> list[list[Pairing]]:
+def exact(graph: Graph, seed: int) -> list[list[Pairing]]:
     """For each input and output the pairing by Definitions 3.4 and 3.5."""
-    weights = weights_of(graph, generator)
-    inputs = [torch.randn(*shape, dtype=torch.float64, generator=generator) for shape in graph.inputs]
+    torch.manual_seed(seed)
+    net = InTorch(graph, smooth=True)
+    for number, node in enumerate(graph.nodes):
+        if node.operation.name in ("average_pool", "max_pool"):
+            net.parts[number] = _pool(node.operation, graph.input_shapes(number)[0])
+    net = net.double()
+    inputs = [torch.randn(shape, dtype=torch.float64) for shape in graph.inputs]
     rows = []
     for number in range(len(inputs)):
-        jacobians = torch.func.jacfwd(lambda *given: tuple(run(graph, given, weights)), argnums=number)(*inputs)
+        jacobians = torch.func.jacrev(net, argnums=number)(*inputs)
         rows.append(
             [
-                pairing_by_definition(one.numpy() != 0, len(graph.shapes[output]))
+                pairing_by_definition(one.detach().numpy() != 0, len(graph.shapes[output]))
                 for one, output in zip(jacobians, graph.outputs, strict=True)
             ]
         )
     return rows
+
+
+class _Weighted(torch.nn.Module):
+    """A sum over all of the spatial axes with random weights."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.axes = tuple(range(1, len(shape) - 1))
+        self.weight = torch.nn.Parameter(torch.rand(*shape[1:-1], 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * self.weight).sum(self.axes, keepdim=True)
+
+
+def _pool(op: Operation, shape: Shape) -> torch.nn.Module:
+    """A pool whose windows are summed with random weights: a convolution of each channel alone."""
+    window, channels = op["window"], shape[-1]
+    if window == 0:
+        return _Weighted(shape)
+    each = operation("conv", features=channels, groups=channels, kernel=window, stride=op["stride"])
+    return module(each, shape)
 
 
 def pairing_by_definition(contributes: Any, axes: int) -> Pairing:
