@@ -36,6 +36,8 @@ REACHES = {
     "syno_lab/api.py": "binds the late methods of pGraphs' values",
     "syno_lab/alpha/drawing.py": "its pictures have the font and the colours of pGraphs: one style for all",
     "syno_lab/alpha/pairings.py": "which axes are paired is one value for all systems",
+    "syno_lab/alpha/properties.py": "which axes are paired is one value for all systems",
+    "syno_lab/alpha/wanted.py": "which axes are paired is one value for all systems",
     "syno_lab/canvas/drawing.py": "its pictures have the font and the colours of pGraphs': one style for all",
     "syno_lab/canvas/sizes.py": "its sizes are monomials too: one class for both",
     "syno_lab/commands/ablate.py": "measures the rules of the synthesis",
