@@ -1,11 +1,12 @@
 """αNAS's properties and synthesis: soundness against Jacobians, what is solved, evaluations, rates.
 
 ``python benchmarks/alpha.py --part sound`` compares the composed mixing of random subgraphs with the exact one, from
-whole Jacobians. ``targets``: random chains of 1 to 6 operations on tensors of ResNet-20 and of a small transformer;
-their properties, and mutated ones, are synthesised by each method: how many are solved, how long the chains are, how
-many drafts are looked at (an enumeration at most 20,000), and the CPU time of a synthesis. ``rate``: drafts looked at
-in a CPU-second, each with three values and three distances, when all matrices are kept. Results are in
-``benchmarks/results/alpha.json``, part by part.
+whole Jacobians. ``targets``: random chains of 1 to 6 operations on tensors of ResNet-20 and of a small transformer,
+drawn by their types first and then by attributes (``--by choice``: any of what is offered); their properties, and
+mutated ones, are synthesised by each method: how many are solved, how long the chains are, how many drafts are looked at
+(an enumeration at most 20,000), and the CPU time of a synthesis. ``rate``: drafts looked at in a CPU-second, each with
+three values and three distances, when all matrices are kept. Results are in ``benchmarks/results/alpha.json``, part by
+part.
 """
 
 from __future__ import annotations
@@ -35,6 +36,12 @@ def main() -> None:
     arguments.add_argument("--graphs", type=int, default=2000, help="subgraphs that are compared (2000)")
     arguments.add_argument("--targets", type=int, default=1000, help="targets that are synthesised (1000)")
     arguments.add_argument("--enumerated", type=int, default=200, help="of them by enumeration (200)")
+    arguments.add_argument(
+        "--by",
+        choices=("type", "choice"),
+        default="type",
+        help="what targets draw first: a type, or any choice",
+    )
     given = arguments.parse_args()
     core = use_one_core(given.core)
     file = RESULTS / "alpha.json"
@@ -70,7 +77,7 @@ def sound(given: Any) -> dict[str, Any]:
 def targets(given: Any) -> dict[str, Any]:
     """Each method on the same targets, from empty tables of choices."""
     rng = random.Random(given.seed)
-    drawn = [_chain(rng, rng.choice(SHAPES), rng.randint(1, 6)) for _ in range(given.targets)]
+    drawn = [_chain(rng, rng.choice(SHAPES), rng.randint(1, 6), given.by) for _ in range(given.targets)]
     own = [(draft.input_shape, Properties.of(draft.graph())) for draft in drawn]
     sets = {"original": own, "mutated": [(shape, one.relax(rng)) for shape, one in own]}
     found: dict[str, Any] = {}
@@ -87,10 +94,14 @@ def targets(given: Any) -> dict[str, Any]:
     return found
 
 
-def _chain(rng: random.Random, shape: tuple[int, ...], length: int) -> Draft:
+def _chain(rng: random.Random, shape: tuple[int, ...], length: int, by: str = "type") -> Draft:
     draft = Draft(Properties(), shape)
     for _ in range(length):
-        draft = draft.apply(rng.choice(rng.choice(offered(draft.shape)).operations))
+        drawn_from = offered(draft.shape)
+        if by == "type":
+            name = rng.choice(sorted({choice.representative.name for choice in drawn_from}))
+            drawn_from = tuple(choice for choice in drawn_from if choice.representative.name == name)
+        draft = draft.apply(rng.choice(rng.choice(drawn_from).operations))
     return draft
 
 
