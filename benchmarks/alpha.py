@@ -3,10 +3,10 @@
 ``python benchmarks/alpha.py --part sound`` compares the composed mixing of random subgraphs with the exact one, from
 whole Jacobians. ``targets``: random chains of 1 to 6 operations on tensors of ResNet-20 and of a small transformer,
 drawn by their types first and then by attributes (``--by choice``: any of what is offered); their properties, and
-mutated ones, are synthesised by each method: how many are solved, how long the chains are, how many drafts are looked at
-(an enumeration at most 20,000), and the CPU time of a synthesis. ``rate``: drafts looked at in a CPU-second, each with
-three values and three distances, when all matrices are kept. Results are in ``benchmarks/results/alpha.json``, part by
-part.
+mutated ones, are synthesised by each method: how many are solved, how long the chains are, how many drafts are looked
+at (an enumeration at most 20,000), and the CPU time of a synthesis. ``rate``: drafts looked at in a CPU-second, each
+with three values and three distances, when all matrices are kept. Results are in ``benchmarks/results/alpha.json``,
+part by part.
 """
 
 from __future__ import annotations
