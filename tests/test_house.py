@@ -36,6 +36,8 @@ REACHES = {
     "syno_lab/api.py": "binds the late methods of pGraphs' values",
     "syno_lab/alpha/drawing.py": "its pictures have the font and the colours of pGraphs: one style for all",
     "syno_lab/alpha/pairings.py": "which axes are paired is one value for all systems",
+    "syno_lab/alpha/properties.py": "which axes are paired is one value for all systems",
+    "syno_lab/alpha/wanted.py": "which axes are paired is one value for all systems",
     "syno_lab/canvas/drawing.py": "its pictures have the font and the colours of pGraphs': one style for all",
     "syno_lab/canvas/mixing.py": "its wishes and its matrix of paired axes are the values that pGraphs have",
     "syno_lab/canvas/probe.py": "the ranks of the kernel probe are those of pGraphs: one measure for both",

@@ -20,6 +20,9 @@ from syno_lab.alpha.operations import OPERATIONS as OPERATIONS
 from syno_lab.alpha.operations import Operation as Operation
 from syno_lab.alpha.operations import Rel as Rel
 from syno_lab.alpha.operations import operation as operation
+from syno_lab.alpha.synthesis import Draft as Draft
+from syno_lab.alpha.synthesis import synthesise as synthesise
+from syno_lab.alpha.wanted import Properties as Properties
 
 # Graphs and networks know nothing of pictures and files, so these methods are bound here, as in syno_lab.canvas.
 _METHODS = {

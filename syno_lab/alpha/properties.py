@@ -1,0 +1,249 @@
+"""Properties of subgraphs: shape, depth and mixing, as values with an order and a distance (αNAS, sections 3 and 4).
+
+A property is interpreted abstractly: its value after an operation follows from the value before it, and is a lower
+bound of what the subgraph really does (Definition 2.6). A subgraph with several inputs and outputs has a value for each
+pair of them. A *table* has a row for each input and a column for each output; None in it is a value that nobody asks
+for. A shape is the same from wherever one looks, so its table has one row.
+
+Shapes are those of tensors, (batch, spatial…, channels): channels last.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from math import inf
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from syno_lab.alpha.graph import Graph
+from syno_lab.alpha.mutation import Relax
+from syno_lab.alpha.operations import Operation
+from syno_lab.alpha.row import Shape
+from syno_lab.alpha.table import STRIDES
+from syno_lab.ir.pairing import Pairing
+from syno_lab.ir.wants import RANK, Letter
+
+State = TypeVar("State")
+Value = TypeVar("Value")
+Table = tuple[tuple[Value | None, ...], ...]
+#: What stands before a subgraph, where depth is counted as the authors' published code does.
+Producer = Literal["linear", "nonlinear"]
+
+
+@dataclass(frozen=True)
+class Property(Generic[State, Value]):
+    """One property: how its value comes about, how values are compared, and how a wanted one is relaxed.
+
+    A *state* is what must be known of the operations so far in order to go on; the value is read from it.
+
+    Attributes:
+        name: of the property.
+        start: the state of the identity of a tensor of a shape.
+        after: the state after an operation, from the state of one of its inputs, the operation, the shapes of all its
+            inputs, and the number of that one.
+        join: the state of a tensor that is reached in two ways.
+        value: the value in a state.
+        apart: the value where no path leads from an input to an output of two shapes.
+        distance: how far a value is from being at least the wanted one: 0 exactly when it is, infinity where no chain
+            of operations leads there. The third argument says whether it is a share of the wanted value, as in the
+            authors' published code, or the paper's.
+        weaker: a wanted value after a mutation by chance, None where it is no longer asked for.
+        has_inputs: whether the values depend on the input, too.
+    """
+
+    name: str
+    start: Callable[[Shape], State]
+    after: Callable[[State, Operation, tuple[Shape, ...], int], State]
+    join: Callable[[State, State], State]
+    value: Callable[[State], Value]
+    apart: Callable[[Shape, Shape], Value]
+    distance: Callable[[Value, Value, bool], float]
+    weaker: Callable[[Value, Relax, random.Random], Value | None]
+    has_inputs: bool = True
+
+    def infer(self, graph: Graph) -> Table[Value]:
+        """The values of a graph, for each of its inputs and outputs."""
+        return tuple(self._from(graph, number) for number in range(len(graph.inputs) if self.has_inputs else 1))
+
+    def relax(self, table: Table[Value], rules: Relax, rng: random.Random) -> Table[Value]:
+        """Wanted values after a mutation by chance."""
+        return tuple(tuple(None if one is None else self.weaker(one, rules, rng) for one in row) for row in table)
+
+    def _from(self, graph: Graph, number: int) -> tuple[Value, ...]:
+        before = graph.inputs[number]
+        states: dict[int, State] = {number: self.start(before)}
+        for index, node in enumerate(graph.nodes):
+            tensor, shapes = graph.tensor(index), graph.input_shapes(index)
+            for position, taken in enumerate(node.inputs):
+                if taken in states:
+                    state = self.after(states[taken], node.operation, shapes, position)
+                    states[tensor] = self.join(states[tensor], state) if tensor in states else state
+        return tuple(
+            [
+                self.value(states[tensor]) if tensor in states else self.apart(before, graph.shapes[tensor])
+                for tensor in graph.outputs
+            ]
+        )
+
+
+# -- shape -----------------------------------------------------------------------------------------------------------
+
+
+def _other_shape(shape: Shape, rules: Relax, rng: random.Random) -> Shape | None:
+    return None if rng.random() < rules.shape else shape
+
+
+@lru_cache(1 << 14)
+def _shape_distance(value: Shape, target: Shape, normalised: bool) -> float:
+    if len(value) != len(target) or value[0] != target[0] or not _leads(value[1:-1], target[1:-1]):
+        return inf
+    if normalised:
+        return sum(mine != wanted for mine, wanted in zip(value, target, strict=True)) / len(target)
+    spatial = sum(mine // wanted - 1 for mine, wanted in zip(value[1:-1], target[1:-1], strict=True))
+    return float(spatial + (value[-1] != target[-1]))
+
+
+@lru_cache(1 << 14)
+def _leads(axes: Shape, target: Shape) -> bool:
+    """Whether strides make the one of the other by steps that the target divides, or a pool over whole axes does."""
+    if axes == target or not divides(axes, target):
+        return axes == target
+    fewer = {tuple(-(-size // stride) for size in axes) for stride in STRIDES} - {axes}
+    return set(target) == {1} or any(divides(axes, each) and _leads(each, target) for each in fewer)
+
+
+def divides(before: Shape, after: Shape) -> bool:
+    """Whether every axis of the one is a whole number of times that of the other (section 4.4.4)."""
+    return all(mine % other == 0 for mine, other in zip(before, after, strict=True))
+
+
+#: The shape of an output (section 3.3), ordered by equality. The distance is Definition 4.13 with a_i/b_i - 1 in place
+#: of a_i/b_i, which is not 0 for equal shapes; as a share it is that of the axes that differ.
+SHAPE: Property[Shape, Shape] = Property(
+    name="shape",
+    start=lambda shape: shape,
+    after=lambda state, operation, shapes, position: operation.shape(*shapes),
+    join=lambda one, other: one,
+    value=lambda state: state,
+    apart=lambda before, after: after,
+    distance=_shape_distance,
+    weaker=_other_shape,
+    has_inputs=False,
+)
+
+
+# -- depth -----------------------------------------------------------------------------------------------------------
+
+
+class Runs(NamedTuple):
+    """The state of the depth: runs of operations that are all linear or all not, and the kind of the last one."""
+
+    runs: int
+    linear: bool | None
+
+
+def _one_more(state: Runs, operation: Operation, shapes: tuple[Shape, ...], position: int) -> Runs:
+    linear = operation.linear
+    return state if linear in (None, state.linear) else Runs(state.runs + 1, linear)
+
+
+def _depth_distance(value: int, target: int, normalised: bool) -> float:
+    missing = max(0, target - value)
+    return missing / target if normalised and missing else float(missing)
+
+
+@cache
+def depth_property(producer: Producer | None = None) -> Property[Runs, int]:
+    """The most runs of alternately linear and non-linear operations on a path (section 3.2); 0 without operations.
+
+    Args:
+        producer: None counts runs. The authors' published code counts changes, the one from what stands before the
+            subgraph to its first operation among them; this says of what kind that is. An input of the network counts
+            as non-linear.
+    """
+    return Property(
+        name="depth",
+        start=lambda shape: Runs(0, None if producer is None else producer == "linear"),
+        after=_one_more,
+        join=lambda one, other: max(one, other, key=lambda state: state.runs),
+        value=lambda state: state.runs,
+        apart=lambda before, after: 0,
+        distance=_depth_distance,
+        weaker=lambda value, rules, rng: max(0, value + rules.change_of_depth(rng)),
+    )
+
+
+DEPTH = depth_property()
+
+
+# -- mixing ----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(1 << 14)
+def compose(after: Pairing, before: Pairing) -> Pairing:
+    """``after @ before``, kept: the same few matrices meet again and again."""
+    return after @ before
+
+
+_LETTERS: dict[str, Letter] = {letter: letter for letter in RANK}
+
+
+def pairing_of(rows: Sequence[Sequence[str]], columns: int) -> Pairing:
+    """The matrix of these marks, its axes named by their numbers."""
+    names = tuple(map(str, range(max(columns, len(rows)))))
+    return Pairing(names[: len(rows)], names[:columns], tuple([tuple(map(_LETTERS.__getitem__, row)) for row in rows]))
+
+
+@lru_cache(1 << 10)
+def _identity(shape: Shape) -> Pairing:
+    """The identity's matrix; an axis of length 1 is read whole by every element."""
+    axes = range(len(shape))
+    return pairing_of([["a" if shape[i] == 1 else "o" if i == k else "x" for i in axes] for k in axes], len(shape))
+
+
+@lru_cache(1 << 14)
+def _mixing_distance(value: Pairing, target: Pairing, normalised: bool) -> float:
+    axes = len(value.rows)
+    if (axes, len(value.columns)) != (len(target.rows), len(target.columns)):
+        return inf
+    missing = value.excess(target)
+    if missing and not target <= compose(_all_mixed(axes), value):
+        return inf
+    share = sum(mark != "x" for row in target.marks for mark in row) if normalised and missing else 1
+    return missing / share
+
+
+@cache
+def _all_mixed(axes: int) -> Pairing:
+    """The matrix that no chain of operations exceeds and one reaches: each element reads all but other examples."""
+    return pairing_of([["a" if i else "o" if i == k else "x" for i in range(axes)] for k in range(axes)], axes)
+
+
+def _fewer_pairings(matrix: Pairing, rules: Relax, rng: random.Random) -> Pairing | None:
+    if rules.whole:
+        return None if rng.random() < rules.mixing else matrix
+    return replace(
+        matrix,
+        marks=tuple(
+            tuple("x" if mark == "x" or rng.random() < rules.mixing else mark for mark in row) for row in matrix.marks
+        ),
+    )
+
+
+#: Which input axis is paired with which output axis, and how locally (section 3.1), composed as matrices are (Lemma
+#: 3.6). The distance counts the entries that are too small (Definition 4.9); its share is that of the wanted pairings.
+MIXING: Property[Pairing, Pairing] = Property(
+    name="mixing",
+    start=_identity,
+    after=lambda state, operation, shapes, position: compose(operation.pairings(*shapes)[position], state),
+    join=Pairing.__or__,
+    value=lambda state: state,
+    apart=lambda before, after: pairing_of(["x" * len(before)] * len(after), len(before)),
+    distance=_mixing_distance,
+    weaker=_fewer_pairings,
+)
+
+#: A row for each property, in the order in which they are shown.
+PROPERTIES: tuple[Property[Any, Any], ...] = (SHAPE, DEPTH, MIXING)

@@ -1,0 +1,431 @@
+"""Synthesis of a chain of operations that satisfies wanted properties (αNAS, section 4).
+
+A *draft* is a chain with the values of its properties. Progressive synthesis appends operations that bring the draft
+nearer to what is wanted, and never takes one back; its rivals are in :mod:`syno_lab.alpha.rivals`.
+
+Operations whose effect on a tensor of this shape is the same are one *choice*: only its first, the representative, is
+looked at (section 4.5); a second pass puts any of them in its place.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, lru_cache
+from math import inf, isinf
+from typing import Any, Literal
+
+from syno_lab.alpha.graph import Graph
+from syno_lab.alpha.operations import Operation, Rel, Shape, choices
+from syno_lab.alpha.properties import divides
+from syno_lab.alpha.table import FEATURES
+from syno_lab.alpha.wanted import Properties
+from syno_lab.errors import SearchError, SpecError
+from syno_lab.inputs import quoted
+
+Verdict = Literal["progress", "no progress", "infeasible", "represented"]
+#: By how much the paper's rule may make a chain longer than the original before it gives up (section 5).
+SLACK = 2
+#: The operations that make a number of channels.
+_SIZED = ("dense", "conv")
+#: How many drafts an enumeration looks at before it gives up.
+MOST_EVALUATIONS = 20_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Operations of one type that do the same to a tensor of one shape, as far as properties can tell.
+
+    Attributes:
+        operations: all of them; the first is the representative.
+    """
+
+    operations: tuple[Operation, ...]
+
+    @property
+    def representative(self) -> Operation:
+        """The one that is looked at."""
+        return self.operations[0]
+
+
+@lru_cache(1 << 12)
+def offered(shape: Shape, features: Shape = ()) -> tuple[Choice, ...]:
+    """What can follow on a tensor of this shape; nothing that divides an axis by a number that is not whole.
+
+    As :func:`~syno_lab.alpha.operations.representatives`, but an operation is looked at once for all its features,
+    which its pairing does not depend on.
+
+    Args:
+        shape: of the tensor.
+        features: numbers of channels that are offered beside the multiples of the tensor's own.
+    """
+    relative = {**dict.fromkeys(FEATURES), **dict.fromkeys(Rel(number, shape[-1]) for number in features)}
+    sizes = {one: shape[-1] * one.mul // one.div for one in relative if shape[-1] * one.mul % one.div == 0}
+    found: dict[tuple[object, ...], list[Operation]] = {}
+    for one in _of_same_features():
+        try:
+            after, pairings = one.shape(shape), one.pairings(shape)
+        except SpecError:
+            continue
+        if not divides(shape[1:-1], after[1:-1]):
+            continue
+        if one.name not in _SIZED:
+            found.setdefault((one.name, after, pairings), []).append(one)
+            continue
+        groups = one.at(shape)["groups"] if one.name == "conv" else 1
+        for each, size in sizes.items():
+            if size % groups == 0:
+                alike = found.setdefault((one.name, (*after[:-1], size), pairings), [])
+                alike.append(_with_features(one, each))
+    return tuple([Choice(tuple(alike)) for alike in found.values()])
+
+
+@cache
+def _of_same_features() -> tuple[Operation, ...]:
+    """All that may be chosen; of those that make a number of channels the ones that keep it."""
+    return tuple([one for one in choices() if one.name not in _SIZED or one["features"] == Rel()])
+
+
+@lru_cache(1 << 14)
+def _with_features(operation: Operation, features: Rel) -> Operation:
+    return operation.replace(features=features)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An operation that may be appended to a draft.
+
+    Attributes:
+        operation: what is appended.
+        distances: from what is wanted after it, by the name of the property.
+        verdict: ``progress``, ``no progress``, ``infeasible`` (nothing leads to what is wanted from there) or
+            ``represented`` (it does the same as another candidate).
+        reason: a line for people.
+        draft: what it leads to.
+    """
+
+    operation: Operation
+    distances: dict[str, float] = field(compare=False)
+    verdict: Verdict
+    reason: str
+    draft: Draft = field(repr=False)
+
+    @property
+    def distance(self) -> float:
+        """The sum of the distances."""
+        return sum(self.distances.values())
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A chain of operations on its way to wanted properties.
+
+    Attributes:
+        properties: what is wanted, of one input and one output.
+        input_shape: of the chain.
+        chain: the operations so far.
+
+    Raises:
+        SpecError: when an operation does not apply to the tensor before it, or properties of several inputs or outputs
+            are wanted.
+    """
+
+    properties: Properties
+    input_shape: Shape
+    chain: tuple[Operation, ...] = ()
+    #: The states of the properties and the shape after the chain.
+    _states: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    shape: Shape = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        if self._states:
+            return
+        self.properties.check_size(1, 1)
+        rows, shape = self.properties.rows, self.input_shape
+        states = tuple(row.start(shape) for row in rows)
+        for operation in self.chain:
+            states = tuple(row.after(state, operation, (shape,), 0) for row, state in zip(rows, states, strict=True))
+            shape = operation.shape(shape)
+        object.__setattr__(self, "_states", states)
+        object.__setattr__(self, "shape", shape)
+
+    def apply(self, operation: Operation) -> Draft:
+        """The draft with one more operation.
+
+        Raises:
+            SpecError: when it does not apply to a tensor of the draft's shape.
+        """
+        shapes = (self.shape,)
+        shape = operation.shape(*shapes)
+        states = tuple(
+            row.after(state, operation, shapes, 0)
+            for row, state in zip(self.properties.rows, self._states, strict=True)
+        )
+        return Draft(self.properties, self.input_shape, (*self.chain, operation), states, shape)
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The values of the properties, by their names."""
+        rows = zip(self.properties.rows, self._states, strict=True)
+        return {row.name: row.value(state) for row, state in rows}
+
+    @cached_property
+    def distances(self) -> dict[str, float]:
+        """How far each property is from what is wanted, by its name."""
+        wanted = self.properties
+        return {row.name: wanted.apart(row, ((self.values[row.name],),)) for row in wanted.rows}
+
+    @cached_property
+    def distance(self) -> float:
+        """The sum of the distances."""
+        return sum(self.distances.values())
+
+    @cached_property
+    def nearness(self) -> tuple[float, ...]:
+        """What a greedy method minimises: the distance, then the paper's.
+
+        A share of a target (``normalised``) stays the same where only some of the steps to a shape are taken.
+        """
+        if not self.properties.normalised:
+            return (self.distance,)
+        plain = replace(self, properties=replace(self.properties, normalised=False))
+        return self.distance, plain.distance
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all wanted properties are satisfied."""
+        return self.distance == 0
+
+    @cached_property
+    def features(self) -> tuple[int, ...]:
+        """Numbers of channels that are offered beside multiples of the tensor's own: the wanted one."""
+        wanted = [shape[-1] for row in self.properties.shape for shape in row if shape is not None]
+        return tuple(wanted)
+
+    def drafts(self) -> Iterator[Draft]:
+        """What the representatives lead to: all that a synthesis looks at."""
+        return (self.apply(choice.representative) for choice in offered(self.shape, self.features))
+
+    def candidates(self, represented: bool = False) -> list[Candidate]:
+        """What may be appended, the nearest first.
+
+        Args:
+            represented: whether the operations are listed too that do the same as their representative.
+        """
+        found = []
+        for choice in offered(self.shape, self.features):
+            draft = self.apply(choice.representative)
+            verdict, reason = self._verdict(draft)
+            found.append(Candidate(choice.representative, draft.distances, verdict, reason, draft))
+            if represented:
+                reason = f"same properties as {choice.representative} (representative)"
+                found += [
+                    Candidate(one, draft.distances, "represented", reason, self.apply(one))
+                    for one in choice.operations[1:]
+                ]
+        return sorted(found, key=lambda one: (one.distance, one.verdict == "represented"))
+
+    def _verdict(self, draft: Draft) -> tuple[Verdict, str]:
+        hopeless = [name for name, distance in draft.distances.items() if isinf(distance)]
+        if hopeless:
+            return "infeasible", f"cannot lead to the {' and the '.join(hopeless)}"
+        steps = [
+            f"{name} {self.distances[name]:g} -> {distance:g}"
+            for name, distance in draft.distances.items()
+            if distance != self.distances[name]
+        ]
+        changes = ", ".join(steps) or "all distances stay"
+        return ("progress", changes) if draft.distance < self.distance else ("no progress", f"no progress: {changes}")
+
+    def graph(self) -> Graph:
+        """The chain as a graph."""
+        return Graph.chain(self.input_shape, self.chain)
+
+    def exchanged(self, rng: random.Random) -> Draft:
+        """The second pass of section 4.5: each operation by chance any that it represents; the properties stay."""
+        shape, chain = self.input_shape, []
+        for operation in self.chain:
+            alike = next((choice for choice in offered(shape, self.features) if operation in choice.operations), None)
+            chain.append(rng.choice(alike.operations) if alike else operation)
+            shape = operation.shape(shape)
+        return replace(self, chain=tuple(chain), _states=())
+
+
+# -- methods ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a synthesis came to.
+
+    Attributes:
+        draft: that satisfies the properties; None where none was found.
+        evaluations: how many drafts were looked at.
+        reason: why there is none; empty otherwise.
+    """
+
+    draft: Draft | None
+    evaluations: int
+    reason: str = ""
+
+
+def greedy(start: Draft, rng: random.Random, length: int | None = None) -> Answer:
+    """Algorithm 1: always the nearest, by chance among several; no more operations than the paper's distance.
+
+    Args:
+        start: from where.
+        rng: decides ties.
+        length: not used.
+    """
+    draft, evaluations = start, 0
+    while not draft.is_complete:
+        if isinf(draft.distance):
+            return Answer(None, evaluations, _hopeless(draft))
+        drafts = list(draft.drafts())
+        evaluations += len(drafts)
+        nearest = min((one.nearness for one in drafts), default=(inf,))
+        if nearest >= draft.nearness:
+            return Answer(None, evaluations, f"no operation leads nearer after {len(draft.chain)}")
+        draft = rng.choice([one for one in drafts if one.nearness == nearest])
+    return Answer(draft, evaluations)
+
+
+def progressive(start: Draft, rng: random.Random, length: int | None = None) -> Answer:
+    """The rule of section 5: by chance with weights 1/(1 + distance), and greedily from the original's length on.
+
+    Args:
+        start: from where.
+        rng: chance.
+        length: of the original; its properties' where None, or that of the greedy answer where they have none. A chain
+            of more than `SLACK` above it is given up.
+    """
+    draft, evaluations = start, 0
+    length = start.properties.length if length is None else length
+    if length is None:
+        shortest = greedy(start, rng)
+        if shortest.draft is None:
+            return shortest
+        length, evaluations = len(shortest.draft.chain), shortest.evaluations
+    while not draft.is_complete:
+        if isinf(draft.distance):
+            return Answer(None, evaluations, _hopeless(draft))
+        if len(draft.chain) >= length + SLACK:
+            return Answer(None, evaluations, f"not satisfied after {len(draft.chain)} operations")
+        drafts = list(draft.drafts())
+        evaluations += len(drafts)
+        feasible = [one for one in drafts if not isinf(one.distance)]
+        if not feasible:
+            return Answer(None, evaluations, f"nothing leads on after {len(draft.chain)} operations")
+        if len(draft.chain) >= length:
+            nearest = min(one.nearness for one in feasible)
+            draft = rng.choice([one for one in feasible if one.nearness == nearest])
+        else:
+            draft = rng.choices(feasible, [1 / (1 + one.distance) for one in feasible])[0]
+    return Answer(draft, evaluations)
+
+
+def enumerative(start: Draft, rng: random.Random, length: int | None = None, most: int = MOST_EVALUATIONS) -> Answer:
+    """All chains in order of their length, by chance within a length (section 6.2.2): the first that satisfies.
+
+    Args:
+        start: from where.
+        rng: the order within a length.
+        length: not used.
+        most: drafts that are looked at before it gives up.
+    """
+    if start.is_complete:
+        return Answer(start, 0)
+    level, evaluations = [start], 0
+    while level:
+        longer: list[Draft] = []
+        rng.shuffle(level)
+        for draft in level:
+            drafts = list(draft.drafts())
+            rng.shuffle(drafts)
+            for one in drafts:
+                evaluations += 1
+                if one.is_complete:
+                    return Answer(one, evaluations)
+                if evaluations >= most:
+                    return Answer(None, evaluations, f"none among {most} drafts")
+            longer += drafts
+        level = longer
+    return Answer(None, evaluations, "no operation applies")
+
+
+def random_subgraph(
+    start: Draft, rng: random.Random, length: int | None = None, more: float = 0.5, attempts: int = 100
+) -> Answer:
+    """One operation, and one more with the probability ``more`` each time; of the properties only the shape counts.
+
+    The paper (A.2) ignores all of them; a chain of another shape could not take the place of the original.
+
+    Args:
+        start: from where.
+        rng: chance.
+        length: not used.
+        more: the probability of one more; the paper's are 0.2, 0.5 and 0.75.
+        attempts: chains that are drawn until one has the shape.
+    """
+    evaluations = 0
+    for _ in range(attempts):
+        draft = start
+        while True:
+            drawn_from = offered(draft.shape, draft.features)
+            if not drawn_from:
+                break
+            draft = draft.apply(rng.choice(rng.choice(drawn_from).operations))
+            evaluations += 1
+            if rng.random() >= more:
+                break
+        if draft.chain != start.chain and not draft.distances["shape"]:
+            return Answer(draft, evaluations)
+    return Answer(None, evaluations, f"none of {attempts} chains has the shape")
+
+
+def _hopeless(draft: Draft) -> str:
+    names = [name for name, distance in draft.distances.items() if isinf(distance)]
+    return f"nothing leads to the {' and the '.join(names)}"
+
+
+#: A row for each method.
+METHODS: dict[str, Callable[[Draft, random.Random, int | None], Answer]] = {
+    "progressive": progressive,
+    "greedy": greedy,
+    "enumerative": enumerative,
+    "random": random_subgraph,
+}
+
+
+def synthesise(
+    properties: Properties,
+    input_shape: Shape,
+    method: str = "progressive",
+    seed: int | random.Random = 0,
+    *,
+    length: int | None = None,
+    second_pass: bool = True,
+) -> Graph | None:
+    """A chain that satisfies the properties; None where the method finds none.
+
+    Args:
+        properties: what is wanted, of one input and one output.
+        input_shape: (batch, spatial…, channels).
+        method: one of `METHODS`.
+        seed: the same gives the same.
+        length: of the original, for the method ``progressive``, see there.
+        second_pass: whether each operation is exchanged by chance for one that does the same, as far as the properties
+            can tell.
+
+    Raises:
+        SpecError: for properties of several inputs or outputs.
+        SearchError: for a method that is none.
+    """
+    if method not in METHODS:
+        raise SearchError(f"synthesise: method: expected one of {', '.join(METHODS)}, found {quoted(method)}")
+    rng = seed if isinstance(seed, random.Random) else random.Random(seed)  # noqa: S311 - for choices
+    draft = METHODS[method](Draft(properties, input_shape), rng, length).draft
+    if draft is None:
+        return None
+    return (draft.exchanged(rng) if second_pass else draft).graph()

@@ -1,0 +1,279 @@
+"""What a subgraph must be at least: wanted properties, all together (αNAS, sections 2.1 and 4.3)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import msgspec
+
+from syno_lab.alpha.graph import Graph
+from syno_lab.alpha.mutation import RELAXATIONS, Relax
+from syno_lab.alpha.operations import Shape
+from syno_lab.alpha.properties import MIXING, SHAPE, Producer, Property, Table, Value, depth_property, pairing_of
+from syno_lab.errors import SpecError
+from syno_lab.inputs import positive, quoted
+from syno_lab.ir.pairing import Pairing
+from syno_lab.ir.wants import RANK
+from syno_lab.versioned import read_versioned
+
+FORMAT, VERSION, MOST_BYTES = "syno-lab-properties", 1, 1_000_000
+
+
+@dataclass(frozen=True, init=False)
+class Properties:
+    """What a subgraph must be at least: the product of the properties, with the sum of their distances (Theorem 4.7).
+
+    Attributes:
+        shape, depth, mixing: the wanted values, as tables; empty where nothing is asked for. A single value is read as
+            the table of a subgraph with one input and one output; a matrix may be a sequence of texts such as
+            ``("oa", "xa")``.
+        normalised: whether distances are shares of the targets, averaged over the pairs of an input and an output, as
+            in the authors' published code; otherwise they are the paper's, added up.
+        producer: what stands before the subgraph, see :func:`~syno_lab.alpha.properties.depth_property`.
+        length: the number of operations of the subgraph that these come from; None where they come from none.
+
+    Raises:
+        SpecError: for a value that is none of its property, and tables that do not fit together.
+    """
+
+    shape: Table[Shape]
+    depth: Table[int]
+    mixing: Table[Pairing]
+    normalised: bool
+    producer: Producer | None
+    length: int | None
+
+    def __init__(
+        self,
+        shape: Shape | Table[Shape] | None = None,
+        depth: int | Table[int] | None = None,
+        mixing: Pairing | Sequence[str] | Table[Pairing] | None = None,
+        *,
+        normalised: bool = False,
+        producer: Producer | None = None,
+        length: int | None = None,
+    ) -> None:
+        if producer is not None and producer not in get_args(Producer):
+            raise SpecError(f"properties: producer: expected 'linear', 'nonlinear' or None, found {quoted(producer)}")
+        if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 0):
+            raise SpecError(f"properties: length: expected an integer of 0 or more, found {quoted(length)}")
+        tables = {
+            "shape": _table(shape, "shape", _read_shape),
+            "depth": _table(depth, "depth", _read_depth),
+            "mixing": _table(mixing, "mixing", _read_mixing),
+        }
+        asked = {name: (len(table), len(table[0])) for name, table in tables.items() if table}
+        if len({columns for _, columns in asked.values()}) > 1 or (
+            "depth" in asked and "mixing" in asked and asked["depth"] != asked["mixing"]
+        ):
+            raise SpecError(f"properties: expected tables of the same inputs and outputs, found {_sizes(asked)}")
+        if "shape" in asked and asked["shape"][0] != 1:
+            raise SpecError(f"properties: shape: expected one row, found {asked['shape'][0]}")
+        for name, given in (*tables.items(), ("normalised", bool(normalised)), ("producer", producer)):
+            object.__setattr__(self, name, given)
+        object.__setattr__(self, "length", length)
+
+    @classmethod
+    def of(cls, graph: Graph, *, normalised: bool = False, producer: Producer | None = None) -> Properties:
+        """Those of a graph; options as of the class."""
+        return cls(
+            SHAPE.infer(graph),
+            depth_property(producer).infer(graph),
+            MIXING.infer(graph),
+            normalised=normalised,
+            producer=producer,
+            length=len(graph.nodes),
+        )
+
+    def check_size(self, inputs: int, outputs: int) -> None:
+        """That these may be wanted of a subgraph with so many inputs and outputs.
+
+        Raises:
+            SpecError: where they may not.
+        """
+        for row in self.rows:
+            self._check_size(row, inputs, outputs)
+
+    def _check_size(self, row: Property[Any, Any], inputs: int, outputs: int) -> None:
+        wanted = self.table(row.name)
+        if wanted and (len(wanted), len(wanted[0])) != (1 if row.name == "shape" else inputs, outputs):
+            raise SpecError(
+                f"properties: {row.name}: expected a table for {inputs} inputs and {outputs} outputs, "
+                f"found {len(wanted)} x {len(wanted[0])}"
+            )
+
+    @property
+    def rows(self) -> tuple[Property[Any, Any], ...]:
+        """The properties, with their options."""
+        return (SHAPE, depth_property(self.producer), MIXING)
+
+    def table(self, name: str) -> Table[Any]:
+        """What is asked for of the property of this name."""
+        found: Table[Any] = getattr(self, name)
+        return found
+
+    def distances(self, graph: Graph) -> dict[str, float]:
+        """The distance of a graph from what is asked for, by the name of the property.
+
+        Raises:
+            SpecError: when the graph has other numbers of inputs and outputs.
+        """
+        return {row.name: self.apart(row, row.infer(graph)) for row in self.rows}
+
+    def apart(self, row: Property[Any, Any], found: Table[Any]) -> float:
+        """The distance of a table of values from the one that is asked for.
+
+        Raises:
+            SpecError: when the tables have different sizes.
+        """
+        wanted = self.table(row.name)
+        if not wanted:
+            return 0.0
+        self._check_size(row, len(found), len(found[0]))
+        pairs = [
+            row.distance(value, target, self.normalised)
+            for values, targets in zip(found, wanted, strict=True)
+            for value, target in zip(values, targets, strict=True)
+            if target is not None
+        ]
+        return float(sum(pairs)) / (len(pairs) if self.normalised and pairs else 1)
+
+    def distance(self, graph: Graph) -> float:
+        """The sum of all distances: 0 exactly when the graph satisfies them.
+
+        Raises:
+            SpecError: when the graph has other numbers of inputs and outputs.
+        """
+        return sum(self.distances(graph).values())
+
+    def satisfied_by(self, graph: Graph) -> bool:
+        """Whether the graph's values are all at least those asked for (Definition 2.3).
+
+        Raises:
+            SpecError: when the graph has other numbers of inputs and outputs.
+        """
+        return self.distance(graph) == 0
+
+    def relax(self, seed: int | random.Random, rules: Relax | str = "paper") -> Properties:
+        """A mutation by chance; ``rules`` are some of :data:`RELAXATIONS` by their name, or own ones.
+
+        Raises:
+            SpecError: for a name that is none of them.
+        """
+        if isinstance(rules, str):
+            if rules not in RELAXATIONS:
+                raise SpecError(f"relax: rules: expected one of {', '.join(RELAXATIONS)}, found {quoted(rules)}")
+            rules = RELAXATIONS[rules]
+        rng = seed if isinstance(seed, random.Random) else random.Random(seed)  # noqa: S311 - for choices
+        tables: dict[str, Any] = {row.name: row.relax(self.table(row.name), rules, rng) for row in self.rows}
+        return replace(self, **tables)
+
+    def to_json(self) -> str:
+        """As a file, which :meth:`from_json` reads."""
+        record = _Record(
+            format=FORMAT,
+            version=VERSION,
+            shape=self.shape,
+            depth=self.depth,
+            mixing=tuple(
+                tuple(None if matrix is None else tuple(map("".join, matrix.marks)) for matrix in row)
+                for row in self.mixing
+            ),
+            normalised=self.normalised,
+            producer=self.producer,
+            length=self.length,
+        )
+        return msgspec.json.encode(record).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Properties:
+        """The properties in a file.
+
+        Raises:
+            FormatError: when it is no file of properties.
+            SpecError: when its values are none of their properties.
+        """
+        read = read_versioned(text, _Record, what="properties file", name=FORMAT, version=VERSION, most=MOST_BYTES)
+        return cls(
+            read.shape,
+            read.depth,
+            read.mixing,  # type: ignore[arg-type]  # read as texts
+            normalised=read.normalised,
+            producer=read.producer,
+            length=read.length,
+        )
+
+
+class _Record(msgspec.Struct, omit_defaults=True):
+    """A file of properties; a matrix is a text for each row."""
+
+    format: str
+    version: int
+    shape: tuple[tuple[tuple[int, ...] | None, ...], ...] = ()
+    depth: tuple[tuple[int | None, ...], ...] = ()
+    mixing: tuple[tuple[tuple[str, ...] | None, ...], ...] = ()
+    normalised: bool = False
+    producer: Producer | None = None
+    length: int | None = None
+
+
+# -- reading values --------------------------------------------------------------------------------------------------
+
+
+def _sizes(tables: Mapping[str, tuple[int, int]]) -> str:
+    return ", ".join(f"{name} {rows} x {columns}" for name, (rows, columns) in tables.items())
+
+
+def _table(given: Any, name: str, read: Callable[[Any], Value | None]) -> Table[Value]:
+    """The table that is given, or the one of a single value."""
+    if given is None:
+        return ()
+    single = read(given)
+    if single is not None:
+        return ((single,),)
+    rows = []
+    for row in _sequence(given, name):
+        values = tuple(None if one is None else read(one) for one in _sequence(row, name))
+        for one, value in zip(row, values, strict=True):
+            if one is not None and value is None:
+                raise SpecError(f"properties: {name}: expected {_EXPECTED[name]}, found {quoted(one)}")
+        rows.append(values)
+    if rows and (not rows[0] or len(set(map(len, rows))) > 1):
+        raise SpecError(f"properties: {name}: expected rows of one length of 1 or more, found {list(map(len, rows))}")
+    return tuple(rows)
+
+
+_EXPECTED = {
+    "shape": "a shape such as (1, 8, 8, 16)",
+    "depth": "an integer of 0 or more",
+    "mixing": "a matrix such as ('oa', 'xa')",
+}
+
+
+def _sequence(given: Any, name: str) -> Sequence[Any]:
+    if not isinstance(given, list | tuple):
+        raise SpecError(f"properties: {name}: expected {_EXPECTED[name]}, or a table, found {quoted(given)}")
+    return given
+
+
+def _read_shape(given: Any) -> Shape | None:
+    if not isinstance(given, list | tuple) or len(given) < 2 or not all(positive(size) for size in given):
+        return None
+    return tuple(map(int, given))
+
+
+def _read_depth(given: Any) -> int | None:
+    return 0 if given == 0 and isinstance(given, int) and given is not False else positive(given)
+
+
+def _read_mixing(given: Any) -> Pairing | None:
+    if isinstance(given, Pairing):
+        return given
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(row, str) for row in given):
+        return None
+    if not given[0] or len(set(map(len, given))) > 1 or not set("".join(given)) <= set(RANK):
+        return None
+    return pairing_of(given, len(given[0]))
