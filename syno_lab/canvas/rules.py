@@ -159,7 +159,14 @@ RULES: tuple[Rule, ...] = (
         _is_repeated,
     ),
     Rule("zero", "a tensor minus itself is 0", _PAPER, True, ("sub",), _is_of_itself),
-    Rule("same sides", "the larger of a tensor and itself is the tensor", _OURS, True, ("min", "max"), _is_of_itself),
+    Rule(
+        "same sides",
+        "the larger or the smaller of a tensor and itself is the tensor",
+        _OURS,
+        True,
+        ("min", "max"),
+        _is_of_itself,
+    ),
     Rule("double", "a tensor plus itself is only twice as large", _OURS, False, ("add",), _is_of_itself),
     Rule(
         "no sign", "no element is negative, so nothing changes", _OURS, True, ("relu", "abs"), _follows(*NOT_NEGATIVE)

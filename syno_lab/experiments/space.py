@@ -262,6 +262,10 @@ class Space:
             "probed": len(self._scored),
         }
 
+    def elite_search(self, rng: random.Random) -> EliteSearch:
+        """A search by elites; each system has elites of its own."""
+        return EliteSearch(self.root, rng, cost=self.share, group=lambda operator: operator.format)
+
     def search(self, settings: SearchSettings, prior: Callable[[Operator], float] | None = None) -> Search:
         """A new search by the settings' method and seed, from :attr:`root`.
 
@@ -280,5 +284,5 @@ class Space:
             chosen = replace(chosen, virtual_loss=settings.virtual_loss)
             return MonteCarloTreeSearch(self.root, rng, policy=policy, settings=chosen)
         if settings.method == "elites":
-            return EliteSearch(self.root, rng, cost=self.share)
+            return self.elite_search(rng)
         return {"random": RandomSearch, "evolution": RegularizedEvolution}[settings.method](self.root, rng)

@@ -33,7 +33,7 @@ from syno_lab.experiments.watching import (
 from syno_lab.protocol import Operator
 from syno_lab.reports import front_of, front_picture
 from syno_lab.reports.rows import read_search
-from syno_lab.search import Elite, Elites, EliteSearch, Search, examine
+from syno_lab.search import Elite, Elites, Search, examine
 from syno_lab.search.descent import Stop, never
 from syno_lab.search.protocol import Trail
 from syno_lab.store import SearchLog, Store
@@ -97,7 +97,7 @@ class Untrained:
         for one in examine(search, self.space.score, is_over, given):
             search.told.clear()  # an hour's operators would take a gigabyte; the elites are kept
             self.examined += 1
-            self.elites.add(Elite(one.trail, one.operator, one.score, self.space.share(one.operator)))
+            self.elites.add(self._elite(one.trail, one.operator, one.score))
             found_s = self.cpu_clock() - begun_cpu
             if self.examined % KEPT_EVERY == 0:
                 self._keep()
@@ -112,6 +112,9 @@ class Untrained:
         if not self.end_reason:
             raise Stopped(f"stopped after {self.examined} operators; the best are in the store")
 
+    def _elite(self, trail: Trail, operator: Operator, score: float) -> Elite:
+        return Elite(trail, operator, score, self.space.share(operator), operator.format)
+
     def _resumed(self, search: Search) -> list[Operator]:
         """Tell the search what is stored; the known operators that are to be examined first."""
         told = [(read_operator(text), score) for text, score in self.log.told()]
@@ -119,7 +122,7 @@ class Untrained:
         self._numbers = {operator: numbers[operator.to_json()] for operator, _ in told}
         search.resume(told, self._numbers)  # given, all of them: what was examined in between is not stored
         for operator, score in told:
-            self.elites.add(Elite(Trail(()), operator, score, self.space.share(operator)))
+            self.elites.add(self._elite(Trail(()), operator, score))
         if self.examined:  # not the same questions again
             search.rng.seed(f"{self.settings.seed} {self.examined}")
         if not self.settings.starts_with_known:
@@ -259,7 +262,7 @@ def first_asked(
     Raises:
         SpecError: the system has no probe.
     """
-    search = EliteSearch(space.root, random.Random(settings.seed), cost=space.share)  # noqa: S311 - for choices
+    search = space.elite_search(random.Random(settings.seed))  # noqa: S311 - for choices
     deadline = time.thread_time() + seconds
     for _ in examine(search, space.score, lambda: should_stop() or time.thread_time() >= deadline):
         search.told.clear()

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import floor, isfinite, log2
 from typing import Any, NamedTuple
 
@@ -33,16 +34,17 @@ WAYS = ("fresh", "near", "anew")
 
 
 class Elite(NamedTuple):
-    """An operator that is among the best of its range of cost."""
+    """An operator that is among the best of its range of cost, and of its group where operators have groups."""
 
     trail: Trail
     operator: Any
     score: float
     cost: float
+    group: Hashable = None
 
 
 class Elites:
-    """The best few operators of each range of cost.
+    """The best few operators of each range of cost; of each group its own, so that no group ousts another.
 
     Args:
         bins: ranges of cost; the first has costs above 2^(-1/2), each further one those down to 2^(-1/2) of it, and the
@@ -58,7 +60,13 @@ class Elites:
             if number < 1:
                 raise SearchError(f"{name}: expected 1 or more, found {number}")
         self.per_bin = per_bin
-        self.bins: tuple[list[Elite], ...] = tuple([] for _ in range(bins))
+        self._ranges = bins
+        self._groups: dict[Hashable, list[list[Elite]]] = {}
+
+    @property
+    def bins(self) -> list[list[Elite]]:
+        """The ranges of all groups, one group after the other."""
+        return [kept for bins in self._groups.values() for kept in bins]
 
     def __iter__(self) -> Iterator[Elite]:
         """All of them, by range, the best of a range first."""
@@ -73,7 +81,10 @@ class Elites:
         Raises:
             SearchError: for a cost that is no number of 0 or more.
         """
-        kept = self.bins[self.bin_of(elite.cost)]
+        number = self.bin_of(elite.cost)
+        bins = self._groups.setdefault(elite.group, [])
+        bins += [[] for _ in range(self._ranges - len(bins))]
+        kept = bins[number]
         kept.append(elite)
         kept.sort(key=lambda one: (-one.score, one.cost))  # stable: of equals the earlier stays first
         if len(kept) <= self.per_bin:
@@ -85,17 +96,19 @@ class Elites:
         if not (isfinite(cost) and cost >= 0):
             raise SearchError(f"cost: expected a number of 0 or more, found {quoted(cost)}")
         if cost == 0:
-            return len(self.bins) - 1
-        return min(len(self.bins) - 1, max(0, floor(-BINS_AN_OCTAVE * log2(cost))))
+            return self._ranges - 1
+        return min(self._ranges - 1, max(0, floor(-BINS_AN_OCTAVE * log2(cost))))
 
     def draw(self, rng: random.Random) -> Elite:
-        """One of them: of a random range that has some, each with the same chance."""
-        return rng.choice(rng.choice([kept for kept in self.bins if kept]))
+        """One of them: of a random group, of a random range of it that has some, each with the same chance."""
+        groups = list(self._groups.values())
+        bins = groups[0] if len(groups) == 1 else rng.choice(groups)
+        return rng.choice(rng.choice([kept for kept in bins if kept]))
 
     def in_turn(self) -> list[Elite]:
-        """All of them: the best of each range, by score, then the second ones, and so on."""
-        ranks = [[kept[rank] for kept in self.bins if len(kept) > rank] for rank in range(self.per_bin)]
-        return [elite for rank in ranks for elite in sorted(rank, key=lambda one: (-one.score, one.cost))]
+        """All of them: the best of each range, by score, then the second ones, and so on; groups take turns."""
+        rows = [_by_rank(bins, self.per_bin) for bins in self._groups.values()]
+        return [elite for turn in zip_longest(*rows) for elite in turn if elite is not None]
 
     def front(self) -> list[Elite]:
         """Those than which none is cheaper with the same score, or better at the same cost; the cheapest first."""
@@ -104,6 +117,11 @@ class Elites:
             if not found or elite.score > found[-1].score:
                 found.append(elite)
         return found
+
+
+def _by_rank(bins: Sequence[Sequence[Elite]], per_bin: int) -> list[Elite]:
+    ranks = [[kept[rank] for kept in bins if len(kept) > rank] for rank in range(per_bin)]
+    return [elite for rank in ranks for elite in sorted(rank, key=lambda one: (-one.score, one.cost))]
 
 
 @dataclass(frozen=True)
@@ -143,6 +161,7 @@ class EliteSearch(Search):
         root: the space.
         rng: the only source of chance.
         cost: of an operator as a share of the most that the space allows, such as its FLOPs.
+        group: of an operator, such as its system.
         bins, per_bin: of :class:`Elites`.
         mixture: how questions are answered.
     """
@@ -153,12 +172,13 @@ class EliteSearch(Search):
         rng: random.Random,
         *,
         cost: Callable[[Any], float],
+        group: Callable[[Any], Hashable] = lambda operator: None,
         bins: int = 16,
         per_bin: int = 6,
         mixture: Mixture | None = None,
     ) -> None:
         super().__init__(root, rng)
-        self.cost = cost
+        self.cost, self.group = cost, group
         self.elites = Elites(bins, per_bin)
         self.mixture = Mixture() if mixture is None else mixture
         self._operators: dict[Hashable, Any] = {}  # asked for and not told, by the key of their state
@@ -224,7 +244,7 @@ class EliteSearch(Search):
 
     def _learn(self, trail: Trail, reward: float) -> None:
         operator = self._operators.pop(trail.end.key)
-        self.elites.add(Elite(trail, operator, reward, self.cost(operator)))
+        self.elites.add(Elite(trail, operator, reward, self.cost(operator), self.group(operator)))
 
     def _release(self, trail: Trail) -> None:
         del self._operators[trail.end.key]

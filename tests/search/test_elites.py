@@ -70,6 +70,22 @@ def test_in_turn_the_best_of_each_range_are_first(points: list[tuple[float, floa
     assert [one.score for one in first] == sorted((one.score for one in first), reverse=True)
 
 
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), SHARES, st.sampled_from("abc")), max_size=40))
+def test_groups_oust_nothing_of_each_other_and_take_turns(points: list[tuple[float, float, str]]) -> None:
+    together, apart = Elites(per_bin=2), {name: Elites(per_bin=2) for name in dict.fromkeys(one[2] for one in points)}
+    for number, (score, costs, name) in enumerate(points):
+        one = Elite(Trail(()), number, score, costs, name)
+        assert together.add(one) == apart[name].add(one)
+    turn = together.in_turn()
+    assert {name: [one for one in turn if one.group == name] for name in apart} == {
+        name: elites.in_turn() for name, elites in apart.items()
+    }
+    for place, one in enumerate(turn):
+        before = Counter(other.group for other in turn[:place])
+        later = {other.group for other in turn[place:]}
+        assert all(before[one.group] <= before[name] for name in later)
+
+
 @pytest.mark.parametrize("cost", [-0.1, float("nan"), float("inf")])
 def test_a_cost_is_a_number_of_0_or_more(cost: float) -> None:
     with pytest.raises(SearchError, match=r"cost: expected a number of 0 or more, found"):
