@@ -49,6 +49,7 @@ include_patterns += ["notebooks/**.md", "notebooks/**.ipynb"]
 exclude_patterns = [".*", "build", "syno_lab", "widgets", "tests", "lab", "demo-output", "**/.ipynb_checkpoints"]
 
 myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath"]
 nb_execution_mode = "off"
 # Outputs as they were saved: of a widget its picture, and no script of it from a content network.
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}
@@ -67,7 +68,7 @@ suppress_warnings = ["ref.python"]
 
 html_theme = "furo"
 pygments_dark_style = "github-dark"
-html_static_path = ["site"]
+html_static_path = ["site/site.css"]
 html_css_files = ["site.css"]
 html_extra_path = ["site/index.html"]
 html_math_renderer = "mathml"

@@ -1,4 +1,4 @@
-"""The site of the manual: built once from a clean folder, then read as a browser without a network would."""
+"""The site of the manual: built once, read as a browser reads it, and opened in one that has no network."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,10 +16,13 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
+from playwright.sync_api import Page, expect
 
 import syno_lab as sl
 
-ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).parents[2]
 
 #: What a browser fetches without being asked, by tag and attribute; ``link`` is another matter, see :func:`_fetches`.
 FETCHED = {
@@ -32,7 +36,7 @@ NAMES = {"next", "prev", "index", "search", "canonical", "author", "license", "h
 CSS = re.compile(r"url\(\s*['\"]?([^'\")\s]+)|@import\s+['\"]([^'\"]+)")
 
 
-class Page(HTMLParser):
+class Reader(HTMLParser):
     """What a page fetches, where it leads, and the places in it that can be led to."""
 
     def __init__(self, text: str) -> None:
@@ -84,8 +88,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def _page(path: Path) -> Page:
-    return Page(path.read_text(encoding="utf-8"))
+def _page(path: Path) -> Reader:
+    return Reader(path.read_text(encoding="utf-8"))
 
 
 def _pages(site: Path) -> list[Path]:
@@ -102,7 +106,7 @@ def _is_inside(site: Path, start: Path, address: str) -> bool:
 
 def test_what_would_be_fetched_is_seen() -> None:
     # The tests below would pass on a reader that finds nothing.
-    seen = Page(
+    seen = Reader(
         '<link rel="stylesheet" href="a.css"><link rel="next" href="n.html"><script src="https://b/c.js"></script>'
         '<img src="d.png" srcset="e.png 2x"/><p style="background: url(f.png)" id="here"><style>@import "g.css";'
         "@font-face { src: url('//h/i.woff') }</style><svg><use href='k.svg'/></svg><a href='l.html#m'>"
@@ -182,6 +186,36 @@ def test_notebooks_show_the_outputs_that_were_saved(site: Path) -> None:
 
 
 def test_formulas_are_drawn_by_the_browser_itself(site: Path) -> None:
-    page = (site / "notebooks" / "course" / "09_case_study_operator_1.html").read_text(encoding="utf-8")
-    assert page.count("<math ") > 2
-    assert "\\frac" not in page
+    for name in ("09_case_study_operator_1", "12_case_study_operator_2"):
+        page = (site / "notebooks" / "course" / f"{name}.html").read_text(encoding="utf-8")
+        assert page.count("<math ") > 8
+        assert "\\frac" not in page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_is_found_by_its_words(site: Path, scheme: str, open_alone: Callable[..., Page]) -> None:
+    page = open_alone(site / "index.html", scheme, width=1400)
+    expect(page).to_have_title("Syno Lab")
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground)[:3])) > 600) == (scheme == "light"), ground
+    page.get_by_role("textbox", name="Search").fill("shape distance")
+    page.keyboard.press("Enter")
+    found = page.locator("#search-results").get_by_role("link", name="Course 6. Shape distance", exact=True)
+    found.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Shape distance")
+
+
+@pytest.mark.parametrize("width", [900, 1400])
+@pytest.mark.parametrize("name", ["README", "docs/commands", "docs/api/index", "benchmarks/README"])
+def test_no_page_is_wider_than_the_window(site: Path, name: str, width: int, open_alone: Callable[..., Page]) -> None:
+    page = open_alone(site / f"{name}.html", "light", width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_formula_is_drawn(site: Path, open_alone: Callable[..., Page]) -> None:
+    page = open_alone(site / "notebooks" / "course" / "09_case_study_operator_1.html", "light")
+    fraction = page.locator("math mfrac").first
+    above, below = fraction.locator("> *").nth(0).bounding_box(), fraction.locator("> *").nth(1).bounding_box()
+    assert above is not None
+    assert below is not None
+    assert above["y"] + above["height"] <= below["y"] + 1, "the browser knows no MathML: parts stand side by side"
