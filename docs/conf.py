@@ -87,10 +87,11 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
 
 def write_formula(writer: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
     """MathML, which browsers draw by themselves: no script and no fonts need to be shipped."""
+    text = node.astext().replace("{aligned}", "{split}")  # the same under the name that latex2mathml knows
     if isinstance(node, nodes.math):
-        writer.body.append(convert(node.astext()))
+        writer.body.append(convert(text))
     else:
-        writer.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>\n')
+        writer.body.append(f'<div class="formula">{convert(text, display="block")}</div>\n')
     raise nodes.SkipNode
 
 

@@ -190,6 +190,8 @@ def test_formulas_are_drawn_by_the_browser_itself(site: Path) -> None:
         page = (site / "notebooks" / "course" / f"{name}.html").read_text(encoding="utf-8")
         assert page.count("<math ") > 8
         assert "\\frac" not in page
+        assert "<mtable" in page, "stages stand below each other"
+        assert "<mi>&" not in page, "a mark of alignment that was not understood"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
