@@ -148,7 +148,7 @@ def test_every_link_leads_somewhere(site: Path) -> None:
 
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
     ids = set().union(*(_page(path).ids for path in (site / "docs" / "api").glob("*.html")))
-    rooms = {"syno_lab": sl, "syno_lab.canvas": sl.canvas}
+    rooms = {"syno_lab": sl, "syno_lab.canvas": sl.canvas, "syno_lab.alpha": sl.alpha}
     for room, values in rooms.items():
         names = dir(values) if room == "syno_lab" else [name for name in vars(values) if name[0].isupper()]
         assert len(names) > 8
