@@ -68,7 +68,7 @@ doctor: $(VENV)/.installed ## What this machine has and what is missing
 	$(BIN)/syno-lab doctor
 
 docs: $(VENV)/.installed-docs ## The manual as a site, in build/site
-	$(BIN)/sphinx-build --quiet --fail-on-warning --jobs 2 -c docs -d build/doctrees . build/site
+	$(BIN)/sphinx-build --quiet --fail-on-warning --write-all --jobs 2 -c docs -d build/doctrees . build/site
 	@echo "Open build/site/index.html"
 
 picture: $(VENV)/.installed ## The README's pGraph and the architecture's rooms, drawn anew
