@@ -22,7 +22,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lab install lint fast unit chance trust browser notebooks chromium doctor picture screenshots binder clean
+.PHONY: help demo test lab install lint fast unit chance trust browser notebooks chromium docs doctor picture screenshots binder clean
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -67,11 +67,15 @@ chromium:
 doctor: $(VENV)/.installed ## What this machine has and what is missing
 	$(BIN)/syno-lab doctor
 
+docs: $(VENV)/.installed-docs ## The manual as a site, in build/site
+	$(BIN)/sphinx-build --quiet --fail-on-warning --write-all --jobs 2 -c docs -d build/doctrees . build/site
+	@echo "Open build/site/index.html"
+
 picture: $(VENV)/.installed ## The README's pGraph and the architecture's rooms, drawn anew
 	$(BIN)/syno-lab show conv2d --as svg --out docs/conv2d.svg
 	$(BIN)/python docs/architecture.py
 
-screenshots: chromium $(VENV)/.installed-dev ## The README's screenshots, from those of the browser tests
+screenshots: chromium $(VENV)/.installed-dev ## The manual's screenshots, from those of the browser tests
 	rm -rf $(VENV)/screenshots
 	$(TEST) -m browser tests/browser/test_stepper.py tests/browser/test_explorer.py -k light --basetemp=$(VENV)/screenshots
 	$(BIN)/python docs/pictures.py $(VENV)/screenshots
@@ -89,6 +93,10 @@ $(BIN)/python:
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -1,4 +1,4 @@
-"""The README's pictures: ``make screenshots``.
+"""The manual's pictures: ``make screenshots``.
 
 Stills are what the browser tests leave in their folder (``--basetemp``), so what is shown is what is tested; for the
 operator view and the animation, which builds conv2d, pages that stand alone are opened here. All are written beside

@@ -334,15 +334,42 @@ def test_binder_s_check_tells_what_is_not_pinned() -> None:
     ]
 
 
-# -- the README --------------------------------------------------------------------------------------------------------
+# -- the README and the manual -----------------------------------------------------------------------------------------
+
+#: Every page that is read by people, and those with Python, with what it must print and write.
+MANUAL = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "notebooks/README.md")
+EXAMPLES = {
+    "README.md": (("torch.Size([1, 64, 32, 32])",), ("operator.svg",)),
+    "docs/operator-forms.md": (("m many-to-one", "elements of X"), ("operator.onnx", "operator.pt")),
+    "docs/sampling.md": (("torch.Size([1, 64, 32, 32])", "m many-to-one"), ("operator.svg",)),
+    "docs/training.md": (("2 2400 parameters",), ()),
+}
+ELSEWHERE = {"docs/canvas.md"}  # has a test of its own
 
 
-def _readme() -> str:
-    return (ROOT / "README.md").read_text(encoding="utf-8")
+def _read(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
 
 
-def test_readme_examples_run(tmp_path: Path) -> None:
-    examples = re.findall(r"```python\n(.*?)```", _readme(), re.DOTALL)
+def _manual() -> dict[str, str]:
+    """Each page of the manual by its path."""
+    pages = [*MANUAL, *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md")))]
+    assert len(pages) > 20
+    return {page: _read(page) for page in pages}
+
+
+def test_readme_is_short() -> None:
+    assert len(_read("README.md").split()) <= 1200, "the manual has a page for it: docs"
+
+
+def test_all_python_of_the_manual_is_run() -> None:
+    assert {page for page, text in _manual().items() if "```python" in text} == {*EXAMPLES, *ELSEWHERE}
+
+
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_examples_run(page: str, tmp_path: Path) -> None:
+    examples = re.findall(r"```python\n(.*?)```", _read(page), re.DOTALL)
+    assert examples
     assert all(len([line for line in example.splitlines() if line.strip()]) <= 12 for example in examples)
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(examples)],
@@ -353,21 +380,46 @@ def test_readme_examples_run(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "torch.Size([1, 64, 32, 32])" in done.stdout
-    assert (tmp_path / "operator.svg").read_text(encoding="utf-8").startswith("<svg")
-    assert (tmp_path / "operator.onnx").is_file()
+    printed, written = EXAMPLES[page]
+    for words in printed:
+        assert words in done.stdout
+    for name in written:
+        assert (tmp_path / name).is_file()
+    if (tmp_path / "operator.svg").is_file():
+        assert (tmp_path / "operator.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
-def test_readme_names_real_commands_and_files() -> None:
+def test_the_manual_names_real_commands() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    named = set(re.findall(r"(?:^|`)make ([a-z]+)", _readme(), re.MULTILINE))
-    assert {"demo", "test", "lab"} <= named <= set(targets)
     from syno_lab.cli import app
 
     commands = {entry.name for entry in (*app.registered_commands, *app.registered_groups)}
-    assert set(re.findall(r"`syno-lab ([a-z]+)", _readme())) == commands
-    for link in re.findall(r"\]\(([^)#]+)\)", _readme()):
-        assert "://" in link or (ROOT / link).exists(), f"README.md points to {link}, which is not there"
+    made: dict[str, set[str]] = {}
+    for page, text in _manual().items():
+        made[page] = set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE))
+        if page != "CHANGELOG.md":  # which tells of former ones, too
+            assert made[page] <= set(targets), page
+            assert set(re.findall(r"(?:^|`)syno-lab ([a-z]+)", text, re.MULTILINE)) <= commands, page
+    assert {"install", "demo", "test", "lab", "docs"} <= made["README.md"]
+    assert {"install", "test"} <= made["CONTRIBUTING.md"]
+    assert set(re.findall(r"^\| `syno-lab ([a-z]+)", _read("docs/commands.md"), re.MULTILINE)) == commands
+
+
+def test_links_of_the_manual_lead_to_files() -> None:
+    for page, text in _manual().items():
+        for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+            assert "://" in link or ((ROOT / page).parent / link).exists(), f"{page} points to {link}"
+
+
+def test_no_paragraph_of_the_manual_stands_twice() -> None:
+    seen: dict[str, str] = {}
+    for page, text in _manual().items():
+        for paragraph in re.split(r"\n\s*\n", text):
+            words = " ".join(paragraph.split())
+            if len(words) > 200 and not words.startswith(("|", "```")):
+                assert words not in seen, f"{page} repeats {seen[words]}: {words[:80]}"
+                seen[words] = page
+    assert len(seen) > 100
 
 
 def test_readme_picture_is_the_program_s_own() -> None:

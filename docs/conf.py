@@ -1,0 +1,101 @@
+"""How Sphinx makes the site of these pages (``make docs``), to be read from the file system without a network.
+
+Its source is the whole repository, so that one link is right in the site and where the files are read as they are.
+"""
+
+from __future__ import annotations
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
+
+from syno_lab import __version__
+
+#: By page, the groups of pages below it in the navigation. A page that stands nowhere fails the build.
+CONTENTS = {
+    "README": {
+        "Guide": [
+            "docs/building-by-hand",
+            "docs/looking-at-an-operator",
+            "docs/operator-forms",
+            "docs/sampling",
+            "docs/searching",
+            "docs/training",
+            "docs/tuning-and-boards",
+            "docs/jobs-and-workers",
+            "docs/jupyter",
+            "docs/reading-results",
+            "docs/commands",
+            "Files and trust <docs/security>",
+        ],
+        "Systems": ["docs/systems", "docs/canvas"],
+        "Course": ["notebooks/README"],
+        "Reference": ["docs/api/index", "docs/glossary", "Features <docs/features>", "benchmarks/README"],
+        "For contributors": ["CONTRIBUTING", "docs/architecture", "CHANGELOG"],
+    },
+    "notebooks/README": {"": ["*", "course/*"]},
+    "docs/api/index": {"": ["*"]},
+}
+
+project = html_title = "Syno Lab"
+author = project_copyright = ""
+release = __version__
+root_doc = "README"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+include_patterns = [f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "benchmarks/README", "docs/**")]
+include_patterns += ["notebooks/**.md", "notebooks/**.ipynb"]
+# Folders that need not be walked through.
+exclude_patterns = [".*", "build", "syno_lab", "widgets", "tests", "lab", "demo-output", "**/.ipynb_checkpoints"]
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath"]
+nb_execution_mode = "off"
+# Outputs as they were saved: of a widget its picture, and no script of it from a content network.
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}
+nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 100
+autodoc_default_options = {"members": True, "show-inheritance": False}
+python_use_unqualified_type_names = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # attributes stand in the docstring of their class, and once
+# Annotations say `State` in more rooms than one, and which is meant is not known without importing all of them.
+suppress_warnings = ["ref.python"]
+
+html_theme = "furo"
+pygments_dark_style = "github-dark"
+html_static_path = ["site/site.css"]
+html_css_files = ["site.css"]
+html_extra_path = ["site/index.html"]
+html_math_renderer = "mathml"
+html_copy_source = False
+html_show_sphinx = False
+# Results would be read with `fetch`, which a browser refuses to a page from the file system.
+html_show_search_summary = False
+
+
+def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
+    """Append the navigation to a page that is read elsewhere too, where it would stand as text."""
+    for caption, pages in CONTENTS.get(page, {}).items():
+        entries = "\n".join([":hidden:", ":glob:", *([f":caption: {caption}"] if caption else []), "", *pages])
+        source[0] += f"\n\n```{{toctree}}\n{entries}\n```\n"
+
+
+def write_formula(writer: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
+    """MathML, which browsers draw by themselves: no script and no fonts need to be shipped."""
+    text = node.astext().replace("{aligned}", "{split}")  # the same under the name that latex2mathml knows
+    if isinstance(node, nodes.math):
+        writer.body.append(convert(text))
+    else:
+        writer.body.append(f'<div class="formula">{convert(text, display="block")}</div>\n')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """What Sphinx calls."""
+    app.connect("source-read", add_contents)
+    app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
