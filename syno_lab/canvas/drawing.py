@@ -23,7 +23,16 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, weight_of
 from syno_lab.canvas.shape import INPUT as IMAGE_SHAPE
 from syno_lab.codegen.drawing_render import accessible_svg
-from syno_lab.codegen.drawing_style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT
+from syno_lab.codegen.drawing_style import (
+    EDGE_POINTS,
+    HIGHLIGHT,
+    INPUT,
+    LINE,
+    OUTPUT,
+    WEIGHT,
+    digraph,
+    dot_quoted,
+)
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Draft, Kernel
@@ -42,7 +51,7 @@ _FAMILIES = {
 }
 _SIGNS = {"add": "+ ", "sub": "− ", "mul": "× "}
 SIDES = ("LHS", "RHS")
-_CAPTION_POINTS, _LABEL_POINTS = 12, 10
+_CAPTION_POINTS = 12
 #: The width of a letter, in sizes of the font: the layout program takes it for narrower than browsers draw it.
 _LETTER = 0.52
 
@@ -209,15 +218,13 @@ class _Drawing:
             self._tensor(number)
 
     def source(self) -> str:
-        head = [
-            "digraph microdag {",
-            f'graph [bgcolor="transparent", nodesep=0.35, ranksep=0.4, fontname="{FONT}", fontsize={_CAPTION_POINTS}]',
-            f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, width=0.3]',
-            f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize={_LABEL_POINTS}, arrowsize=0.6]',
-        ]
-        if self.captions:
-            head.append(f'labelloc=t; fontcolor="{INK}"; label={_plate(self.captions, "#ffffff", _CAPTION_POINTS)}')
-        return "\n".join([*head, *("  " + line for line in self.lines), "}"]) + "\n"
+        return digraph(
+            "microdag",
+            self.lines,
+            apart="nodesep=0.35, ranksep=0.4",
+            points=_CAPTION_POINTS,
+            label=_plate(self.captions, "#ffffff", _CAPTION_POINTS) if self.captions else "",
+        )
 
     def svg(self, description: str) -> str:
         said = ". ".join([*self.captions, description])
@@ -238,13 +245,13 @@ class _Drawing:
         lines = [" ".join([name, ", ".join(kinds)]).strip(), self._sized(shape)]
         if is_output and shape is not IMAGE_SHAPE:
             lines.append(f"viewed as {IMAGE_SHAPE}")
-        chosen = number in self.highlight
+        label, chosen = "\n".join(lines), number in self.highlight
         if chosen:
             border = HIGHLIGHT
         width = 3 if chosen else 2 if kinds else 1
         css = " ".join(["tensor", *kinds, *(["highlight"] if chosen else [])])
         self.lines.append(
-            f'{name} [id="{name}", class="{css}", label={_quoted(lines)}, shape=box, style="rounded,filled", '
+            f'{name} [id="{name}", class="{css}", label={dot_quoted(label)}, shape=box, style="rounded,filled", '
             f'fillcolor="{fill}", color="{border}", penwidth={width}]'
         )
         made = f", {self.draft.nodes[number - 1]}" if number else ""
@@ -259,7 +266,7 @@ class _Drawing:
             fill, border = _FAMILIES["blending"]
             label = f"{_SIGNS.get(node.primitive.name, '')}{node.primitive}"
             self.lines.append(
-                f'{name} [id="{name}", class="primitive blending {node.primitive.name}", label={_quoted([label])}, '
+                f'{name} [id="{name}", class="primitive blending {node.primitive.name}", label={dot_quoted(label)}, '
                 f'shape=ellipse, style=filled, fillcolor="{fill}", color="{border}", margin="0.04,0.02"]'
             )
             self.words[name] = self.titles[name] = said
@@ -320,13 +327,8 @@ class _Drawing:
 # -- DOT ---------------------------------------------------------------------------------------------------------------
 
 
-def _plate(lines: Sequence[str], fill: str, points: int = _LABEL_POINTS) -> str:
+def _plate(lines: Sequence[str], fill: str, points: int = EDGE_POINTS) -> str:
     """Lines of text on a light plate of their own, for what stands on the ground of the page, be it light or dark."""
     width = round(_LETTER * points * max(map(len, lines))) + 6
     rows = "".join(f'<TR><TD WIDTH="{width}">{escape(line, quote=True)}</TD></TR>' for line in lines)
     return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1" BGCOLOR="{fill}">{rows}</TABLE>>'
-
-
-def _quoted(lines: Iterable[str]) -> str:
-    text = "\n".join(lines)
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

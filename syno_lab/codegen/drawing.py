@@ -23,14 +23,13 @@ from html import escape
 from syno_lab.codegen.drawing_render import accessible_svg
 from syno_lab.codegen.drawing_style import (
     COORDINATE,
-    FONT,
     HIGHLIGHT,
-    INK,
     INPUT,
-    LINE,
     OUTPUT,
     WEIGHT,
     Look,
+    digraph,
+    dot_quoted,
     primitive_look,
 )
 from syno_lab.codegen.text import expressions
@@ -199,15 +198,14 @@ class _Drawing:
         bottom = [f"s{i}" for i, step in enumerate(self.state.steps) if step.primitive == "REDUCE"]
         if self.ends:
             self.lines.append(f"{{ rank=max; {'; '.join(['y', *bottom])} }}")
-        head = [
-            "digraph pgraph {",
-            f'graph [bgcolor="transparent", nodesep=0.2, ranksep=0.28, fontname="{FONT}", fontsize=13]',
-            f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, width=0.3]',
-            f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize=10, dir=back, arrowsize=0.6]',
-        ]
-        if self.title:
-            head.append(f'labelloc=t; fontcolor="{INK}"; label={_plate(self.title)}')
-        return "\n".join([*head, *("  " + line for line in self.lines), "}"]) + "\n"
+        return digraph(
+            "pgraph",
+            self.lines,
+            apart="nodesep=0.2, ranksep=0.28",
+            points=13,
+            edge="dir=back, ",
+            label=_plate(self.title) if self.title else "",
+        )
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
@@ -237,7 +235,7 @@ class _Drawing:
         label = f"{look.sign} {step.primitive}".strip()
         if step.parameter is not None and step.operands:
             label += f"\n{primitive.parameter} = {step.parameter.pretty}"
-        self._node(name, _quoted(label), look, ["primitive", step.primitive], number in self.highlight)
+        self._node(name, dot_quoted(label), look, ["primitive", step.primitive], number in self.highlight)
         self.titles[name] = f"step {number + 1}: {describe_step(self.state, step, self.expressions)}"
         for operand, role in zip(step.operands, primitive.operands, strict=True):
             tip = self.tip[operand]
@@ -257,7 +255,7 @@ class _Drawing:
             share = f"s{number}_{self.ids[coordinate]}"
             tip = self.tip[coordinate]
             assert tip is not None
-            self._node(share, _quoted(f"{look.sign} SHARE"), look, ["primitive", "SHARE"], number in self.highlight)
+            self._node(share, dot_quoted(f"{look.sign} SHARE"), look, ["primitive", "SHARE"], number in self.highlight)
             self.titles[share] = (
                 f"step {number + 1}: SHARE {self.expressions[coordinate]} between the data and weight W{weight + 1}"
             )
@@ -313,7 +311,3 @@ def _html(text: str) -> str:
 def _plate(text: str) -> str:
     """A label on a light plate of its own, for what stands on the ground of the page."""
     return f'<<TABLE BORDER="0" CELLPADDING="0" BGCOLOR="#ffffff"><TR><TD>{_html(text)}</TD></TR></TABLE>>'
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from syno_lab.codegen.drawing_render import accessible_svg
-from syno_lab.codegen.drawing_style import COORDINATE, FONT, INK, INPUT, LINE, Look, primitive_look
+from syno_lab.codegen.drawing_style import COORDINATE, FONT, INK, INPUT, LINE, Look, dot_quoted, primitive_look
 from syno_lab.synthesis.distance import Explanation, Group
 
 _ACROSS = 26  # a step in the course
@@ -42,7 +42,7 @@ def groups_svg(explanation: Explanation) -> str:
 
     def box(name: str, text: str, look: Look, words: str, more: str = "") -> None:
         lines.append(
-            f'{name} [id="{name}", label={_quoted(text)}, shape={look.shape}, fillcolor="{look.fill}", '
+            f'{name} [id="{name}", label={dot_quoted(text)}, shape={look.shape}, fillcolor="{look.fill}", '
             f'color="{look.border}"{more}]'
         )
         titles[name] = words
@@ -173,7 +173,3 @@ def _group_words(group: Group) -> str:
 
 def _counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

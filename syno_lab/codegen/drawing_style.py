@@ -7,12 +7,15 @@ others.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 INK = "#1b1b1f"
 LINE = "#767680"
 FONT = "Helvetica,Arial,sans-serif"
 HIGHLIGHT = "#d5008f"
+#: The size of the font beside edges.
+EDGE_POINTS = 10
 
 
 class Look(NamedTuple):
@@ -39,6 +42,33 @@ COORDINATE = Look("box", "#ffffff", LINE)
 INPUT = Look("plain", "#dfe8f5", "#3c5a86")
 OUTPUT = Look("plain", "#e7e7ec", "#4a4a55")
 WEIGHT = Look("plain", "#f9e6b8", "#8a6a00")
+
+
+def dot_quoted(text: str) -> str:
+    """A text as a quoted string of DOT; its lines stay lines."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def digraph(name: str, lines: Iterable[str], *, apart: str, points: int, edge: str = "", label: str = "") -> str:
+    """The DOT text of a picture.
+
+    Args:
+        name: of the graph.
+        lines: nodes and edges.
+        apart: how far nodes and ranks are apart: ``nodesep`` and ``ranksep``.
+        points: the size of the font of the label.
+        edge: further attributes of all edges.
+        label: what stands above the picture, as DOT writes it.
+    """
+    head = [
+        f"digraph {name} {{",
+        f'graph [bgcolor="transparent", {apart}, fontname="{FONT}", fontsize={points}]',
+        f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, width=0.3]',
+        f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize={EDGE_POINTS}, {edge}arrowsize=0.6]',
+    ]
+    if label:
+        head.append(f'labelloc=t; fontcolor="{INK}"; label={label}')
+    return "\n".join([*head, *("  " + line for line in lines), "}"]) + "\n"
 
 
 def primitive_look(name: str) -> Look:
