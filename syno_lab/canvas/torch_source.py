@@ -25,13 +25,21 @@ if TYPE_CHECKING:
 
 _NOT_STATE = ("operator", "binding")
 
+#: Where exp(a) would be infinite it stays at a large number: its gradient, which a minimum or a ReLU behind it makes 0
+#: times infinity, would be no number, and one such element ends a training.
+_EXP = """
+def exp(a):
+    largest = {torch.float16: 11, torch.float64: 709}.get(a.dtype, 88)  # above it exp overflows
+    return torch.exp(a.clamp(max=largest))
+"""
+
 _CALLS = {
     "relu": "F.relu({})",
     "gelu": "F.gelu({})",
     "sigmoid": "torch.sigmoid({})",
     "tanh": "torch.tanh({})",
     "abs": "torch.abs({})",
-    "exp": "torch.exp({})",
+    "exp": "exp({})",
     "neg": "-{}",
     "sin": f"torch.sin({math.pi / 2!r} * {{}})",
     "add": "{} + {}",
@@ -117,6 +125,8 @@ class _Writer:
         """The whole text."""
         wanted = ", ".join(map(str, self.input))
         lines = ["import torch", "from torch import nn", "from torch.nn import functional as F", "", ""]
+        if any(node.primitive.name == "exp" for node in self.kernel.nodes):
+            lines += [*_EXP.strip().splitlines(), "", ""]
         lines += ["class SynoOperator(nn.Module):"]
         lines += [f'    """A kernel of Canvas on tensors of shape [N, {wanted}]."""', ""]
         lines += ["    def __init__(self):", "        super().__init__()", *self._weights()]
