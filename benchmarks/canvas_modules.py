@@ -75,7 +75,7 @@ def _run(net: nn.Module, images: torch.Tensor, labels: torch.Tensor, steps: int)
     Returns:
         ``finite``: whether the loss and all gradients are finite numbers in each step. ``without_gradient``: how many
         weights have none. ``still``: how many weights of FCs have a gradient of zeros alone in each step. After more
-        than one step also ``losses``; they end at the first that is not finite.
+        than one step also ``losses``, those before the first step that is not finite.
     """
     import torch
     from torch.nn import functional as F
@@ -97,9 +97,9 @@ def _run(net: nn.Module, images: torch.Tensor, labels: torch.Tensor, steps: int)
         is_finite = bool(torch.isfinite(loss)) and all(
             one is None or bool(torch.isfinite(one).all()) for one in gradients
         )
-        losses.append(loss.item())
         if not is_finite:
             break
+        losses.append(loss.item())
         optimiser.step()
     found = {"finite": is_finite, "without_gradient": without, "still": len(weights) - len(moved)}
     return found | ({"losses": [round(one, 4) for one in losses]} if steps > 1 else {})
