@@ -1,4 +1,4 @@
-"""A share of the large checks of ``benchmarks/canvas.py``, with other kernels in each run, and faults they must catch."""
+"""A share of the large checks of ``benchmarks/canvas.py``, with other kernels in each run, and a fault to be caught."""
 
 import subprocess
 import sys
