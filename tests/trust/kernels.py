@@ -36,6 +36,8 @@ from trust.sources import Case
 
 #: Kernels drawn for one place before there is another.
 BLOCK = 20
+#: Attempts to draw these: the budget of a place of few pixels may leave hardly any kernel.
+ATTEMPTS = 600
 #: Kernels are computed in NumPy, and networks of loops of TVM compiled.
 MAX_MEMORY = 1 << 19
 #: Above it there are no digits to compare: exp of exp, or a product of such.
@@ -81,13 +83,15 @@ def cases(seed: int) -> Iterator[KernelCase]:
             seed=rng.getrandbits(32),
         )
         left = BLOCK
-        while left:
-            operator = sampler.sample()
-            bound = operator.complete_binding()
-            if operator.memory(bound) <= MAX_MEMORY:
-                source = f"{kind}, stride {stride}"
-                yield KernelCase(operator.to_json(), bound, rng.getrandbits(32), source)
-                left -= 1
+        for _ in range(ATTEMPTS):
+            operator = sampler.attempt().fitted
+            if operator is None or operator.memory() > MAX_MEMORY:
+                continue
+            source = f"{kind}, stride {stride}"
+            yield KernelCase(operator.to_json(), operator.complete_binding(), rng.getrandbits(32), source)
+            left -= 1
+            if not left:
+                break
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
