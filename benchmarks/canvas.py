@@ -3,8 +3,10 @@
 ``python benchmarks/canvas.py --part sampler`` draws kernels for ResNet-20's convolutions in three settings, and counts
 distinct valid ones for each CPU-second (each fitted and with its key), attempts that are valid, repeats by key, kernels
 that keep a dynamic variable, and the share of the budget that these use. ``solver``: the time of one solution for
-ResNet-34's 33 places. ``modules``: random kernels in all places of ResNet-20, as they are drawn: how many build and
-run, and how many have finite numbers and gradients, and a lower loss, after 24 steps of SGD on images. ``conv2d``: the
+ResNet-34's 33 places. ``trust``: whether the meaning, PyTorch, TVM, files and keys agree on random kernels at small
+places; the command fails when a kernel does. ``modules``: random kernels in all places of ResNet-20, as they are drawn:
+how many build and run, and how many have finite numbers and gradients, and a lower loss, after 24 steps of SGD on
+images; it goes on where it was ended. ``conv2d``: the
 convolution as a kernel against ``nn.Conv2d``. ``rediscovery``: CPU-seconds until known kernels are drawn from small
 sets of primitives, squeeze-and-excitation from one whose types all must be in a kernel. Results are in
 ``benchmarks/results/canvas.json``, part by part.
@@ -15,9 +17,12 @@ from __future__ import annotations
 import json
 import random
 import statistics
+import sys
 import time
 from typing import Any
 
+from canvas_modules import modules
+from canvas_trust import trust
 from common import RESULTS, about, parser, save, say, typed, use_one_core
 
 from syno_lab.canvas import Budget, Place, Sampler, known
@@ -61,28 +66,45 @@ REDISCOVERED: dict[str, dict[str, Any]] = {
     "depthwise_separable": {"include": ("unfold", "group", "fc", "relu"), "primitives": (3, 7), "fcs": (1, 2)},
     "residual": {"include": ("fc", "add", "relu", "shift"), "primitives": (2, 7), "must_mix": False},
 }
-STEPS, BATCH, RATE = 24, 32, 0.05
+#: Of the convolution as a kernel and ``nn.Conv2d``, the order of the two changing.
+PAIRS = 30
 
 
 def main() -> None:
     """Measure one part, or all, and save."""
     arguments = parser(__doc__ or "")
     arguments.add_argument("--part", choices=PARTS, help="one part alone")
-    arguments.add_argument("--count", type=int, default=5000, help="kernels drawn in each setting (5000)")
-    arguments.add_argument("--kernels", type=int, default=100, help="kernels that are trained (100)")
+    arguments.add_argument("--count", type=int, default=5000, help="kernels drawn in each setting, and of trust (5000)")
+    arguments.add_argument("--kernels", type=int, default=500, help="kernels that are built and run in networks (500)")
+    arguments.add_argument("--trained", type=int, default=500, help="and trained for some steps (500)")
+    arguments.add_argument("--gradients", type=int, default=500, help="kernels of trust whose gradients are compared")
+    arguments.add_argument("--tvm", type=int, default=500, help="and that are compiled by TVM (500)")
     arguments.add_argument("--seeds", type=int, default=5, help="of rediscovery (5)")
     arguments.add_argument("--data", help="a folder with CIFAR-10, for the part modules")
     given = arguments.parse_args()
     core = use_one_core(given.core)
-    file = RESULTS / "canvas.json"
-    found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    failed = False
     for name in [given.part] if given.part else PARTS:
         if name == "modules" and given.data is None:
             say("modules: no --data, left out")
             continue
-        found[name] = {"about": about(typed(), core), **PARTS[name](given)}
-        say(f"{name}: {found[name]}")
-        save("canvas", found)
+        measured = about(typed(), core)  # now: files may change meanwhile
+
+        def keep(result: dict[str, Any], name: str = name, measured: dict[str, Any] = measured) -> None:
+            save("canvas", stored() | {name: {"about": measured, **result}})
+
+        part = PARTS[name]
+        result = part(given, stored().get(name, {}), keep) if part in RESUMED else part(given)
+        keep(result)
+        failed |= bool(result.get("failures"))
+    if failed:
+        sys.exit("a kernel failed, see above")
+
+
+def stored() -> dict[str, Any]:
+    """All parts that were measured so far; another command may have measured one meanwhile."""
+    file = RESULTS / "canvas.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def sampler(given: Any) -> dict[str, Any]:
@@ -138,56 +160,8 @@ def solver(given: Any) -> dict[str, Any]:
     return {"places": len(RESNET_34), "ms": {"median": statistics.median(times), "worst": max(times)}}
 
 
-def modules(given: Any) -> dict[str, Any]:
-    """Kernels in all 18 places of ResNet-20, drawn with the sampler's defaults, nothing filtered."""
-    import torch
-    from torch.nn import functional as F
-
-    from syno_lab.data.datasets import load_dataset
-    from syno_lab.models.registry import BACKBONES
-
-    torch.set_num_threads(1)
-    data = load_dataset(given.data)
-    images = torch.from_numpy(data.train_images[:128].copy()).float() / 128 - 1
-    labels = torch.from_numpy(data.train_labels[:128].copy())
-    torch.manual_seed(0)
-    sampler = Sampler.of_network(BACKBONES["resnet20"].build(outputs=10), (3, 32, 32), seed=2)
-    rows = []
-    while len(rows) < given.kernels:
-        operator = sampler.sample()
-        torch.manual_seed(0)
-        net = sampler.replace(BACKBONES["resnet20"].build(outputs=10), operator).train()
-        optimiser = torch.optim.SGD(net.parameters(), lr=RATE)
-        losses, is_finite, without = [], True, 0
-        for step in range(STEPS):
-            chosen = torch.arange(BATCH) + BATCH * step % 128
-            loss = F.cross_entropy(net(images[chosen]), labels[chosen])
-            optimiser.zero_grad()
-            loss.backward()
-            gradients = [one.grad for one in net.parameters()]
-            without = sum(one is None for one in gradients)
-            is_finite &= bool(torch.isfinite(loss)) and all(
-                one is None or bool(torch.isfinite(one).all()) for one in gradients
-            )
-            losses.append(float(loss))
-            if not is_finite:
-                break
-            optimiser.step()
-        falls = is_finite and statistics.fmean(losses[-4:]) < statistics.fmean(losses[:3]) - 0.1
-        rows.append({"finite": is_finite, "falls": falls, "without_gradient": without, "kernel": str(operator)})
-        say(f"{len(rows)}: {rows[-1]}")
-    return {
-        "kernels": len(rows),
-        "build_and_run": len(rows),
-        "finite": sum(row["finite"] for row in rows),
-        "falls": sum(row["falls"] for row in rows),
-        "all_weights_have_gradients": sum(not row["without_gradient"] for row in rows),
-        "rows": rows,
-    }
-
-
 def conv2d(given: Any) -> dict[str, Any]:
-    """Forward and backward of the convolution as a kernel over that of ``nn.Conv2d``, in pairs."""
+    """CPU time of the convolution as a kernel over that of ``nn.Conv2d``, forwards and backwards, in pairs."""
     import torch
 
     torch.set_num_threads(1)
@@ -204,8 +178,13 @@ def conv2d(given: Any) -> dict[str, Any]:
 
     for module in (ours, theirs):
         seconds(module)
-    ratios = [seconds(ours) / seconds(theirs) for _ in range(15)]
-    return {"ratio": statistics.median(ratios), "pairs": len(ratios)}
+    ratios = []
+    for number in range(PAIRS):
+        first, second = (ours, theirs) if number % 2 else (theirs, ours)
+        spent = {first: seconds(first), second: seconds(second)}
+        ratios.append(spent[ours] / spent[theirs])
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return {"ratio": middle, "quarters": [low, high], "pairs": PAIRS}
 
 
 def rediscovery(given: Any) -> dict[str, Any]:
@@ -227,7 +206,16 @@ def rediscovery(given: Any) -> dict[str, Any]:
     return rows
 
 
-PARTS = {"sampler": sampler, "solver": solver, "modules": modules, "conv2d": conv2d, "rediscovery": rediscovery}
+#: Parts that keep what they have so far, and go on from it.
+RESUMED = (modules,)
+PARTS = {
+    "sampler": sampler,
+    "solver": solver,
+    "trust": trust,
+    "modules": modules,
+    "conv2d": conv2d,
+    "rediscovery": rediscovery,
+}
 
 if __name__ == "__main__":
     main()

@@ -11,13 +11,14 @@ import re
 import sys
 from pathlib import Path
 
+import page_canvas
 import page_networks
 import page_synthesis
 from common import RESULTS, typed
 from page import Part, abouts, footer
 
 README = Path(__file__).parent / "README.md"
-PARTS = (*page_synthesis.PARTS, *page_networks.PARTS)
+PARTS = (*page_synthesis.PARTS, *page_networks.PARTS, *page_canvas.PARTS)
 
 
 def text_of(part: Part) -> str:

@@ -22,7 +22,17 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, weight_of
 from syno_lab.canvas.shape import INPUT as IMAGE_SHAPE
 from syno_lab.codegen.drawing_render import accessible_svg
-from syno_lab.codegen.drawing_style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT, dot_text, plate
+from syno_lab.codegen.drawing_style import (
+    EDGE_POINTS,
+    HIGHLIGHT,
+    INPUT,
+    LINE,
+    OUTPUT,
+    WEIGHT,
+    digraph,
+    dot_text,
+    plate,
+)
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Draft, Kernel
@@ -41,7 +51,7 @@ _FAMILIES = {
 }
 _SIGNS = {"add": "+ ", "sub": "− ", "mul": "× "}
 SIDES = ("LHS", "RHS")
-_CAPTION_POINTS, _LABEL_POINTS = 12, 10
+_CAPTION_POINTS = 12
 
 
 def dot(
@@ -206,15 +216,13 @@ class _Drawing:
             self._tensor(number)
 
     def source(self) -> str:
-        head = [
-            "digraph microdag {",
-            f'graph [bgcolor="transparent", nodesep=0.35, ranksep=0.4, fontname="{FONT}", fontsize={_CAPTION_POINTS}]',
-            f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, width=0.3]',
-            f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize={_LABEL_POINTS}, arrowsize=0.6]',
-        ]
-        if self.captions:
-            head.append(f'labelloc=t; fontcolor="{INK}"; label={plate(self.captions, "#ffffff", _CAPTION_POINTS)}')
-        return "\n".join([*head, *("  " + line for line in self.lines), "}"]) + "\n"
+        return digraph(
+            "microdag",
+            self.lines,
+            apart="nodesep=0.35, ranksep=0.4",
+            points=_CAPTION_POINTS,
+            label=plate(self.captions, "#ffffff", _CAPTION_POINTS) if self.captions else "",
+        )
 
     def svg(self, description: str) -> str:
         said = ". ".join([*self.captions, description])
@@ -262,7 +270,7 @@ class _Drawing:
             self.words[name] = self.titles[name] = said
             for side, tensor in zip(SIDES, node.inputs, strict=True):
                 words = f"{side} of {node.primitive}: t{tensor}"
-                self._edge(f"{name}-{side.lower()}", f"t{tensor}", name, words, plate([side], fill, _LABEL_POINTS))
+                self._edge(f"{name}-{side.lower()}", f"t{tensor}", name, words, plate([side], fill, EDGE_POINTS))
             self._edge(f"{name}-out", name, f"t{number}", f"result of {node}: t{number}")
             return
         family = PRIMITIVES[node.primitive.name].family
@@ -274,7 +282,7 @@ class _Drawing:
             f"t{tensor}",
             f"t{number}",
             "; ".join([said, *more]),
-            plate([str(node.primitive), *more], fill, _LABEL_POINTS),
+            plate([str(node.primitive), *more], fill, EDGE_POINTS),
             f"primitive {family} {node.primitive.name}",
         )
 

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.canvas.filling import Spent, solve
+from syno_lab.canvas.filling import MOST_ELEMENTS, Spent, solve
 from syno_lab.canvas.kernel import Kernel
 from syno_lab.canvas.places import Budget, Place, group_choices_of, places_of
 from syno_lab.errors import SpecError
@@ -114,13 +114,21 @@ class Fitted:
                 )
             bound[name] = number
         place = place_in(bound)
-        solved = {"G": self.groups, **self._solution(place, given)}
+        missing = [name for name in self.kernel.free if name not in given]
+        chosen = {"G": self.groups, **(self._solution(place) if missing else {}), **given}
         for name in self.inner:
-            number = positive(given.get(name, solved[name]))
+            number = positive(chosen[name])
             if number is None:
-                raise SpecError(f"Canvas: expected a whole number from 1 up for {name}, found {quoted(given[name])}")
+                raise SpecError(f"Canvas: expected a whole number from 1 up for {name}, found {quoted(chosen[name])}")
             bound[name] = number
-        self.kernel.complete_binding(_template(place, bound))
+        template = self.kernel.complete_binding(_template(place, bound))
+        for shape in self.kernel.shapes:
+            elements = shape.volume.at(template)
+            if elements > MOST_ELEMENTS:
+                raise SpecError(
+                    f"{place}: expected tensors of at most {MOST_ELEMENTS} elements, "
+                    f"found {shape} with {quoted(elements)}"
+                )
         return bound
 
     def _first_like(self, given: Binding) -> Place | None:
@@ -130,11 +138,9 @@ class Fitted:
                 return place
         return None
 
-    def _solution(self, place: Place, given: Binding) -> dict[str, int]:
+    def _solution(self, place: Place) -> dict[str, int]:
         """The free variables' numbers at a place, its base solution if it was not solved."""
         names = self.kernel.free
-        if all(name in given for name in names):
-            return dict.fromkeys(names, 1)
         for known, solution in zip(self.places, self.solutions, strict=True):
             if replace(known, layers=place.layers) == place:
                 return dict(zip(names, solution, strict=True))
@@ -195,12 +201,16 @@ class Fitted:
         return sum(map(prod, self.weight_sizes(binding)))
 
     def memory(self, binding: Binding | None = None, /) -> int:
-        """Bytes in float32: input, output, weights, and the tensors that the template needs at once."""
+        """Bytes in float32: input, output, weights, and the tensors that the template needs at once.
+
+        What a stride's pooling makes of the input is counted beside it.
+        """
         bound = self.complete_binding(binding)
         place = place_in(bound)
         template = _template(place, bound)
         live = self.kernel.memory(template) - _FLOAT32_BYTES * self.kernel.params(template)
         outside = prod(self.input_sizes(bound)) + prod(self.output_sizes(bound)) + self.params(bound)
+        outside += bound["N"] * place.c_in * place.h * place.w if place.stride > 1 else 0
         return bound["N"] * place.parts * live + _FLOAT32_BYTES * outside
 
     def traffic(self, binding: Binding | None = None, /) -> int:

@@ -322,6 +322,17 @@ class Kernel:
         return tuple(found)
 
     @cached_property
+    def weight_places(self) -> dict[int, int]:
+        """Where the weight of each FC, by the number of its result, stands among :attr:`weights`."""
+        found: dict[int, int] = {}
+        place = 0
+        for number, node in enumerate(self.nodes, start=1):
+            if node.primitive.name == "fc":
+                found[number] = place
+                place += 3 if number in self.normalised else 1
+        return found
+
+    @cached_property
     def flops_costs(self) -> tuple[Cost, ...]:
         """Of each node for one example; then those of normalisations: 2 for each element, and 1 where ReLU follows."""
         found = [flops_of(node.primitive, shapes) for node, shapes in self._applied]

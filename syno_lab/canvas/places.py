@@ -170,6 +170,9 @@ class AtPlaces(Protocol):
     def weight_sizes(self, binding: Mapping[str, int], /) -> tuple[tuple[int, ...], ...]:
         """Those of the template in all parts."""
 
+    def to_json(self) -> str:
+        """The text of a kernel file."""
+
 
 def group_choices_of(places: Sequence[Place]) -> tuple[int, ...]:
     """The numbers of groups to draw from: the divisors from 2 up that all C have in common (section 6.3)."""
@@ -203,6 +206,10 @@ def place_of(site: Site) -> Place:
     obstacle = obstacle_to(site)
     if obstacle is not None:
         raise SpecError(f"{site.name}: {obstacle}")
+    return _place(site)
+
+
+def _place(site: Site) -> Place:
     bound = site.binding("shape")
     return Place(
         site.in_channels,
@@ -221,13 +228,15 @@ def places_of(given: Sequence[Place | Site]) -> tuple[Place, ...]:
     Raises:
         SpecError: where none is left, with the reason of the first.
     """
-    reasons = [f"{one.name}: {why}" for one in given if not isinstance(one, Place) and (why := obstacle_to(one))]
-    found = [one if isinstance(one, Place) else place_of(one) for one in given if _is_taken(one)]
+    found, reasons = [], []
+    for one in given:
+        if isinstance(one, Place):
+            found.append(one)
+        elif why := obstacle_to(one):
+            reasons.append(f"{one.name}: {why}")
+        else:
+            found.append(_place(one))
     if not found:
         first = f": {reasons[0]}" if reasons else ""
         raise SpecError(f"places: expected at least one convolution that a kernel can replace, found none{first}")
     return tuple(found)
-
-
-def _is_taken(one: Place | Site) -> bool:
-    return isinstance(one, Place) or obstacle_to(one) is None

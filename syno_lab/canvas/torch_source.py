@@ -10,19 +10,28 @@ from __future__ import annotations
 
 import math
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from syno_lab.canvas.primitives import BROADCASTS, SHIFTS, UNFOLDS, axes_of, parts_of, span_of
 from syno_lab.canvas.shape import FIXED
+from syno_lab.canvas.views import View, view_of
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from syno_lab.canvas.fitted import Fitted
     from syno_lab.canvas.kernel import Binding, Node
+    from syno_lab.canvas.places import AtPlaces
     from syno_lab.canvas.shape import Shape
 
 _NOT_STATE = ("operator", "binding")
+
+#: Where exp(a) would be infinite it stays at a large number: its gradient, which a minimum or a ReLU behind it makes 0
+#: times infinity, would be no number, and one such element ends a training.
+_EXP = """
+def exp(a):
+    largest = {torch.float16: 11, torch.float64: 709}.get(a.dtype, 88)  # above it exp overflows
+    return torch.exp(a.clamp(max=largest))
+"""
 
 _CALLS = {
     "relu": "F.relu({})",
@@ -30,7 +39,7 @@ _CALLS = {
     "sigmoid": "torch.sigmoid({})",
     "tanh": "torch.tanh({})",
     "abs": "torch.abs({})",
-    "exp": "torch.exp({})",
+    "exp": "exp({})",
     "neg": "-{}",
     "sin": f"torch.sin({math.pi / 2!r} * {{}})",
     "add": "{} + {}",
@@ -41,7 +50,7 @@ _CALLS = {
 }
 
 
-def to_torch(operator: Fitted, bound: dict[str, int]) -> nn.Module:
+def to_torch(operator: AtPlaces, bound: dict[str, int]) -> nn.Module:
     """A module that computes an operator on tensors [N, C_in, s·H, s·W], for any batch size, dtype and device.
 
     Its weights ``weight_1``, ``weight_2``, … are those of :meth:`.Fitted.weight_sizes`. Those of FCs start as PyTorch's
@@ -57,7 +66,7 @@ def to_torch(operator: Fitted, bound: dict[str, int]) -> nn.Module:
     return module
 
 
-def _class(operator: Fitted, bound: dict[str, int]) -> Any:
+def _class(operator: AtPlaces, bound: dict[str, int]) -> Any:
     """The class of the source, whose instances are pickled and copied by way of :func:`_rebuilt`."""
     namespace: dict[str, Any] = {"__name__": "syno_lab.generated"}
     # The source is our own: it holds integers and names made here, never text from a file.
@@ -86,27 +95,15 @@ def _rebuilt(text: str, binding: dict[str, int]) -> nn.Module:
     return module
 
 
-def _say_what_it_is(module: nn.Module, operator: Fitted, binding: Binding) -> None:
+def _say_what_it_is(module: nn.Module, operator: AtPlaces, binding: Binding) -> None:
     # Plain attributes, past nn.Module's own bookkeeping.
     object.__setattr__(module, "operator", operator)
     object.__setattr__(module, "binding", dict(binding))
 
 
-def to_torch_source(operator: Fitted, bound: dict[str, int]) -> str:
+def to_torch_source(operator: AtPlaces, bound: dict[str, int]) -> str:
     """Python source of a class ``SynoOperator(nn.Module)`` for a complete binding, to paste into one's own project."""
     return _Writer(operator, bound).source()
-
-
-class _Convolution(NamedTuple):
-    """What an FC computes as a convolution.
-
-    Attributes:
-        of: the number of the tensor in front of the unfolds and the group, or of the FC's own input.
-        axes: H, W, both or none: where its windows slide.
-    """
-
-    of: int
-    axes: tuple[str, ...]
 
 
 class _Writer:
@@ -115,23 +112,21 @@ class _Writer:
     Names in the source: ``image`` is the input, pooled; m the number of images; n = m · parts; t0, t1, … the tensors.
     """
 
-    def __init__(self, operator: Fitted, bound: dict[str, int]) -> None:
+    def __init__(self, operator: AtPlaces, bound: dict[str, int]) -> None:
         self.kernel = kernel = operator.kernel
         self.place, self.bound = operator.template(bound)
         self.input = operator.input_sizes(bound)[1:]
         self.sizes = operator.weight_sizes(bound)
-        fcs = [number for number, node in enumerate(kernel.nodes, start=1) if node.primitive.name == "fc"]
-        self.weights: dict[int, int] = {}
-        number = 1
-        for tensor in fcs:
-            self.weights[tensor] = number
-            number += 3 if tensor in kernel.normalised else 1
-        self.convolutions = {tensor: self._convolution(kernel.nodes[tensor - 1].inputs[0]) for tensor in fcs}
+        #: Of each FC's result the number of its weight in the source, and what it is a convolution of.
+        self.weights = {tensor: place + 1 for tensor, place in kernel.weight_places.items()}
+        self.convolutions = {tensor: self._convolution(kernel.nodes[tensor - 1].inputs[0]) for tensor in self.weights}
 
     def source(self) -> str:
         """The whole text."""
         wanted = ", ".join(map(str, self.input))
         lines = ["import torch", "from torch import nn", "from torch.nn import functional as F", "", ""]
+        if any(node.primitive.name == "exp" for node in self.kernel.nodes):
+            lines += [*_EXP.strip().splitlines(), "", ""]
         lines += ["class SynoOperator(nn.Module):"]
         lines += [f'    """A kernel of Canvas on tensors of shape [N, {wanted}]."""', ""]
         lines += ["    def __init__(self):", "        super().__init__()", *self._weights()]
@@ -201,19 +196,12 @@ class _Writer:
                 needed |= set(self.kernel.nodes[tensor - 1].inputs) if convolution is None else {convolution.of}
         return sorted(needed - {0})
 
-    def _convolution(self, tensor: int) -> _Convolution:
-        """The unfolds and the group behind the input of an FC, undone."""
-        of, axes = tensor, set()
-        while of:
-            (name, parameter), inputs = self.kernel.nodes[of - 1]
-            if name not in ("unfold", "group"):
-                break
-            if name == "unfold":
-                axes |= set(UNFOLDS[parameter])
-            (of,) = inputs
-        if "H" in axes and self.kernel.shapes[of]["KW"] is not None:
-            return _Convolution(tensor, ())  # KW would be a channel in front of KH, and the weight has it behind
-        return _Convolution(of, tuple(sorted(axes)))
+    def _convolution(self, tensor: int) -> View:
+        """What an FC on a tensor is a convolution of."""
+        found = view_of(self.kernel, tensor)
+        if "H" in found.axes and self.kernel.shapes[found.of]["KW"] is not None:
+            return View(tensor, ())  # KW would be a channel in front of KH, and the weight has it behind
+        return found
 
     def _value(self, tensor: int) -> str:
         """The expression of a node's result."""

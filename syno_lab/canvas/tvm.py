@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import tvm
 from tvm import te
 
-from syno_lab.canvas.primitives import BROADCASTS, SHIFTS, UNFOLDS, axes_of, parts_of, span_of
+from syno_lab.canvas.primitives import BROADCASTS, SHIFTS, axes_of, parts_of, span_of
 from syno_lab.canvas.reference import EPSILON
+from syno_lab.canvas.views import View, view_of
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -52,18 +53,6 @@ def to_tvm(operator: AtPlaces, bound: Mapping[str, int], dtype: str = "float32")
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
-class _View(NamedTuple):
-    """A tensor as what stands before its groups and windows.
-
-    Attributes:
-        of: the number of the tensor that is read.
-        axes: H, W, both or none: where its windows slide.
-    """
-
-    of: int
-    axes: tuple[str, ...]
-
-
 class _Writer:
     """Writes the stages of an operator for a complete binding."""
 
@@ -77,14 +66,8 @@ class _Writer:
         self.X = te.placeholder(operator.input_sizes(bound), dtype, name="X")
         sizes = operator.weight_sizes(bound)
         self.weights = [te.placeholder(size, dtype, name=f"W{i}") for i, size in enumerate(sizes, start=1)]
-        self.weight_of: dict[int, int] = {}
-        number = 0
-        for tensor, node in enumerate(self.kernel.nodes, start=1):
-            if node.primitive.name == "fc":
-                self.weight_of[tensor] = number
-                number += 3 if tensor in self.kernel.normalised else 1
-        self.views = [self._view(number) for number in range(len(self.kernel.shapes))]
-        self.padded: dict[_View, te.Tensor] = {}
+        self.views = [view_of(self.kernel, number) for number in range(len(self.kernel.shapes))]
+        self.padded: dict[View, te.Tensor] = {}
         self.made: dict[int, te.Tensor] = {0: self._pooled()}
         #: The stages that MetaSchedule inlines into the next one (without a sum, exp, and an index that is computed),
         #: and which stages they are computed from then.
@@ -142,17 +125,6 @@ class _Writer:
         part, first = _divided(place[0], self.parts, axes[0])
         return part, [first, *place[1:]]
 
-    def _view(self, tensor: int) -> _View:
-        of, axes = tensor, set()
-        while of:
-            (name, parameter), inputs = self.kernel.nodes[of - 1]
-            if name not in ("unfold", "group"):
-                break
-            if name == "unfold":
-                axes |= set(UNFOLDS[parameter])
-            (of,) = inputs
-        return _View(of, tuple(sorted(axes)))
-
     def _reader(self, tensor: int) -> Read:
         """How the elements of a tensor are read: from the tensor before its groups and windows."""
         view = self.views[tensor]
@@ -179,7 +151,7 @@ class _Writer:
 
         return read
 
-    def _border(self, view: _View) -> te.Tensor:
+    def _border(self, view: View) -> te.Tensor:
         """A copy of the tensor of a view with as many zeros around it as its windows leave its bounds."""
         if view in self.padded:
             return self.padded[view]
@@ -295,7 +267,7 @@ class _Writer:
 
     def _fc(self, tensor: int, source: int, name: str) -> te.Tensor:
         """A direct convolution of what stands before the windows of its input."""
-        weight = self.weights[self.weight_of[tensor]]
+        weight = self.weights[self.kernel.weight_places[tensor]]
         groups, outputs, inputs = (int(size) for size in weight.shape)  # the groups of all parts together
         shape, read = self.kernel.shapes[source], self._reader(source)
         axes, filled = self._axes(tensor), self.kernel.shapes[tensor].filled
@@ -328,7 +300,7 @@ class _Writer:
 
     def _normalised(self, tensor: int, of: te.Tensor, name: str) -> te.Tensor:
         """A batch normalisation of a mean of 0 and a variance of 1, and ReLU where another FC comes after it."""
-        first = self.weight_of[tensor]
+        first = self.kernel.weight_places[tensor]
         scale, offset = self.weights[first + 1 : first + 3]
         share, zero = self._constant(1 / math.sqrt(1 + EPSILON)), self._constant(0)
         has_channels, rows = self.kernel.shapes[tensor]["C"] is not None, self._axes(tensor)

@@ -23,14 +23,12 @@ from html import escape
 from syno_lab.codegen.drawing_render import accessible_svg
 from syno_lab.codegen.drawing_style import (
     COORDINATE,
-    FONT,
     HIGHLIGHT,
-    INK,
     INPUT,
-    LINE,
     OUTPUT,
     WEIGHT,
     Look,
+    digraph,
     dot_text,
     primitive_look,
 )
@@ -200,15 +198,14 @@ class _Drawing:
         bottom = [f"s{i}" for i, step in enumerate(self.state.steps) if step.primitive == "REDUCE"]
         if self.ends:
             self.lines.append(f"{{ rank=max; {'; '.join(['y', *bottom])} }}")
-        head = [
-            "digraph pgraph {",
-            f'graph [bgcolor="transparent", nodesep=0.2, ranksep=0.28, fontname="{FONT}", fontsize=13]',
-            f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, width=0.3]',
-            f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize=10, dir=back, arrowsize=0.6]',
-        ]
-        if self.title:
-            head.append(f'labelloc=t; fontcolor="{INK}"; label={_plate(self.title)}')
-        return "\n".join([*head, *("  " + line for line in self.lines), "}"]) + "\n"
+        return digraph(
+            "pgraph",
+            self.lines,
+            apart="nodesep=0.2, ranksep=0.28",
+            points=13,
+            edge="dir=back, ",
+            label=_plate(self.title) if self.title else "",
+        )
 
     # -- parts -------------------------------------------------------------------------------------------------------
 

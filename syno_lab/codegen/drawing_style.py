@@ -7,7 +7,7 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -15,6 +15,8 @@ INK = "#1b1b1f"
 LINE = "#767680"
 FONT = "Helvetica,Arial,sans-serif"
 HIGHLIGHT = "#d5008f"
+#: The size of the font beside edges.
+EDGE_POINTS = 10
 
 
 class Look(NamedTuple):
@@ -41,6 +43,28 @@ COORDINATE = Look("box", "#ffffff", LINE)
 INPUT = Look("plain", "#dfe8f5", "#3c5a86")
 OUTPUT = Look("plain", "#e7e7ec", "#4a4a55")
 WEIGHT = Look("plain", "#f9e6b8", "#8a6a00")
+
+
+def digraph(name: str, lines: Iterable[str], *, apart: str, points: int, edge: str = "", label: str = "") -> str:
+    """The DOT text of a picture.
+
+    Args:
+        name: of the graph.
+        lines: nodes and edges.
+        apart: how far nodes and ranks are apart: ``nodesep`` and ``ranksep``.
+        points: the size of the font of the label.
+        edge: further attributes of all edges.
+        label: what stands above the picture, as DOT writes it.
+    """
+    head = [
+        f"digraph {name} {{",
+        f'graph [bgcolor="transparent", {apart}, fontname="{FONT}", fontsize={points}]',
+        f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, width=0.3]',
+        f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize={EDGE_POINTS}, {edge}arrowsize=0.6]',
+    ]
+    if label:
+        head.append(f'labelloc=t; fontcolor="{INK}"; label={label}')
+    return "\n".join([*head, *("  " + line for line in lines), "}"]) + "\n"
 
 
 def primitive_look(name: str) -> Look:

@@ -138,6 +138,20 @@ def test_a_tensor_that_is_too_large_is_refused() -> None:
     found = fill(kernel, (place,), Budget())
     assert isinstance(found, str)
     assert found.startswith(f"{place}: expected tensors of at most {MOST_ELEMENTS} elements, found [")
+    # Nor at a place that was not solved for, with the numbers of free variables given or not.
+    large = {"C_in": 512, "C_out": 512, "H": 56, "W": 56, "KH": 7, "KW": 7}
+    with pytest.raises(SpecError, match=f"expected tensors of at most {MOST_ELEMENTS} elements, found \\["):
+        Fitted(kernel).complete_binding(large)
+    free = Kernel(Draft().apply("fc x0").apply("fc C").nodes)
+    assert Fitted(free).complete_binding(large)["x0"] == 1
+    with pytest.raises(SpecError, match=r"found \[x0, H, W\] with 31360000$"):
+        Fitted(free).complete_binding({**large, "x0": 10_000})
+
+
+def test_memory_counts_what_a_stride_pools() -> None:
+    operator, image = Fitted(known.residual()), 4 * 4 * 6
+    strided = operator.memory({**SMALL, "s": 2}) - operator.memory(SMALL)
+    assert strided == 4 * 2 * (3 * image + image)  # bytes, images, the larger input and its pooled copy
 
 
 def site(**changes: object) -> Site:

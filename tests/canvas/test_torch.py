@@ -119,6 +119,18 @@ def test_gradients(rng: random.Random, np_rng: np.random.Generator) -> None:
         checked += 1
 
 
+@pytest.mark.parametrize(("dtype", "large"), [(torch.float32, 100.0), (torch.float64, 1000.0), (torch.bfloat16, 100.0)])
+def test_an_overflow_of_exp_that_is_not_used_has_no_gradient(dtype: torch.dtype, large: float) -> None:
+    """min(exp(a), a) is a for a large a, and its gradient 1: not 0 times infinity."""
+    module = Fitted(draft(("exp", "", (0,)), ("min", "", (1, 0))).kernel()).to_torch(at(BINDING)).to(dtype)
+    x = torch.full((1, *IMAGE), large, dtype=dtype, requires_grad=True)
+    result = module(x)
+    result.sum().backward()
+    assert torch.equal(result, x)
+    assert x.grad is not None
+    assert torch.equal(x.grad, torch.ones_like(x))
+
+
 def test_a_module_is_pickled_and_copied(np_rng: np.random.Generator) -> None:
     module, _ = module_of(draft(("unfold", "H", (0,)), ("fc", "C", (1,))).kernel(), np_rng)
     x = torch.from_numpy(np_rng.normal(size=(3, *IMAGE)))
