@@ -409,6 +409,9 @@ class System(Protocol):
     def title(self) -> str:
         """Its name for people: ``pGraphs``."""
 
+    #: The mark of its operators in figures: a name of :data:`syno_lab.reports.marks.MARKS`.
+    mark: str = "circle"
+
     def read(self, text: str | bytes) -> Operator:
         """The operator of a JSON text. Reading only checks the text; it runs no code of it.
 
@@ -479,6 +482,10 @@ class System(Protocol):
             SpecError: no sizes are found.
         """
         return operator.complete_binding()
+
+    def places(self, operator: Any) -> Mapping[str, Mapping[str, int]]:
+        """The places of a network that the operator has numbers for: their names for people, and the sizes there."""
+        return {}
 
     def small_binding(self, operator: Any) -> dict[str, int]:
         """Small sizes for fingerprints that tell operators apart: all different, if the operator allows it."""

@@ -11,6 +11,7 @@ from syno_lab.canvas.files import from_json
 from syno_lab.canvas.fitted import FORMAT, OUTER, Fitted
 from syno_lab.canvas.known import KNOWN
 from syno_lab.canvas.places import obstacle_to
+from syno_lab.canvas.solutions import outer_of, place_name
 from syno_lab.errors import SpecError
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
 
@@ -28,6 +29,7 @@ class Canvas(System):
 
     format = FORMAT
     title = "Canvas"
+    mark = "diamond"
 
     def read(self, text: str | bytes) -> Fitted:
         """See :func:`syno_lab.canvas.files.from_json`."""
@@ -100,6 +102,10 @@ class Canvas(System):
     def example_binding(self, operator: Fitted) -> dict[str, int]:
         """The first place of the operator, or a layer of a residual network where it has none."""
         return operator.complete_binding(None if operator.places else _EXAMPLE)
+
+    def places(self, operator: Fitted) -> dict[str, dict[str, int]]:
+        """Every place that the operator was fitted to, as :func:`.place_name` calls it."""
+        return {place_name(place): operator.complete_binding(outer_of(place)) for place in operator.places}
 
     def small_binding(self, operator: Fitted) -> dict[str, int]:
         """Small sizes; G is 2."""

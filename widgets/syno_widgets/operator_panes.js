@@ -109,6 +109,20 @@ function costTable(data, told) {
   return [make("p", {}, words), table("Stages, from input to output", heads, rows)];
 }
 
+/** A table of texts and numbers as its pane gives it, with some rows marked as those of the shown sizes. */
+function plainTable(data) {
+  const marked = new Set(data.marked);
+  const cell = (value) => (typeof value === "number" ? grouped(value) : String(value ?? "–"));
+  const rows = data.rows.map(([first, ...rest], number) => {
+    const isShown = marked.has(number);
+    const head = make("th", { scope: "row" }, first, isShown ? make("b", {}, " (shown)") : "");
+    const cells = rest.map((value) => make("td", { class: typeof value === "number" ? "syno-number" : undefined }, cell(value)));
+    return make("tr", { class: isShown ? "syno-shown" : undefined }, head, ...cells);
+  });
+  const note = make("p", { class: "syno-quiet" }, data.note);
+  return rows.length ? [table(data.title, data.heads, rows), note] : [note];
+}
+
 function kernelPane(data) {
   const ranks = ["space", "outputs", "inputs"];
   const line = (name, texts) =>
@@ -207,6 +221,7 @@ const DRAW = {
   tir: (data) => [codeBlock(data.text, "TVM TIR")],
   equation: equationPane,
   cost: costTable,
+  solutions: plainTable,
   reach: (data) => [picture(data.svg, "Map of the receptive field", data.text), codeBlock(data.text, "Receptive field, axis by axis")],
   mixing: mixingTable,
   kernel: kernelPane,

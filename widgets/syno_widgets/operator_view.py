@@ -129,7 +129,8 @@ class OperatorView(View):
     """Its shape and cost in one line."""
 
     choices = t.Dict(read_only=True).tag(sync=True)
-    """The values of ``photo`` and ``weights``, and ``panes``: name and title of each pane of its system."""
+    """The values of ``photo`` and ``weights``; ``panes``: name and title of each pane of its system; and ``places``:
+    name and sizes of each place of a network that the operator has numbers for (a Canvas kernel fitted to one)."""
 
     pane_graph = _pane("The picture")
     """The drawing and its links (of a pGraph :func:`syno_lab.pgraphs.panes.graph.graph_pane`)."""
@@ -148,6 +149,9 @@ class OperatorView(View):
 
     pane_cost = _pane("FLOPs and memory by stage")
     """The sum and the cost of each stage (:func:`syno_lab.pgraphs.panes.costs.cost_pane`)."""
+
+    pane_solutions = _pane("The numbers by place")
+    """The dynamic variables of a Canvas kernel at each place (:func:`syno_lab.canvas.panes.solution_pane`)."""
 
     pane_reach = _pane("The receptive field")
     """The input elements that the output element reads, as text, records and SVG."""
@@ -303,7 +307,9 @@ class OperatorView(View):
         """Set the panes of the operator's system; if the open one is not among them, open another."""
         photos = PHOTOS if self._image is not None else PHOTOS[:-1]
         titles = [[name, pane.title or name] for name, pane in self._panes.items()]
-        self.set_trait("choices", {"photo": list(photos), "weights": list(WEIGHTS), "panes": titles})
+        places = [[name, dict(bound)] for name, bound in system_of(self._operator).places(self._operator).items()]
+        given = {"photo": list(photos), "weights": list(WEIGHTS), "panes": titles, "places": places}
+        self.set_trait("choices", given)
         if self.pane not in self._panes:
             self.pane = self._at_once[-1]
 
