@@ -7,7 +7,7 @@ imported: a file from elsewhere names a format, never a module.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -21,7 +21,7 @@ from syno_lab.versioned import reason
 
 if TYPE_CHECKING:
     from syno_lab.models.sites import Site
-    from syno_lab.protocol import Operator, Session, System
+    from syno_lab.protocol import Operator, PrimitiveCard, Session, System
 
 #: Bytes of an operator's JSON that are read.
 MAX_BYTES = 1 << 20
@@ -167,6 +167,25 @@ def format_named(name: str) -> str:
         if titles[-1] == name.lower():
             return system.format
     raise SpecError(f"expected a system among {', '.join(titles)}, found {quoted(shortened(name))}")
+
+
+def find_card(words: Sequence[str]) -> PrimitiveCard:
+    """The card of a primitive: ``["unfold"]`` of the first system that has it, or ``["canvas", "unfold"]`` of one.
+
+    Letters may be large or small.
+
+    Raises:
+        SpecError: no primitive is called that.
+    """
+    *system, name = words or [""]
+    searched = [find_system(format_named(" ".join(system)))] if system else list(all_systems())
+    known = []
+    for one in searched:
+        for card in one.cards().values():
+            if card.name.lower() == name.lower():
+                return card
+            known.append(card.name)
+    raise SpecError(f"unknown primitive {quoted(shortened(name))}; known are {', '.join(known) or 'none'}")
 
 
 def builder_of(text: str | bytes) -> str:

@@ -13,7 +13,7 @@ from syno_lab.canvas.known import KNOWN
 from syno_lab.canvas.places import obstacle_to
 from syno_lab.canvas.solutions import outer_of, place_name
 from syno_lab.errors import SpecError
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Kernel
@@ -111,6 +111,12 @@ class Canvas(System):
         """Small sizes; G is 2."""
         given = {**_SMALL, "G": 2} if "G" in operator.kernel.variables else _SMALL
         return operator.complete_binding(given)
+
+    def cards(self) -> Mapping[str, PrimitiveCard]:
+        """See :mod:`syno_lab.canvas.cards`."""
+        from syno_lab.canvas.cards import cards
+
+        return cards()
 
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.canvas.panes`."""

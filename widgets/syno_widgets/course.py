@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from syno_lab.errors import SynoError
-from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.protocol import Binding, Operator
-from syno_lab.systems import is_operator, system_of
+from syno_lab.protocol import Binding, Operator, PrimitiveCard
+from syno_lab.systems import find_card, find_system, format_named, is_operator, system_of
 
 Array = np.ndarray[Any, Any]
 RIGHT, WRONG, OPEN = "Right", "Not yet", "Not answered yet"
@@ -117,29 +116,31 @@ class Moved:
 
 
 class Cards:
-    """The pictures of primitives side by side, each as an image, so that a saved page shows them without trust."""
+    """The pictures of primitives side by side, each as an image, so that a saved page shows them without trust.
 
-    def __init__(self, *names: str) -> None:
-        self.names = names or tuple(PRIMITIVES)
+    Args:
+        names: of the primitives, in any case of letters; none: all of the system's.
+        system: its title or format.
+
+    Raises:
+        SpecError: for an unknown system or primitive.
+    """
+
+    def __init__(self, *names: str, system: str = "pgraphs") -> None:
+        wanted = names or tuple(find_system(format_named(system)).cards())
+        self.cards = tuple([find_card((system, name)) for name in wanted])
 
     def _repr_html_(self) -> str:
-        return (
-            f'<div style="display:flex;flex-wrap:wrap;gap:1em;align-items:end">{"".join(map(_image, self.names))}</div>'
-        )
+        images = "".join(map(_image, self.cards))
+        return f'<div style="display:flex;flex-wrap:wrap;gap:1em;align-items:end">{images}</div>'
 
     def __repr__(self) -> str:
-        return "\n".join(
-            f"{name}: {PRIMITIVES[name].card.before} <- {PRIMITIVES[name].card.after}" for name in self.names
-        )
+        return "\n".join(card.line for card in self.cards)
 
 
-def _image(name: str) -> str:
-    from syno_lab.codegen.drawing import card_svg
-
-    card = PRIMITIVES[name].card
-    words = f"{name}: bottom {card.before}, top {card.after}; {card.top_down}"
-    data = base64.b64encode(card_svg(name).encode()).decode()
-    return f'<img alt="{escape(words)}" src="data:image/svg+xml;base64,{data}">'
+def _image(card: PrimitiveCard) -> str:
+    data = base64.b64encode(card.draw().encode()).decode()
+    return f'<img alt="{escape(card.words)}" src="data:image/svg+xml;base64,{data}">'
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
