@@ -67,9 +67,10 @@ chromium:
 doctor: $(VENV)/.installed ## What this machine has and what is missing
 	$(BIN)/syno-lab doctor
 
-picture: $(VENV)/.installed ## The README's pGraph and the architecture's rooms, drawn anew
+picture: $(VENV)/.installed ## The README's pGraph, the rooms and the page of primitives, made anew
 	$(BIN)/syno-lab show conv2d --as svg --out docs/conv2d.svg
 	$(BIN)/python docs/architecture.py
+	$(BIN)/python docs/primitives.py
 
 screenshots: chromium $(VENV)/.installed-dev ## The README's screenshots, from those of the browser tests
 	rm -rf $(VENV)/screenshots
