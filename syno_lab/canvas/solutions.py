@@ -22,7 +22,6 @@ class Number(NamedTuple):
 
     Attributes:
         place: the name of the place (:func:`place_name`).
-        stride: of the place.
         layers: how many layers of the network are there.
         variable: ``x0``.
         lcm: what it must be a multiple of.
@@ -34,7 +33,6 @@ class Number(NamedTuple):
     """
 
     place: str
-    stride: int
     layers: int
     variable: str
     lcm: int
@@ -48,7 +46,7 @@ class Number(NamedTuple):
 def place_name(place: Place) -> str:
     """A place for people, as an entry of a menu; two places of a network have two names."""
     stride = f", stride {place.stride}" if place.stride > 1 else ""
-    return f"{place.c_in} to {place.c_out} channels, {place.h} x {place.w}, window {place.kh} x {place.kw}{stride}"
+    return f"{place.c_in} to {place.c_out} channels, {place.h}x{place.w}, window {place.kh}x{place.kw}{stride}"
 
 
 def outer_of(place: Place) -> dict[str, int]:
@@ -76,7 +74,7 @@ def numbers(operator: Fitted, places: Sequence[Place]) -> list[Number]:
             least = bases[alone][number] if alone in bases else None
             doublings, more = _grown(least, bound[name])
             ends = (name, units[name], least, doublings, more, bound[name], is_solved)
-            found.append(Number(place_name(place), place.stride, place.layers, *ends))
+            found.append(Number(place_name(place), place.layers, *ends))
     return found
 
 

@@ -52,7 +52,7 @@ def test_the_place_is_chosen_in_a_menu(page: Page, lab: Lab) -> None:
     expect(view.locator(".syno-graph svg")).to_be_visible()
     menu = view.get_by_label("Place in the network")
     expect(menu.locator("option")).to_have_count(3)
-    expect(menu.locator("option").first).to_have_text("16 to 16 channels, 32 x 32, window 3 x 3")
+    expect(menu.locator("option").first).to_have_text("16 to 16 channels, 32x32, window 3x3")
 
     view.get_by_role("tab", name="PyTorch").click()
     source = view.locator("[data-panel=source] pre")
@@ -72,7 +72,7 @@ def test_the_place_is_chosen_in_a_menu(page: Page, lab: Lab) -> None:
         expect(row.locator("td").last).to_have_text(f"{value:,}")
     expect(view.locator(".syno-shown")).to_have_count(1)
     expect(rows.nth(1)).to_contain_text("(shown)")
-    menu.select_option(label="32 to 32 channels, 16 x 16, window 3 x 3")
+    menu.select_option(label="32 to 32 channels, 16x16, window 3x3")
     expect(rows.nth(2)).to_contain_text("(shown)")
     assert saved(page, view, "Solutions", "CSV").decode().count("\n") == 4
 
@@ -85,7 +85,7 @@ def test_the_place_is_chosen_in_a_menu(page: Page, lab: Lab) -> None:
     view.get_by_label("H", exact=True).fill("20")
     view.get_by_role("button", name="Use these sizes").click()
     expect(menu.locator("option:checked")).to_have_text("other sizes")
-    menu.select_option(label="16 to 32 channels, 16 x 16, window 3 x 3, stride 2")
+    menu.select_option(label="16 to 32 channels, 16x16, window 3x3, stride 2")
     expect(menu.locator("option")).to_have_count(3)
     run_cell(page, 1)
     expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text(f"SEEN 16 {kernel.solutions[1][0]} 2")

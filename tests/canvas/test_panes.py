@@ -44,7 +44,7 @@ def test_the_menu_has_every_place_with_its_sizes() -> None:
     menu = CANVAS.places(operator)
     assert len(menu) == len(PLACES)
     for (name, bound), place, solution in zip(menu.items(), PLACES, operator.solutions, strict=True):
-        assert name.startswith(f"{place.c_in} to {place.c_out} channels, {place.h} x {place.w}")
+        assert name.startswith(f"{place.c_in} to {place.c_out} channels, {place.h}x{place.w}")
         assert operator.complete_binding(bound) == bound
         assert operator.input_sizes(bound) == (1, place.c_in, place.stride * place.h, place.stride * place.w)
         assert tuple(bound[name] for name in operator.kernel.free) == solution
@@ -93,18 +93,18 @@ def test_the_table_marks_what_is_shown() -> None:
         data = read_pane(Asked(operator, binding=tuple(outer_of(place).items())), "solutions")
         assert data["marked"] == [number]
         assert [row[-1] for row in data["rows"]] == [value for (value,) in operator.solutions]
-        assert [row[2] for row in data["rows"]] == [place.layers for place in PLACES]
+        assert [row[1] for row in data["rows"]] == [place.layers for place in PLACES]
     away = asked(operator)
     data = read_pane(away, "solutions")
     assert data["marked"] == [3]
-    assert data["rows"][3][2] == "not fitted"
+    assert data["rows"][3][1] == "not fitted"
     assert data["rows"][3][-1] == operator.complete_binding(dict(away.binding or ()))["x0"]
     forms = exports(away, "solutions", data)
     assert [one["format"] for one in forms] == ["CSV", "JSON"]
     assert len(export(away, "solutions", data, "csv").splitlines()) == 5
 
     alone = read_pane(Asked(Fitted(known.squeeze_excite())), "solutions")
-    assert [row[2] for row in alone["rows"]] == ["not fitted"]
+    assert [row[1] for row in alone["rows"]] == ["not fitted"]
     assert "fitted to no network" in alone["note"]
     without = read_pane(asked(Fitted(known.grouped_convolution(), 2)), "solutions")
     assert without["rows"] == []
@@ -116,7 +116,7 @@ def test_numbers_below_the_base_are_shown_as_they_are() -> None:
     operator = Fitted(Kernel(known.squeeze_excite().nodes), 1, (PLACES[0], replace(PLACES[2])), ((1,), (1,)))
     rows = numbers(operator, operator.places)
     assert [(row.base, row.doublings, row.more, row.value) for row in rows] == [(1, 0, 0, 1), (2, None, None, 1)]
-    assert read_pane(Asked(operator), "solutions")["rows"][1][5:] == [2, None, None, 1]
+    assert read_pane(Asked(operator), "solutions")["rows"][1][4:] == [2, None, None, 1]
 
 
 # -- what is read ------------------------------------------------------------------------------------------------------
