@@ -118,12 +118,12 @@ def _reach(asked: Asked[Any], axes: Sequence[str], follows: Sequence[int | None]
         offsets = None if stands is None else tuple(place - stands for place in positions)
         fields.append(AxisField(axis, size, number, positions, output, offsets))
     element = ", ".join(":" if index is None else str(index) for index in where)
-    head = (
-        f"Y[{element}] reads {np.count_nonzero(found):,} of {found.size:,} elements of X: those where its gradient is "
-        f"not 0 for one of {DRAWS} random inputs and weights"
-    )
+    head = [
+        f"Y[{element}] reads {np.count_nonzero(found):,} of {found.size:,} elements of X,",
+        f"those where its gradient is not 0 for one of {DRAWS} random inputs and weights",
+    ]
     return {
-        "text": "\n".join([head, *axis_table(fields)]),
+        "text": "\n".join([*head, *axis_table(fields)]),
         "axes": axis_records(fields),
         "binding": bound,
         "svg": field_svg(found, axes, lambda strength: f"gradient of size {strength:.2g}"),

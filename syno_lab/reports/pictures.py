@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ GREY = "#767676"
 #: small, those on the front large, known operators hollow, and the baseline is a star.
 KNOWN = "known operators"
 LOOKS = {
-    "trials": ("#8a8a8a", 16),
+    "trials": ("#8a8a8a", 22),
     "on the front": ("#2a7fd4", 48),
     KNOWN: ("#009e73", 48),
     "baseline": ("#d55e00", 110),
@@ -138,6 +138,7 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
     third = len(front.axes) == 3
     depth = [point.values[-1] for point in front.points]
     named: set[str] = set()
+    are_many = len(front.systems) > 1
     for (name, mark), points in groups.items():
         colour, size = LOOKS[name]
         shade: dict[str, Any] = {"color": colour}
@@ -155,7 +156,7 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
             [point.values[1] for point in points],
             s=size,
             marker=mark.marker,
-            label=None if name in named else name,
+            label=None if name in named or are_many else name,
             zorder=3,
             **shade,
         )
@@ -183,12 +184,28 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
             marker="_" if x0 == x1 else "|",
             label="as the paper states" if number == 0 else None,
         )
-    if len(front.systems) > 1:
-        for system, its in front.systems.items():
-            axes.scatter([], [], s=30, marker=mark_of(its).marker, color="#444444", label=printable(system))
     axes.margins(0.08)
     if front.points or published:
-        axes.legend(loc="best", fontsize=8, framealpha=0.8)
+        handles, _ = axes.get_legend_handles_labels()
+        marks = _legend_of_systems(front, named) if are_many else []
+        axes.legend(handles=[*marks, *handles], loc="best", fontsize=8, framealpha=0.8)
+
+
+def _legend_of_systems(front: Front, kinds: Collection[str]) -> list[Any]:
+    """The legend where there are several systems: the kinds' colours without a shape, then the systems' shapes."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    found: list[Any] = []
+    for name, (colour, _) in LOOKS.items():
+        if name == "baseline" and name in kinds:
+            found.append(Line2D([], [], linestyle="", marker=BASELINE.marker, markersize=9, color=colour, label=name))
+        elif name in kinds:
+            found.append(Patch(facecolor="none" if name == KNOWN else colour, edgecolor=colour, label=name))
+    for title, its in front.systems.items():
+        mark, label = mark_of(its).marker, printable(title)
+        found.append(Line2D([], [], linestyle="", marker=mark, markersize=6, color="#444444", label=label))
+    return found
 
 
 def _draw_names(axes: Axes, front: Front) -> None:

@@ -58,7 +58,7 @@ def front_sketch(front: Front, title: str = "Trials", published: Sequence[Mappin
             if found == kind:
                 across, up = place(*point.values[:2])
                 look = f'fill="none" stroke="{colour}"' if kind == KNOWN else f'fill="{colour}"'
-                parts.append(_mark(shape_of(point), across, up, area**0.5 / 1.8, look, point.name))
+                parts.append(_mark(shape_of(point), across, up, area**0.5 / 1.5, look, point.name))
     if len(front.systems) > 1:
         across = _LEFT + 8.0
         for title, mark in front.systems.items():

@@ -92,7 +92,7 @@ function costTable(data, told) {
       },
       make("th", { scope: "row" }, row.stage),
       make("td", { class: "syno-does" }, row.does, row.sums ? `; sums over ${row.sums}` : ""),
-      make("td", {}, row.out),
+      make("td", { class: "syno-gives" }, row.out),
       make("td", { class: "syno-number" }, grouped(row.iterations)),
       make("td", { class: "syno-number" }, grouped(row.flops)),
       make("td", { class: "syno-number" }, share, `${(100 * row.share).toFixed(1)} %`),
