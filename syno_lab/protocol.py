@@ -502,6 +502,10 @@ class System(Protocol):
         """
         return operator.complete_binding()
 
+    def operator_of(self, value: Any) -> Operator | None:
+        """The operator that a value of this system, which is none itself, stands for by itself; else None."""
+        return None
+
     def cards(self) -> Mapping[str, PrimitiveCard]:
         """The cards of its primitives by their names; {} where operators are not made of primitives."""
         return {}

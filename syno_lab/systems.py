@@ -203,6 +203,13 @@ def is_operator(value: Any) -> bool:
     return isinstance(getattr(value, "format", None), str) and value.format in formats()
 
 
+def operator_of(value: Any) -> Operator | None:
+    """A value that is an operator, or the operator that it stands for in its system (a Canvas kernel); else None."""
+    if is_operator(value):
+        return value  # type: ignore[no-any-return]
+    return next((found for system in all_systems() if (found := system.operator_of(value)) is not None), None)
+
+
 def system_for(start: Any) -> System:
     """The system whose steps lead on from a value: an operator, or what a system begins with (a spec, a state).
 

@@ -112,6 +112,12 @@ class Canvas(System):
         given = {**_SMALL, "G": 2} if "G" in operator.kernel.variables else _SMALL
         return operator.complete_binding(given)
 
+    def operator_of(self, value: Any) -> Fitted | None:
+        """A kernel, fitted to no network."""
+        from syno_lab.canvas.kernel import Kernel
+
+        return Fitted(value) if isinstance(value, Kernel) else None
+
     def cards(self) -> Mapping[str, PrimitiveCard]:
         """See :mod:`syno_lab.canvas.cards`."""
         from syno_lab.canvas.cards import cards

@@ -41,7 +41,8 @@ class Form(StrEnum):
 _STAGED = (Form.LOOPS, Form.PYTHON, Form.C, Form.LATEX)
 _GRADIENTS = (*_STAGED, Form.TABLE)
 _REACH = "reach"
-#: The forms that an operator of any system has; the receptive field those of a system with that pane, the others pGraphs.
+#: The forms that an operator of any system has. Those of a system with the pane have a receptive field; only pGraphs
+#: have the others.
 _OF_ALL = (Form.SUMMARY, Form.SOURCE, Form.TVM, Form.DOT, Form.SVG, Form.FILE)
 
 

@@ -1,7 +1,7 @@
 """The marks of trials in figures: the shape says the system, colour and size say how the trial stands.
 
-A system names its mark (:attr:`syno_lab.protocol.System.mark`); the same outlines are drawn by matplotlib, as SVG and in
-the browser. All have the area of the circle of radius 1, so that none looks more important.
+A system names its mark (:attr:`syno_lab.protocol.System.mark`); the same outlines are drawn by matplotlib, as SVG and
+in the browser. All have the area of the circle of radius 1, so that none looks more important.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ MARKS = {
     "cross": Mark("P", "M-.396-1.189H.396V-.396H1.189V.396H.396V1.189H-.396V.396H-1.189V-.396H-.396Z"),
 }
 #: The mark of the network that trials are compared with, whatever its operator.
-BASELINE = Mark(
-    "*", "M0-1.673L.376-.517H1.591L.608.198L.983 1.353L0 .639L-.983 1.353L-.608.198L-1.591-.517H-.376Z"
-)
+BASELINE = Mark("*", "M0-1.673L.376-.517H1.591L.608.198L.983 1.353L0 .639L-.983 1.353L-.608.198L-1.591-.517H-.376Z")
 
 
 def mark_of(name: str) -> Mark:

@@ -90,10 +90,11 @@ def shown_sources(reading: Reading) -> list[dict[str, Any]]:
 def shown_front(front: Front, title: str, published: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """A front for drawing.
 
-    ``axes`` (``name``, ``text``, ``maximise``), ``keys``, ``labels``, ``baselines`` and ``known`` (indices),
-    ``systems`` (titles) of the points, ``marks`` (indices in ``outlines``, which are paths of SVG), ``legend`` (``title`` and ``path`` of each system
-    among them), ``values`` (a list for each axis), ``intervals`` (for each axis pairs or None), ``front`` (indices), ``history``,
-    ``hypervolume``, ``reference``, ``unplaced``, ``text``, and the ``paper``'s statements of :func:`.published_on`.
+    ``axes`` (``name``, ``text``, ``maximise``), ``keys``, ``labels``, ``baselines`` and ``known`` (indices), of the
+    points the ``systems`` (titles) and ``marks`` (indices in ``outlines``, paths of SVG), ``legend`` (``title`` and
+    ``path`` of each system among them), ``values`` (a list for each axis), ``intervals`` (for each axis pairs or None),
+    ``front`` (indices), ``history``, ``hypervolume``, ``reference``, ``unplaced``, ``text``, and the ``paper``'s
+    statements of :func:`.published_on`.
     """
     outlines = list(dict.fromkeys(shape_of(point).path for point in front.points))
     return {

@@ -188,7 +188,7 @@ def test_a_trial_of_another_system_is_shown_opened_and_saved(page: Page, lab: La
     opened = view.locator(".syno-opened .syno-operator")
     expect(opened.locator(".syno-graph svg")).to_be_visible()
     expect(opened.locator(".syno-status").first).to_contain_text(str(operator))
-    assert opened.get_by_role("tab").all_inner_texts() == ["Cost", "PyTorch", "TIR"]
+    assert opened.get_by_role("tab").all_inner_texts() == ["Cost", "PyTorch", "TIR", "Receptive field"]
     expect(opened.get_by_role("tabpanel")).to_contain_text("3x3 convolution of channels 0 to 63 in 2 groups")
     expect(opened.get_by_label("Search the", exact=False)).to_be_hidden()
 

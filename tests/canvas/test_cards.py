@@ -64,9 +64,7 @@ MISUSES: dict[str, list[tuple[Callable[[], Draft], str]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("misuse", "message"), [(misuse, text) for rows in MISUSES.values() for misuse, text in rows]
-)
+@pytest.mark.parametrize(("misuse", "message"), [(misuse, text) for rows in MISUSES.values() for misuse, text in rows])
 def test_every_misuse_is_refused_in_one_line(misuse: Callable[[], Draft], message: str) -> None:
     with pytest.raises(PrimitiveError) as refusal:
         misuse()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,15 @@ from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.sampler import Sampler
 from syno_lab.canvas.solutions import numbers, outer_of
 from syno_lab.canvas.system import CANVAS
+from syno_lab.cli import main
 from syno_lab.codegen.receptive_field import receptive_field
 from syno_lab.errors import SpecError, StoppedError
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.operators import conv2d
+from syno_lab.operators.neighbours import nearest
 from syno_lab.panes import Asked, export, exports, read_pane
 from syno_lab.panes.reach import gradients
+from syno_lab.systems import operator_of
 
 PLACES = (Place(16, 16, 8, 8, layers=3), Place(16, 32, 4, 4, stride=2), Place(32, 32, 4, 4, layers=2))
 SIZES = {"N": 1, "C_in": 4, "C_out": 4, "H": 6, "W": 7}
@@ -64,7 +68,9 @@ def _holds(operator: Fitted, place: Place, name: str, value: int) -> bool:
 def test_a_number_is_its_base_doubled_and_topped_up(rng: random.Random) -> None:
     """Each lcm is the least number at which the kernel's sizes are whole; the base is the solver's without a budget."""
     seen = 0
-    for operator in Sampler(PLACES, max_flops=0.9, primitives=(3, 7), prefers_free=True, seed=rng.getrandbits(32)).samples():
+    for operator in Sampler(
+        PLACES, max_flops=0.9, primitives=(3, 7), prefers_free=True, seed=rng.getrandbits(32)
+    ).samples():
         if not operator.kernel.free:
             continue
         base = solve(operator.kernel, PLACES, Budget(), operator.groups)
@@ -80,7 +86,9 @@ def test_a_number_is_its_base_doubled_and_topped_up(rng: random.Random) -> None:
             assert row.value == row.base * 2**row.doublings + row.more
             assert 0 <= row.more < row.base * 2**row.doublings
             assert row.is_solved
-            wanted = next(number for number in range(1, row.lcm + 1) if _holds(operator, PLACES[place], row.variable, number))
+            wanted = next(
+                number for number in range(1, row.lcm + 1) if _holds(operator, PLACES[place], row.variable, number)
+            )
             assert row.lcm == wanted
         seen += 1
         if seen == 8:
@@ -108,7 +116,9 @@ def test_the_table_marks_what_is_shown() -> None:
     assert "fitted to no network" in alone["note"]
     without = read_pane(asked(Fitted(known.grouped_convolution(), 2)), "solutions")
     assert without["rows"] == []
-    assert without["note"] == "The kernel has no dynamic variable: its sizes follow from the place. G = 2 at every place."
+    assert (
+        without["note"] == "The kernel has no dynamic variable: its sizes follow from the place. G = 2 at every place."
+    )
 
 
 def test_numbers_below_the_base_are_shown_as_they_are() -> None:
@@ -176,3 +186,56 @@ def test_nas_pte_reads_its_groups() -> None:
     """The first half of the outputs is a convolution of 2 groups: a channel of it reads half of the inputs."""
     found = reads(nas_pte_1(), "0, 0, 3, 3", C_in=8, C_out=8)
     assert [axis["reads"] for axis in found["axes"]] == [1, 4, 3, 3]
+
+
+# -- widgets and commands that take an operator of any system ----------------------------------------------------------
+
+
+def test_a_kernel_stands_for_its_operator(capsys: pytest.CaptureFixture[str]) -> None:
+    from syno_widgets import OperatorView
+    from syno_widgets.course import check
+
+    view = OperatorView(known.squeeze_excite(), pane="solutions")
+    assert view.operator == Fitted(known.squeeze_excite())
+    assert view.name == "squeeze_excite"
+    assert view.choices["places"] == []
+    view.show(fitted("squeeze_excite", max_flops=0.05))
+    assert len(view.choices["places"]) == 3
+    assert operator_of("squeeze_excite") is None
+
+    check(known.residual(), Fitted(known.residual()))
+    check(known.KNOWN["residual"](), known.spatially_separable())
+    wrong = known.Draft().apply("fc C").apply("gelu").kernel()
+    check(wrong, known.Draft().apply("fc C").apply("relu").kernel())
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "Right."
+    assert "the weights are used in another way (shapes [1, 8, 8]; expected [1, 8, 24], [1, 8, 40])" in said[1]
+    assert (
+        "its weights have the right shapes ([1, 8, 8]), but it is another operator: Canvas kernel: fc C, gelu"
+        in said[2]
+    )
+
+
+def test_what_needs_sums_of_products_says_so() -> None:
+    from syno_widgets.course import Moved, terms
+
+    for make in (terms, Moved):
+        with pytest.raises(
+            SpecError, match="terms: expected an operator that is sums of products, found one of Canvas"
+        ):
+            make(Fitted(known.residual()), SIZES)  # type: ignore[operator]
+    with pytest.raises(SpecError, match="nearest: expected a pGraph, whose steps are compared, found 'Fitted'"):
+        nearest(Fitted(known.residual()))  # type: ignore[arg-type]
+
+
+def test_show_says_what_a_kernel_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "kernel.json"
+    file.write_text(fitted("squeeze_excite", max_flops=0.05).to_json())
+    assert main(["show", str(file), "--as", "receptive-field", "--at", "0,1,:,2"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("with N=1, C_in=16, C_out=16, H=8, W=8, KH=3, KW=3, s=1, x0=")
+    assert "Y[0, 1, :, 2] reads 1,024 of 1,024 elements of X," in told
+    assert main(["show", "figure_8", "--as", "receptive-field"]) == 0  # without places, at the view's sizes
+    assert "reads 6 of 50,176 elements of X," in capsys.readouterr().out
+    assert main(["show", str(file), "--as", "mixing"]) == 2
+    assert "--as mixing: expected a pGraph, found kernel, an operator of Canvas" in capsys.readouterr().err

@@ -69,7 +69,9 @@ def test_both_systems_are_in_one_figure_with_a_legend(rows: Any) -> None:
         assert shape_of(point) == wanted
 
     svg = ElementTree.fromstring(front_sketch(front))
-    drawn = [path.get("d") for path in svg.iter("{http://www.w3.org/2000/svg}path") if path.find("{*}title") is not None]
+    drawn = [
+        path.get("d") for path in svg.iter("{http://www.w3.org/2000/svg}path") if path.find("{*}title") is not None
+    ]
     for title, mark in front.systems.items():
         number = sum(point.system == title for point in front.points)
         assert drawn.count(MARKS[mark].path) == number + 1, "the points, and one in the legend"

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from syno_lab.errors import SynoError
+from syno_lab.errors import SpecError, SynoError
 from syno_lab.protocol import Binding, Operator, PrimitiveCard
-from syno_lab.systems import find_card, find_system, format_named, is_operator, system_of
+from syno_lab.systems import find_card, find_system, format_named, is_operator, operator_of, system_of
 
 Array = np.ndarray[Any, Any]
 RIGHT, WRONG, OPEN = "Right", "Not yet", "Not answered yet"
@@ -40,10 +40,17 @@ def terms(operator: Operator, binding: Binding | None = None) -> Array:
     """Every output element as a formula: the loop nest, run on letters instead of numbers.
 
     Weights are ``w``, or ``v`` and ``u`` for the second and third.
+
+    Raises:
+        SpecError: the operator's system computes with numbers alone, as where primitives are not linear.
     """
     bound = operator.complete_binding(binding)
     weights = [letters("wvutsr"[i], shape) for i, shape in enumerate(operator.weight_sizes(bound))]
-    return operator.reference(letters("x", operator.input_sizes(bound)), *weights, binding=bound)
+    try:
+        return operator.reference(letters("x", operator.input_sizes(bound)), *weights, binding=bound)
+    except TypeError:  # of making a number of a letter
+        system = system_of(operator).title
+        raise SpecError(f"terms: expected an operator that is sums of products, found one of {system}") from None
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------
@@ -55,7 +62,7 @@ class Moved:
     An output element that sums several is striped in their colours; one that reads none is blank.
 
     Raises:
-        SynoError: for more elements than can be seen.
+        SynoError: for more elements than can be seen, and as :func:`terms`.
     """
 
     def __init__(self, operator: Operator, binding: Binding | None = None) -> None:
@@ -164,6 +171,7 @@ def check(answer: Any, right: Any, binding: Binding | None = None) -> None:
 
 def _wrong(answer: Any, right: Any, binding: Binding | None) -> str | None:
     try:
+        answer, right = operator_of(answer) or answer, operator_of(right) or right
         if is_operator(right) or callable(right):
             # A state has a method that gives its operator.
             is_state = not is_operator(answer) and callable(getattr(answer, "operator", None))
@@ -226,6 +234,8 @@ def _difference(answer: Any, named: Binding, right: Any, bound: Binding) -> str:
             return f"Y[{y}] reads X[{x}] in {reads} terms, expected {should}"
     sizes = [op.weight_sizes(at) for op, at in ((answer, named), (right, bound))]
     have, want = (", ".join(map(str, map(list, some))) or "none" for some in sizes)
+    if have == want and not can_say:
+        return f"its weights have the right shapes ({want}), but it is another operator: {answer}"
     reads_right = "it reads the right elements, but " if can_say else ""
     return f"{reads_right}the weights are used in another way (shapes {have}; expected {want})"
 
