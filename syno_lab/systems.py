@@ -206,7 +206,7 @@ def is_operator(value: Any) -> bool:
 def operator_of(value: Any) -> Operator | None:
     """A value that is an operator, or the operator that it stands for in its system (a Canvas kernel); else None."""
     if is_operator(value):
-        return value  # type: ignore[no-any-return]
+        return value
     return next((found for system in all_systems() if (found := system.operator_of(value)) is not None), None)
 
 

@@ -148,7 +148,8 @@ def solution_pane(asked: Asked[Any]) -> dict[str, Any]:
     is_place = any(replace(place, layers=1) == here for place in operator.places)
     found = numbers(operator, (*operator.places, *(() if is_place else (here,))))
     heads = ["place", "layers", "variable", "lcm", "base", "doublings", "topped up by", "value"]
-    rows, marked = [], []
+    rows: list[list[Any]] = []
+    marked: list[int] = []
     for one in found:
         if one.place == place_name(here):
             marked.append(len(rows))
