@@ -71,9 +71,10 @@ docs: $(VENV)/.installed-docs ## The manual as a site, in build/site
 	$(BIN)/sphinx-build --quiet --fail-on-warning --write-all --jobs 2 -c docs -d build/doctrees . build/site
 	@echo "Open build/site/index.html"
 
-picture: $(VENV)/.installed ## The README's pGraph and the architecture's rooms, drawn anew
+picture: $(VENV)/.installed ## The README's pGraph, the rooms and the page of primitives, made anew
 	$(BIN)/syno-lab show conv2d --as svg --out docs/conv2d.svg
 	$(BIN)/python docs/architecture.py
+	$(BIN)/python docs/primitives.py
 
 screenshots: chromium $(VENV)/.installed-dev ## The manual's screenshots, from those of the browser tests
 	rm -rf $(VENV)/screenshots

@@ -148,7 +148,7 @@ def main() -> None:
         devtools = page.context.new_cdp_session(page)
         devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
         page.goto((folder / "page.html").as_uri())
-        page.locator(".syno-front circle").first.wait_for(state="attached")
+        page.locator(".syno-front [data-key]").first.wait_for(state="attached")
         loaded = spent_ms(devtools)
         say("in the page")
         result = measure(page, devtools, front, chosen.repeats)

@@ -395,6 +395,25 @@ class Pane:
     title: str = ""
 
 
+@dataclass(frozen=True)
+class PrimitiveCard:
+    """One primitive of a system on one page.
+
+    Attributes:
+        name: of the primitive, as its system writes it.
+        text: the whole card: how it is written, what it takes and gives, what is refused, and the source.
+        words: the text alternative of the picture.
+        line: what it takes and gives, in one line.
+        draw: makes the picture, as SVG.
+    """
+
+    name: str
+    text: str
+    words: str
+    line: str
+    draw: Callable[[], str]
+
+
 class System(Protocol):
     """A system of operators. All methods but :meth:`read` take only operators of this system.
 
@@ -408,6 +427,9 @@ class System(Protocol):
     @property
     def title(self) -> str:
         """Its name for people: ``pGraphs``."""
+
+    #: The mark of its operators in figures: a name of :data:`syno_lab.reports.marks.MARKS`.
+    mark: str = "circle"
 
     def read(self, text: str | bytes) -> Operator:
         """The operator of a JSON text. Reading only checks the text; it runs no code of it.
@@ -479,6 +501,18 @@ class System(Protocol):
             SpecError: no sizes are found.
         """
         return operator.complete_binding()
+
+    def operator_of(self, value: Any) -> Operator | None:
+        """The operator that a value of this system, which is none itself, stands for by itself; else None."""
+        return None
+
+    def cards(self) -> Mapping[str, PrimitiveCard]:
+        """The cards of its primitives by their names; {} where operators are not made of primitives."""
+        return {}
+
+    def places(self, operator: Any) -> Mapping[str, Mapping[str, int]]:
+        """The places of a network that the operator has numbers for: their names for people, and the sizes there."""
+        return {}
 
     def small_binding(self, operator: Any) -> dict[str, int]:
         """Small sizes for fingerprints that tell operators apart: all different, if the operator allows it."""

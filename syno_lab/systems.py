@@ -7,7 +7,7 @@ imported: a file from elsewhere names a format, never a module.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -21,7 +21,7 @@ from syno_lab.versioned import reason
 
 if TYPE_CHECKING:
     from syno_lab.models.sites import Site
-    from syno_lab.protocol import Operator, Session, System
+    from syno_lab.protocol import Operator, PrimitiveCard, Session, System
 
 #: Bytes of an operator's JSON that are read.
 MAX_BYTES = 1 << 20
@@ -169,6 +169,25 @@ def format_named(name: str) -> str:
     raise SpecError(f"expected a system among {', '.join(titles)}, found {quoted(shortened(name))}")
 
 
+def find_card(words: Sequence[str]) -> PrimitiveCard:
+    """The card of a primitive: ``["unfold"]`` of the first system that has it, or ``["canvas", "unfold"]`` of one.
+
+    Letters may be large or small.
+
+    Raises:
+        SpecError: no primitive is called that.
+    """
+    *system, name = words or [""]
+    searched = [find_system(format_named(" ".join(system)))] if system else list(all_systems())
+    known = []
+    for one in searched:
+        for card in one.cards().values():
+            if card.name.lower() == name.lower():
+                return card
+            known.append(card.name)
+    raise SpecError(f"unknown primitive {quoted(shortened(name))}; known are {', '.join(known) or 'none'}")
+
+
 def builder_of(text: str | bytes) -> str:
     """The builder of an operator's JSON, by which a tuning makes a TVM module of it. Raises as :func:`format_of`."""
     return formats()[format_of(text)].builder
@@ -182,6 +201,13 @@ def builders() -> tuple[str, ...]:
 def is_operator(value: Any) -> bool:
     """Whether a value is an operator of a system that is known."""
     return isinstance(getattr(value, "format", None), str) and value.format in formats()
+
+
+def operator_of(value: Any) -> Operator | None:
+    """A value that is an operator, or the operator that it stands for in its system (a Canvas kernel); else None."""
+    if is_operator(value):
+        return value
+    return next((found for system in all_systems() if (found := system.operator_of(value)) is not None), None)
 
 
 def system_for(start: Any) -> System:

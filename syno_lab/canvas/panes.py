@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from syno_lab.canvas.drawing import words
-from syno_lab.canvas.fitted import Fitted
+from syno_lab.canvas.fitted import Fitted, place_in
 from syno_lab.canvas.primitives import FREE, Cost, flops_of, weight_of
 from syno_lab.canvas.shape import Shape
+from syno_lab.canvas.solutions import numbers, place_name, solutions
 from syno_lab.panes import Asked
-from syno_lab.panes.forms import cost_forms, csv_text, form, picture_forms
-from syno_lab.panes.generic import GENERIC, picture_pane, total_costs
+from syno_lab.panes.forms import cost_forms, csv_text, form, picture_forms, whole
+from syno_lab.panes.generic import SOURCE, TIR, picture_pane, total_costs
+from syno_lab.panes.reach import reach_by_gradients
 from syno_lab.protocol import Pane
 
 _FLOAT32_BYTES = 4
@@ -129,42 +132,56 @@ def _sums(operator: Fitted, number: int) -> str:
     return parameter if name in ("fold_avg", "softmax") else ""
 
 
-# -- solutions ---------------------------------------------------------------------------------------------------------
+# -- solutions and what is read ---------------------------------------------------------------------------------------
 
 
-def solutions(operator: Fitted) -> list[dict[str, Any]]:
-    """The solution of each place of the network that an operator was fitted to.
+def solution_pane(asked: Asked[Any]) -> dict[str, Any]:
+    """How the numbers of the dynamic variables came about (section 6.3), at each place and at the shown sizes.
 
     Returns:
-        For each place its sizes (``c_in``, ``c_out``, ``h``, ``w``, ``kh``, ``kw``, ``stride``), how many ``layers``
-        and ``parts`` it has, the number of each variable that was determined (``G``, ``x0``, ...), ``flops`` for one
-        example and ``params`` of one layer, and of all its layers as ``layers_flops`` and ``layers_params``. The last
-        two sum to :attr:`.Fitted.spent`.
+        ``title``, ``heads``, ``rows`` (a list of texts and numbers each; None: not known), ``marked`` (the rows of the
+        shown sizes), ``note``, and ``records``: :func:`syno_lab.canvas.solutions.numbers` at every place.
     """
-    found = []
-    for place in operator.places:
-        outer = {"C_in": place.c_in, "C_out": place.c_out, "H": place.h, "W": place.w}
-        bound = operator.complete_binding({**outer, "KH": place.kh, "KW": place.kw, "s": place.stride})
-        flops, params = operator.flops(bound), operator.params(bound)
-        found.append(
-            {
-                "c_in": place.c_in,
-                "c_out": place.c_out,
-                "h": place.h,
-                "w": place.w,
-                "kh": place.kh,
-                "kw": place.kw,
-                "stride": place.stride,
-                "layers": place.layers,
-                "parts": place.parts,
-                **{name: bound[name] for name in operator.inner},
-                "flops": flops,
-                "params": params,
-                "layers_flops": place.layers * flops,
-                "layers_params": place.layers * params,
-            }
-        )
-    return found
+    operator: Fitted = asked.operator
+    bound = asked.bound()
+    here = place_in(bound)
+    is_place = any(replace(place, layers=1) == here for place in operator.places)
+    found = numbers(operator, (*operator.places, *(() if is_place else (here,))))
+    heads = ["place", "layers", "variable", "lcm", "base", "doublings", "topped up by", "value"]
+    rows: list[list[Any]] = []
+    marked: list[int] = []
+    for one in found:
+        if one.place == place_name(here):
+            marked.append(len(rows))
+        layers = one.layers if one.is_solved else "not fitted"
+        rows.append([one.place, layers, one.variable, one.lcm, one.base, one.doublings, one.more, one.value])
+    return {
+        "title": "Solutions by place",
+        "heads": heads,
+        "rows": rows,
+        "marked": marked,
+        "note": _note(operator),
+        "records": [one._asdict() for one in found],
+    }
+
+
+def _note(operator: Fitted) -> str:
+    groups = f" G = {operator.groups} at every place." if "G" in operator.kernel.variables else ""
+    if not operator.kernel.free:
+        return f"The kernel has no dynamic variable: its sizes follow from the place.{groups}"
+    fitted = (
+        "The kernel was fitted to these places."
+        if operator.places
+        else "The kernel is fitted to no network, and has its base solution: kernel.fit(sites, budget) fits it."
+    )
+    return (
+        f"{fitted}{groups} A variable is a multiple of the lcm of the denominators under it; the base is the least "
+        "solution in proportion to the channels; while the budget allowed, it was doubled, and then topped up."
+    )
+
+
+#: The input's axes, and the output axes along which they are read.
+_REACH = reach_by_gradients(("N", "C_in", "s*H", "s*W"), (0, None, 2, 3))
 
 
 def _cost_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
@@ -175,8 +192,15 @@ def _cost_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]
     return found
 
 
+def _solution_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
+    return [form(asked, "CSV", "x-by-place.csv", text=csv_text(data["records"])), whole(asked, "x-by-place")]
+
+
 PANES: dict[str, Pane] = {
-    **GENERIC,
     "graph": Pane(graph_pane, ("name",), lambda asked, data: picture_forms(asked, "micro-dag"), title="micro-DAG"),
     "cost": Pane(cost_pane, ("name", "binding"), _cost_forms, title="Cost"),
+    "solutions": Pane(solution_pane, ("name", "binding"), _solution_forms, title="Solutions"),
+    "source": SOURCE,
+    "reach": _REACH,
+    "tir": TIR,
 }

@@ -11,8 +11,9 @@ from syno_lab.canvas.files import from_json
 from syno_lab.canvas.fitted import FORMAT, OUTER, Fitted
 from syno_lab.canvas.known import KNOWN
 from syno_lab.canvas.places import obstacle_to
+from syno_lab.canvas.solutions import outer_of, place_name
 from syno_lab.errors import SpecError
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Kernel
@@ -28,6 +29,7 @@ class Canvas(System):
 
     format = FORMAT
     title = "Canvas"
+    mark = "diamond"
 
     def read(self, text: str | bytes) -> Fitted:
         """See :func:`syno_lab.canvas.files.from_json`."""
@@ -101,10 +103,26 @@ class Canvas(System):
         """The first place of the operator, or a layer of a residual network where it has none."""
         return operator.complete_binding(None if operator.places else _EXAMPLE)
 
+    def places(self, operator: Fitted) -> dict[str, dict[str, int]]:
+        """Every place that the operator was fitted to, as :func:`.place_name` calls it."""
+        return {place_name(place): operator.complete_binding(outer_of(place)) for place in operator.places}
+
     def small_binding(self, operator: Fitted) -> dict[str, int]:
         """Small sizes; G is 2."""
         given = {**_SMALL, "G": 2} if "G" in operator.kernel.variables else _SMALL
         return operator.complete_binding(given)
+
+    def operator_of(self, value: Any) -> Fitted | None:
+        """A kernel, fitted to no network."""
+        from syno_lab.canvas.kernel import Kernel
+
+        return Fitted(value) if isinstance(value, Kernel) else None
+
+    def cards(self) -> Mapping[str, PrimitiveCard]:
+        """See :mod:`syno_lab.canvas.cards`."""
+        from syno_lab.canvas.cards import cards
+
+        return cards()
 
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.canvas.panes`."""

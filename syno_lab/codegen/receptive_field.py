@@ -217,13 +217,10 @@ class ReceptiveField:
         return np.array(self.mask, dtype=dtype, copy=copy)
 
     def __str__(self) -> str:
-        heads = ["axis", "size", "number", "reads", "extent", "cover", "offsets"]
-        lines = [heads, *(_line(axis) for axis in self.axes)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
         where = ", ".join(":" if i is None else str(i) for i in self.index)
         title = f"Y[{where}] reads {int(self.mask.sum()):,} of {self.counts.size:,} elements of X"
         title += f" in {int(self.counts.sum()):,} terms"
-        return "\n".join([title, *("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)])
+        return "\n".join([title, *axis_table(self.axes)])
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -247,7 +244,7 @@ def receptive_field(
     """
     bound = operator.complete_binding(binding)
     shape = operator.output_sizes(bound)
-    where = _index(index, shape)
+    where = index_of(index, shape)
     fixed = {leaf: i for leaf, i in zip(operator.output, where, strict=True) if i is not None}
     lengths = operator.input_sizes(bound)
     counts: Array = np.ones((1,) * len(lengths), dtype=np.int64)
@@ -272,7 +269,12 @@ def receptive_field(
     return ReceptiveField(where, counts, fields)
 
 
-def _index(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
+def index_of(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
+    """An index as :func:`receptive_field` takes it, for an output of this shape: a number or None for each axis.
+
+    Raises:
+        SpecError: the output has no such element.
+    """
     if index is None:
         return (None,) * len(shape)
     if isinstance(index, str) and index == CENTER:
@@ -307,6 +309,14 @@ def _axis_field(
             stands = index * number // leaf.size.at(binding)
             offsets = tuple(p - stands for p in positions)
     return AxisField(axis, str(coordinate.size), number, positions, output_axis, offsets)
+
+
+def axis_table(axes: Sequence[AxisField]) -> list[str]:
+    """What is read along each input axis, as the lines of a table with a head."""
+    heads = ["axis", "size", "number", "reads", "extent", "cover", "offsets"]
+    lines = [heads, *(_line(axis) for axis in axes)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
 def _line(axis: AxisField) -> list[str]:

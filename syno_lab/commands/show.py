@@ -40,7 +40,9 @@ class Form(StrEnum):
 
 _STAGED = (Form.LOOPS, Form.PYTHON, Form.C, Form.LATEX)
 _GRADIENTS = (*_STAGED, Form.TABLE)
-#: The forms that an operator of any system has; only pGraphs have the others.
+_REACH = "reach"
+#: The forms that an operator of any system has. Those of a system with the pane have a receptive field; only pGraphs
+#: have the others.
 _OF_ALL = (Form.SUMMARY, Form.SOURCE, Form.TVM, Form.DOT, Form.SVG, Form.FILE)
 
 
@@ -96,8 +98,10 @@ def command(
     facts = _facts(label, value, asked.bind)
     if form in _OF_ALL:
         text = _text(value, form, facts, asked)
+    elif form is Form.RECEPTIVE_FIELD and _has_field(value):
+        text = _field_by_gradients(value, asked)
     else:
-        options = [f"--as {one}" for one in _OF_ALL]
+        options = [f"--as {one}" for one in (*_OF_ALL, *((Form.RECEPTIVE_FIELD,) if _has_field(value) else ()))]
         text = _pgraph_text(pgraph_for(f"--as {form}", label, value, options), form, asked)
     if out is not None:
         write_text(out, text + ("" if text.endswith("\n") else "\n"))
@@ -220,6 +224,25 @@ def _receptive_field(operator: PGraph, asked: _Asked) -> str:
     index = CENTER if asked.at is None else _index(asked.at)
     sizes = ", ".join(f"{name}={number}" for name, number in bound.items())
     return f"with {sizes}:\n{receptive_field(operator, index, bound)}"
+
+
+def _has_field(operator: Operator) -> bool:
+    """Whether an operator that is no pGraph can say what it reads: its system has that pane."""
+    from syno_lab.ir.operator import FORMAT
+    from syno_lab.panes import panes_of
+
+    return operator.format != FORMAT and _REACH in panes_of(operator)
+
+
+def _field_by_gradients(operator: Operator, asked: _Asked) -> str:
+    from syno_lab.codegen.receptive_field import CENTER
+    from syno_lab.panes import Asked, read_pane
+
+    # Without sizes the view's own, as there: an operator need not have any.
+    binding = tuple(complete_binding(operator, asked.bind).items()) if asked.bind else None
+    data = read_pane(Asked(operator, binding=binding, element=asked.at or CENTER), _REACH)
+    sizes = ", ".join(f"{name}={number}" for name, number in data["binding"].items())
+    return f"with {sizes}:\n{data['text']}"
 
 
 def _index(text: str) -> tuple[int | None, ...]:

@@ -9,6 +9,7 @@ from syno_lab.nas_pte.operator import NasPteOperator
 from syno_lab.panes import Asked
 from syno_lab.panes.forms import cost_forms
 from syno_lab.panes.generic import GENERIC, total_costs
+from syno_lab.panes.reach import reach_by_gradients
 from syno_lab.protocol import Pane
 
 _FLOAT32_BYTES = 4
@@ -48,4 +49,8 @@ def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
     return found
 
 
-PANES: dict[str, Pane] = {**GENERIC, "cost": Pane(cost_pane, ("name", "binding"), cost_forms, title="Cost")}
+PANES: dict[str, Pane] = {
+    **GENERIC,
+    "cost": Pane(cost_pane, ("name", "binding"), cost_forms, title="Cost"),
+    "reach": reach_by_gradients(("N", "C_in", "H", "W"), (0, None, 2, 3)),
+}

@@ -21,6 +21,7 @@ class NasPte(System):
 
     format = FORMAT
     title = "NAS-PTE"
+    mark = "triangle"
 
     def read(self, text: str | bytes) -> NasPteOperator:
         """See :func:`syno_lab.nas_pte.operator.from_json`."""

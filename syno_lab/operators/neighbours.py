@@ -156,8 +156,12 @@ def nearest(
         most: how many at most; None for all.
 
     Raises:
-        SpecError: when ``most`` is less than 1.
+        SpecError: when ``most`` is less than 1, or the operator is no pGraph: its steps are compared.
     """
+    if not isinstance(operator, Operator):
+        raise SpecError(
+            f"nearest: expected a pGraph, whose steps are compared, found {quoted(type(operator).__name__)}"
+        )
     if most is not None and most < 1:
         raise SpecError(f"most: expected a number from 1 up, or None for all, found {quoted(most)}")
     if known is None:

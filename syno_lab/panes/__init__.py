@@ -17,7 +17,20 @@ from syno_lab.protocol import Operator, Pane
 from syno_lab.systems import system_of
 
 #: The panes that the browser can draw, in the default order of the tabs; ``graph`` is the picture.
-NAMES = ("graph", "loops", "source", "tir", "equation", "cost", "reach", "mixing", "kernel", "image", "near")
+NAMES = (
+    "graph",
+    "loops",
+    "source",
+    "tir",
+    "equation",
+    "cost",
+    "solutions",
+    "reach",
+    "mixing",
+    "kernel",
+    "image",
+    "near",
+)
 
 __all__ = [
     "CENTER",

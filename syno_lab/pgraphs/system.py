@@ -10,7 +10,7 @@ from syno_lab.ir.files import from_json, primitives_of
 from syno_lab.ir.operator import FORMAT, Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SearchStep, SpaceRequest, System
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SearchStep, SpaceRequest, System
 
 if TYPE_CHECKING:
     from syno_lab.models.sites import Site, Strides
@@ -121,6 +121,12 @@ class PGraphs(System):
     def small_binding(self, operator: Operator) -> dict[str, int]:
         """See :attr:`syno_lab.ir.spec.Spec.small_binding`."""
         return operator.complete_binding(operator.spec.small_binding)
+
+    def cards(self) -> Mapping[str, PrimitiveCard]:
+        """See :mod:`syno_lab.pgraphs.cards`."""
+        from syno_lab.pgraphs.cards import cards
+
+        return cards()
 
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.pgraphs.panes`."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from syno_lab.errors import SynoError
 from syno_lab.reports.axes import axis_value, find_axis, interval_on, of_finals, relative
+from syno_lab.reports.marks import system_and_mark
 from syno_lab.reports.rows import TrialRow
 from syno_lab.store.pareto import Axis, pareto_front
 
@@ -21,7 +22,8 @@ class Placed(NamedTuple):
     """A trial that has a value on every axis; ``values`` are in the order of the axes.
 
     ``known`` is the name of the known operator with which its search began, else empty. ``intervals`` has for each axis
-    the values between which the finals leave the trial, or None.
+    the values between which the finals leave the trial, or None. ``system`` is the title of the operator's system and
+    ``mark`` the name of its mark; both are empty without an operator.
     """
 
     key: str
@@ -30,6 +32,8 @@ class Placed(NamedTuple):
     values: tuple[float, ...]
     known: str = ""
     intervals: tuple[tuple[float, float] | None, ...] = ()
+    system: str = ""
+    mark: str = ""
 
     @property
     def name(self) -> str:
@@ -60,6 +64,14 @@ class Front(NamedTuple):
     reference: tuple[float, ...]
     hypervolume: float
     history: tuple[tuple[int, float], ...]
+
+    @property
+    def systems(self) -> dict[str, str]:
+        """The titles of the systems among the points with their marks, in the order in which they appear.
+
+        The baseline, which has a mark of its own, does not count.
+        """
+        return {point.system: point.mark for point in self.points if point.system and not point.is_baseline}
 
 
 def front_of(
@@ -99,7 +111,8 @@ def front_of(
         known = [value for value in values if value is not None and np.isfinite(value)]
         if len(known) == len(values):
             wide = tuple(interval_on(row, axis, baselines) for axis in plain)
-            points.append(Placed(row.key, row.label, row.is_baseline, tuple(known), row.known, wide))
+            about = (row.key, row.label, row.is_baseline, tuple(known), row.known, wide)
+            points.append(Placed(*about, *system_and_mark(row.operator)))
     corner = tuple(reference) if reference is not None else _beyond(points, shown)
     front = _front(points, shown)
     history = _history(points, shown, corner)

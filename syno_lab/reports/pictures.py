@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted
 from syno_lab.reports.fronts import Front, Placed
+from syno_lab.reports.marks import BASELINE, Mark, mark_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: The grey of text and lines: readable on white and on black (contrast 4.5 and 4.6).
 GREY = "#767676"
-#: The marks differ in shape, not in colour alone; known operators are hollow.
+#: Colour and area of each kind of mark; its shape is that of the system. Kinds differ in more than colour: trials are
+#: small, those on the front large, known operators hollow, and the baseline is a star.
 KNOWN = "known operators"
 LOOKS = {
-    "trials": ("#8a8a8a", "o", 16),
-    "on the front": ("#2a7fd4", "D", 34),
-    KNOWN: ("#009e73", "s", 40),
-    "baseline": ("#d55e00", "*", 110),
+    "trials": ("#8a8a8a", 22),
+    "on the front": ("#2a7fd4", 48),
+    KNOWN: ("#009e73", 48),
+    "baseline": ("#d55e00", 110),
 }
 PAPER = "#7b3f9e"
 FORMS = ("svg", "png")
@@ -39,6 +41,11 @@ def kinds_of(front: Front) -> list[str]:
     ]
 
 
+def shape_of(point: Placed) -> Mark:
+    """The mark of a point: that of its system, of the baseline a star."""
+    return BASELINE if point.is_baseline else mark_of(point.mark)
+
+
 def describe_front(front: Front, title: str) -> str:
     """The figure in one sentence, for readers who cannot see it."""
     title, axes = printable(title), " and ".join(axis.text for axis in front.axes)
@@ -51,8 +58,19 @@ def describe_front(front: Front, title: str) -> str:
     corner = ", ".join(f"{value:.4g}" for value in front.reference)
     return (
         f"{title}: {len(front.points)} trials by {axes}; on the Pareto front: {shown}; "
-        f"hypervolume {front.hypervolume:.4g} up to ({corner}).{_finals(front)}"
+        f"hypervolume {front.hypervolume:.4g} up to ({corner}).{_systems(front)}{_finals(front)}"
     )
+
+
+def _systems(front: Front) -> str:
+    """How many trials each system has, in a sentence; empty where there is one system."""
+    if len(front.systems) < 2:
+        return ""
+    told = []
+    for title, mark in front.systems.items():
+        number = sum(point.system == title and not point.is_baseline for point in front.points)
+        told.append(f"{number} of {printable(title)} ({mark})")
+    return f" Trials by system: {', '.join(told)}."
 
 
 def _finals(front: Front) -> str:
@@ -111,15 +129,18 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
     axes.set_axisbelow(True)
     if not front.points:
         axes.text(0.5, 0.5, "no trial has a value on each axis yet", transform=axes.transAxes, ha="center", color=GREY)
-    groups: dict[str, list[Placed]] = {name: [] for name in LOOKS}
-    for kind, point in zip(kinds_of(front), front.points, strict=True):
-        groups[kind].append(point)
+    groups: dict[tuple[str, Mark], list[Placed]] = {}
+    kinds = kinds_of(front)
+    for name in LOOKS:  # what is drawn later lies on top
+        for kind, point in zip(kinds, front.points, strict=True):
+            if kind == name:
+                groups.setdefault((kind, shape_of(point)), []).append(point)
     third = len(front.axes) == 3
     depth = [point.values[-1] for point in front.points]
-    for name, points in groups.items():
-        if not points:
-            continue
-        colour, mark, size = LOOKS[name]
+    named: set[str] = set()
+    are_many = len(front.systems) > 1
+    for (name, mark), points in groups.items():
+        colour, size = LOOKS[name]
         shade: dict[str, Any] = {"color": colour}
         if third:
             shade = {
@@ -134,13 +155,14 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
             [point.values[0] for point in points],
             [point.values[1] for point in points],
             s=size,
-            marker=mark,
-            label=name,
+            marker=mark.marker,
+            label=None if name in named or are_many else name,
             zorder=3,
             **shade,
         )
-        if third and name == next(name for name, points in groups.items() if points):
+        if third and not named:
             figure.colorbar(drawn, ax=axes, label=front.axes[2].text)
+        named.add(name)
     for point in front.points:
         for side, wide in enumerate(point.intervals[:2]):
             if wide is not None:
@@ -164,7 +186,26 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
         )
     axes.margins(0.08)
     if front.points or published:
-        axes.legend(loc="best", fontsize=8, framealpha=0.8)
+        handles, _ = axes.get_legend_handles_labels()
+        marks = _legend_of_systems(front, named) if are_many else []
+        axes.legend(handles=[*marks, *handles], loc="best", fontsize=8, framealpha=0.8)
+
+
+def _legend_of_systems(front: Front, kinds: Collection[str]) -> list[Any]:
+    """The legend where there are several systems: the kinds' colours without a shape, then the systems' shapes."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    found: list[Any] = []
+    for name, (colour, _) in LOOKS.items():
+        if name == "baseline" and name in kinds:
+            found.append(Line2D([], [], linestyle="", marker=BASELINE.marker, markersize=9, color=colour, label=name))
+        elif name in kinds:
+            found.append(Patch(facecolor="none" if name == KNOWN else colour, edgecolor=colour, label=name))
+    for title, its in front.systems.items():
+        mark, label = mark_of(its).marker, printable(title)
+        found.append(Line2D([], [], linestyle="", marker=mark, markersize=6, color="#444444", label=label))
+    return found
 
 
 def _draw_names(axes: Axes, front: Front) -> None:

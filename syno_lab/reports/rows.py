@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import FormatError
+from syno_lab.reports.marks import system_and_mark
 from syno_lab.reports.rungs import OnRung, Trained, compared, names_of_rungs, on_rungs, read_trainings
 from syno_lab.store.courses import read_course
 from syno_lab.store.records import finite
@@ -87,6 +88,11 @@ class TrialRow:
     def accuracy_on(self, rung: str) -> float | None:
         """Its accuracy on a rung, the mean over the seeds; None where it has none there."""
         return next((one.accuracy for one in self.rungs if one.rung == rung), None)
+
+    @property
+    def system(self) -> str:
+        """The title of the operator's system; empty without an operator, and where no system reads it."""
+        return system_and_mark(self.operator)[0]
 
     @property
     def primitives(self) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from syno_lab.errors import FormatError
 from syno_lab.reports.axes import LATENCY, RUNG, list_axes
 from syno_lab.reports.courses import Course
 from syno_lab.reports.fronts import Front
 from syno_lab.reports.lab import Reading
-from syno_lab.reports.pictures import describe_front
+from syno_lab.reports.marks import mark_of
+from syno_lab.reports.pictures import describe_front, shape_of
 from syno_lab.reports.progress import (
     Progress,
     describe_funnel,
@@ -26,7 +26,6 @@ from syno_lab.reports.rows import Source, TrialRow, rungs_among
 from syno_lab.reports.rungs import finalists
 from syno_lab.reports.text_tables import shown_table
 from syno_lab.store.rungs import FINAL
-from syno_lab.systems import find_system, format_of
 
 _TEXTS = ("label", "source", "state")
 #: Columns of searches in rungs, where there is one.
@@ -62,8 +61,6 @@ def shown_trials(rows: Sequence[TrialRow], targets: Iterable[str]) -> dict[str, 
 
 
 def _value(row: TrialRow, name: str) -> Any:
-    if name == "system":
-        return _system(row.operator)
     if name.startswith(RUNG):
         return row.accuracy_on(name.removeprefix(RUNG))
     return row.latencies.get(name.removeprefix(LATENCY)) if name.startswith(LATENCY) else getattr(row, name)
@@ -75,14 +72,6 @@ def _title(name: str, in_rungs: bool) -> str:
     if name.startswith(RUNG):
         return f"accuracy on {name.removeprefix(RUNG)}"
     return f"ms on {name.removeprefix(LATENCY)}" if name.startswith(LATENCY) else _TITLES.get(name, name)
-
-
-def _system(operator: str) -> str:
-    """The title of the system that reads an operator's JSON; empty without an operator, or for an unknown system."""
-    try:
-        return find_system(format_of(operator)).title if operator else ""
-    except FormatError:
-        return ""
 
 
 def shown_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> list[dict[str, str]]:
@@ -101,16 +90,23 @@ def shown_sources(reading: Reading) -> list[dict[str, Any]]:
 def shown_front(front: Front, title: str, published: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """A front for drawing.
 
-    ``axes`` (``name``, ``text``, ``maximise``), ``keys``, ``labels``, ``baselines`` and ``known`` (indices),
-    ``values`` (a list for each axis), ``intervals`` (for each axis pairs or None), ``front`` (indices), ``history``,
-    ``hypervolume``, ``reference``, ``unplaced``, ``text``, and the ``paper``'s statements of :func:`.published_on`.
+    ``axes`` (``name``, ``text``, ``maximise``), ``keys``, ``labels``, ``baselines`` and ``known`` (indices), of the
+    points the ``systems`` (titles) and ``marks`` (indices in ``outlines``, paths of SVG), ``legend`` (``title`` and
+    ``path`` of each system among them), ``values`` (a list for each axis), ``intervals`` (for each axis pairs or None),
+    ``front`` (indices), ``history``, ``hypervolume``, ``reference``, ``unplaced``, ``text``, and the ``paper``'s
+    statements of :func:`.published_on`.
     """
+    outlines = list(dict.fromkeys(shape_of(point).path for point in front.points))
     return {
         "axes": [{"name": axis.name, "text": axis.text, "maximise": axis.maximise} for axis in front.axes],
         "keys": [point.key for point in front.points],
         "labels": [point.name for point in front.points],
         "baselines": [place for place, point in enumerate(front.points) if point.is_baseline],
         "known": [place for place, point in enumerate(front.points) if point.known],
+        "systems": [point.system for point in front.points],
+        "outlines": outlines,
+        "marks": [outlines.index(shape_of(point).path) for point in front.points],
+        "legend": [{"title": title, "path": mark_of(mark).path} for title, mark in front.systems.items()],
         "intervals": [[point.intervals[number] for point in front.points] for number in range(len(front.axes))],
         "values": [[point.values[number] for point in front.points] for number in range(len(front.axes))],
         "front": list(front.front),

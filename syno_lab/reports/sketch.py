@@ -8,7 +8,8 @@ from typing import Any
 
 from syno_lab.inputs import printable
 from syno_lab.reports.fronts import Front
-from syno_lab.reports.pictures import GREY, KNOWN, LOOKS, PAPER, describe_front, kinds_of
+from syno_lab.reports.marks import Mark, mark_of
+from syno_lab.reports.pictures import GREY, KNOWN, LOOKS, PAPER, describe_front, kinds_of, shape_of
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 680, 400, 70, 20, 34, 46
 _TICKS = 5
@@ -52,13 +53,18 @@ def front_sketch(front: Front, title: str = "Trials", published: Sequence[Mappin
                 (left, low), (right, high) = (place(*end) for end in ends)
                 parts.append(_line(left, low, right, high, GREY))
     kinds = kinds_of(front)
-    for kind, (colour, _, area) in LOOKS.items():
+    for kind, (colour, area) in LOOKS.items():
         for point, found in zip(front.points, kinds, strict=True):
             if found == kind:
                 across, up = place(*point.values[:2])
-                look = f'fill="none" stroke="{colour}" stroke-width="2"' if kind == KNOWN else f'fill="{colour}"'
-                dot = f'cx="{across:.1f}" cy="{up:.1f}" r="{area**0.5 / 1.8:.1f}" {look}'
-                parts.append(f"<circle {dot}><title>{_safe(point.name)}</title></circle>")
+                look = f'fill="none" stroke="{colour}"' if kind == KNOWN else f'fill="{colour}"'
+                parts.append(_mark(shape_of(point), across, up, area**0.5 / 1.5, look, point.name))
+    if len(front.systems) > 1:
+        across = _LEFT + 8.0
+        for title, mark in front.systems.items():
+            parts.append(_mark(mark_of(mark), across, _TOP + 10, 4, f'fill="{GREY}"', title))
+            parts.append(_text(across + 9, _TOP + 14, title))
+            across += 24 + 7 * len(title)
     if not front.points:
         parts.append(_text(_WIDTH / 2, _HEIGHT / 2, "no trial has a value on each axis yet", anchor="middle"))
     words = _safe(describe_front(front, title))
@@ -74,6 +80,12 @@ def _span(front: Front, axis: int, paper: Sequence[Mapping[str, Any]]) -> tuple[
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = 0.06 * ((high - low) or abs(high) or 1.0)
     return low - room, high + room
+
+
+def _mark(mark: Mark, x: float, y: float, size: float, look: str, title: str) -> str:
+    """A mark in the middle of which ``x`` and ``y`` are; a stroke is 2 wide whatever its size."""
+    place = f'transform="translate({x:.1f} {y:.1f}) scale({size:.1f})" stroke-width="{2 / size:.2f}"'
+    return f'<path d="{mark.path}" {place} {look}><title>{_safe(title)}</title></path>'
 
 
 def _line(x0: float, y0: float, x1: float, y1: float, colour: str = "#e0e0e0") -> str:

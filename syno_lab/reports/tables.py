@@ -14,7 +14,18 @@ if TYPE_CHECKING:
 
 #: The columns before and after those of which there is one for each rung or target.
 FIRST = ("source", "number", "label", "known", "state", "rung", "accuracy", "flops", "params", "memory_mib", "probe")
-LAST = ("on_front", "is_baseline", "primitives", "reason", "wall_s", "ended", "job", "fingerprint", "operator")
+LAST = (
+    "on_front",
+    "is_baseline",
+    "system",
+    "primitives",
+    "reason",
+    "wall_s",
+    "ended",
+    "job",
+    "fingerprint",
+    "operator",
+)
 
 
 def trials_frame(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front: Collection[str] = ()) -> pd.DataFrame:

@@ -135,7 +135,7 @@ def test_in_the_lab(page: Page, lab: Lab, tmp_path: Path, theme: str) -> None:
         for name, drawn in (
             ("stepper", ".syno-graph svg"),
             ("operator", ".syno-graph svg"),
-            ("runs", ".syno-front circle"),
+            ("runs", ".syno-front [data-key]"),
             ("explorer", ".syno-box"),
         ):
             view = page.locator(f".syno-{name}").first

@@ -74,7 +74,7 @@ def test_voila_shows_the_stepper_and_the_runs(browser: Browser, address: str, tm
         page.goto(address, timeout=3 * TIMEOUT_MS)
         stepper, runs = page.locator(".syno-stepper"), page.locator(".syno-runs")
         expect(stepper.locator(".syno-graph svg")).to_be_visible()
-        expect(runs.locator(".syno-front circle").first).to_be_attached()
+        expect(runs.locator(".syno-front [data-key]").first).to_be_attached()
         for static in page.locator("[data-syno-static]").all():
             expect(static).to_be_hidden()
         expect(page.locator("body")).not_to_contain_text("from syno_widgets")
@@ -87,7 +87,7 @@ def test_voila_shows_the_stepper_and_the_runs(browser: Browser, address: str, tm
         expect(runs.locator(".syno-count")).to_have_text("31 of 31 shown")
         runs.get_by_label("Filter").fill("baseline")
         expect(runs.locator(".syno-count")).not_to_have_text("31 of 31 shown")
-        best = runs.locator(".syno-front circle.syno-best").first
+        best = runs.locator(".syno-front .syno-best").first
         best.scroll_into_view_if_needed()
         best.click()
         expect(page.locator(".syno-operator .syno-graph svg")).to_be_visible()

@@ -60,7 +60,7 @@ def test_a_search_is_watched_and_cancelled(page: Page, lab: Lab, tmp_path: Path)
         expect(view.locator('tr[data-job="1"]')).to_have_attribute("data-state", "cancelled", timeout=120_000)
         view.get_by_role("tab", name="Jobs and curves").press("ArrowLeft")
         expect(view.get_by_role("tabpanel", name="Results")).to_be_visible()
-        expect(view.locator(".syno-front circle").first).to_be_attached()
+        expect(view.locator(".syno-front [data-key]").first).to_be_attached()
         expect(view.get_by_role("alert").first).to_be_hidden()
     finally:
         lab.stop_kernels()
@@ -70,7 +70,7 @@ def test_a_search_is_watched_and_cancelled(page: Page, lab: Lab, tmp_path: Path)
 
 def centres(view: Locator) -> dict[str, tuple[float, float]]:
     """Where each point is on the page, by its key."""
-    found: list[tuple[str, float, float]] = view.locator(".syno-front circle[data-key]").evaluate_all(
+    found: list[tuple[str, float, float]] = view.locator(".syno-front [data-key]").evaluate_all(
         "cs => cs.map(c => { const b = c.getBoundingClientRect();"
         " return [c.dataset.key, b.x + b.width / 2, b.y + b.height / 2]; })"
     )
@@ -110,13 +110,13 @@ def test_lasso_and_click_lead_to_the_operator(page: Page, lab: Lab, tmp_path: Pa
     wait_for_kernel(page)
     run_cell(page, 0)
     view = page.locator(".syno-runs")
-    expect(view.locator(".syno-front circle.syno-best").first).to_be_attached()
+    expect(view.locator(".syno-front .syno-best").first).to_be_attached()
     expect(page.locator("[data-syno-static]")).to_be_hidden()
     view.locator(".syno-front").scroll_into_view_if_needed()
 
     # A lasso around the first point of the front: the table shows what is inside, and Python knows it.
     points = centres(view)
-    best = view.locator(".syno-front circle.syno-best").first.get_attribute("data-key") or ""
+    best = view.locator(".syno-front .syno-best").first.get_attribute("data-key") or ""
     line = around(points, best, 14)
     inside = {k for k, (x, y) in points.items() if line[0][0] < x < line[1][0] and line[0][1] < y < line[2][1]}
     drag(page, *line)
@@ -178,8 +178,8 @@ def test_a_trial_of_another_system_is_shown_opened_and_saved(page: Page, lab: La
     plot = view.get_by_role("application")
     plot.focus()
     page.keyboard.press("Home")
-    order = view.locator(".syno-front circle[data-key]").evaluate_all(
-        "cs => cs.map(c => [Number(c.getAttribute('cx')), c.dataset.key]).sort((a, b) => a[0] - b[0]).map(c => c[1])"
+    order = view.locator(".syno-front [data-key]").evaluate_all(
+        "cs => cs.map(c => [c.transform.baseVal[0].matrix.e, c.dataset.key]).sort((a, b) => a[0] - b[0]).map(c => c[1])"
     )
     for _ in range(next(place for place, key in enumerate(order) if key in keys)):
         page.keyboard.press("ArrowRight")
@@ -188,7 +188,7 @@ def test_a_trial_of_another_system_is_shown_opened_and_saved(page: Page, lab: La
     opened = view.locator(".syno-opened .syno-operator")
     expect(opened.locator(".syno-graph svg")).to_be_visible()
     expect(opened.locator(".syno-status").first).to_contain_text(str(operator))
-    assert opened.get_by_role("tab").all_inner_texts() == ["Cost", "PyTorch", "TIR"]
+    assert opened.get_by_role("tab").all_inner_texts() == ["Cost", "PyTorch", "TIR", "Receptive field"]
     expect(opened.get_by_role("tabpanel")).to_contain_text("3x3 convolution of channels 0 to 63 in 2 groups")
     expect(opened.get_by_label("Search the", exact=False)).to_be_hidden()
 
@@ -215,8 +215,8 @@ def test_a_search_in_rungs_by_keyboard(page: Page, lab: Lab, tmp_path: Path) -> 
     run_cell(page, 0)
     view = page.locator(".syno-runs")
     # The front is that of the finals: baseline, the known operator hollow, and intervals.
-    expect(view.locator(".syno-front circle[data-key]")).to_have_count(3)
-    expect(view.locator(".syno-front circle.syno-known")).to_have_attribute("data-key", "search:rungs#1")
+    expect(view.locator(".syno-front [data-key]")).to_have_count(3)
+    expect(view.locator(".syno-front .syno-known")).to_have_attribute("data-key", "search:rungs#1")
     expect(view.locator(".syno-interval")).to_have_attribute("d", re.compile(r"^M.*V.*M"))
     expect(view.locator(".syno-front .syno-axes")).to_contain_text("accuracy of the finals, test images")
 

@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import multiprocessing
+import re
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -409,12 +410,13 @@ def test_a_sketch_places_points_where_their_values_are() -> None:
     base = row(-1, 0.5, 100, 9, is_baseline=True)
     rows = [base, row(0, 0.25, 50, 9), row(1, 0.75, 0, 9), row(2, 0.5, 25, 9, label="<script>\x00")]
     root = ElementTree.fromstring(front_sketch(front_of(rows, ("flops", "accuracy")), "<b>&"))
-    circles = {
-        circle.findtext("{*}title"): (float(circle.get("cx", "")), float(circle.get("cy", "")))
-        for circle in root.iter("{http://www.w3.org/2000/svg}circle")
+    marks = {
+        mark.findtext("{*}title"): tuple(map(float, re.findall(r"-?[\d.]+", mark.get("transform", ""))[:2]))
+        for mark in root.iter("{http://www.w3.org/2000/svg}path")
+        if mark.find("{*}title") is not None
     }
     (x0, y0), (x1, y1), (x2, y2), (x, y) = (
-        circles[name] for name in ("trial 1", "trial 0", "trial -1", "<script>\N{REPLACEMENT CHARACTER}")
+        marks[name] for name in ("trial 1", "trial 0", "trial -1", "<script>\N{REPLACEMENT CHARACTER}")
     )
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
     assert x - x0 == pytest.approx((x1 - x0) / 2, abs=0.2)

@@ -151,7 +151,7 @@ def test_traits_are_held_to_what_they_may_be(view: OperatorView) -> None:
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(SpecError, match=r"expected an operator of a system that is known \(pGraphs.*\), found State"):
         OperatorView(conv2d().state)  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match="pane: expected one of graph, cost, source, tir, found 'loops'"):
+    with pytest.raises(SpecError, match="pane: expected one of graph, cost, source, tir, reach, found 'loops'"):
         OperatorView(nas_pte_1(), pane="loops")
     with pytest.raises(TypeError, match="OperatorView: unexpected keyword argument 'colour'; known are pane, "):
         OperatorView(conv2d(), colour="red")
@@ -184,7 +184,13 @@ def test_an_operator_of_another_system_has_the_panes_of_its_system() -> None:
     operator, sizes = nas_pte_1(), {"N": 1, "C_in": 8, "C_out": 16, "H": 6, "W": 5}
     view = OperatorView(operator, binding=sizes)
     try:
-        assert view.choices["panes"] == [["graph", "picture"], ["cost", "Cost"], ["source", "PyTorch"], ["tir", "TIR"]]
+        assert view.choices["panes"] == [
+            ["graph", "picture"],
+            ["cost", "Cost"],
+            ["source", "PyTorch"],
+            ["tir", "TIR"],
+            ["reach", "Receptive field"],
+        ]
         assert (view.name, view.pane, view.sizes) == ("nas_pte_1", "cost", sizes)
         assert {pane for pane, state in states(view).items() if state == "ready"} == {"graph", "cost"}
         assert view.status == f"{operator}; {operator.flops(sizes):,} FLOPs, {operator.params(sizes):,} parameters"
@@ -197,9 +203,9 @@ def test_an_operator_of_another_system_has_the_panes_of_its_system() -> None:
         assert read_operator(view.export("graph", "operator file (JSON)")) == operator
         assert view.export("graph", "PNG").startswith(b"\x89PNG")
         assert str(operator) in view._bundle()["text/html"]
-        with pytest.raises(SpecError, match="pane: expected one of graph, cost, source, tir, found 'reach'"):
-            view.read("reach")
-        with pytest.raises(SpecError, match="pane: expected one of graph, cost, source, tir, found 'loops'"):
+        with pytest.raises(SpecError, match="pane: expected one of graph, cost, source, tir, reach, found 'near'"):
+            view.read("near")
+        with pytest.raises(SpecError, match="pane: expected one of graph, cost, source, tir, reach, found 'loops'"):
             view.pane = "loops"
         ask(view, "work", pane="loops")
         assert "pane: expected one of graph, cost, source, tir" in view.error
@@ -294,7 +300,7 @@ def test_every_trait_is_documented_and_read_by_the_script() -> None:
     read = set(re.findall(r'model\.get\("(\w+)"\)', script))
     traits = {**View.class_own_traits(sync=True), **OperatorView.class_own_traits(sync=True)}
     own = {name for name in traits if not name.startswith("_")}
-    dynamic = {f"pane_{pane}" for pane in PANES if pane != "graph"} | {"element", "photo", "weights", "binding"}
+    dynamic = {f"pane_{pane}" for pane in NAMES if pane != "graph"} | {"element", "photo", "weights", "binding"}
     assert read | dynamic == own
     drawn = re.findall(r"^  (\w+)[:,]", re.search(r"const DRAW = {(.*?)\n};", script, re.DOTALL)[1], re.MULTILINE)  # type: ignore[index]
     assert ("graph", *drawn) == NAMES

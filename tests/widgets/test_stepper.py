@@ -563,7 +563,7 @@ def test_magics(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with capture_output() as captured:
         shell.run_line_magic("syno_card", "unfold")
     assert captured.outputs[0].data["image/svg+xml"].startswith("<svg")
-    with pytest.raises(UsageError, match="unknown primitive 'POOL'"):
+    with pytest.raises(UsageError, match="unknown primitive 'pool'; known are SPLIT"):
         shell.run_line_magic("syno_card", "pool")
 
 

@@ -23,10 +23,6 @@ WIDGETS = Path(syno_widgets.__file__).parent
 #: What only pGraphs have; a widget that imports it says here why.
 INSIDES = ("ir", "synthesis", "codegen", "pgraphs", "operators")
 REASONS = {
-    ("course.py", "syno_lab.ir.primitives"): "the pictures of the primitives, which the course explains",
-    ("course.py", "syno_lab.codegen.drawing"): "the same",
-    ("magics.py", "syno_lab.ir.primitives"): "%primitives shows them",
-    ("magics.py", "syno_lab.codegen.drawing"): "the same",
     ("magics.py", "syno_lab.operators"): "%syno steps through one, and only pGraphs are built by steps",
 }
 

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from syno_lab.errors import SynoError
-from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.protocol import Binding, Operator
-from syno_lab.systems import is_operator, system_of
+from syno_lab.errors import SpecError, SynoError
+from syno_lab.protocol import Binding, Operator, PrimitiveCard
+from syno_lab.systems import find_card, find_system, format_named, is_operator, operator_of, system_of
 
 Array = np.ndarray[Any, Any]
 RIGHT, WRONG, OPEN = "Right", "Not yet", "Not answered yet"
@@ -41,10 +40,17 @@ def terms(operator: Operator, binding: Binding | None = None) -> Array:
     """Every output element as a formula: the loop nest, run on letters instead of numbers.
 
     Weights are ``w``, or ``v`` and ``u`` for the second and third.
+
+    Raises:
+        SpecError: the operator's system computes with numbers alone, as where primitives are not linear.
     """
     bound = operator.complete_binding(binding)
     weights = [letters("wvutsr"[i], shape) for i, shape in enumerate(operator.weight_sizes(bound))]
-    return operator.reference(letters("x", operator.input_sizes(bound)), *weights, binding=bound)
+    try:
+        return operator.reference(letters("x", operator.input_sizes(bound)), *weights, binding=bound)
+    except TypeError:  # of making a number of a letter
+        system = system_of(operator).title
+        raise SpecError(f"terms: expected an operator that is sums of products, found one of {system}") from None
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------
@@ -56,7 +62,7 @@ class Moved:
     An output element that sums several is striped in their colours; one that reads none is blank.
 
     Raises:
-        SynoError: for more elements than can be seen.
+        SynoError: for more elements than can be seen, and as :func:`terms`.
     """
 
     def __init__(self, operator: Operator, binding: Binding | None = None) -> None:
@@ -117,29 +123,31 @@ class Moved:
 
 
 class Cards:
-    """The pictures of primitives side by side, each as an image, so that a saved page shows them without trust."""
+    """The pictures of primitives side by side, each as an image, so that a saved page shows them without trust.
 
-    def __init__(self, *names: str) -> None:
-        self.names = names or tuple(PRIMITIVES)
+    Args:
+        names: of the primitives, in any case of letters; none: all of the system's.
+        system: its title or format.
+
+    Raises:
+        SpecError: for an unknown system or primitive.
+    """
+
+    def __init__(self, *names: str, system: str = "pgraphs") -> None:
+        wanted = names or tuple(find_system(format_named(system)).cards())
+        self.cards = tuple([find_card((system, name)) for name in wanted])
 
     def _repr_html_(self) -> str:
-        return (
-            f'<div style="display:flex;flex-wrap:wrap;gap:1em;align-items:end">{"".join(map(_image, self.names))}</div>'
-        )
+        images = "".join(map(_image, self.cards))
+        return f'<div style="display:flex;flex-wrap:wrap;gap:1em;align-items:end">{images}</div>'
 
     def __repr__(self) -> str:
-        return "\n".join(
-            f"{name}: {PRIMITIVES[name].card.before} <- {PRIMITIVES[name].card.after}" for name in self.names
-        )
+        return "\n".join(card.line for card in self.cards)
 
 
-def _image(name: str) -> str:
-    from syno_lab.codegen.drawing import card_svg
-
-    card = PRIMITIVES[name].card
-    words = f"{name}: bottom {card.before}, top {card.after}; {card.top_down}"
-    data = base64.b64encode(card_svg(name).encode()).decode()
-    return f'<img alt="{escape(words)}" src="data:image/svg+xml;base64,{data}">'
+def _image(card: PrimitiveCard) -> str:
+    data = base64.b64encode(card.draw().encode()).decode()
+    return f'<img alt="{escape(card.words)}" src="data:image/svg+xml;base64,{data}">'
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
@@ -163,6 +171,7 @@ def check(answer: Any, right: Any, binding: Binding | None = None) -> None:
 
 def _wrong(answer: Any, right: Any, binding: Binding | None) -> str | None:
     try:
+        answer, right = operator_of(answer) or answer, operator_of(right) or right
         if is_operator(right) or callable(right):
             # A state has a method that gives its operator.
             is_state = not is_operator(answer) and callable(getattr(answer, "operator", None))
@@ -225,6 +234,8 @@ def _difference(answer: Any, named: Binding, right: Any, bound: Binding) -> str:
             return f"Y[{y}] reads X[{x}] in {reads} terms, expected {should}"
     sizes = [op.weight_sizes(at) for op, at in ((answer, named), (right, bound))]
     have, want = (", ".join(map(str, map(list, some))) or "none" for some in sizes)
+    if have == want and not can_say:
+        return f"its weights have the right shapes ({want}), but it is another operator: {answer}"
     reads_right = "it reads the right elements, but " if can_say else ""
     return f"{reads_right}the weights are used in another way (shapes {have}; expected {want})"
 

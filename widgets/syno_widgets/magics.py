@@ -3,7 +3,7 @@
 =======================  ================================================================================
 ``%syno``                lists the known operators
 ``%syno conv2d``         the stepper on a known operator, at its last step
-``%syno_card MERGE``     the card of a primitive, with its picture
+``%syno_card MERGE``     the card of a primitive, with its picture; ``%syno_card canvas fc`` of a system
 ``%%syno search``        submits a search; the cell holds the options of ``syno-lab search``, line by line
 ``%%syno train``         a training; in one line ``%syno train conv2d --epochs 5``, or ``job = %syno …``
 ``%%syno tune``          a tuning
@@ -46,8 +46,8 @@ from IPython.utils.text import DollarFormatter
 from syno_lab.commands.detach import working_in
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
-from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.operators import KNOWN
+from syno_lab.systems import find_card
 from syno_widgets.attached import AttachedLab
 from syno_widgets.stepper import Stepper
 
@@ -136,16 +136,14 @@ class SynoMagics(Magics):
     @line_magic
     @_one_line
     def syno_card(self, line: str, local_ns: Mapping[str, Any] | None = None) -> None:
-        """``%syno_card PRIMITIVE``: its card and its picture."""
-        from syno_lab.codegen.drawing import card_svg
-
+        """``%syno_card PRIMITIVE``: its card and its picture; ``%syno_card canvas unfold`` names the system too."""
         words = _words(line, {**self._notebook.user_ns, **(local_ns or {})})
-        name = " ".join(words[1:] if words[:1] == [_TRACEBACK] else words).upper()
         try:
-            picture = card_svg(name)
+            card = find_card(words[1:] if words[:1] == [_TRACEBACK] else words)
+            picture = card.draw()
         except SynoError as error:
             raise UsageError(str(error)) from None
-        print(PRIMITIVES[name].card)  # noqa: T201
+        print(card.text)  # noqa: T201
         display(SVG(data=picture))
 
     def _submit(self, kind: str, words: list[str]) -> JobHandle | list[JobHandle] | None:

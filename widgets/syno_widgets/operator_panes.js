@@ -92,7 +92,7 @@ function costTable(data, told) {
       },
       make("th", { scope: "row" }, row.stage),
       make("td", { class: "syno-does" }, row.does, row.sums ? `; sums over ${row.sums}` : ""),
-      make("td", {}, row.out),
+      make("td", { class: "syno-gives" }, row.out),
       make("td", { class: "syno-number" }, grouped(row.iterations)),
       make("td", { class: "syno-number" }, grouped(row.flops)),
       make("td", { class: "syno-number" }, share, `${(100 * row.share).toFixed(1)} %`),
@@ -107,6 +107,20 @@ function costTable(data, told) {
   if (!rows.length) return [make("p", {}, words)];
   const heads = ["stage", "what it does", "gives", "iterations", "FLOPs", "share", "weights, bytes", "result, bytes"];
   return [make("p", {}, words), table("Stages, from input to output", heads, rows)];
+}
+
+/** A table of texts and numbers as its pane gives it, with some rows marked as those of the shown sizes. */
+function plainTable(data) {
+  const marked = new Set(data.marked);
+  const cell = (value) => (typeof value === "number" ? grouped(value) : String(value ?? "–"));
+  const rows = data.rows.map(([first, ...rest], number) => {
+    const isShown = marked.has(number);
+    const head = make("th", { scope: "row" }, first, isShown ? make("b", {}, " (shown)") : "");
+    const cells = rest.map((value) => make("td", { class: typeof value === "number" ? "syno-number" : undefined }, cell(value)));
+    return make("tr", { class: isShown ? "syno-shown" : undefined }, head, ...cells);
+  });
+  const note = make("p", { class: "syno-quiet" }, data.note);
+  return rows.length ? [table(data.title, data.heads, rows), note] : [note];
 }
 
 function kernelPane(data) {
@@ -207,6 +221,7 @@ const DRAW = {
   tir: (data) => [codeBlock(data.text, "TVM TIR")],
   equation: equationPane,
   cost: costTable,
+  solutions: plainTable,
   reach: (data) => [picture(data.svg, "Map of the receptive field", data.text), codeBlock(data.text, "Receptive field, axis by axis")],
   mixing: mixingTable,
   kernel: kernelPane,

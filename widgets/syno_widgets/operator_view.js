@@ -15,6 +15,7 @@ class View extends LiveView {
     this.build();
     this.attach(el, "The open panes stay; run the cell again for the others.");
     this.listen(["choices"], () => this.drawOffer());
+    this.listen(["choices", "sizes"], () => this.drawPlaces());
     this.listen(["pane_graph"], () => this.drawGraph());
     this.listen(["name"], () => write(this.title, model.get("name")));
     this.listen(["status"], () => write(this.status, model.get("status")));
@@ -34,6 +35,8 @@ class View extends LiveView {
     this.status = make("p", { class: "syno-status" });
     this.live = make("p", { class: "syno-live", role: "status", "aria-live": "polite" });
     this.error = make("p", { class: "syno-error", role: "alert" });
+    this.place = make("select", { onchange: () => this.choosePlace() });
+    this.places = make("p", { class: "syno-places", hidden: true }, make("label", {}, "Place in the network ", this.place));
     this.sizes = make("details", { class: "syno-sizes" });
     this.tabs = make("div", { class: "syno-tabs", role: "tablist", "aria-label": "Panes of the operator" });
     this.panels = {};
@@ -72,6 +75,7 @@ class View extends LiveView {
       this.title,
       this.status,
       this.error,
+      this.places,
       this.sizes,
       make(
         "div",
@@ -189,6 +193,22 @@ class View extends LiveView {
     this.graphBar.replaceChildren(...this.exportBar(`the ${this.titles.graph}`, data, exports));
     this.drawSearch();
     this.drawSelected();
+  }
+
+  /** A menu of the places that the operator has numbers for; the sizes of the chosen one are asked for. */
+  drawPlaces() {
+    const places = this.model.get("choices").places;
+    const sizes = this.model.get("sizes");
+    const isShown = (bound) => Object.entries(sizes).every(([name, number]) => bound[name] === number);
+    const shown = places.findIndex(([, bound]) => isShown(bound));
+    this.places.hidden = places.length === 0 || !this.model.get("live");
+    const options = places.map(([name], number) => [String(number), name]);
+    fillSelect(this.place, shown < 0 ? [["", "other sizes"], ...options] : options, shown < 0 ? "" : String(shown));
+  }
+
+  choosePlace() {
+    const [, binding] = this.model.get("choices").places[Number(this.place.value)] ?? [];
+    if (this.place.value !== "" && binding) this.asker.ask("bind", { binding });
   }
 
   drawSizes() {

@@ -34,7 +34,7 @@ from syno_lab.panes import (
     read_pane,
 )
 from syno_lab.protocol import Operator, Pane
-from syno_lab.systems import all_systems, is_operator, system_of
+from syno_lab.systems import all_systems, operator_of, system_of
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.view import View
@@ -76,7 +76,7 @@ class OperatorView(View):
     Of a pGraph these are the loop nest, PyTorch source, TIR, equation, cost, and what it does.
 
     Args:
-        operator: the operator; :meth:`show` shows another one.
+        operator: the operator, or a value that stands for one, such as a Canvas kernel; :meth:`show` shows another.
         name: what to call it; any text.
         binding: sizes; None takes sizes that the operator's system has for such a view.
         image: an image of yours, [rows, columns] or [rows, columns, 3] from 0 to 255: the operator is applied to it.
@@ -129,7 +129,8 @@ class OperatorView(View):
     """Its shape and cost in one line."""
 
     choices = t.Dict(read_only=True).tag(sync=True)
-    """The values of ``photo`` and ``weights``, and ``panes``: name and title of each pane of its system."""
+    """The values of ``photo`` and ``weights``; ``panes``: name and title of each pane of its system; and ``places``:
+    name and sizes of each place of a network that the operator has numbers for (a Canvas kernel fitted to one)."""
 
     pane_graph = _pane("The picture")
     """The drawing and its links (of a pGraph :func:`syno_lab.pgraphs.panes.graph.graph_pane`)."""
@@ -148,6 +149,9 @@ class OperatorView(View):
 
     pane_cost = _pane("FLOPs and memory by stage")
     """The sum and the cost of each stage (:func:`syno_lab.pgraphs.panes.costs.cost_pane`)."""
+
+    pane_solutions = _pane("The numbers by place")
+    """The dynamic variables of a Canvas kernel at each place (:func:`syno_lab.canvas.panes.solution_pane`)."""
 
     pane_reach = _pane("The receptive field")
     """The input elements that the output element reads, as text, records and SVG."""
@@ -182,6 +186,7 @@ class OperatorView(View):
             read_image(image)
             self._image = image
             options.setdefault("photo", "own")
+        operator = _operator(operator)
         self._panes = _panes(operator)
         self._operator = operator
         self._check(Asked(operator, binding=_items(binding), element=options.get("element", CENTER)))
@@ -208,6 +213,7 @@ class OperatorView(View):
 
     def show(self, operator: Operator, *, name: str | None = None, binding: Mapping[str, int] | None = None) -> None:
         """Show another operator in this view, with the arguments and errors of the class."""
+        operator = _operator(operator)
         panes = _panes(operator)
         self._check(Asked(operator, binding=_items(binding)))
         with self._lock:
@@ -303,7 +309,9 @@ class OperatorView(View):
         """Set the panes of the operator's system; if the open one is not among them, open another."""
         photos = PHOTOS if self._image is not None else PHOTOS[:-1]
         titles = [[name, pane.title or name] for name, pane in self._panes.items()]
-        self.set_trait("choices", {"photo": list(photos), "weights": list(WEIGHTS), "panes": titles})
+        places = [[name, dict(bound)] for name, bound in system_of(self._operator).places(self._operator).items()]
+        given = {"photo": list(photos), "weights": list(WEIGHTS), "panes": titles, "places": places}
+        self.set_trait("choices", given)
         if self.pane not in self._panes:
             self.pane = self._at_once[-1]
 
@@ -463,13 +471,19 @@ class OperatorView(View):
         return f"<OperatorView: {self.name}, {self.status}>"
 
 
-def _panes(operator: Any) -> dict[str, Pane]:
-    """The panes of an operator that the browser can draw. Raises SpecError for a value that is no operator."""
-    if not is_operator(operator):
+def _operator(value: Any) -> Operator:
+    """The operator that a value is or stands for. Raises SpecError for one that is none."""
+    found = operator_of(value)
+    if found is None:
         known = ", ".join(system.title for system in all_systems())
         raise SpecError(
-            f"OperatorView: expected an operator of a system that is known ({known}), found {type(operator).__name__}"
+            f"OperatorView: expected an operator of a system that is known ({known}), found {type(value).__name__}"
         )
+    return found
+
+
+def _panes(operator: Operator) -> dict[str, Pane]:
+    """The panes of an operator that the browser can draw."""
     return {name: pane for name, pane in panes_of(operator).items() if name in NAMES}
 
 

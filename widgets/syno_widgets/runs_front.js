@@ -54,6 +54,7 @@ class FrontChart {
     this.keys = front.keys ?? [];
     this.labels = front.labels ?? [];
     this.values = front.values ?? [];
+    this.systems = front.legend?.length > 1 ? front.systems : [];
     this.titles = (front.axes ?? []).map((axis) => axis.text);
     const paper = front.paper ?? [];
     this.intervals = front.intervals ?? [];
@@ -69,7 +70,7 @@ class FrontChart {
     const depth = zv ? makeScale(zv, 0, 7.99) : null;
     while (this.dots.length > this.keys.length) this.dots.pop().remove();
     while (this.dots.length < this.keys.length) {
-      const dot = svgPart("circle");
+      const dot = svgPart("path");
       this.dots.push(dot);
       this.dotted.append(dot);
     }
@@ -77,9 +78,8 @@ class FrontChart {
       const [x, y] = [xs.place(xv[place]), ys.place(yv[place])];
       const dot = this.dots[place];
       const kind = baselines.has(place) ? "syno-base" : onFront.has(place) ? "syno-best" : "syno-rest";
-      dot.setAttribute("cx", x.toFixed(1));
-      dot.setAttribute("cy", y.toFixed(1));
-      dot.setAttribute("r", kind === "syno-rest" ? 3.5 : 5.5);
+      dot.setAttribute("d", front.outlines[front.marks[place]]);
+      dot.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${kind === "syno-rest" ? 3.5 : 5.5})`);
       const hollow = known.has(place) ? " syno-known" : "";
       dot.setAttribute("class", (depth ? `${kind} syno-depth-${Math.floor(depth.place(zv[place]))}` : kind) + hollow);
       dot.dataset.key = key;
@@ -146,7 +146,8 @@ class FrontChart {
       const between = wide ? ` (${shortNumber(wide[0])} to ${shortNumber(wide[1])})` : "";
       return `${this.titles[number]} ${shortNumber(axis[place])}${between}`;
     });
-    return `${this.labels[place]}: ${values.join(", ")}`;
+    const system = this.systems[place] ? `, ${this.systems[place]}` : "";
+    return `${this.labels[place]}${system}: ${values.join(", ")}`;
   }
 
   // -- by keyboard

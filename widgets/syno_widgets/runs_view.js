@@ -93,7 +93,8 @@ class RunsPage extends LiveView {
     const bar = make("div", { class: "syno-bar" });
     bar.append(choose("x", "x axis"), choose("y", "y axis"), choose("z", "Colour"), tick("relative", "against the baseline"));
     bar.append(tick("published", "the paper's"), tools, make("span", { class: "syno-gap" }), this.form, save);
-    const plot = make("div", { class: "syno-plot-frame" }, this.front.root, this.card, this.said);
+    this.legend = make("ul", { class: "syno-legend syno-systems", "aria-label": "Systems" });
+    const plot = make("div", { class: "syno-plot-frame" }, this.front.root, this.legend, this.card, this.said);
     this.opened = make("div", { class: "syno-opened" });
     this.ask = make("button", { type: "button", onclick: () => this.openWhy(this.model.get("chosen")) }, "Why this one?");
     this.search = new SearchPanel((key) => this.openWhy(key));
@@ -178,6 +179,7 @@ class RunsPage extends LiveView {
   drawFront() {
     const front = this.model.get("front");
     this.front.draw(front);
+    this.drawLegend(front.legend ?? []);
     const history = front.history ?? [];
     this.volume.draw(history.length ? [{ name: "", points: history }] : []);
     const paper = front.paper?.length ? ` Purple: the paper's numbers, on its own device (${front.paper.length}).` : "";
@@ -186,6 +188,17 @@ class RunsPage extends LiveView {
     const known = front.known?.length ? " Hollow: known operators." : "";
     const wide = (front.intervals ?? []).flat().some(Boolean) ? " Bars: intervals of the finals." : "";
     write(this.note, `${none}${unplaced}${known}${wide}${paper}`.trim());
+  }
+
+  /** The marks of the systems, where there are several. */
+  drawLegend(systems) {
+    this.legend.hidden = systems.length < 2;
+    const lines = systems.map(({ title, path }) => {
+      const outline = svgPart("path", { d: path, fill: "currentColor" });
+      const mark = svgPart("svg", { viewBox: "-2 -2 4 4", "aria-hidden": "true" }, outline);
+      return make("li", {}, mark, title);
+    });
+    this.legend.replaceChildren(...lines);
   }
 
   drawTable() {

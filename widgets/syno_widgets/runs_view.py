@@ -518,10 +518,12 @@ def _front_table(front: Front | None) -> str:
     """The trials on the front as HTML that needs no widget, no style and no trust."""
     if front is None or not front.front:
         return ""
-    heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in ("trial", *(axis.text for axis in front.axes)))
+    names = ("trial", "system") if len(front.systems) > 1 else ("trial",)
+    heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in (*names, *(axis.text for axis in front.axes)))
     lines = []
     for place in front.front[:_NEWEST]:
         point = front.points[place]
         cells = "".join(f"<td>{value:.6g}</td>" for value in point.values)
-        lines.append(f"<tr><td>{escape(point.label)}</td>{cells}</tr>")
+        texts = "".join(f"<td>{escape(text)}</td>" for text in (point.label, point.system)[: len(names)])
+        lines.append(f"<tr>{texts}{cells}</tr>")
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"

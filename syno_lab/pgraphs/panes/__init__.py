@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from syno_lab.panes import PHOTOS, WEIGHTS, export, exports, read_pane
 from syno_lab.panes.generic import SOURCE, TIR
+from syno_lab.panes.reach import reach_forms
 from syno_lab.pgraphs.panes import forms
 from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.pgraphs.panes.costs import cost_pane
@@ -25,7 +26,7 @@ PANES: dict[str, Pane] = {
     "tir": TIR,
     "equation": Pane(equation_pane, _SIZED, forms.equation, title="Equation"),
     "cost": Pane(cost_pane, _SIZED, forms.cost, title="Cost"),
-    "reach": Pane(reach_pane, (*_SIZED, "element"), forms.reach, title="Receptive field"),
+    "reach": Pane(reach_pane, (*_SIZED, "element"), reach_forms, title="Receptive field"),
     "mixing": Pane(mixing_pane, ("name",), forms.mixing, title="Mixing"),
     "kernel": Pane(kernel_pane, _SIZED, kernel_forms, title="Kernel"),
     "image": Pane(image_pane, (*_SIZED, "photo", "weights", "image"), forms.image, title="On an image"),

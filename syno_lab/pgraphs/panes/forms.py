@@ -38,15 +38,6 @@ def equation(asked: Asked, data: dict[str, Any]) -> Forms:
     return found
 
 
-def reach(asked: Asked, data: dict[str, Any]) -> Forms:
-    """The receptive field as a picture, as text and as records."""
-    return [
-        *drawn(asked, "receptive-field", ["svg"]),
-        form(asked, "text", "receptive-field.txt", path=["text"]),
-        whole(asked, "receptive-field"),
-    ]
-
-
 def mixing(asked: Asked, data: dict[str, Any]) -> Forms:
     """The matrix as text, as a table and as records."""
     rows = [

@@ -1,0 +1,36 @@
+"""The page ``docs/primitives.md``: the cards of all systems' primitives, as the lab shows them: ``make picture``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from syno_lab.systems import all_systems
+
+PAGE = Path(__file__).parent / "primitives.md"
+HEAD = """# The primitives
+
+What operators are made of, system by system: how a primitive is written, what it takes and gives, what is refused, and
+its source. In a notebook `%syno_card MERGE` or `%syno_card canvas fc` shows a card with its picture. This page is made
+from the cards by `docs/primitives.py`.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for system in all_systems():
+        found = system.cards()
+        if found:
+            parts.append(f"## {system.title}: {len(found)} primitives\n")
+            parts += [f"```text\n{card.text}\n```\n" for card in found.values()]
+    return "\n".join(parts)
+
+
+def write() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(write())

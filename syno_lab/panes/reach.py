@@ -1,0 +1,203 @@
+"""The receptive field of an operator of any system, found by gradients of its torch module, and its picture.
+
+A pGraph says exactly what it reads (:mod:`syno_lab.codegen.receptive_field`). Other operators need not be linear, so
+here an input element counts as read where the gradient of the output element is not zero for at least one of
+:data:`DRAWS` random inputs and weights. A ReLU that is closed, or a maximum that another element holds, passes no
+gradient: what is read through these alone may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from syno_lab.codegen.receptive_field import AxisField, axis_table, index_of
+from syno_lab.effort import end_if
+from syno_lab.errors import SpecError
+from syno_lab.panes.asked import Asked, read_element
+from syno_lab.panes.forms import drawn, form, whole
+from syno_lab.protocol import Operator, Pane
+
+Array = np.ndarray[Any, Any]
+#: Random inputs and weights; a ReLU in the middle of nothing else is closed in all of them once in 2^8 elements.
+DRAWS = 8
+#: Gradients below this share of the largest one are rounding.
+_ROUNDING = 1e-14
+_SCALE = 0.5  # of inputs: exp and products stay within float64
+_CELL = 12
+_MOST_CELLS = 64  # along one axis of a picture
+
+
+def gradients(operator: Operator, where: Sequence[int | None], asked: Asked[Any]) -> Array:
+    """How much each input element counts for output elements.
+
+    Args:
+        operator: of any system; its torch module is in evaluation.
+        where: for each output axis the index, or None for all of it.
+        asked: for the sizes and for being stopped.
+
+    Returns:
+        The mean of the absolute gradients over :data:`DRAWS` random inputs and weights, of the input's shape, in
+        float64; exactly 0 where all are 0. If ``where`` means several elements, each counts with a random factor.
+
+    Raises:
+        SpecError: where no draw has finite gradients.
+        StoppedError: when it was told to stop.
+    """
+    import torch
+
+    bound = asked.bound()
+    chosen = tuple(slice(None) if index is None else slice(index, index + 1) for index in where)
+    total, kept = np.zeros(operator.input_sizes(bound)), 0
+    with torch.random.fork_rng(devices=[]):  # the module's own first weights are not used: chance stays where it was
+        module = operator.to_torch(bound).double().eval()
+    for seed in range(DRAWS):
+        end_if(asked.should_stop, "working out gradients")
+        draw = torch.Generator().manual_seed(seed)
+
+        def normal(shape: Sequence[int], draw: Any = draw) -> Any:
+            return torch.randn(tuple(shape), generator=draw, dtype=torch.float64)
+
+        with torch.no_grad():
+            for parameter in module.parameters():
+                inputs = max(1, parameter.numel() // max(parameter.shape[0], 1)) if parameter.ndim else 1
+                parameter.copy_(normal(parameter.shape) / inputs**0.5)
+        x = (_SCALE * normal(total.shape)).requires_grad_()
+        picked = module(x)[chosen]
+        # A plain sum would be constant where a softmax ends the operator.
+        value = (picked * normal(picked.shape)).sum() if None in where else picked.sum()
+        (found,) = torch.autograd.grad(value, x, allow_unused=True) if value.requires_grad else (None,)
+        found = torch.zeros_like(x) if found is None else found.abs()
+        if bool(torch.isfinite(found).all()):
+            total += torch.where(found > _ROUNDING * found.max(), found, 0.0).numpy()
+            kept += 1
+    if not kept:
+        raise SpecError(f"receptive field: expected finite gradients for one of {DRAWS} random inputs, found none")
+    return total / kept
+
+
+def reach_by_gradients(axes: Sequence[str], follows: Sequence[int | None]) -> Pane:
+    """The pane ``reach`` of a system whose operators have these input axes.
+
+    Args:
+        axes: the sizes of the input axes in symbols.
+        follows: for each input axis the output axis along which it is read, or None.
+    """
+
+    def read(asked: Asked[Any]) -> dict[str, Any]:
+        return _reach(asked, axes, follows)
+
+    return Pane(read, ("name", "binding", "element"), reach_forms, title="Receptive field")
+
+
+def reach_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The receptive field as a picture, as text and as records."""
+    return [
+        *drawn(asked, "receptive-field", ["svg"]),
+        form(asked, "text", "receptive-field.txt", path=["text"]),
+        whole(asked, "receptive-field"),
+    ]
+
+
+def _reach(asked: Asked[Any], axes: Sequence[str], follows: Sequence[int | None]) -> dict[str, Any]:
+    """As the pane of a pGraph: ``text``, ``axes``, ``binding`` and ``svg``."""
+    operator, bound = asked.operator, asked.bound()
+    shape = operator.output_sizes(bound)
+    where = index_of(read_element(asked.element), shape)
+    found = gradients(operator, where, asked)
+    fields = []
+    for axis, (size, output) in enumerate(zip(axes, follows, strict=True)):
+        others = tuple(other for other in range(found.ndim) if other != axis)
+        positions = tuple(int(place) for place in np.flatnonzero(found.any(axis=others)))
+        number = found.shape[axis]
+        index = None if output is None else where[output]
+        stands = None if output is None or index is None else index * number // shape[output]
+        offsets = None if stands is None else tuple(place - stands for place in positions)
+        fields.append(AxisField(axis, size, number, positions, output, offsets))
+    element = ", ".join(":" if index is None else str(index) for index in where)
+    head = [
+        f"Y[{element}] reads {np.count_nonzero(found):,} of {found.size:,} elements of X,",
+        f"those where its gradient is not 0 for one of {DRAWS} random inputs and weights",
+    ]
+    return {
+        "text": "\n".join([*head, *axis_table(fields)]),
+        "axes": axis_records(fields),
+        "binding": bound,
+        "svg": field_svg(found, axes, lambda strength: f"gradient of size {strength:.2g}"),
+    }
+
+
+def axis_records(fields: Sequence[AxisField]) -> list[dict[str, Any]]:
+    """What is read along each axis, as plain data."""
+    return [
+        {
+            "axis": axis.axis,
+            "size": axis.size,
+            "number": axis.number,
+            "reads": len(axis.positions),
+            "extent": axis.extent,
+            "cover": axis.cover,
+        }
+        for axis in fields
+    ]
+
+
+# -- the picture -------------------------------------------------------------------------------------------------------
+
+
+def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) -> str:
+    """A map of the last two input axes (of one axis, a strip): how strongly each position is read, over all others.
+
+    Args:
+        counts: of the input's shape, 0 where nothing is read.
+        sizes: of the input axes, in symbols.
+        say: the sum at a position in words.
+    """
+    rest = tuple(range(max(counts.ndim - 2, 0)))
+    plane = counts.sum(axis=rest) if counts.ndim else counts.reshape(1)
+    plane = np.atleast_2d(plane)
+    names = ["", *sizes][-2:]
+    window = [_window(np.flatnonzero(plane.any(axis=1 - side)), plane.shape[side]) for side in (0, 1)]
+    shown = plane[window[0][0] : window[0][1], window[1][0] : window[1][1]]
+    most = shown.max() if shown.size else 0
+    cells = []
+    for row, column in np.argwhere(shown > 0):
+        number = shown[row, column]
+        strength = 0.25 + 0.75 * float(number) / float(most)
+        place = f"{row + window[0][0]}, {column + window[1][0]}"
+        cells.append(
+            f'<rect x="{column * _CELL}" y="{row * _CELL}" width="{_CELL}" height="{_CELL}" fill="#1f5fbf" '
+            f'fill-opacity="{strength:.2f}" stroke="#767680" stroke-width="0.5">'
+            f"<title>[{place}]: {say(number)}</title></rect>"
+        )
+    height, width = shown.shape[0] * _CELL, shown.shape[1] * _CELL
+    words = (
+        f"input axes {names[0] or 'none'} (down) and {names[1]} (across): {len(cells)} of {plane.size} positions read"
+    )
+    below = f"{_range(names[0], window[0], plane.shape[0])} down, {_range(names[1], window[1], plane.shape[1])} across"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{max(width, 260) + 2}" height="{height + 24}" '
+        f'viewBox="-1 -1 {max(width, 260) + 2} {height + 24}" role="img" aria-label="{escape(words, quote=True)}">\n'
+        f"<title>{escape(words)}</title>\n"
+        f'<rect x="0" y="0" width="{width}" height="{height}" fill="none" stroke="#767680"/>\n'
+        + "\n".join(cells)
+        + f'\n<text x="0" y="{height + 16}" font-size="12" font-family="sans-serif" fill="currentColor">'
+        f"{escape(below)}</text>\n</svg>\n"
+    )
+
+
+def _window(read: Any, length: int) -> tuple[int, int]:
+    """The part of an axis that is drawn, with the read elements in its middle."""
+    if length <= _MOST_CELLS:
+        return 0, length
+    middle = int(read[0] + read[-1]) // 2 if len(read) else length // 2
+    start = min(max(middle - _MOST_CELLS // 2, 0), length - _MOST_CELLS)
+    return start, start + _MOST_CELLS
+
+
+def _range(name: str, window: tuple[int, int], length: int) -> str:
+    is_whole = window == (0, length)
+    return f"{name or 'one row'}" + ("" if is_whole else f" {window[0]}..{window[1] - 1} of {length}")
