@@ -39,6 +39,7 @@ ROOMS = (
 SHARED = (
     "effort",
     "errors",
+    "history",
     "inputs",
     "private",
     "protocol",

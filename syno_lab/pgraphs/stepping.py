@@ -13,9 +13,10 @@ import msgspec
 from syno_lab.codegen import drawing, drawing_menu
 from syno_lab.codegen.drawing_distance import course_svg, explanation_words, groups_svg
 from syno_lab.codegen.drawing_links import links
-from syno_lab.codegen.drawing_session import Tree, session_status
+from syno_lab.codegen.drawing_session import session_status
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
+from syno_lab.history import Tree
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State, Step
 from syno_lab.pgraphs.panes.reach import mixing_data
@@ -66,18 +67,16 @@ class PGraphSession(Session):
 
     def course(self, most: int) -> str:
         """See :func:`syno_lab.codegen.drawing_distance.course_svg`."""
-        line, here = self.history, self.position
-        first = max(0, min(here - most // 2, len(line) - most))
-        shown = line[first : first + most]
+        shown, here, first = self.around_here(most)
         wished = [entry.wished() for entry in shown] if any(entry.state.spec.wants for entry in shown) else None
-        return course_svg([entry.distance for entry in shown], here - first, first, wished)
+        return course_svg([entry.distance for entry in shown], here, first, wished)
 
     @cached_property
     def _tree(self) -> Tree:
-        return Tree()
+        return Tree(lambda entry: drawing.describe_step(entry.state, entry.step))
 
     def rows(self, *, should_stop: Stop | None = None) -> list[dict[str, Any]]:
-        """See :class:`syno_lab.codegen.drawing_session.Tree`."""
+        """See :class:`syno_lab.history.Tree`."""
         return self._tree.rows(self, Effort(should_stop=should_stop))
 
     # -- next steps --------------------------------------------------------------------------------------------------

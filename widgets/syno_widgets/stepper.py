@@ -104,7 +104,7 @@ class Stepper(View):
     """Why the next steps are missing: they are being listed, or the listing was cancelled; empty if they are listed."""
 
     tree = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """All places, those undone and all branches included (:class:`syno_lab.codegen.drawing_session.Tree`)."""
+    """All places, those undone and all branches included (:class:`syno_lab.history.Tree`)."""
 
     line = t.List(t.Int(), read_only=True).tag(sync=True)
     """The numbers of the places that undo and redo run along."""
