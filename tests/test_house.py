@@ -32,6 +32,7 @@ REACHES = {
     "syno_lab/__init__.py": "says how the late methods of pGraphs' values are bound",
     "syno_lab/api.py": "binds the late methods of pGraphs' values",
     "syno_lab/canvas/drawing.py": "its pictures have the font and the colours of pGraphs': one style for all",
+    "syno_lab/canvas/session.py": "the course of a session is drawn from numbers alone, as pGraphs' is",
     "syno_lab/canvas/sizes.py": "its sizes are monomials too: one class for both",
     "syno_lab/commands/ablate.py": "measures the rules of the synthesis",
     "syno_lab/commands/enumerate.py": "enumerates pGraphs",

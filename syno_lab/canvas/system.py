@@ -16,6 +16,7 @@ from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequ
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Kernel
+    from syno_lab.canvas.session import CanvasSession
     from syno_lab.models.sites import Site, Strides
 
 #: A layer in the middle of a residual network; and small sizes, all different.
@@ -97,6 +98,21 @@ class Canvas(System):
         from syno_lab.canvas.panes import PANES
 
         return PANES
+
+    def knows(self, start: Any) -> bool:
+        """A draft, a kernel, an operator, a sampler, or the state of a session."""
+        from syno_lab.canvas.aim import AimedDraft
+        from syno_lab.canvas.kernel import Draft, Kernel
+        from syno_lab.canvas.sampler import Sampler
+
+        return isinstance(start, Draft | Kernel | Fitted | Sampler | AimedDraft)
+
+    def session(self, start: Any) -> CanvasSession:
+        """See :class:`syno_lab.canvas.session.CanvasSession`; a text is read by :func:`.read_session`."""
+        from syno_lab.canvas.session import CanvasSession
+        from syno_lab.canvas.session_files import read_session
+
+        return read_session(start, self.known()) if isinstance(start, str) else CanvasSession(start, self.known())
 
 
 def _known(make: Callable[[], Kernel]) -> Callable[[], Fitted]:

@@ -20,7 +20,7 @@ from syno_lab.history import Tree
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State, Step
 from syno_lab.pgraphs.panes.reach import mixing_data
-from syno_lab.protocol import Picture
+from syno_lab.protocol import Labels, Picture
 from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
 from syno_lab.synthesis.property_distance import explain_property_distance
@@ -31,6 +31,27 @@ from syno_lab.synthesis.ways import random_way
 
 class PGraphSession(Session):
     """See :class:`syno_lab.synthesis.session.Session`; and the data of a stepper's page."""
+
+    labels = Labels(
+        distance="Shape distance",
+        groups="Why: the reshape groups",
+        far="distance #",
+        suggest="The next step of a shortest way to the input",
+        finish="Play a shortest way to the input",
+        random="Play random canonical steps to an operator",
+        reset="Begin again with the output; Undo brings back what was",
+        more="farther from the input",
+        none="No next step within the budgets.",
+        hand_group="SHARE",
+        hand_title="CONTRACTION (SHARE)",
+        hand="By hand: tick what the new weight shares with the data, and what is given to it",
+        hand_columns=("coordinate", "share", "give"),
+        hand_button="Contract with a new weight",
+        hand_nothing="Nothing is ticked.",
+        hand_work="looking at the contraction",
+        way="looking for a shortest way to the input",
+        random_way="looking for random steps to the input",
+    )
 
     # -- as text -----------------------------------------------------------------------------------------------------
 
@@ -79,6 +100,10 @@ class PGraphSession(Session):
         """See :class:`syno_lab.history.Tree`."""
         return self._tree.rows(self, Effort(should_stop=should_stop))
 
+    def strip(self, state: State) -> list[dict[str, Any]]:
+        """Nothing: the status says what is left of the budget."""
+        return []
+
     # -- next steps --------------------------------------------------------------------------------------------------
 
     def candidates(self, state: State, *, should_stop: Stop | None = None) -> Sequence[Candidate]:
@@ -124,7 +149,7 @@ class PGraphSession(Session):
         """See :func:`syno_lab.codegen.drawing_menu.ticks`."""
         return drawing_menu.ticks(state)
 
-    def ticked(self, state: State, share: Sequence[str], give: Sequence[str]) -> Step:
+    def ticked(self, state: State, share: Sequence[str], give: Sequence[str], choice: str = "") -> Step:
         """See :func:`syno_lab.codegen.drawing_menu.contraction`. Raises SynoError for a name that is none."""
         try:
             return drawing_menu.contraction(state, share, give)
