@@ -225,6 +225,7 @@ class Labels:
         distance: how far a state is from an operator, as a heading.
         groups: the heading of its explanation.
         far: the distance of one state, with ``#`` for the number.
+        reached: the same where it is 0.
         suggest, finish, random, reset: what these buttons do.
         more: in what the steps that are not listed come after those that are.
         none: there is no next step.
@@ -239,6 +240,7 @@ class Labels:
     distance: str
     groups: str
     far: str
+    reached: str
     suggest: str
     finish: str
     random: str

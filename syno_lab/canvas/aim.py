@@ -14,7 +14,6 @@ from syno_lab.canvas.growth import Growing, LeastCosts, Room
 from syno_lab.canvas.kernel import Draft, Kernel, Substitution
 from syno_lab.canvas.places import Budget, Place, group_choices_of
 from syno_lab.canvas.primitives import Primitive
-from syno_lab.canvas.sampler import Sampler
 from syno_lab.errors import PrimitiveError, SpecError, SynoError
 
 #: A layer in the middle of a residual network: what costs are said of where no network is given.
@@ -57,11 +56,8 @@ class Aim:
     is_example: bool = True
 
     @classmethod
-    def of(cls, start: Draft | Kernel | Fitted | Sampler) -> Aim:
-        """The aim of what a session begins with: a sampler's places and budget, an operator's places, or an example."""
-        if isinstance(start, Sampler):
-            fewest = max(1, start.primitives[0])
-            return cls(start.places, start.budget, start.groups, start.widest, fewest, start.normalise, False)
+    def of(cls, start: Draft | Kernel | Fitted) -> Aim:
+        """The aim of what a session begins with: an operator's places, or an example."""
         if isinstance(start, Kernel):
             return cls(normalise=start.normalise)
         if isinstance(start, Fitted):

@@ -13,7 +13,6 @@ from syno_lab.canvas.aim import Aim, AimedDraft, Taken
 from syno_lab.canvas.fitted import Fitted
 from syno_lab.canvas.growth import Candidate
 from syno_lab.canvas.kernel import Draft, Kernel
-from syno_lab.canvas.sampler import Sampler
 from syno_lab.canvas.session_files import read_session, to_json
 from syno_lab.canvas.ways import random_way, shortest_way
 from syno_lab.codegen.drawing_distance import course_svg
@@ -38,8 +37,7 @@ class CanvasSession(History[AimedDraft, Taken, Entry]):
     """A draft to step on from, and all that led to it.
 
     Args:
-        start: a draft, a kernel, a fitted kernel (begin with its last step), or a sampler (begin with the input, for
-            its places and within its budget).
+        start: a draft, a kernel or a fitted kernel (begin with its last step), or a draft with its aim.
         known: operators that :meth:`load` finds by name and :attr:`name` recognises.
     """
 
@@ -47,6 +45,7 @@ class CanvasSession(History[AimedDraft, Taken, Entry]):
         distance="Primitives still needed",
         groups="Why: what is counted",
         far="at least # more",
+        reached="complete if it fits",
         suggest="The next step of a shortest way to an operator",
         finish="Play a shortest way to an operator",
         random="Play random steps to an operator, drawn as the sampler draws",
@@ -92,12 +91,12 @@ class CanvasSession(History[AimedDraft, Taken, Entry]):
     def _line(self, start: Any, note: str) -> tuple[Entry, ...]:
         if isinstance(start, AimedDraft):
             aim, nodes = start.aim, start.draft.nodes
-        elif isinstance(start, Draft | Kernel | Sampler):
-            aim, nodes = Aim.of(start), () if isinstance(start, Sampler) else start.nodes
+        elif isinstance(start, Draft | Kernel):
+            aim, nodes = Aim.of(start), start.nodes
         elif isinstance(start, Fitted):
             aim, nodes = Aim.of(start), start.kernel.nodes
         else:
-            raise SpecError(f"expected a Draft, a Kernel, a Fitted or a Sampler to start from, found {quoted(start)}")
+            raise SpecError(f"expected a Draft, a Kernel or a Fitted to start from, found {quoted(start)}")
         found = [Entry(AimedDraft(Draft(), aim), None, note)]
         for primitive, inputs in nodes:
             found.append(self._after(found[-1].state, Taken(primitive, inputs)))

@@ -64,7 +64,7 @@ def strip(state: AimedDraft) -> list[dict[str, Any]]:
     limits = (aim.budget.max_flops, aim.budget.max_params)
     for name, used, most, convolution in zip(("FLOPs", "parameters"), base.spent, limits, own, strict=True):
         of, whose = (convolution, "the convolution's") if most is None else (most, "the budget of")
-        text = f"{_short(used)}, {used / of:.0%} of {whose} {_short(of)} in {where}"
+        text = f"{_short(used)}, {100 * used / of:.2g} % of {whose} {_short(of)} in {where}"
         found.append(_strip(name, text, used / of, has_limit=most is not None))
     return found
 

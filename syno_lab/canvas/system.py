@@ -108,10 +108,21 @@ class Canvas(System):
         return isinstance(start, Draft | Kernel | Fitted | Sampler | AimedDraft)
 
     def session(self, start: Any) -> CanvasSession:
-        """See :class:`syno_lab.canvas.session.CanvasSession`; a text is read by :func:`.read_session`."""
+        """See :class:`syno_lab.canvas.session.CanvasSession`; a text is read by :func:`.read_session`.
+
+        From a sampler it begins with the input, for the sampler's places and within its budget.
+        """
+        from syno_lab.canvas.aim import Aim, AimedDraft
+        from syno_lab.canvas.kernel import Draft
+        from syno_lab.canvas.sampler import Sampler
         from syno_lab.canvas.session import CanvasSession
         from syno_lab.canvas.session_files import read_session
 
+        if isinstance(start, Sampler):
+            drawn = start
+            fewest = max(1, drawn.primitives[0])
+            aim = Aim(drawn.places, drawn.budget, drawn.groups, drawn.widest, fewest, drawn.normalise, is_example=False)
+            start = AimedDraft(Draft(), aim)
         return read_session(start, self.known()) if isinstance(start, str) else CanvasSession(start, self.known())
 
 

@@ -36,6 +36,7 @@ class PGraphSession(Session):
         distance="Shape distance",
         groups="Why: the reshape groups",
         far="distance #",
+        reached="complete",
         suggest="The next step of a shortest way to the input",
         finish="Play a shortest way to the input",
         random="Play random canonical steps to an operator",
