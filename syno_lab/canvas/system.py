@@ -15,6 +15,7 @@ from syno_lab.errors import SpecError
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
 
 if TYPE_CHECKING:
+    from syno_lab.canvas.around import DraftsAround
     from syno_lab.canvas.kernel import Kernel
     from syno_lab.canvas.session import CanvasSession
     from syno_lab.models.sites import Site, Strides
@@ -124,6 +125,12 @@ class Canvas(System):
             aim = Aim(drawn.places, drawn.budget, drawn.groups, drawn.widest, fewest, drawn.normalise, is_example=False)
             start = AimedDraft(Draft(), aim)
         return read_session(start, self.known()) if isinstance(start, str) else CanvasSession(start, self.known())
+
+    def around(self, start: Any, *, pruned: bool = True) -> DraftsAround:
+        """See :class:`syno_lab.canvas.around.DraftsAround`."""
+        from syno_lab.canvas.around import DraftsAround
+
+        return DraftsAround(self.session(start).state, self.known(), pruned=pruned)
 
 
 def _known(make: Callable[[], Kernel]) -> Callable[[], Fitted]:

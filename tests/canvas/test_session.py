@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from syno_widgets import Stepper
+from syno_widgets import Explorer, Stepper
 
 from syno_lab.canvas import known
 from syno_lab.canvas.aim import Aim, AimedDraft, Taken
@@ -194,6 +194,14 @@ def test_bad_aims_are_refused_in_one_line(field: str, value: Any, said: str) -> 
     aim[field] = {**aim[field], **value} if isinstance(value, dict) else value
     with pytest.raises(FormatError, match=said):
         session_of(Draft()).read(json.dumps(record))
+
+
+def test_of_a_damaged_session_its_own_system_says_what_is_wrong() -> None:
+    record = json.loads(session_of(Draft()).to_json())
+    with pytest.raises(FormatError, match="session: no place 9"):
+        session_of(json.dumps(record | {"place": 9}))
+    with pytest.raises(FormatError, match="expected version 1, found 2"):
+        session_of(json.dumps(record | {"version": 2}))
 
 
 # -- meaning -----------------------------------------------------------------------------------------------------------
@@ -400,6 +408,41 @@ def test_ways_end_in_operators_within_the_budget(rng: random.Random) -> None:
         random_way(full, rng)
     with pytest.raises(SynoError, match="no operator can come of this draft: it has 1 FCs, and may have 0"):
         random_way(AimedDraft(known.residual().draft, Aim(room=Room(9, fcs=(0, 0)))), rng)
+
+
+def test_the_space_around_a_draft_is_its_candidates(rng: random.Random) -> None:
+    """Every candidate once, with its kind; behind each place the draft that the candidate gives."""
+    state = AimedDraft(Draft(), Aim(room=SMALL["neighbours"][0]))
+    for pruned in (True, False):
+        around = CANVAS.around(state, pruned=pruned)
+        while around.waiting(2) is not None:
+            key = around.waiting(2)
+            assert key is not None
+            around.put(key, around.look(key))
+        for key in [around.root, *rng.sample(list(around.below(around.root)), 3)]:
+            before = around.session(key).state
+            if around.branch(key).kind not in ("open", "operator") or (key != around.root and not around.below(key)):
+                continue
+            found = [one for one in candidates(before.draft, before.aim.room) if _applies(before, one)]
+            wanted = {str(one): one for one in found if pruned or one.may_be_taken}
+            shown = {around.branch(child).text: child for child in around.below(key)}
+            assert set(shown) == set(wanted)
+            for text, child in shown.items():
+                one, branch = wanted[text], around.branch(child)
+                after = around.session(child).state
+                assert after.draft == before.draft.apply(one)
+                assert (branch.kind == "pruned") == (one.verdict is not None)
+                if one.may_be_taken:
+                    assert (branch.kind == "operator") == is_kernel(after)
+                    assert branch.distance == after.needed
+    explorer = Explorer(sampler(), depth=1)
+    assert explorer.wait(60)
+    assert "steps from 1 state" in explorer.headline
+    key = next(row["key"] for row in explorer.table if row["kind"] != "pruned")
+    assert explorer.step_from(key).state.aim.places == PLACES
+    explorer.look_around(key)
+    assert explorer.state.aim.places == PLACES
+    explorer.close()
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------
