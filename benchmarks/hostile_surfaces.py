@@ -95,8 +95,9 @@ def sessions(rng: random.Random, place: Place) -> Opening:
     import base64
     import zlib
 
+    from syno_lab.history import PREFIX
     from syno_lab.operators import KNOWN
-    from syno_lab.synthesis.session_text import PREFIX, read_session
+    from syno_lab.synthesis.session_text import read_session
 
     word = place.bytes("session.word").decode()
     way = rng.randrange(6)

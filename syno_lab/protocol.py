@@ -226,12 +226,57 @@ class Picture:
     nodes: Mapping[str, Mapping[str, Any]]
 
 
+@dataclass(frozen=True)
+class Labels:
+    """What a stepper calls things of a system.
+
+    Attributes:
+        distance: how far a state is from an operator, as a heading.
+        groups: the heading of its explanation.
+        far: the distance of one state, with ``#`` for the number.
+        reached: the same where it is 0.
+        suggest, finish, random, reset: what these buttons do.
+        more: in what the steps that are not listed come after those that are.
+        none: there is no next step.
+        hand_group: the primitive in whose group steps are ticked; empty for a group of its own.
+        hand_title, hand: the title of such a group, and what the user can do there.
+        hand_columns: the heads of the columns: what is ticked, and the two ways to tick it.
+        hand_button: takes the ticked step; empty where the preview has ``choices``.
+        hand_nothing: nothing is ticked.
+        hand_work, way, random_way: what is under way while that is found.
+    """
+
+    distance: str
+    groups: str
+    far: str
+    reached: str
+    suggest: str
+    finish: str
+    random: str
+    reset: str
+    more: str
+    none: str
+    hand_group: str
+    hand_title: str
+    hand: str
+    hand_columns: tuple[str, str, str]
+    hand_button: str
+    hand_nothing: str
+    hand_work: str
+    way: str
+    random_way: str
+
+
 class Session(Protocol):
     """Building an operator step by step, as the stepper does it, with a history that is a tree of places.
 
     Methods with a ``state`` change nothing and may be called in a thread, while the session moves on; those with
     ``should_stop`` ask it often, and raise StoppedError once it says so. All others are called one at a time.
     """
+
+    @property
+    def labels(self) -> Labels:
+        """What the stepper calls things of this system."""
 
     @property
     def state(self) -> Any:
@@ -327,6 +372,9 @@ class Session(Protocol):
     def status(self, seconds: float | None = None) -> str:
         """The place of the session, in one or two sentences, without facts that take longer than ``seconds``."""
 
+    def strip(self, state: Any) -> list[dict[str, Any]]:
+        """What is used of what there is, cheap to count: ``name``, ``text``, ``share`` or None, and ``over``."""
+
     def candidates(self, state: Any, *, should_stop: Stop | None = None) -> Sequence[Any]:
         """All steps that may be taken next, pruned ones with their reasons among them."""
 
@@ -341,8 +389,11 @@ class Session(Protocol):
     def ticks(self, state: Any) -> list[dict[str, Any]]:
         """The coordinates that the user can combine into a step: ``id``, ``text``, ``size``; [] for none."""
 
-    def ticked(self, state: Any, share: Sequence[str], give: Sequence[str]) -> Any:
-        """The step of ticked coordinates. Raises SynoError for unknown ones."""
+    def ticked(self, state: Any, share: Sequence[str], give: Sequence[str], choice: str = "") -> Any:
+        """The step of ticked coordinates; ``choice`` is the name of one where the preview has several.
+
+        Raises SynoError for unknown ones.
+        """
 
     def preview(
         self,
@@ -353,7 +404,11 @@ class Session(Protocol):
         *,
         should_stop: Stop | None = None,
     ) -> dict[str, Any]:
-        """The facts of :meth:`ticked`: ``legal``, ``canonical``, ``distance``, ``text``; {} for no coordinate."""
+        """The facts of :meth:`ticked`: ``legal``, ``canonical``, ``distance``, ``text``; {} for no coordinate.
+
+        Where several steps can be ticked alike, ``choices`` has a record of ``name``, ``text``, ``legal``,
+        ``canonical``, ``distance``, ``reason`` and ``notes`` for each.
+        """
 
     def why(self, state: Any, candidate: Any) -> dict[str, Any]:
         """Why a candidate is pruned, as plain data. Raises SynoError for a canonical one."""

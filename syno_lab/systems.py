@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from syno_lab.errors import FormatError, SpecError
+from syno_lab.errors import FormatError, OtherFormatError, SpecError
 from syno_lab.inputs import quoted, shortened
 from syno_lab.versioned import reason
 
@@ -251,7 +251,9 @@ def session_of(start: Any) -> Session:
             refusals.append(error)
         except SpecError:  # its operators are not built by steps
             continue
-    raise refusals[0] if refusals else no_operator
+    # What a system says of its own session, rather than that a text is none of another's.
+    own = [error for error in refusals if not isinstance(error, OtherFormatError)]
+    raise [*own, no_operator][0]
 
 
 @cache

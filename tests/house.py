@@ -40,6 +40,7 @@ ROOMS = (
 SHARED = (
     "effort",
     "errors",
+    "history",
     "inputs",
     "private",
     "protocol",

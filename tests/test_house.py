@@ -41,6 +41,7 @@ REACHES = {
     "syno_lab/canvas/drawing.py": "its pictures have the font and the colours of pGraphs': one style for all",
     "syno_lab/canvas/mixing.py": "its wishes and its matrix of paired axes are the values that pGraphs have",
     "syno_lab/canvas/probe.py": "the ranks of the kernel probe are those of pGraphs: one measure for both",
+    "syno_lab/canvas/session.py": "the course of a session is drawn from numbers alone, as pGraphs' is",
     "syno_lab/canvas/sizes.py": "its sizes are monomials too: one class for both",
     "syno_lab/canvas/space.py": "compares the ranks of a probed kernel with a convolution's, as pGraphs do",
     "syno_lab/commands/ablate.py": "measures the rules of the synthesis",

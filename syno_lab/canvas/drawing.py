@@ -139,6 +139,43 @@ def words(operator: AtPlaces) -> dict[str, str]:
     return _fitted(operator, None, None, ()).words
 
 
+def sign_of(name: str) -> str:
+    """The sign of a primitive that blends, or nothing."""
+    return _SIGNS.get(name, "").strip()
+
+
+def colour_of(name: str) -> str:
+    """The colour that stands for a primitive's name."""
+    return WEIGHT.border if name == "fc" else _FAMILIES[PRIMITIVES[name].family][1]
+
+
+def draft_words(draft: Draft) -> dict[str, str]:
+    """As :func:`words`, of a draft whose leaves are marked."""
+    return _of_draft(draft, True, None, ()).words
+
+
+def lights(draft: Draft, said: Iterable[str]) -> dict[str, list[str]]:
+    """The parts that are lit with each part of a picture, by their ids, itself among them.
+
+    Args:
+        draft: of the picture.
+        said: the ids of its parts.
+
+    Returns:
+        Of a tensor all that it is computed from, of a primitive and of each of its edges its tensors.
+    """
+    found = {"t0": ["t0"]}
+    ids = list(said)
+    for number, node in enumerate(draft.nodes, start=1):
+        own = [name for name in ids if name == f"p{number}" or name.startswith(f"p{number}-")]
+        inputs = [f"t{tensor}" for tensor in node.inputs]
+        below = dict.fromkeys(one for tensor in inputs for one in found[tensor])
+        for name in own:
+            found[name] = [*dict.fromkeys(inputs), *own, f"t{number}"]
+        found[f"t{number}"] = [*below, *own, f"t{number}"]
+    return found
+
+
 def _count(draft: Draft) -> str:
     return f"{len(draft.nodes)} {'primitive' if len(draft.nodes) == 1 else 'primitives'}"
 

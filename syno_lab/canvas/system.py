@@ -16,7 +16,9 @@ from syno_lab.errors import SpecError
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System
 
 if TYPE_CHECKING:
+    from syno_lab.canvas.around import DraftsAround
     from syno_lab.canvas.kernel import Kernel
+    from syno_lab.canvas.session import CanvasSession
     from syno_lab.models.sites import Site, Strides
 
 #: A layer in the middle of a residual network; and small sizes, all different.
@@ -129,6 +131,38 @@ class Canvas(System):
         from syno_lab.canvas.panes import PANES
 
         return PANES
+
+    def knows(self, start: Any) -> bool:
+        """A draft, a kernel, an operator, a sampler, or the state of a session."""
+        from syno_lab.canvas.aim import AimedDraft
+        from syno_lab.canvas.kernel import Draft, Kernel
+        from syno_lab.canvas.sampler import Sampler
+
+        return isinstance(start, Draft | Kernel | Fitted | Sampler | AimedDraft)
+
+    def session(self, start: Any) -> CanvasSession:
+        """See :class:`syno_lab.canvas.session.CanvasSession`; a text is read by :func:`.read_session`.
+
+        From a sampler it begins with the input, for the sampler's places and within its budget.
+        """
+        from syno_lab.canvas.aim import Aim, AimedDraft
+        from syno_lab.canvas.kernel import Draft
+        from syno_lab.canvas.sampler import Sampler
+        from syno_lab.canvas.session import CanvasSession
+        from syno_lab.canvas.session_files import read_session
+
+        if isinstance(start, Sampler):
+            drawn = start
+            fewest = max(1, drawn.primitives[0])
+            aim = Aim(drawn.places, drawn.budget, drawn.groups, drawn.widest, fewest, drawn.normalise, is_example=False)
+            start = AimedDraft(Draft(), aim)
+        return read_session(start, self.known()) if isinstance(start, str) else CanvasSession(start, self.known())
+
+    def around(self, start: Any, *, pruned: bool = True) -> DraftsAround:
+        """See :class:`syno_lab.canvas.around.DraftsAround`."""
+        from syno_lab.canvas.around import DraftsAround
+
+        return DraftsAround(self.session(start).state, self.known(), pruned=pruned)
 
 
 def _known(make: Callable[[], Kernel]) -> Callable[[], Fitted]:

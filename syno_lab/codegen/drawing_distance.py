@@ -82,9 +82,14 @@ def groups_svg(explanation: Explanation) -> str:
 
 
 def course_svg(
-    distances: Sequence[int | None], here: int, first: int = 0, wished: Sequence[int | None] | None = None
+    distances: Sequence[int | None],
+    here: int,
+    first: int = 0,
+    wished: Sequence[int | None] | None = None,
+    *,
+    name: str = "Shape distance",
 ) -> str:
-    """The shape distance over the steps, in the colour of the text around it; the property distance as a second line.
+    """A distance over the steps, in the colour of the text around it; the property distance as a second line.
 
     Args:
         distances: at each place of the line, or of a part of it; None where the input is out of reach.
@@ -92,6 +97,7 @@ def course_svg(
         first: how many places of the line are before the first of them.
         wished: the property distance at the same places; None: nothing is wished. Its line has squares and long dashes,
             and a number where it is not the shape distance.
+        name: of the distance.
     """
     most = max([1, *(far for far in (*distances, *(wished or ())) if far is not None)])
     width, height = 2 * _MARGIN + _ACROSS * max(1, len(distances) - 1), 2 * _MARGIN + _HIGH
@@ -101,7 +107,7 @@ def course_svg(
         return None if far is None else (_MARGIN + _ACROSS * place, _MARGIN + _HIGH * (1 - far / most))
 
     part = f" from place {first} on" if first else ""
-    words = f"Shape distance over the steps{part}: {_said(distances)}; shown is place {first + here}."
+    words = f"{name} over the steps{part}: {_said(distances)}; shown is place {first + here}."
     if wished is not None:
         words += f" Property distance: {_said(wished)}."
     parts = [

@@ -1,16 +1,14 @@
-"""The texts beside a session's picture: the place where it is, and the tree of all its places as plain data."""
+"""The text beside a session's picture: the place where it is."""
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 
-from syno_lab.codegen.drawing import describe_step
 from syno_lab.codegen.drawing_menu import steps_left
 from syno_lab.codegen.mixing import wish_verdict
 from syno_lab.effort import Effort
 from syno_lab.errors import EffortError
-from syno_lab.synthesis.session import Entry, Session
+from syno_lab.synthesis.session import Session
 
 _MAX_WAYS = 24
 
@@ -43,52 +41,3 @@ def session_status(session: Session, effort: Effort | None = None) -> str:
             return f"After {count}: shape distance {distance}, what is wished is out of reach."
         wished = f" property distance {far},"
     return f"After {count}: shape distance {distance},{wished} {steps_left(state)} left in the budget."
-
-
-class Tree:
-    """The rows of a session's tree; what was worked out for a place is kept, for places never change."""
-
-    def __init__(self) -> None:
-        self._said: dict[int, dict[str, Any]] = {}
-
-    def rows(self, session: Session, effort: Effort | None = None) -> list[dict[str, Any]]:
-        """All places from the first on, each with what it is called.
-
-        A place that goes on in several ways is followed by its branches, each indented, and then by the way that is
-        oldest, which is not.
-
-        Args:
-            session: of which.
-            effort: what it may take.
-
-        Returns:
-            Records of ``place``, ``text``, ``level`` (of indentation), ``branch`` (whether a branch begins here),
-            ``start`` (whether it is a beginning rather than a step), ``distance`` and ``complete``.
-
-        Raises:
-            EffortError: when the effort does not suffice; asked again, it goes on from there.
-        """
-        places = session.places
-        rows = []
-        waiting = [(0, 0, False)]
-        while waiting:
-            number, level, is_branch = waiting.pop()
-            rows.append({**self._row(places[number], effort), "level": level, "branch": is_branch})
-            children = session.children(number)
-            waiting += [(child, level, False) for child in children[:1]]
-            waiting += [(child, level + 1, True) for child in reversed(children[1:])]
-        return rows
-
-    def _row(self, entry: Entry, effort: Effort | None) -> dict[str, Any]:
-        if entry.number not in self._said:
-            if effort is not None:
-                effort.tick("listing the history")
-            step = entry.step
-            self._said[entry.number] = {
-                "place": entry.number,
-                "text": entry.note if step is None else describe_step(entry.state, step),
-                "start": step is None,
-                "distance": entry.measured(effort),
-                "complete": entry.state.is_complete,
-            }
-        return self._said[entry.number]

@@ -13,13 +13,14 @@ import msgspec
 from syno_lab.codegen import drawing, drawing_menu
 from syno_lab.codegen.drawing_distance import course_svg, explanation_words, groups_svg
 from syno_lab.codegen.drawing_links import links
-from syno_lab.codegen.drawing_session import Tree, session_status
+from syno_lab.codegen.drawing_session import session_status
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
+from syno_lab.history import Tree
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State, Step
 from syno_lab.pgraphs.panes.reach import mixing_data
-from syno_lab.protocol import Picture
+from syno_lab.protocol import Labels, Picture
 from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
 from syno_lab.synthesis.property_distance import explain_property_distance
@@ -30,6 +31,28 @@ from syno_lab.synthesis.ways import random_way
 
 class PGraphSession(Session):
     """See :class:`syno_lab.synthesis.session.Session`; and the data of a stepper's page."""
+
+    labels = Labels(
+        distance="Shape distance",
+        groups="Why: the reshape groups",
+        far="distance #",
+        reached="complete",
+        suggest="The next step of a shortest way to the input",
+        finish="Play a shortest way to the input",
+        random="Play random canonical steps to an operator",
+        reset="Begin again with the output; Undo brings back what was",
+        more="farther from the input",
+        none="No next step within the budgets.",
+        hand_group="SHARE",
+        hand_title="CONTRACTION (SHARE)",
+        hand="By hand: tick what the new weight shares with the data, and what is given to it",
+        hand_columns=("coordinate", "share", "give"),
+        hand_button="Contract with a new weight",
+        hand_nothing="Nothing is ticked.",
+        hand_work="looking at the contraction",
+        way="looking for a shortest way to the input",
+        random_way="looking for random steps to the input",
+    )
 
     # -- as text -----------------------------------------------------------------------------------------------------
 
@@ -66,19 +89,21 @@ class PGraphSession(Session):
 
     def course(self, most: int) -> str:
         """See :func:`syno_lab.codegen.drawing_distance.course_svg`."""
-        line, here = self.history, self.position
-        first = max(0, min(here - most // 2, len(line) - most))
-        shown = line[first : first + most]
+        shown, here, first = self.around_here(most)
         wished = [entry.wished() for entry in shown] if any(entry.state.spec.wants for entry in shown) else None
-        return course_svg([entry.distance for entry in shown], here - first, first, wished)
+        return course_svg([entry.distance for entry in shown], here, first, wished)
 
     @cached_property
     def _tree(self) -> Tree:
-        return Tree()
+        return Tree(lambda entry: drawing.describe_step(entry.state, entry.step))
 
     def rows(self, *, should_stop: Stop | None = None) -> list[dict[str, Any]]:
-        """See :class:`syno_lab.codegen.drawing_session.Tree`."""
+        """See :class:`syno_lab.history.Tree`."""
         return self._tree.rows(self, Effort(should_stop=should_stop))
+
+    def strip(self, state: State) -> list[dict[str, Any]]:
+        """Nothing: the status says what is left of the budget."""
+        return []
 
     # -- next steps --------------------------------------------------------------------------------------------------
 
@@ -125,7 +150,7 @@ class PGraphSession(Session):
         """See :func:`syno_lab.codegen.drawing_menu.ticks`."""
         return drawing_menu.ticks(state)
 
-    def ticked(self, state: State, share: Sequence[str], give: Sequence[str]) -> Step:
+    def ticked(self, state: State, share: Sequence[str], give: Sequence[str], choice: str = "") -> Step:
         """See :func:`syno_lab.codegen.drawing_menu.contraction`. Raises SynoError for a name that is none."""
         try:
             return drawing_menu.contraction(state, share, give)

@@ -22,9 +22,10 @@ class Branch:
             the step), ``done`` (nothing is left to be tried below).
         visits, outstanding, fruitless: searches through it that ended with a reward, wait for one, found no operator.
         reward, best: the mean and the highest of the rewards below; None where there is none.
-        distance: the shape distance; None where the input is out of reach, or it is not known.
+        distance: how far an operator is at least; None where it is out of reach, or that is not known.
         reason: why it is pruned or a dead end.
         probe: of an operator the score of its probe, from 0 to about 1; None where it was not probed.
+        measure: what the distance is called.
     """
 
     key: str
@@ -38,6 +39,7 @@ class Branch:
     distance: int | None = None
     reason: str = ""
     probe: float | None = None
+    measure: str = "shape distance"
 
     @property
     def searches(self) -> int:
@@ -57,7 +59,7 @@ class Branch:
         if self.reward is not None and self.best is not None:
             parts.append(f"mean reward {self.reward:.4g}, best {self.best:.4g}")
         if self.distance is not None:
-            parts.append(f"shape distance {self.distance}")
+            parts.append(f"{self.measure} {self.distance}")
         if self.probe is not None:
             parts.append(f"probe {self.probe:.2f}")
         if self.reason:

@@ -6,14 +6,12 @@ numbered along the way to a place as in operator files: the output axes first, t
 
 from __future__ import annotations
 
-import base64
-import binascii
-import zlib
 from typing import TypeVar
 
 import msgspec
 
 from syno_lab.errors import FormatError, SynoError
+from syno_lab.history import MAX_BYTES, MAX_NOTE, replayed, text_of, word_of
 from syno_lab.inputs import quoted
 from syno_lab.ir import files
 from syno_lab.ir.coordinate import Coordinate
@@ -22,14 +20,11 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.fields import SpecFields
-from syno_lab.synthesis.session import MAX_PLACES, Entry, Known, Session
+from syno_lab.synthesis.session import Entry, Known, Session
 from syno_lab.versioned import read_versioned
 
 FORMAT = "syno-lab-session"
 VERSION = 1
-MAX_BYTES = 1 << 22
-PREFIX = "syno-session:"
-_MAX_NOTE = 80
 _Session = TypeVar("_Session", bound=Session)
 
 
@@ -78,8 +73,7 @@ def to_json(session: Session) -> str:
 
 def to_word(session: Session) -> str:
     """:func:`to_json` in one word of letters and digits, for a chat or an address: ``syno-session:…``."""
-    packed = zlib.compress(to_json(session).encode(), 9)
-    return PREFIX + base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    return word_of(to_json(session))
 
 
 def read_session(text: str, known: Known | None = None, kind: type[_Session] = Session) -> _Session:  # type: ignore[assignment]
@@ -93,35 +87,24 @@ def read_session(text: str, known: Known | None = None, kind: type[_Session] = S
     Raises:
         FormatError: one line: what was expected, what was found and where.
     """
-    text = text.strip()
-    if text.startswith(PREFIX):
-        text = _unpacked(text.removeprefix(PREFIX))
-    elif not text.startswith("{"):
-        found = repr(text[:20]) if text else "nothing"
-        raise FormatError(f"session: expected {PREFIX}…, or JSON of a session or an operator, found {found}")
-    elif f'"{files.FORMAT}"' in text[:200]:
+    text = text_of(text)
+    if f'"{files.FORMAT}"' in text[:200]:
         return kind(from_json(text), known)
     record = read_versioned(text, SessionRecord, what="session", name=FORMAT, version=VERSION, most=MAX_BYTES)
+    coordinates: list[tuple[Coordinate, ...]] = []
+
+    def place(one: PlaceRecord, before: list[Entry], where: str) -> Entry:
+        entry, numbered = _place(one, before, coordinates, specs, where)
+        coordinates.append(numbered)
+        return entry
+
     try:
-        return _replayed(record, known, kind)
+        specs = [fields.spec() for fields in record.specs]
+        return kind.restored(replayed(record.places, place), record.turns, record.place, known)
     except FormatError:
         raise
     except SynoError as error:
         raise FormatError(f"session: {error}") from None
-
-
-def _unpacked(word: str) -> str:
-    try:
-        packed = base64.b64decode(word + "=" * (-len(word) % 4), altchars=b"-_", validate=True)
-        unpacking = zlib.decompressobj()
-        text = unpacking.decompress(packed, MAX_BYTES)
-        if unpacking.unconsumed_tail:
-            raise FormatError(f"session: expected at most {MAX_BYTES} bytes, found more")
-        if not unpacking.eof:
-            raise FormatError("session: the text breaks off; copy all of it")
-        return text.decode()
-    except (binascii.Error, zlib.error, ValueError) as error:
-        raise FormatError(f"session: the text behind {PREFIX} is damaged: {error}") from None
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -147,13 +130,8 @@ def _record(session: Session) -> SessionRecord:
             record.match = [numbered.index(c) for c in entry.operator.inputs]
         coordinates.append(numbered)
         records.append(record)
-    turns = []
-    for number in range(len(places)):
-        children, ahead = session.children(number), session.ahead(number)
-        if ahead is not None and ahead != children[-1]:
-            turns.append(ahead)
     fields = [SpecFields.from_spec(spec) for spec in specs]
-    return SessionRecord(FORMAT, VERSION, fields, records, session.place, turns)
+    return SessionRecord(FORMAT, VERSION, fields, records, session.place, session.turns)
 
 
 def _step_record(step: Step, numbered: tuple[Coordinate, ...]) -> StepRecord:
@@ -168,29 +146,6 @@ def _step_record(step: Step, numbered: tuple[Coordinate, ...]) -> StepRecord:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def _replayed(record: SessionRecord, known: Known | None, kind: type[_Session]) -> _Session:
-    if not 0 < len(record.places) <= MAX_PLACES:
-        raise FormatError(f"session: places: expected from 1 to {MAX_PLACES}, found {len(record.places)}")
-    specs = [fields.spec() for fields in record.specs]
-    entries: list[Entry] = []
-    coordinates: list[tuple[Coordinate, ...]] = []
-    for number, place in enumerate(record.places):
-        where = f"place {number}"
-        if (place.parent is None) != (number == 0) or not 0 <= (place.parent or 0) < max(1, number):
-            raise FormatError(
-                f"session: {where}: expected a place before it as its parent, found {quoted(place.parent)}"
-            )
-        try:
-            entry, numbered = _place(place, entries, coordinates, specs, where)
-        except FormatError:
-            raise
-        except SynoError as error:
-            raise FormatError(f"session: {where}: {error}") from None
-        entries.append(entry)
-        coordinates.append(numbered)
-    return kind.restored(entries, record.turns, record.place, known)
-
-
 def _place(
     place: PlaceRecord,
     entries: list[Entry],
@@ -201,7 +156,7 @@ def _place(
     if place.step is None:
         if place.spec is None or not 0 <= place.spec < len(specs):
             raise FormatError(f"session: {where}: expected a step, or a spec from 0 to {len(specs) - 1}")
-        state, step, note = State.root(specs[place.spec]), None, place.note[:_MAX_NOTE]
+        state, step, note = State.root(specs[place.spec]), None, place.note[:MAX_NOTE]
         numbered = state.output
     else:
         if place.parent is None or place.spec is not None:
@@ -222,7 +177,7 @@ def _place(
         if not state.is_match(inputs):
             raise FormatError(f"session: {where}: match: expected one data coordinate for each input axis")
         operator = Operator(state, inputs)
-    return Entry(state, step, note, operator, len(entries), place.parent), numbered
+    return Entry(state, step, note, operator), numbered
 
 
 def _looked_up(numbers: list[int], numbered: tuple[Coordinate, ...], where: str) -> tuple[Coordinate, ...]:

@@ -12,8 +12,9 @@ from syno_lab.codegen import drawing
 from syno_lab.codegen.drawing_distance import course_svg, explanation_words, groups_svg
 from syno_lab.codegen.drawing_links import links
 from syno_lab.codegen.drawing_menu import why
-from syno_lab.codegen.drawing_session import Tree, session_status
+from syno_lab.codegen.drawing_session import session_status
 from syno_lab.errors import PrimitiveError
+from syno_lab.history import Entry, Tree
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.operators import KNOWN, conv2d
@@ -94,13 +95,17 @@ def test_a_part_of_the_course_says_where_it_begins() -> None:
     assert titles[1:] == ["place 40: distance 2", "place 41: distance 1"]
 
 
+def said(entry: Entry) -> str:
+    return drawing.describe_step(entry.state, entry.step)
+
+
 def test_the_tree_has_every_place_once_and_branches_before_the_way_on() -> None:
     session = Session(conv2d(), KNOWN)
     for place in (2, 4):
         session.go(place)
         session.reset()
         session.apply(conv2d().steps[0])
-    tree = Tree()
+    tree = Tree(said)
     rows = tree.rows(session)
     assert sorted(row["place"] for row in rows) == list(range(len(session.places)))
     assert [(row["place"], row["level"]) for row in rows] == [
@@ -123,7 +128,7 @@ def test_the_tree_has_every_place_once_and_branches_before_the_way_on() -> None:
     long = Session(conv2d())
     for _ in range(1500):
         long.reset()
-    assert len(Tree().rows(long)) == 1507, "however deep"
+    assert len(Tree(said).rows(long)) == 1507, "however deep"
 
 
 def test_a_canonical_step_has_no_why() -> None:

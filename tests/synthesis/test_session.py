@@ -227,7 +227,7 @@ def test_another_session_is_grafted_on() -> None:
 
 
 def test_there_is_an_end_to_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syno_lab.synthesis.session.MAX_PLACES", 8)
+    monkeypatch.setattr("syno_lab.history.MAX_PLACES", 8)
     session = Session(conv2d())
     session.reset()
     with pytest.raises(SynoError, match="a session holds at most 8 places"):

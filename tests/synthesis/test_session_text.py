@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from syno_lab.errors import FormatError
+from syno_lab.history import MAX_BYTES, PREFIX
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
 from syno_lab.operators import KNOWN, conv2d
 from syno_lab.synthesis.session import Session
-from syno_lab.synthesis.session_text import FORMAT, MAX_BYTES, PREFIX, read_session, to_json, to_word
+from syno_lab.synthesis.session_text import FORMAT, read_session, to_json, to_word
 
 
 def packed(text: str) -> str:

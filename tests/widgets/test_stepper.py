@@ -418,7 +418,7 @@ def test_preview_of_a_contraction(stepper: Stepper) -> None:
         ({"kind": "step", "index": 0, "revision": 0}, "the list has changed since that choice"),
         ({"kind": "whole", "name": "SHARE", "revision": 0}, "the list has changed since that choice"),
         ({"kind": "contract", "share": ["c9"]}, "no coordinate 'c9' in this pGraph"),
-        ({"kind": "contract", "share": ["c1"] * 300}, "more than 256 coordinates"),
+        ({"kind": "contract", "share": ["c1"] * 300}, "expected at most 256 ticks, found 300"),
         ({"kind": "contract", "share": []}, "SHARE: expected at least one shared coordinate"),
         ({"kind": "contract", "share": ["c0"]}, "is fixed and takes part in nothing"),
         ({"kind": "undo"}, "nothing to undo"),

@@ -49,6 +49,7 @@ class View {
     listenLate(["distance"], this.drawDistance);
     listen(["status"], this.drawStatus);
     listen(["complete"], this.drawStatus);
+    listen(["strip"], this.drawStrip);
     listen(["error"], this.drawError);
     listen(["known"], this.drawKnown);
     listen(["selected"], this.drawSelected);
@@ -184,26 +185,28 @@ class View {
 
   build() {
     const live = this.model.get("live");
+    const labels = this.model.get("labels");
     const press = (text, title, onclick, more = {}) =>
       make("button", { type: "button", class: "syno-button", title, onclick, disabled: !live, ...more }, text);
     const button = (text, kind, title) => press(text, title, () => this.act(kind), { "data-kind": kind });
     this.undo = button("Undo", "undo", "Back by one place (Ctrl+Z)");
     this.redo = button("Redo", "redo", "Forth by one place (Ctrl+Shift+Z or Ctrl+Y)");
-    this.reset = button("Start over", "reset", "Begin again with the output; Undo brings back what was");
+    this.reset = button("Start over", "reset", labels.reset);
     this.player = press("Play", "Take the steps that lie ahead one after the other, or stop", () =>
       this.playing ? this.pause() : this.play(),
     );
-    this.suggest = button("Suggest", "suggest", "The next step of a shortest way to the input");
+    this.suggest = button("Suggest", "suggest", labels.suggest);
     this.select = make("select", { class: "syno-select", "aria-label": "Known operator", disabled: !live });
     const load = (text, kind, title) =>
       press(text, title, () => this.act(kind, { name: this.select.value }), { "data-kind": kind });
     this.status = make("p", { class: "syno-status", role: "status", "aria-live": "polite" });
+    this.strip = make("ul", { class: "syno-strip", "aria-label": "What is used" });
     this.error = make("p", { class: "syno-error", role: "alert" });
     this.running = new Running(this.model, () => this.act("cancel_work"));
     this.live = make("p", { class: "syno-live", role: "status", "aria-live": "polite" });
     this.farNumber = make("b", { class: "syno-far-number" });
     this.wish = make("div", { class: "syno-wish" });
-    this.course = make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": "Shape distance over the steps" });
+    this.course = make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": `${labels.distance} over the steps` });
     this.groups = make("div", { class: "syno-groups" });
     this.stepsHeading = make("h4", { tabindex: "-1" }, "Next steps");
     this.all = make("button", { type: "button", onclick: () => this.choose("") }, "Show all steps");
@@ -226,8 +229,8 @@ class View {
         this.reset,
         make("span", { class: "syno-gap" }),
         this.suggest,
-        button("Suggest to the end", "finish", "Play a shortest way to the input"),
-        button("Complete at random", "random", "Play random canonical steps to an operator"),
+        button("Suggest to the end", "finish", labels.finish),
+        button("Complete at random", "random", labels.random),
       ),
       make(
         "div",
@@ -238,6 +241,7 @@ class View {
       ),
       this.running.element,
       this.status,
+      this.strip,
       this.error,
       make(
         "div",
@@ -252,7 +256,7 @@ class View {
             this.graph.element,
             this.live,
           ),
-          make("section", { "aria-label": "Shape distance" }, make("h4", {}, "Shape distance ", this.farNumber), this.course, this.groups, this.wish),
+          make("section", { "aria-label": labels.distance }, make("h4", {}, `${labels.distance} `, this.farNumber), this.course, this.groups, this.wish),
           make("section", { "aria-label": "History" }, make("h4", {}, "History"), this.history.element),
           this.buildSession(live),
         ),
@@ -396,6 +400,19 @@ class View {
     this.suggest.disabled = !this.model.get("live") || this.model.get("complete");
   }
 
+  /** Bars of what is used of what there is; the words say the same. */
+  drawStrip() {
+    const parts = this.model.get("strip");
+    this.strip.hidden = !parts.length;
+    this.strip.replaceChildren(
+      ...parts.map((part) => {
+        const bar = make("span", { class: `syno-used${part.over ? " syno-over" : ""}`, "aria-hidden": "true" }, make("span", {}));
+        bar.firstChild.style.width = `${100 * Math.min(1, part.share ?? 0)}%`;
+        return make("li", { "data-strip": part.name }, make("b", {}, part.name), bar, make("span", {}, `${part.text}${part.over ? ": too much" : ""}`));
+      }),
+    );
+  }
+
   drawError() {
     this.complain(this.model.get("error"));
   }
@@ -431,7 +448,7 @@ class View {
       make(
         "details",
         { open, ontoggle },
-        make("summary", {}, "Why: the reshape groups"),
+        make("summary", {}, this.model.get("labels").groups),
         make("ul", {}, ...(found.words ?? []).map((words) => make("li", {}, words))),
         groups,
       ),

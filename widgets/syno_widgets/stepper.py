@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,7 +32,7 @@ from syno_widgets.working import Work
 
 _FILES = ("shared.js", "operator_graph.js", "mixing_table.js", "stepper_steps.js", "stepper_history.js", "stepper.js")
 _STYLES = ("shared.css", "operator_graph.css", "stepper.css")
-_MAX_COORDINATES = 256
+_MAX_TICKS = 256
 _MAX_BYTES = 1 << 22  # of a text that is opened
 _FIRST_S = 1.0  # so long the cell that makes a stepper waits for its first list of next steps
 _PICTURE_S = 0.3  # of computing for the shape distance said with a picture; where that is too little it comes later
@@ -41,9 +42,10 @@ _COURSE = 48  # places of the line of distances that are drawn, those around the
 
 
 class Stepper(View):
-    """A pGraph, or an operator of another system, under construction.
+    """A pGraph, a kernel of Canvas, or an operator of another system, under construction.
 
-    Made by ``Stepper(spec)``, ``Stepper(state)``, ``Stepper(operator)``, :meth:`of` or :meth:`showing`.
+    Made by ``Stepper(spec)``, ``Stepper(state)``, ``Stepper(operator)``, ``Stepper(sampler)`` (Canvas: kernels for its
+    places, within its budget), :meth:`of` or :meth:`showing`.
 
     From Python: :attr:`state`, :attr:`operator`, :meth:`apply`, :meth:`undo`, :meth:`redo`, :meth:`reset`, :meth:`go`,
     :meth:`jump`, :meth:`load`, :meth:`open_text`, :meth:`suggest`, :meth:`finish`, :meth:`complete_at_random`, and the
@@ -92,10 +94,13 @@ class Stepper(View):
     """The next steps: one record of :class:`syno_lab.codegen.drawing_menu.Group` for each primitive."""
 
     ticks = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The coordinates that a CONTRACTION may share or give: ``id``, ``text``, ``size``."""
+    """What can be ticked: the coordinates that a CONTRACTION may share or give, say: ``id``, ``text``, ``size``."""
 
     preview = t.Dict(read_only=True).tag(sync=True)
-    """The facts of the ticked CONTRACTION: ``legal``, ``canonical``, ``distance``, ``text``; empty for none."""
+    """The facts of the ticked step: ``legal``, ``canonical``, ``distance``, ``text``; empty for none.
+
+    Where several steps can be ticked alike, ``choices`` too (:meth:`syno_lab.protocol.Session.preview`).
+    """
 
     why = t.Dict(read_only=True).tag(sync=True)
     """The reason asked for last: ``index`` and :class:`syno_lab.codegen.drawing_menu.Why`; empty for none."""
@@ -104,7 +109,7 @@ class Stepper(View):
     """Why the next steps are missing: they are being listed, or the listing was cancelled; empty if they are listed."""
 
     tree = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """All places, those undone and all branches included (:class:`syno_lab.codegen.drawing_session.Tree`)."""
+    """All places, those undone and all branches included (:class:`syno_lab.history.Tree`)."""
 
     line = t.List(t.Int(), read_only=True).tag(sync=True)
     """The numbers of the places that undo and redo run along."""
@@ -115,6 +120,12 @@ class Stepper(View):
     Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of the property distance; of
     an operator also ``mixing``: its matrix against the wishes, see :func:`syno_lab.pgraphs.panes.reach.mixing_data`.
     """
+
+    strip = t.List(t.Dict(), read_only=True).tag(sync=True)
+    """What is used of what there is, FLOPs of a budget say: ``name``, ``text``, ``share`` or None, and ``over``."""
+
+    labels = t.Dict(read_only=True).tag(sync=True)
+    """What things of this system are called: :class:`syno_lab.protocol.Labels`."""
 
     complete = t.Bool(False, read_only=True).tag(sync=True)
     """Whether the pGraph is an operator."""
@@ -167,6 +178,7 @@ class Stepper(View):
         self._shower: int | None = None  # the thread that shows the session
         View.__init__(self)
         self.set_trait("known", list(session.known))
+        self.set_trait("labels", asdict(session.labels))
         self._show_picture()
         work = self._list_steps()
         if not work.wait(_FIRST_S):
@@ -307,7 +319,7 @@ class Stepper(View):
     def _suggest(self, take: Callable[[], Any]) -> Work:
         session = self.session
         return self._look(
-            "looking for a shortest way to the input",
+            session.labels.way,
             lambda should_stop: session.look_ahead(should_stop=should_stop),
             lambda _: take(),
         )
@@ -324,7 +336,7 @@ class Stepper(View):
                 if not should_stop():  # what was cancelled changes nothing that a seed gives
                     self._random = rng
 
-        return self._look("looking for random steps to the input", find, lambda steps: session.lay(steps, at_start))
+        return self._look(session.labels.random_way, find, lambda steps: session.lay(steps, at_start))
 
     def _list_steps(self) -> Work:
         work = self._works.begin(_LISTING, self._show_steps, late=lambda: self._unlist(_UNLISTED))
@@ -374,8 +386,9 @@ class Stepper(View):
     # -- from the browser --------------------------------------------------------------------------------------------
 
     def _carry_out(self, request: Any) -> Work:
-        if len(request.share) + len(request.give) > _MAX_COORDINATES:
-            raise SynoError(f"a contraction of more than {_MAX_COORDINATES} coordinates")
+        number = len(request.share) + len(request.give)
+        if number > _MAX_TICKS:
+            raise SynoError(f"expected at most {_MAX_TICKS} ticks, found {number}")
         if len(request.name) > _MAX_BYTES:
             raise SynoError(f"expected a text of at most {_MAX_BYTES} characters, found {len(request.name)}")
         is_old = request.revision != self.revision or self._listed != self.session.place
@@ -392,7 +405,7 @@ class Stepper(View):
                 found = self._found[request.index]
                 return self._move(lambda: session.apply(found))
             case "contract":
-                ticked = session.ticked(self.state, request.share, request.give)
+                ticked = session.ticked(self.state, request.share, request.give, request.name)
                 return self._move(lambda: session.apply(ticked))
             case "go":
                 return self._move(lambda: session.go(request.index))
@@ -403,7 +416,7 @@ class Stepper(View):
             case "why":
                 return self._works.begin("drawing the reason", lambda work: self._show_why(work, request), "reason")
             case "preview":
-                what = "looking at the contraction"
+                what = session.labels.hand_work
                 return self._works.begin(what, lambda work: self._show_preview(work, request), "preview")
             case "open":
                 return self._open(request.name)
@@ -460,6 +473,7 @@ class Stepper(View):
             self.selected = ""
             self.set_trait("complete", session.is_complete)
             self.set_trait("status", session.status(_PICTURE_S))
+            self.set_trait("strip", session.strip(session.state))
             self.set_trait("error", "")
         _send()
 

@@ -53,7 +53,8 @@ class HistoryList {
   }
 
   row(row, isCurrent, ahead) {
-    const far = row.complete ? "complete" : row.distance === null ? "out of reach" : `distance ${row.distance}`;
+    const labels = this.model.get("labels");
+    const far = row.complete ? "complete" : row.distance === 0 ? "not complete" : farText(row.distance, labels);
     const button = make(
       "button",
       {

@@ -15,9 +15,11 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
         request: the browser's number for it, given back in the trait ``answered``.
         revision: the ``revision`` of the lists that the user saw; a choice from older lists is not carried out.
         index: for ``step`` and ``why`` the item's index, for ``go`` the place.
-        name: for ``load`` and ``replay`` the operator, for ``open`` the text, for ``whole`` the primitive.
-        share: for ``contract`` and ``preview`` the names of the shared coordinates.
-        give: the same for the given ones.
+        name: for ``load`` and ``replay`` the operator, for ``open`` the text, for ``whole`` the primitive, for
+            ``contract`` the chosen one of several ticked steps.
+        share: for ``contract`` and ``preview`` the names of what is ticked in the first column: the
+            shared coordinates, say.
+        give: the same for the second column.
     """
 
     kind: Literal[

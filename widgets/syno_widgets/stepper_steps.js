@@ -1,16 +1,18 @@
 // The lists of next steps of `Stepper`: by primitive, canonical ones and pruned ones with their rule, and the
-// CONTRACTION that the reader combines from coordinates. Everything shown is a trait; `told` carries what the reader does.
+// step that the reader combines by ticks. What things are called is said by `labels`. Everything shown is a trait; `told` carries what the reader does.
 
 /** The distance after a step, as text: never by colour alone. */
-function distanceText(item) {
-  if (item.distance === null) return "out of reach";
-  const text = item.distance === 0 ? "complete" : `distance ${item.distance}`;
-  return item.reaches ? text : `${text}, over budget`;
+function distanceText(item, labels) {
+  const text = farText(item.distance, labels);
+  return item.reaches || item.distance === null ? text : `${text}, over budget`;
+}
+
+function farText(distance, labels) {
+  if (distance === null) return "out of reach";
+  return distance === 0 ? labels.reached : labels.far.replace("#", distance);
 }
 
 const BY_HAND = {
-  primitive: "SHARE",
-  title: "CONTRACTION (SHARE)",
   sign: "×",
   colour: "#0b7480",
   signature: "",
@@ -44,13 +46,22 @@ class StepList {
     const groups = this.model.get("menu");
     const blocks = groups.map((entry) => this.group(entry, chosen));
     // A contraction can be put together by hand even where the budget lists none.
-    if (!groups.some((entry) => entry.primitive === "SHARE") && !chosen) blocks.push(this.group(BY_HAND, chosen));
+    const labels = this.labels();
+    if (!groups.some((entry) => entry.primitive === labels.hand_group) && !chosen) {
+      const byHand = this.group({ ...BY_HAND, primitive: labels.hand_group, title: labels.hand_title }, chosen);
+      if (labels.hand_group) blocks.push(byHand);
+      else blocks.unshift(byHand); // it belongs to no primitive
+    }
     if (this.model.get("unlisted")) blocks.splice(0, blocks.length, this.unlisted());
-    if (!blocks.length) blocks.push(make("p", { class: "syno-quiet" }, "No next step within the budgets."));
+    if (!blocks.length) blocks.push(make("p", { class: "syno-quiet" }, labels.none));
     this.element.replaceChildren(...blocks);
     this.drawPreview();
     if (this.share.size || this.give.size) this.askPreview();
     return had;
+  }
+
+  labels() {
+    return this.model.get("labels");
   }
 
   /** Why there is no list, and a button that has it made where nothing is under way. */
@@ -74,7 +85,9 @@ class StepList {
     const count = entry.canonical.length + entry.more_canonical;
     const pruned = entry.pruned.length + entry.more_pruned;
     const reached = entry.canonical.filter((item) => item.distance !== null);
-    const nearest = reached.length ? `, nearest: ${distanceText(reached[0])}` : "";
+    const nearest = reached.length ? `, nearest: ${distanceText(reached[0], this.labels())}` : "";
+    const isByHand = entry.primitive === this.labels().hand_group;
+    const counted = ` ${count} canonical${nearest}; ${pruned} pruned${entry.unjudged ? `; ${entry.unjudged} not looked at` : ""}`;
     const sign = make("span", { class: "syno-sign", "aria-hidden": "true" }, entry.sign);
     sign.style.color = entry.colour;
     const details = make(
@@ -93,11 +106,11 @@ class StepList {
         {},
         sign,
         make("b", {}, entry.title),
-        make("span", { class: "syno-count" }, ` ${count} canonical${nearest}; ${pruned} pruned${entry.unjudged ? `; ${entry.unjudged} not looked at` : ""}`),
+        entry.primitive ? make("span", { class: "syno-count" }, counted) : "",
       ),
       entry.signature ? make("p", { class: "syno-card" }, make("code", {}, entry.signature), ` ${entry.meaning}`) : "",
-      entry.primitive === "SHARE" ? this.contraction() : "",
-      this.items(entry.canonical, entry.more_canonical, false),
+      isByHand ? this.contraction() : "",
+      entry.primitive ? this.items(entry.canonical, entry.more_canonical, false) : "",
       pruned
         ? make(
             "details",
@@ -145,13 +158,19 @@ class StepList {
           onblur: () => mark(false),
         },
         make("span", { class: "syno-text" }, item.text),
-        make("span", { class: `syno-distance${item.reaches ? "" : " syno-far"}` }, distanceText(item)),
+        make("span", { class: `syno-distance${item.reaches ? "" : " syno-far"}` }, distanceText(item, this.labels())),
+        this.notes(item),
         pruned ? make("span", { class: "syno-why" }, `pruned by ${item.rule}`) : "",
       );
       list.append(make("li", {}, button, pruned ? this.reason(item) : ""));
     }
-    if (more) list.append(make("li", { class: "syno-more" }, `and ${more} more, farther from the input`));
+    if (more) list.append(make("li", { class: "syno-more" }, `and ${more} more, ${this.labels().more}`));
     return list;
+  }
+
+  /** What a step makes and changes, a line for each, where its system says so. */
+  notes(item) {
+    return item.notes?.length ? make("span", { class: "syno-notes" }, ...item.notes.map((note) => make("span", {}, note))) : "";
   }
 
   // -- why a step is pruned -------------------------------------------------------------------------------------------
@@ -183,22 +202,23 @@ class StepList {
     body.replaceChildren(
       make("p", {}, make("b", {}, found.rule), ` (${found.kind}${section}). ${found.reason}`),
       formula ? make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": "Both expressions" }, formula) : "",
-      make("p", { class: "syno-rewrite" }, make("code", {}, found.before), " → ", make("code", {}, found.after)),
+      found.before ? make("p", { class: "syno-rewrite" }, make("code", {}, found.before), " → ", make("code", {}, found.after)) : "",
       found.latex
         ? make("button", { type: "button", onclick: () => copyText(found.latex) }, "Copy LaTeX")
         : "",
     );
   }
 
-  // -- the contraction ------------------------------------------------------------------------------------------------
+  // -- by hand ----------------------------------------------------------------------------------------------------
 
   contraction() {
+    const labels = this.labels();
     const rows = this.model.get("ticks").map((tick) => {
       const box = (set, other, what) => {
         const input = make("input", {
           type: "checkbox",
           "data-tick": `${what}-${tick.id}`,
-          "aria-label": `${what} ${tick.text} of size ${tick.size}`,
+          "aria-label": `${labels.hand_columns[what === "share" ? 1 : 2]} ${tick.text} of size ${tick.size}`,
           disabled: !this.model.get("live"),
           onfocus: () => this.told.mark([tick.id], true),
           onblur: () => this.told.mark([tick.id], false),
@@ -231,24 +251,45 @@ class StepList {
         "data-kind": "contract",
         onclick: () => this.told.ask("contract", { share: this.ordered(this.share), give: this.ordered(this.give) }),
       },
-      "Contract with a new weight",
+      labels.hand_button,
     );
+    this.button.hidden = !labels.hand_button;
+    this.choices = make("ul", { class: "syno-items syno-choices" });
     return make(
       "fieldset",
       { class: "syno-contraction" },
-      make("legend", {}, "By hand: tick what the new weight shares with the data, and what is given to it"),
+      make("legend", {}, labels.hand),
       make(
         "table",
         {},
         make(
           "thead",
           {},
-          make("tr", {}, ...["coordinate", "share", "give"].map((name) => make("th", { scope: "col" }, name))),
+          make("tr", {}, ...labels.hand_columns.map((name) => make("th", { scope: "col" }, name))),
         ),
         make("tbody", {}, ...rows),
       ),
       this.previewText,
+      this.choices,
       this.button,
+    );
+  }
+
+  /** One of several steps that are ticked alike: the button that takes it. */
+  choice(choice) {
+    return make(
+      "button",
+      {
+        type: "button",
+        class: `syno-step${choice.canonical ? "" : " syno-off"}`,
+        "data-choice": choice.name,
+        disabled: !this.model.get("live") || !choice.legal,
+        onclick: () => this.told.ask("contract", { share: this.ordered(this.share), give: this.ordered(this.give), name: choice.name }),
+      },
+      make("span", { class: "syno-text" }, choice.text),
+      make("span", { class: "syno-distance" }, farText(choice.distance, this.labels())),
+      this.notes(choice),
+      choice.reason ? make("span", { class: "syno-why" }, choice.reason) : "",
     );
   }
 
@@ -266,12 +307,12 @@ class StepList {
     const has = "legal" in preview;
     this.button.disabled = !has || !preview.legal;
     this.previewText.classList.toggle("syno-off", has && !preview.canonical);
-    if (!has) this.previewText.textContent = "Nothing is ticked.";
+    this.choices.replaceChildren(...(preview.choices ?? []).map((choice) => make("li", {}, this.choice(choice))));
+    if (!has) this.previewText.textContent = this.labels().hand_nothing;
     else if (!preview.legal) this.previewText.textContent = `Not possible. ${preview.text}`;
     else {
-      const far =
-        preview.distance === null ? "out of reach" : preview.distance === 0 ? "complete" : `distance ${preview.distance}`;
-      const words = preview.canonical ? "" : preview.text;
+      const far = farText(preview.distance, this.labels());
+      const words = preview.canonical && !preview.choices ? "" : preview.text;
       this.previewText.textContent = `${preview.canonical ? "Canonical" : "Not canonical"}: ${far}. ${words}`;
     }
   }

@@ -1,0 +1,207 @@
+"""What a kernel is grown for by hand, and a draft with that aim: the state of a session (Canvas, section 6)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from syno_lab.canvas.by_hand import FREE_HAND
+from syno_lab.canvas.filling import Solution, solve
+from syno_lab.canvas.fitted import Fitted, fill
+from syno_lab.canvas.growth import Growing, LeastCosts, Room
+from syno_lab.canvas.kernel import Draft, Kernel, Substitution
+from syno_lab.canvas.places import Budget, Place, group_choices_of
+from syno_lab.canvas.primitives import Primitive
+from syno_lab.errors import PrimitiveError, SpecError, SynoError
+
+#: A layer in the middle of a residual network: what costs are said of where no network is given.
+EXAMPLE = Place(64, 64, 28, 28)
+NO_BUDGET = Budget()
+
+
+class Taken(NamedTuple):
+    """A step as a session keeps it: a primitive on tensors, and what is substituted in the whole draft before it."""
+
+    primitive: Primitive
+    inputs: tuple[int, ...]
+    substitution: Substitution | None = None
+
+    def __str__(self) -> str:
+        said = f"{self.primitive}({', '.join(f't{number}' for number in self.inputs)})"
+        return said if self.substitution is None else f"{said} with {self.substitution}"
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a kernel is grown for.
+
+    Attributes:
+        places: the convolutions that it replaces.
+        budget: for all of them.
+        groups: the numbers that G may have.
+        room: what it may become.
+        fewest: primitives that it has at least.
+        normalise: whether results of FCs are normalised (:class:`.Kernel`).
+        is_example: whether the places are an example, to which the operator is not fitted.
+    """
+
+    places: tuple[Place, ...] = (EXAMPLE,)
+    budget: Budget = NO_BUDGET
+    groups: tuple[int, ...] = group_choices_of((EXAMPLE,))
+    room: Room = FREE_HAND
+    fewest: int = 1
+    normalise: bool = False
+    is_example: bool = True
+
+    @classmethod
+    def of(cls, start: Draft | Kernel | Fitted) -> Aim:
+        """The aim of what a session begins with: an operator's places, or an example."""
+        if isinstance(start, Kernel):
+            return cls(normalise=start.normalise)
+        if isinstance(start, Fitted):
+            if not start.places:
+                return cls(groups=(start.groups,), normalise=start.kernel.normalise)
+            return cls(start.places, groups=(start.groups,), normalise=start.kernel.normalise, is_example=False)
+        return cls()
+
+    @classmethod
+    def within(
+        cls, places: tuple[Place, ...], budget: Budget, groups: tuple[int, ...], room: dict[str, Any], **more: Any
+    ) -> Aim:
+        """The aim of these, with the least costs that its room looks at where there is a budget."""
+        has_limits = budget.max_flops is not None or budget.max_params is not None
+        costs = LeastCosts(places, budget, *(groups or (1,))) if has_limits else None
+        return cls(places, budget, groups, Room(**room, costs=costs), **more)
+
+    def fitted(self, kernel: Kernel) -> Fitted | str:
+        """The operator of a finished kernel, with the first number of groups that fits; or why there is none."""
+        choices = self.groups if "G" in kernel.variables else (1,)
+        if not choices:
+            return "the channels of the places have no common divisor, so there is no number for G"
+        if self.is_example:
+            return Fitted(kernel, choices[0])
+        found = [fill(kernel, self.places, self.budget, groups) for groups in choices]
+        return next((one for one in found if isinstance(one, Fitted)), found[0])
+
+
+@dataclass(frozen=True)
+class _Unfinished(Kernel):
+    """A draft whose costs are counted as a kernel's, finished or not."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "draft", Draft(self.nodes))
+
+
+@dataclass(frozen=True)
+class AimedDraft:
+    """A draft with its aim; each change gives a new one.
+
+    Attributes:
+        draft: as far as it has grown.
+        aim: what it is grown for.
+    """
+
+    draft: Draft
+    aim: Aim
+
+    def step(self, step: Any) -> Taken:
+        """A step as it is kept: of a candidate, or of a primitive on the last tensor, also as text: ``"fc x0"``.
+
+        Raises:
+            PrimitiveError: where it does not apply.
+        """
+        after = self.draft.apply(step)
+        node = after.nodes[-1]
+        return Taken(node.primitive, node.inputs, getattr(step, "substitution", None))
+
+    def apply(self, step: Any) -> AimedDraft:
+        """The draft with one primitive more; ``step`` as for :meth:`.Draft.apply`.
+
+        Raises:
+            PrimitiveError: where it does not apply.
+        """
+        return AimedDraft(self.draft.apply(step), self.aim)
+
+    # -- how far it is -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def growing(self) -> Growing:
+        """With the counts of its growth; it is not to be changed."""
+        return Growing(self.aim.room, self.draft.nodes, self.draft.shapes)
+
+    @property
+    def left(self) -> int:
+        """How many primitives may still be added."""
+        return max(0, self.growing.left)
+
+    @property
+    def short(self) -> int:
+        """How many primitives it lacks to have the fewest."""
+        return max(0, self.aim.fewest - len(self.draft.nodes))
+
+    @cached_property
+    def too_much(self) -> str | None:
+        """What the draft has too much of to become a kernel, in one line; None for nothing."""
+        growing, room = self.growing, self.aim.room
+        if growing.left < 0:
+            return f"it has {len(self.draft.nodes)} primitives, and may have {room.primitives}"
+        if growing.fcs > room.fcs[1]:
+            return f"it has {growing.fcs} FCs, and may have {room.fcs[1]}"
+        costs = growing.costs
+        if costs is not None and (growing.flops > costs.most_flops or growing.params > costs.most_params):
+            return "it is over the budget even with the least sizes"
+        return None
+
+    @cached_property
+    def needed(self) -> int | None:
+        """How many more primitives a kernel needs at least (a lower bound); None where none can come of the draft."""
+        number = max(self.growing.needs().number, self.short)
+        return None if self.too_much is not None or number > self.left else number
+
+    # -- as an operator ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is an operator that fits its places within the budget."""
+        return isinstance(self._made, Fitted)
+
+    @property
+    def why_incomplete(self) -> str | None:
+        """What it lacks, in one line."""
+        return self._made if isinstance(self._made, str) else None
+
+    def operator(self) -> Fitted:
+        """The operator; its dynamic variables are filled up to the budget.
+
+        Raises:
+            SynoError: where it is none.
+        """
+        if isinstance(self._made, str):
+            raise SynoError(self._made)
+        return self._made
+
+    @cached_property
+    def _made(self) -> Fitted | str:
+        if self.needed != 0:
+            how = self.too_much or f"at least {max(self.growing.needs().number, self.short)} more primitives are needed"
+            return self.draft.why_incomplete or f"no kernel yet: {how}"
+        try:
+            return self.aim.fitted(self.draft.kernel(normalise=self.aim.normalise))
+        except (PrimitiveError, SpecError) as error:
+            return str(error)
+
+    @cached_property
+    def base(self) -> Solution | str:
+        """The base solution at all places, and what it costs, finished or not; or why there is none."""
+        nodes = self.draft.nodes
+        if self.draft.is_complete:
+            with suppress(PrimitiveError):
+                nodes = self.draft.kernel().nodes  # a variable of the output is solved
+        kernel = _Unfinished(nodes, self.aim.normalise)
+        groups = self.aim.groups if "G" in kernel.variables else (1,)
+        if not groups:
+            return "the channels of the places have no common divisor"
+        found = [solve(kernel, self.aim.places, NO_BUDGET, number) for number in groups]
+        return next((one for one in found if isinstance(one, Solution)), found[0])
