@@ -64,6 +64,8 @@ class _Room(msgspec.Struct, forbid_unknown_fields=True):
     include: list[str]
     without: list[str]
     must_mix: bool
+    must_have: list[str] = []
+    prefers_free: bool = False
 
 
 class _Aim(msgspec.Struct, forbid_unknown_fields=True):
@@ -145,7 +147,16 @@ def _aim_record(aim: Aim) -> _Aim:
         [_Place(**vars(place)) for place in aim.places],
         _Budget(**vars(aim.budget)),
         list(aim.groups),
-        _Room(room.primitives, room.width, room.fcs, sorted(room.include), sorted(room.without), room.must_mix),
+        _Room(
+            room.primitives,
+            room.width,
+            room.fcs,
+            sorted(room.include),
+            sorted(room.without),
+            room.must_mix,
+            sorted(room.must_have),
+            room.prefers_free,
+        ),
         aim.fewest,
         aim.normalise,
         aim.is_example,
@@ -192,7 +203,7 @@ def _aim(record: _Aim) -> Aim:
             raise SpecError(f"aim: expected a number from 0 to {_MOST} for {name}, found {quoted(number)}")
     if any(number < 1 for number in record.groups):
         raise SpecError(f"aim: expected whole numbers from 1 up for groups, found {quoted(record.groups)}")
-    unknown = [name for name in room.include if name not in PRIMITIVES]
+    unknown = [name for name in (*room.include, *room.must_have) if name not in PRIMITIVES]
     if unknown:
         raise SpecError(f"aim: expected primitives among {', '.join(PRIMITIVES)}, found {quoted(unknown[0])}")
     return Aim.within(
@@ -206,6 +217,8 @@ def _aim(record: _Aim) -> Aim:
             "include": frozenset(room.include),
             "without": frozenset(room.without),
             "must_mix": room.must_mix,
+            "must_have": frozenset(room.must_have),
+            "prefers_free": room.prefers_free,
         },
         fewest=record.fewest,
         normalise=record.normalise,

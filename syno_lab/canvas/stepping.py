@@ -88,6 +88,8 @@ def explain(state: AimedDraft) -> dict[str, Any]:
         words.append(f"{_count(needs.fcs, 'FC')}, as a kernel must have {state.aim.room.fcs[0]} at least.")
     if needs.mixing:
         words.append("1 primitive that reads along H, W or both, as a kernel must read neighbours along both.")
+    if needs.others:
+        words.append(f"{_count(needs.others, 'primitive')} of those that a kernel must have.")
     if needs.image > needs.fcs + needs.mixing:
         words.append("1 primitive that makes a tensor of C·H·W elements.")
     if state.short > needs.number:
