@@ -406,8 +406,7 @@ class Session(Protocol):
     ) -> dict[str, Any]:
         """The facts of :meth:`ticked`: ``legal``, ``canonical``, ``distance``, ``text``; {} for no coordinate.
 
-        Where several steps can be ticked alike, ``choices`` has a record of ``name``, ``text``, ``legal``,
-        ``canonical``, ``distance``, ``reason`` and ``notes`` for each.
+        Of several steps ``choices`` has for each its ``name``, ``reason`` and ``notes`` too.
         """
 
     def why(self, state: Any, candidate: Any) -> dict[str, Any]:
@@ -416,7 +415,7 @@ class Session(Protocol):
     def explain(self, state: Any, *, should_stop: Stop | None = None) -> dict[str, Any]:
         """How far the state is from an operator: ``number`` (None: out of reach), ``words``, ``groups`` (SVG).
 
-        Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of that distance.
+        For wishes ``wish`` has the ``number`` and the ``words`` of the distance to what is wished.
         """
 
     def course(self, most: int) -> str:

@@ -247,7 +247,8 @@ def receptive_field(
     where = index_of(index, shape)
     fixed = {leaf: i for leaf, i in zip(operator.output, where, strict=True) if i is not None}
     lengths = operator.input_sizes(bound)
-    counts: Array = np.ones((1,) * len(lengths), dtype=np.int64)
+    factors: list[Array] = []
+    read_at: dict[int, Array] = {}  # by input axis, the positions that are read, where anything is
     apart = {*operator.output, *operator.reductions}
     for part in parts(operator):
         apart.difference_update(part.leaves)
@@ -260,13 +261,37 @@ def receptive_field(
             number = len(some[part.leaves[0]])
             flat = np.ravel_multi_index(read, local) if read else np.zeros(number, dtype=np.int64)
             found += np.bincount(flat, minlength=len(found))
-        full = [lengths[a] if a in part.axes else 1 for a in range(len(lengths))]
-        counts = counts * found.reshape(full)
+        for number, axis in enumerate(part.axes):
+            others = tuple(other for other in range(len(local)) if other != number)
+            read_at[axis] = np.flatnonzero(found.reshape(local).any(axis=others))
+        factors.append(found.reshape([lengths[a] if a in part.axes else 1 for a in range(len(lengths))]))
     # What no index depends on repeats every term.
-    counts = counts * prod(leaf.size.at(bound) for leaf in apart if leaf not in fixed)
-    counts = np.ascontiguousarray(np.broadcast_to(counts, lengths))
-    fields = tuple(_axis_field(operator, a, counts, where, bound) for a in range(len(lengths)))
-    return ReceptiveField(where, counts, fields)
+    times = prod(leaf.size.at(bound) for leaf in apart if leaf not in fixed)
+    counts = _product(factors, times, lengths, should_stop)
+    is_read = times > 0 and all(factor.any() for factor in factors)
+    fields = []
+    for axis, length in enumerate(lengths):
+        positions = read_at.get(axis, np.arange(length)) if is_read else ()
+        fields.append(_axis_field(operator, axis, length, tuple(map(int, positions)), where, bound))
+    return ReceptiveField(where, counts, tuple(fields))
+
+
+def _product(factors: Sequence[Array], times: int, lengths: tuple[int, ...], should_stop: Stop | None) -> Array:
+    """The product of arrays that broadcast to a shape, slice by slice, so that it can be stopped."""
+    found = np.empty(lengths, dtype=np.int64)
+    axis = max(range(len(lengths)), key=lengths.__getitem__, default=None)
+    if axis is None:
+        found[...] = times * prod(int(factor) for factor in factors)
+        return found
+    step = max(1, _CHUNK * lengths[axis] // max(1, found.size))
+    for start in range(0, lengths[axis], step):
+        end_if(should_stop, "counting what is read")
+        here = (slice(None),) * axis + (slice(start, start + step),)
+        part: Any = times
+        for factor in factors:
+            part = part * (factor[here] if factor.shape[axis] > 1 else factor)
+        found[here] = part
+    return found
 
 
 def index_of(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
@@ -292,12 +317,14 @@ def index_of(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
 
 
 def _axis_field(
-    operator: Operator, axis: int, counts: Array, where: tuple[int | None, ...], binding: Binding
+    operator: Operator,
+    axis: int,
+    number: int,
+    positions: tuple[int, ...],
+    where: tuple[int | None, ...],
+    binding: Binding,
 ) -> AxisField:
     coordinate = operator.inputs[axis]
-    others = tuple(a for a in range(counts.ndim) if a != axis)
-    positions = tuple(int(p) for p in np.flatnonzero(counts.any(axis=others)))
-    number = counts.shape[axis]
     followed = [c for c in set(coordinate.leaves()) if c.is_output]
     output_axis = None
     offsets = None

@@ -75,7 +75,7 @@ def say_untrained(result: dict[str, Any], json: str | None) -> None:
             [
                 {
                     title: point["known"] or f"trial {point['number']}",
-                    **({"system": point["system"]} if "," in result["settings"]["system"] else {}),
+                    **({"system": point["system"]} if "," in result["settings"].get("system", "") else {}),
                     "score": f"{point['score']:.3f}",
                     "FLOPs": f"{point['flops_ratio']:.3f}",
                     "of the replaced": f"{point['replaced_ratio']:.3f}",
