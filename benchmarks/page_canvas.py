@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from page import Measure, Part, Result, number, table
+from page_synthesis import half_hours
 
 COMMAND = "python benchmarks/canvas.py --part"
 
@@ -91,5 +92,14 @@ PARTS = (
         _measure("modules", "Random kernels in a network", modules, " --data FOLDER"),
         _measure("conv2d", "The convolution as a kernel", conv2d),
         one_footer=True,
+    ),
+    Part(
+        "canvas-searches",
+        Measure(
+            "canvas_searches",
+            "python benchmarks/half_hours.py --name canvas_searches",
+            half_hours,
+            "### Searches of half an hour for ResNet-20",
+        ),
     ),
 )

@@ -7,6 +7,9 @@ from typing import Any
 
 from page import NONE, Measure, Part, Result, listing, number, single, table, within
 
+from syno_lab.systems import find_system
+
+PGRAPHS = "syno-lab-operator"
 LIMITS = ("strict", "primary", "free")  # strict: in results of former versions
 # Distinct operators a CPU-second: the authors' C++ engine and a Python prototype, both measured on two cores, and what
 # we want. From the design notes of the project, section 7.
@@ -153,10 +156,22 @@ def half_hours(result: Result) -> str:
         drawn, wished = (row["funnel"]["draws"][key] for key in ("drawn", "wished"))
         rest = f"{row['time']['shares']['rest']:.0%}"
         note = row["note"] or NONE
-        rows.append([str(row["settings"]["seed"]), row["commit"], f"{drawn:,}", f"{wished / drawn:.0%}", str(first)])
+        systems = [find_system(name).title for name in (row["settings"].get("system") or PGRAPHS).split(",")]
+        rows.append(
+            [
+                " and ".join(systems),
+                str(row["settings"]["seed"]),
+                row["commit"],
+                f"{drawn:,}",
+                f"{wished / drawn:.0%}",
+                str(first),
+            ]
+        )
         rows[-1] += [*cells, rest, note]
     shares = " | ".join(f"within {share}" for share in result["rows"][0]["comparisons"])
-    return table(f"seed | commit | drawn | wished | on the first rung | {shares} | the rest of the time | note", rows)
+    return table(
+        f"systems | seed | commit | drawn | wished | on the first rung | {shares} | the rest of the time | note", rows
+    )
 
 
 def wished(result: Result) -> str:

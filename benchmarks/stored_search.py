@@ -27,7 +27,18 @@ from syno_lab.reports.rungs import finalists
 
 #: Fields of a result that are kept as they are.
 KEPT = ("trials", "end", "plan", "funnel", "time", "baseline", "best", "not_compared", "verdict", "front")
-SETTINGS = ("name", "method", "seed", "minutes", "workers", "seeds", "max_replaced_ratio", "starts_with_known", "wants")
+SETTINGS = (
+    "name",
+    "system",
+    "method",
+    "seed",
+    "minutes",
+    "workers",
+    "seeds",
+    "max_replaced_ratio",
+    "starts_with_known",
+    "wants",
+)
 
 
 def main() -> None:
