@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -195,10 +194,8 @@ class AimedDraft:
     @cached_property
     def base(self) -> Solution | str:
         """The base solution at all places, and what it costs, finished or not; or why there is none."""
-        nodes = self.draft.nodes
-        if self.draft.is_complete:
-            with suppress(PrimitiveError):
-                nodes = self.draft.kernel().nodes  # a variable of the output is solved
+        # A variable of the output is solved.
+        nodes = self.draft.kernel().nodes if self.draft.is_complete else self.draft.nodes
         kernel = _Unfinished(nodes, self.aim.normalise)
         groups = self.aim.groups if "G" in kernel.variables else (1,)
         if not groups:

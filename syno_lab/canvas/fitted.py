@@ -107,6 +107,8 @@ class Fitted:
         for name in OUTER:
             value = given.get(name, 1 if name == "N" else defaults.get(name))
             number = positive(value)
+            if value is None:
+                raise SpecError(f"Canvas: no value for {name}: bind it to a size of the convolution that is replaced")
             if number is None:
                 raise SpecError(
                     f"Canvas: expected a whole number from 1 up for {name}, found {quoted(value)}; "

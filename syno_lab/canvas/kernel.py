@@ -198,13 +198,24 @@ class Draft:
 
     @property
     def why_incomplete(self) -> str | None:
-        """What a kernel needs that the draft lacks; None where it is one, a variable in its leaf solved."""
-        leaves = self.leaves
+        """What a kernel needs that the draft lacks; None where :meth:`kernel` gives one."""
+        found = self._finished()
+        return found if isinstance(found, str) else None
+
+    def _finished(self) -> Draft | str:
+        """The draft with a dynamic variable in its output solved for C·H·W elements, or why it is no kernel."""
+        leaves, last = self.leaves, self.shapes[-1]
         if len(leaves) > 1:
             return f"expected one tensor that no node uses, found {', '.join(f't{number}' for number in leaves)}"
-        if solve_for_image(self.shapes[-1]) is None:
-            return f"expected an output of {IMAGE.pretty} elements, found {self.shapes[-1]}"
-        return None
+        size = solve_for_image(last)
+        if size is None:
+            return f"expected an output of {IMAGE.pretty} elements, found {last}"
+        if last.free is None:
+            return self
+        try:
+            return self.substitute(last.free, size)
+        except PrimitiveError as error:
+            return str(error)
 
     def kernel(self, *, normalise: bool = False) -> Kernel:
         """The finished kernel; a dynamic variable in its output is solved for C·H·W elements first.
@@ -215,15 +226,10 @@ class Draft:
         Raises:
             PrimitiveError: where the draft has several leaves, or its leaf cannot be [C, H, W].
         """
-        why = self.why_incomplete
-        if why is not None:
-            raise PrimitiveError(why)
-        last = self.shapes[-1]
-        if last.free is None:
-            return Kernel._of(self, normalise)
-        size = solve_for_image(last)
-        assert size is not None
-        return Kernel._of(self.substitute(last.free, size), normalise)
+        found = self._finished()
+        if isinstance(found, str):
+            raise PrimitiveError(found)
+        return Kernel._of(found, normalise)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,16 @@ def test_a_draft_grows_by_text_on_the_last_tensor_or_a_named_one() -> None:
         Draft().apply("blur H")
 
 
+def test_a_draft_is_complete_where_it_gives_a_kernel() -> None:
+    """Solving the variable of the output may make another tensor illegal: with C channels t1 repeats in t2 no more."""
+    draft = Draft().apply("unfold H,W").apply("fc x0", 0).broadcast("add", 1, 2)
+    why = "x0 := C: node 2: add: expected a RHS whose C is a multiple of LHS: the number of repeats"
+    assert str(draft.why_incomplete).startswith(why)
+    assert not draft.is_complete
+    with pytest.raises(PrimitiveError, match=f"^{why}"):
+        draft.kernel()
+
+
 def test_candidates_are_the_steps_that_can_be_applied() -> None:
     draft = Draft().apply("fold_avg H").apply("fc x0", 0)
     found = draft.candidates()

@@ -124,7 +124,7 @@ def test_numbers_by_place() -> None:
     assert (elsewhere["x0"], elsewhere["KH"], elsewhere["s"]) == (1, 3, 1)  # the base solution
     assert operator.complete_binding({**SMALL, "x0": 7})["x0"] == 7
     assert operator.fingerprint(SMALL) != operator.fingerprint({**SMALL, "x0": 7})
-    with pytest.raises(SpecError, match="Canvas: expected a whole number from 1 up for H, found None"):
+    with pytest.raises(SpecError, match="Canvas: no value for H: bind it to a size of the convolution"):
         Fitted(kernel).complete_binding({"C_in": 8, "C_out": 8})
     with pytest.raises(SpecError, match="place: expected c_in and c_out of which one is a multiple"):
         operator.complete_binding({**SMALL, "C_out": 6})
