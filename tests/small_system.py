@@ -221,6 +221,7 @@ class Tiny:
 
     format = FORMAT
     title = "expressions"
+    mark = "circle"
 
     def read(self, text: str | bytes) -> Expression:
         try:

@@ -52,6 +52,8 @@ REASONS: dict[str, dict[str, str]] = {
         "_without_self.method getattr by name": "names in this file",
         "_without_self.method import_module": "a room of ours, by a name in this file",
     },
+    "syno_lab/alpha/mutation.py": {"Relax.__post_init__ getattr by name": "names in this file"},
+    "syno_lab/alpha/wanted.py": {"Properties.table getattr by name": "the name of a property: a row of ours"},
     "syno_lab/canvas/torch_source.py": {
         "_class exec": "text that we generated of a kernel: integers and names made here"
     },

@@ -31,7 +31,7 @@ from syno_lab.alpha.row import (
     size,
 )
 from syno_lab.errors import SpecError
-from syno_lab.inputs import LARGEST_SIZE
+from syno_lab.inputs import LARGEST_SIZE, quoted
 
 SAME = "same"
 #: What the lab has no other row for: it stands in traced networks and is never in a region that is chosen. Which axes
@@ -195,10 +195,10 @@ def _sizes(equation: str, shapes: tuple[Shape, ...]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for term, shape in zip(found[0], shapes, strict=True):
         if len(term) != len(shape):
-            raise SpecError(f"expected {len(term)} axes for {term!r}, found {len(shape)}")
+            raise SpecError(f"expected {len(term)} axes for {quoted(term)}, found {len(shape)}")
         for letter, n in zip(term, shape, strict=True):
             if sizes.setdefault(letter, n) != n:
-                raise SpecError(f"expected one size for {letter!r}, found {sizes[letter]} and {n}")
+                raise SpecError(f"expected one size for {quoted(letter)}, found {sizes[letter]} and {n}")
     return sizes
 
 

@@ -53,7 +53,7 @@ def test_shown_in_the_forms_that_any_operator_has(tmp_path: Path, capsys: pytest
     assert "for its latency alone" in answered(capsys, "show", "nas_pte_3")
 
 
-@pytest.mark.parametrize("form", ["loops", "python", "c", "latex", "table", "receptive-field", "mixing"])
+@pytest.mark.parametrize("form", ["loops", "python", "c", "latex", "table", "mixing"])
 def test_forms_of_pgraphs_alone_are_refused_in_one_line(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(capsys, "show", "nas_pte_1", *BIND, "--as", form)
     assert f"--as {form}: expected a pGraph, found nas_pte_1, an operator of NAS-PTE; other forms: --as summary" in line
