@@ -39,7 +39,8 @@ def read_versioned(
     try:
         header = msgspec.json.decode(text, type=_Header)
         if header.format != name:
-            raise OtherFormatError(f"{what}: expected format {quoted(name)}, found {quoted(header.format)}")
+            other = OtherFormatError if header.format else FormatError
+            raise other(f"{what}: expected format {quoted(name)}, found {quoted(header.format)}")
         if header.version != version:
             raise FormatError(
                 f"{what}: expected version {version}, found {quoted(header.version)}; use the Syno Lab that wrote it"
