@@ -102,9 +102,7 @@ class Graph:
                 )
 
     @classmethod
-    def live(
-        cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Any = None
-    ) -> Graph:
+    def live(cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Any = None) -> Graph:
         """The graph without the nodes that serve no output; all inputs stay.
 
         Raises:

@@ -39,7 +39,7 @@ class _Padded(nn.Module):
     def __init__(self, made: Operation) -> None:
         super().__init__()
         self.values = dict(made.attributes)
-        self.width = self.values.get("kernel", self.values.get("window"))
+        self.width: int = self.values["kernel" if made.name == "conv" else "window"]
 
     def padded(self, x: Tensor, value: float = 0.0) -> Tensor:
         """[B, C, …] with more positions."""

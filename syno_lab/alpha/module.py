@@ -192,10 +192,10 @@ class _Builder:
         self.known: set[str] = set()
         last = {tensor: number for number, node in enumerate(graph.nodes) for tensor in node.inputs}
         steps = []
-        for number, node in enumerate(graph.nodes):
-            what = self._what(number, node)
-            done = tuple([t for t in set(node.inputs) if last[t] == number and t not in graph.outputs])
-            steps.append(_Step(what, node.inputs, done))
+        for place, node in enumerate(graph.nodes):
+            part = self._what(place, node)
+            done = tuple([t for t in set(node.inputs) if last[t] == place and t not in graph.outputs])
+            steps.append(_Step(part, node.inputs, done))
         self.module._steps, self.module._given = tuple(steps), graph.outputs
         if origin is not None:
             self.module.train(origin.net.training)
@@ -263,7 +263,7 @@ class _Builder:
             found: Any = modules[name]
         else:
             owner = modules[path]
-            if is_whole(owner):
+            if path and is_whole(owner):
                 self._copied(path, use)  # a weight of a module that is called: it comes with it
                 return prefix + name
             found = getattr(owner, own)

@@ -37,11 +37,12 @@ class Edited:
 
         What goes has no cost any more, so that all costs together are those of the edited graph.
         """
-        stays = {}
+        stays: dict[tuple[str, str], int] = {}
         for number, node in enumerate(self.graph.nodes):
             if node.source:
                 stays.setdefault((node.source, node.operation.name), number)
-        found, done = [], set[int]()
+        found: list[Place] = []
+        done: set[int] = set()
         for number, node in enumerate(self.traced.nodes):
             flops, params = _costs(self.traced, number)
             if not flops and not params:

@@ -135,7 +135,7 @@ class Record:
 def leaves(tree: Any) -> list[Any]:
     """All that is neither tuple, list, dict nor slice, in order."""
     found: list[Any] = []
-    map_aggregate(tree, found.append)  # type: ignore[arg-type]
+    map_aggregate(tree, found.append)
     return found
 
 
@@ -176,7 +176,8 @@ def record(net: nn.Module, example: Example) -> tuple[Record, tuple[Tensor, ...]
                 for pair in zip(one.shapes[0][number], two.shapes[0][number], strict=True):
                     _single(*pair)
         except (SpecError, ValueError) as error:
-            raise SpecError(f"{name}: {left.path or 'the network itself'}: {left.name or 'a module'}: {error}") from None
+            where = ".".join(filter(None, (left.path, left.name)))
+            raise SpecError(f"{name}: {where}: {error}") from None
     return replace(one, calls=tuple(merged), shapes=(*one.shapes, *two.shapes)), examples
 
 
@@ -188,7 +189,7 @@ def _examples(net: nn.Module, example: Example) -> tuple[Tensor, ...]:
         return (torch.empty((1, *example), dtype=dtype, device="meta"),)  # type: ignore[arg-type]
     if not example or not all(isinstance(each, Tensor) and each.ndim for each in example):
         raise SpecError(f"expected the shape of an input as [C, H, W], or tensors with a batch, found {example!r:.80}")
-    return tuple([torch.empty((1, *each.shape[1:]), dtype=each.dtype, device="meta") for each in example])  # type: ignore[union-attr]
+    return tuple([torch.empty((1, *each.shape[1:]), dtype=each.dtype, device="meta") for each in example])
 
 
 def _single(one: int, two: int) -> int:
@@ -232,22 +233,23 @@ def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
             given = twin(*inputs)
         single = isinstance(given, Tensor)
         outputs = [given] if single else given
-        if not isinstance(outputs, list | tuple) or not all(isinstance(each, Tensor) for each in outputs) or not outputs:
+        if not isinstance(outputs, list | tuple) or {isinstance(each, Tensor) for each in outputs} != {True}:
             raise SpecError(f"expected a tensor or a tuple of tensors as the result, found {type(given).__name__}")
-        numbers = [recorder.reference(each) for each in outputs]
-        if not all(isinstance(number, Value) for number in numbers):
+        found = [recorder.reference(each) for each in outputs]
+        numbers = tuple([each.number for each in found if isinstance(each, Value)])
+        if len(numbers) != len(found):
             raise SpecError("expected a result that is computed from the inputs, found a weight or a constant")
     except SynoError as error:
         raise SpecError(f"{name}: {error}{recorder.place}") from None
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        if "meta tensor" in reason or "Meta" in reason or "meta" in reason:
+        if "meta" in reason.lower():
             reason = f"expected no decision by the values of a tensor, found one ({reason:.80})"
         else:
             shapes = ", ".join(str(list(each.shape)) for each in inputs)
             reason = f"expected a network that takes {shapes}, found: {reason:.160}"
         raise SpecError(f"{name}: {reason}{_where(error)}{recorder.place}") from error
-    return recorder.record(tuple([number.number for number in numbers]), single)
+    return recorder.record(numbers, single)
 
 
 def _where(error: BaseException) -> str:
@@ -313,7 +315,7 @@ class _Recorder(TorchFunctionMode):
                 return forward(*args, **kwargs)
             self._paths.append(path)
             self.place = f", in {path}" if path else ""
-            if not is_whole(module):
+            if not (path and is_whole(module)):  # of a network that is one layer the inside is looked at
                 result = forward(*args, **kwargs)
             else:
                 self._is_inside = True

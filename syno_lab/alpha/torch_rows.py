@@ -213,12 +213,14 @@ def _softmax(asked: _Asked, dim: Any) -> Placed | None:
     if not isinstance(dim, int):
         return None
     axis = dim % asked.rank
-    axes = tuple([each for each in asked.x.axes if each != axis]) + (axis,)
+    axes = (*[each for each in asked.x.axes if each != axis], axis)
     return asked.in_order(axes, operation("softmax"))
 
 
 def _attention(asked: _Asked, module: Attention) -> Placed | None:
-    return asked.last(operation("self_attention", heads=module.heads, causal=module.causal, bias=module.qkv.bias is not None))
+    return asked.last(
+        operation("self_attention", heads=module.heads, causal=module.causal, bias=module.qkv.bias is not None)
+    )
 
 
 _MODULES: dict[type[Any], Callable[[_Asked, Any], Placed | None]] = {
@@ -238,22 +240,20 @@ _MODULES: dict[type[Any], Callable[[_Asked, Any], Placed | None]] = {
     nn.Unflatten: lambda asked, module: _reshape(asked),
     **dict.fromkeys(
         (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d),
-        lambda asked, m: (
-            _max_pool(asked, m.kernel_size, m.stride, m.padding, m.dilation, m.ceil_mode, m.return_indices)
+        lambda asked, m: _max_pool(
+            asked, m.kernel_size, m.stride, m.padding, m.dilation, m.ceil_mode, m.return_indices
         ),
     ),
     **dict.fromkeys(
         (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
-        lambda asked, m: (
-            _average_pool(
-                asked,
-                m.kernel_size,
-                m.stride,
-                m.padding,
-                m.ceil_mode,
-                m.count_include_pad,
-                getattr(m, "divisor_override", None),
-            )
+        lambda asked, m: _average_pool(
+            asked,
+            m.kernel_size,
+            m.stride,
+            m.padding,
+            m.ceil_mode,
+            m.count_include_pad,
+            getattr(m, "divisor_override", None),
         ),
     ),
     **dict.fromkeys(
@@ -331,9 +331,7 @@ def _aligned(tracer: Tracer, left: Placed, right: Placed, source: str) -> tuple[
 
     order = left.axes if len(left.axes) == rank else right.axes
     if order == tuple(range(rank)):  # sizes of 1 before a tensor's own are understood
-        found = [
-            Placed(tracer.ordered(each, tuple(range(len(each.axes))), source), order) for each in (left, right)
-        ]
+        found = [Placed(tracer.ordered(each, tuple(range(len(each.axes))), source), order) for each in (left, right)]
     else:
         found = [Placed(tracer.ordered(full(each), order, source), order) for each in (left, right)]
     return found[0], found[1]

@@ -4,9 +4,9 @@ A graph's tensor is a tensor of the network with its axes in another order, and 
 images (N, C, H, W) are (N, H, W, C) in the graph. So permutations in the network cost no node; a `transpose` stands
 where an operation needs another order than its input has.
 
-A call that has a row in OPERATIONS (:mod:`.torch_rows`) becomes a node of it. Any other becomes one opaque node for each
-tensor that it gives. So does every call of a module whose weights are used in several calls: an edit of one of them
-would change the others, or their number.
+A call that has a row in OPERATIONS (:mod:`.torch_rows`) becomes a node of it. Any other becomes one opaque node for
+each tensor that it gives. So does every call of a module whose weights are used in several calls: an edit of one
+of them would change the others, or their number.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Opaque:
     """A call that a node is, as it can be made again.
 
     Attributes:
-        call: with :class:`.Value` for the tensors that it takes, by their place: they are the last of the node's inputs.
+        call: with :class:`.Value` for the tensors that it takes, which are the last of the node's inputs.
         number: of the tensor among those that it gives.
         taken: the order of axes of these inputs, as in :class:`Placed`.
         axes: the order of axes of the tensor.
@@ -159,7 +159,7 @@ class Tracer:
         self._sources = Counter[str]()
         self._parameters: dict[str, Placed] = {}
         self._live = set(self.seen.outputs)
-        self._calls = []
+        self._calls: list[Call] = []
         for call in reversed(self.seen.calls):
             if self._live & set(call.results):
                 self._calls.insert(0, call)
@@ -362,7 +362,8 @@ class Tracer:
             with torch.no_grad(), FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
                 if isinstance(call.target, str):
                     module = self.modules[call.target]
-                    state = {k: torch.empty_like(v, device="meta") for k, v in module.state_dict(keep_vars=True).items()}
+                    kept = (*module.named_parameters(), *module.named_buffers())
+                    state = {name: torch.empty_like(each, device="meta") for name, each in kept}
                     training = [(each, each.training) for each in module.modules()]
                     try:
                         torch.func.functional_call(module.eval(), state, args, kwargs)

@@ -115,5 +115,5 @@ class VisionTransformer(nn.Module):
 def vit_tiny(
     num_classes: int = 10, in_channels: int = 3, width: int = 128, layers: int = 4, heads: int = 4, patch: int = 4
 ) -> VisionTransformer:
-    """Return a vision transformer small enough for two cores: 4 layers, 4 heads, width 128: 800,906 parameters at 10 classes."""
+    """Return a vision transformer small enough for two cores: 800,906 parameters at 10 classes."""
     return VisionTransformer(num_classes, in_channels, width, layers, heads, patch)
