@@ -9,6 +9,10 @@ t2 = relu of t1: [8, 32, 32, 32]
 outputs: t2
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from syno_lab.alpha import drawing as _drawing
 from syno_lab.alpha import files as _files
 from syno_lab.alpha.blocks import Block as Block
@@ -24,6 +28,26 @@ from syno_lab.alpha.synthesis import Draft as Draft
 from syno_lab.alpha.synthesis import synthesise as synthesise
 from syno_lab.alpha.wanted import Properties as Properties
 
+if TYPE_CHECKING:
+    from torch import nn
+
+    from syno_lab.alpha.tracing import trace as trace
+
+
+def _to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
+    from syno_lab.alpha.module import to_torch  # needs torch
+
+    return to_torch(graph, traced)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "trace":  # needs torch
+        from syno_lab.alpha.tracing import trace
+
+        return trace
+    raise AttributeError(f"module 'syno_lab.alpha' has no attribute {name!r}")
+
+
 # Graphs and networks know nothing of pictures and files, so these methods are bound here, as in syno_lab.canvas.
 _METHODS = {
     Graph: {
@@ -31,6 +55,7 @@ _METHODS = {
         "svg": _drawing.svg,
         "to_json": _files.to_json,
         "from_json": staticmethod(_files.from_json),
+        "to_torch": _to_torch,
     },
     Network: {"to_json": _files.network_to_json, "from_json": staticmethod(_files.network_from_json)},
 }

@@ -117,7 +117,8 @@ class Network:
                 nodes.append(replace(node, inputs=tuple([tensors[tensor] for tensor in node.inputs])))
                 tensors.append(len(self.stem.inputs) + len(nodes) - 1)
             tensors = [tensors[tensor] for tensor in part.outputs]
-        return Graph(self.stem.inputs, tuple(nodes), tuple(tensors))
+        origin = next((part.origin for part in self.parts if part.origin is not None), None)
+        return Graph(self.stem.inputs, tuple(nodes), tuple(tensors), origin)
 
     @property
     def kinds(self) -> dict[str, tuple[int, ...]]:
@@ -174,7 +175,9 @@ class Network:
         return self.with_blocks(blocks)
 
 
-def find_blocks(graph: Graph, classes: Mapping[str, str], names: Collection[str] | None = None) -> Network:
+def find_blocks(
+    graph: Graph, classes: Mapping[str, str] | None = None, names: Collection[str] | None = None
+) -> Network:
     """Split a traced network into stem, blocks and head.
 
     A block is a module, as far out as possible, that gets one tensor and gives one, with no way around it, and whose
@@ -183,9 +186,15 @@ def find_blocks(graph: Graph, classes: Mapping[str, str], names: Collection[str]
 
     Args:
         graph: whose nodes say by :attr:`.Node.source` from which module they come.
-        classes: the name of the class of each module, by its path.
+        classes: the name of the class of each module, by its path; None: those of the network that it was traced from.
         names: the classes of blocks; None: those that occur at least twice and are no containers.
+
+    Raises:
+        SpecError: without classes for a graph of no network.
     """
+    if classes is None and graph.origin is None:
+        raise SpecError("expected a graph of sl.alpha.trace, or the classes of modules, found a graph of no network")
+    classes = graph.origin.classes if classes is None else classes
     counts = Counter(classes.values())
     found: list[tuple[str, frozenset[int]]] = []
 
@@ -214,7 +223,8 @@ def relative(graph: Graph) -> Graph:
         attributes = [(name, _relative(name, value, shape)) for name, value in node.operation.attributes]
         return replace(node, operation=Operation(node.operation.name, tuple(attributes)))
 
-    return Graph(graph.inputs, tuple([node_of(*each) for each in enumerate(graph.nodes)]), graph.outputs)
+    nodes = tuple([node_of(*each) for each in enumerate(graph.nodes)])
+    return Graph(graph.inputs, nodes, graph.outputs, graph.origin)
 
 
 def _relative(name: str, value: object, shape: Shape) -> object:
@@ -298,7 +308,7 @@ def _part(graph: Graph, nodes: Collection[int], inputs: tuple[int, ...], outputs
         number[graph.tensor(node)] = len(inputs) + len(found)
         found.append(replace(graph.nodes[node], inputs=tuple([number[tensor] for tensor in graph.nodes[node].inputs])))
     shapes = tuple([graph.shapes[tensor] for tensor in inputs])
-    return Graph(shapes, tuple(found), tuple([number[tensor] for tensor in outputs]))
+    return Graph(shapes, tuple(found), tuple([number[tensor] for tensor in outputs]), graph.origin)
 
 
 def _ancestors(graph: Graph, tensor: int) -> set[int]:

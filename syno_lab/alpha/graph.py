@@ -20,6 +20,9 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 from syno_lab.ir.canonical import Vertex, least_form
 
+if TYPE_CHECKING:
+    from torch import nn
+
 #: Nodes of one graph: networks with some hundred layers have fewer.
 MOST_NODES = 1 << 13
 _DIGEST_BYTES = 16
@@ -55,6 +58,8 @@ class Graph:
         nodes: in topological order.
         outputs: the numbers of the tensors that it gives, at least one.
         shapes: of all tensors.
+        origin: the network that it was traced from, or that its first nodes were; None: no network. It says nothing
+            about what the graph computes, and equality ignores it; see :mod:`syno_lab.alpha.tracing`.
 
     Raises:
         SpecError: for a shape that is none, a node that names a later tensor or that does not apply to its inputs, and
@@ -64,6 +69,7 @@ class Graph:
     inputs: tuple[Shape, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[int, ...]
+    origin: Any = field(default=None, repr=False, compare=False)
     shapes: tuple[Shape, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -96,16 +102,18 @@ class Graph:
                 )
 
     @classmethod
-    def live(cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int]) -> Graph:
+    def live(cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Any = None) -> Graph:
         """The graph without the nodes that serve no output; all inputs stay.
 
         Raises:
             SpecError: as the class.
         """
-        return cls._live(inputs, nodes, outputs)[0]
+        return cls._live(inputs, nodes, outputs, origin)[0]
 
     @classmethod
-    def _live(cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int]) -> tuple[Graph, list[int]]:
+    def _live(
+        cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Any
+    ) -> tuple[Graph, list[int]]:
         """:meth:`live`, and the former numbers of the nodes that stay."""
         first = len(inputs)
         wanted = set(outputs)
@@ -120,7 +128,8 @@ class Graph:
             replace(nodes[number], inputs=tuple([new.get(tensor, tensor) for tensor in nodes[number].inputs]))
             for number in kept
         ]
-        return cls(tuple(inputs), tuple(live), tuple([new.get(tensor, tensor) for tensor in outputs])), kept
+        ends = tuple([new.get(tensor, tensor) for tensor in outputs])
+        return cls(tuple(inputs), tuple(live), ends, origin), kept
 
     @classmethod
     def chain(cls, shape: Shape, operations: Iterable[Operation]) -> Graph:
@@ -197,7 +206,7 @@ class Graph:
         """
         if len(inputs) != len(self.inputs):
             raise SpecError(f"expected {len(self.inputs)} shapes of inputs, found {len(inputs)}")
-        return Graph(inputs, self.nodes, self.outputs)
+        return Graph(inputs, self.nodes, self.outputs, self.origin)
 
     def region(self, nodes: Iterable[int]) -> Region:
         """The smallest region with these nodes: with all nodes on the ways between two of them.
@@ -264,7 +273,7 @@ class Graph:
             old = self.nodes[node]
             nodes.append(replace(old, inputs=tuple([number[tensor] for tensor in old.inputs])))
         shapes = tuple([self.shapes[tensor] for tensor in region.inputs])
-        return Graph(shapes, tuple(nodes), tuple([number[tensor] for tensor in region.outputs]))
+        return Graph(shapes, tuple(nodes), tuple([number[tensor] for tensor in region.outputs]), self.origin)
 
     def replace(self, region: Region, graph: Graph) -> Graph:
         """The graph with another in the place of a region; nodes that serve no output any more go too.
@@ -310,10 +319,11 @@ class Graph:
         for number, node in enumerate(self.nodes):
             if number in after - region.nodes:
                 put(node, new, self.tensor(number), number)
-        changed, kept = Graph._live(self.inputs, nodes, [new[tensor] for tensor in self.outputs])
+        ends = [new[tensor] for tensor in self.outputs]
+        changed, kept = Graph._live(self.inputs, nodes, ends, self.origin or graph.origin)
         return changed, tuple([origins[number] for number in kept])
 
-    if TYPE_CHECKING:  # bound in syno_lab.alpha: pictures and files are above graphs
+    if TYPE_CHECKING:  # bound in syno_lab.alpha: pictures, files and modules are above graphs
 
         def dot(self, **options: Any) -> str:
             """See :func:`syno_lab.alpha.drawing.dot`."""
@@ -327,6 +337,9 @@ class Graph:
         @staticmethod
         def from_json(text: str | bytes) -> Graph:
             """Read a graph file."""
+
+        def to_torch(self, traced: Graph | None = None) -> nn.Module:
+            """See :func:`syno_lab.alpha.module.to_torch`."""
 
     def __str__(self) -> str:
         lines = [f"t{number} = input: {list(shape)}" for number, shape in enumerate(self.inputs)]

@@ -387,7 +387,7 @@ _ROWS = (
     _elementwise("scalar_multiply", True, constant=_REAL),
     _elementwise("scalar_add", True, "kept", constant=_REAL),
     _elementwise("relu", False),
-    _elementwise("gelu", False),
+    _elementwise("gelu", False, tanh=flag(False)),  # as GPT-2 approximates it
     _elementwise("silu", False),
     _elementwise("sigmoid", False),
     Row("softmax", 1, False, "chosen", _with_channels, _last_pairings),

@@ -53,6 +53,24 @@ class SqueezeExcitation(nn.Module):
         return x * factors.sigmoid()
 
 
+class StochasticDepth(nn.Module):
+    """[B, ...] to the same: in training an example becomes 0 with probability ``rate``, the others are scaled up.
+
+    Source: G. Huang, Y. Sun, Z. Liu, D. Sedra, K. Weinberger, Deep Networks with Stochastic Depth, ECCV 2016.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply it to a branch beside a shortcut."""
+        if not (self.training and self.rate):
+            return x
+        kept = torch.empty(len(x), *[1] * (x.ndim - 1), dtype=x.dtype, device=x.device).bernoulli_(1 - self.rate)
+        return x * kept / (1 - self.rate)
+
+
 class InvertedResidual(nn.Module):
     """[B, C_in, H, W] to [B, C_out, ⌈H/stride⌉, ⌈W/stride⌉] by way of ``expansion`` C_in channels.
 
@@ -82,17 +100,12 @@ class InvertedResidual(nn.Module):
             ]
         self.block = nn.Sequential(*layers)
         self.has_shortcut = stride == 1 and in_channels == out_channels
-        self.drop = drop
+        self.drop = StochasticDepth(drop)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the block to [B, C_in, H, W]."""
         y = self.block(x)
-        if not self.has_shortcut:
-            return y
-        if self.training and self.drop:
-            kept = torch.empty(len(y), 1, 1, 1, dtype=y.dtype, device=y.device).bernoulli_(1 - self.drop)
-            y = y * kept / (1 - self.drop)
-        return x + y
+        return x + self.drop(y) if self.has_shortcut else y
 
 
 class EfficientNetV2(nn.Module):

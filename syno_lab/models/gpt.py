@@ -20,14 +20,15 @@ _DEVIATION = 0.02  # of all weights at the start, as in the reference
 
 
 class Attention(nn.Module):
-    """Causal attention of ``heads`` heads: [B, T, D] to [B, T, D]; a token sees itself and those before it."""
+    """Attention of ``heads`` heads: [B, T, D] to [B, T, D]; ``causal``: a token sees itself and those before it."""
 
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, dropout: float, causal: bool = True, bias: bool = True) -> None:
         super().__init__()
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.qkv = nn.Linear(width, 3 * width, bias)
+        self.out = nn.Linear(width, width, bias)
         self.heads = heads
         self.dropout = dropout
+        self.causal = causal
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply it to [B, T, D]."""
@@ -35,7 +36,7 @@ class Attention(nn.Module):
         split = (batch, length, 3, self.heads, width // self.heads)
         queries, keys, values = self.qkv(x).view(split).permute(2, 0, 3, 1, 4)
         y = functional.scaled_dot_product_attention(
-            queries, keys, values, is_causal=True, dropout_p=self.dropout if self.training else 0.0
+            queries, keys, values, is_causal=self.causal, dropout_p=self.dropout if self.training else 0.0
         )
         return functional.dropout(
             self.out(y.transpose(1, 2).reshape(batch, length, width)), self.dropout, self.training

@@ -1,6 +1,6 @@
 """The backbones by name: how each is built, what it takes, whose figures it has, and which layers are replaced.
 
-A new one is a file and a row of ``BACKBONES``. The first six are the paper's workloads (section 9.1), the other two are
+A new one is a file and a row of ``BACKBONES``. The first six are the paper's workloads (section 9.1), the others are
 small enough for two cores. A network of one's own needs no row: :func:`.layers.survey` takes any ``nn.Module``.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-from syno_lab.models import densenet, efficientnet, gpt, resnet, resnet_imagenet, resnext
+from syno_lab.models import cnn, densenet, efficientnet, gpt, resnet, resnet_imagenet, resnext, vit
 from syno_lab.models.checks import check_counts
 from syno_lab.models.layers import Survey, survey
 from syno_lab.models.rungs import Rung, proxies, text_proxies
@@ -217,6 +217,31 @@ BACKBONES: dict[str, Backbone] = {
             _QKV,
             options={"width": 128, "layers": 4, "heads": 4, "dropout": 0.0},
             proxies=text_proxies(context=32, steps=(60, 200), layers=2),
+        ),
+        Backbone(
+            "cnn",
+            cnn.cnn,
+            "images",
+            32,
+            10,
+            94_538,
+            77_269_504,
+            "our own, after αNAS, section 5",
+            "Jin, Phothilimthana and Roy, Neural Architecture Search using Property Guided Synthesis, OOPSLA 2022",
+            options={"width": 32, "blocks": 2},
+        ),
+        Backbone(
+            "vit_tiny",
+            vit.vit_tiny,
+            "images",
+            32,
+            10,
+            800_906,
+            109_840_896,
+            "our own",
+            "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021",
+            _QKV,
+            options={"width": 128, "layers": 4, "heads": 4, "patch": 4},
         ),
     )
 }

@@ -1,0 +1,287 @@
+"""Graphs as modules of PyTorch: those of traced networks with their weights, new nodes with weights of their own.
+
+The module of a traced graph takes and gives tensors as the network does, and its parts have the network's paths, so
+that their state dicts agree. A graph of no network takes and gives tensors with channels last.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from syno_lab.alpha import layers
+from syno_lab.alpha.graph import Graph, Node
+from syno_lab.alpha.operations import OPAQUE, Shape
+from syno_lab.alpha.recording import Constant, Here, Times, Value, Weight, is_whole, leaves, mapped
+from syno_lab.alpha.tracing import Made, Opaque, Origin
+from syno_lab.errors import SpecError
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A node that is a module; ``second``: with the channels in the second place."""
+
+    name: str
+    second: bool
+
+    def run(self, owner: GraphModule, inputs: Sequence[Tensor], batch: int, device: torch.device) -> Tensor:
+        part = owner.get_submodule(self.name)
+        if not self.second:
+            return part(*inputs)
+        return part(inputs[0].movedim(-1, 1)).movedim(1, -1)
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """A node that is a weight."""
+
+    name: str
+
+    def run(self, owner: GraphModule, inputs: Sequence[Tensor], batch: int, device: torch.device) -> Tensor:
+        return owner.get_parameter(self.name)
+
+
+@dataclass(frozen=True)
+class _Replay:
+    """An opaque node: a call of the network, made again; constants are buffers of the owner."""
+
+    what: Opaque
+    target: str  # the path of the module, where it is one
+
+    def run(self, owner: GraphModule, inputs: Sequence[Tensor], batch: int, device: torch.device) -> Tensor:
+        call, taken = self.what.call, self.what.taken
+        tensors = inputs[len(inputs) - len(taken) :]
+
+        def given(leaf: Any) -> Any:
+            match leaf:
+                case Value():
+                    return _as_in_network(tensors[leaf.number], taken[leaf.number])
+                case Weight():
+                    return owner.tensor(leaf.name)
+                case Times():
+                    return leaf.factor * batch
+                case Here():
+                    return device
+            return leaf
+
+        args, kwargs = mapped(call.arguments, given)
+        if call.in_place:  # other nodes may use the input
+            args = (args[0].clone(), *args[1:])
+        found = (owner.get_submodule(self.target) if isinstance(call.target, str) else call.target)(*args, **kwargs)
+        if call.in_place:
+            found = args[0]
+        return [leaf for leaf in leaves(found) if isinstance(leaf, Tensor)][self.what.number].permute(self.what.axes)
+
+    def __deepcopy__(self, memo: object) -> _Replay:
+        return self
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A node: what is run, the tensors that it takes, and those that no later node needs."""
+
+    what: _Part | _Parameter | _Replay
+    inputs: tuple[int, ...]
+    done: tuple[int, ...]
+
+
+class GraphModule(nn.Module):
+    """A graph in PyTorch; made by :func:`to_torch`.
+
+    It takes the graph's inputs and gives its output, or a tuple of its outputs.
+    """
+
+    def __init__(self, inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, ...]], single: bool) -> None:
+        super().__init__()
+        self._inputs, self._outputs, self._is_single = tuple(inputs), tuple(outputs), single
+        self._steps: tuple[_Step, ...] = ()
+        self._given: tuple[int, ...] = ()
+
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Run the nodes, for a batch of any size."""
+        if len(inputs) != len(self._inputs):
+            raise SpecError(f"expected {len(self._inputs)} inputs, found {len(inputs)}")
+        batch, device = (inputs[0].shape[0], inputs[0].device) if inputs else (1, torch.device("cpu"))
+        tensors: list[Any] = [x.permute(axes) for x, axes in zip(inputs, self._inputs, strict=True)]
+        for step in self._steps:
+            tensors.append(step.what.run(self, [tensors[number] for number in step.inputs], batch, device))
+            for number in step.done:
+                tensors[number] = None
+        given = []
+        for number, axes in zip(self._given, self._outputs, strict=True):
+            given.append(_as_in_network(tensors[number], axes))
+        return given[0] if self._is_single else tuple(given)
+
+    def tensor(self, name: str) -> Tensor:
+        """A parameter or buffer by its name."""
+        path, _, own = name.rpartition(".")
+        found: Tensor = getattr(self.get_submodule(path), own)
+        return found
+
+    def put(self, name: str, what: nn.Module | Tensor) -> str:
+        """A module, parameter or buffer below this name, with what leads to it; returns the name."""
+        owner: nn.Module = self
+        *path, own = name.split(".")
+        for step in path:
+            if step not in owner._modules:
+                owner.add_module(step, nn.Module())
+            owner = owner.get_submodule(step)
+        if isinstance(what, nn.Module):
+            owner.add_module(own, what)
+        elif isinstance(what, nn.Parameter):
+            owner.register_parameter(own, what)
+        else:
+            owner.register_buffer(own, what)
+        return name
+
+
+def _as_in_network(tensor: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """A tensor of the graph with its axes in the network's order."""
+    return tensor.permute([axes.index(axis) for axis in range(len(axes))])
+
+
+def to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
+    """The graph as a module.
+
+    A node of the traced network, told by :attr:`.Node.source`, is a copy of what stands there, with its weights, if the
+    operation and the channels are what they were. A second node of the same source, as in a block that stands twice,
+    is a copy of its own. All other nodes get weights that are drawn from torch's global generator, of the type and on
+    the device of the network's.
+
+    Args:
+        graph: any.
+        traced: of :func:`.trace`, where weights and opaque nodes come from; None: what ``graph`` was traced from or
+            made from. Without either all weights are drawn.
+
+    Raises:
+        SpecError: for an opaque node that the traced network does not have, or that gets another shape; and for an
+            operation that no module can be made of.
+    """
+    origin: Origin | None = graph.origin if traced is None else traced.origin
+    if traced is not None and origin is None:
+        raise SpecError("expected a graph of sl.alpha.trace to take weights from, found one of no network")
+    return _Builder(graph, origin).module
+
+
+class _Builder:
+    """A module in the making."""
+
+    def __init__(self, graph: Graph, origin: Origin | None) -> None:
+        self.graph, self.origin = graph, origin
+        of_inputs = [tuple(range(len(shape))) for shape in graph.inputs]
+        of_outputs = [tuple(range(len(shape))) for shape in graph.output_shapes]
+        single = len(graph.outputs) == 1
+        if origin is not None:
+            of_inputs, of_outputs, single = list(origin.inputs), list(origin.outputs), origin.single
+            for what, shapes, axes in (
+                ("inputs", graph.inputs, of_inputs),
+                ("outputs", graph.output_shapes, of_outputs),
+            ):
+                if list(map(len, shapes)) != list(map(len, axes)):
+                    expected = " and ".join(f"{len(each)} axes" for each in axes)
+                    raise SpecError(f"expected {what} of {expected} as the traced network has, found {list(shapes)}")
+        self.module = GraphModule(of_inputs, of_outputs, single)
+        self.uses = Counter[str]()
+        self.memos: dict[int, dict[int, Any]] = {}
+        self.known: set[str] = set()
+        last = {tensor: number for number, node in enumerate(graph.nodes) for tensor in node.inputs}
+        steps = []
+        for place, node in enumerate(graph.nodes):
+            part = self._what(place, node)
+            done = tuple([t for t in set(node.inputs) if last[t] == place and t not in graph.outputs])
+            steps.append(_Step(part, node.inputs, done))
+        self.module._steps, self.module._given = tuple(steps), graph.outputs
+        if origin is not None:
+            self.module.train(origin.net.training)
+
+    def _what(self, number: int, node: Node) -> _Part | _Parameter | _Replay:
+        shapes = self.graph.input_shapes(number)
+        made = self.origin.made.get(node.source) if self.origin is not None and node.source else None
+        if made is not None and _is_same(node, shapes, made):
+            self.uses[node.source] += 1
+            return self._again(node, made, self.uses[node.source])
+        if node.operation.name == OPAQUE:
+            where = f"node {number} ({node.operation['what']}{f' of {node.source}' if node.source else ''})"
+            if self.origin is None or made is None:
+                raise SpecError(f"{where}: expected a node of the traced network; give it: graph.to_torch(traced)")
+            expected = ", ".join(str(list(shape)) for shape in made.shapes)
+            found = ", ".join(str(list(shape)) for shape in shapes)
+            raise SpecError(f"{where}: expected inputs of {expected}, as the network has there, found {found}")
+        name = f"node{number}_{node.operation.name}"
+        while name in self.module._modules or (self.origin is not None and name in self.origin.net._modules):
+            name += "_"
+        like = self._like()
+        if node.operation.name == "parameter":
+            weight = layers.parameter(node.operation)
+            return _Parameter(self.module.put(name, nn.Parameter(weight.detach().to(like.device, like.dtype))))
+        part = layers.module(node.operation, *shapes).to(like.device, like.dtype)
+        return _Part(self.module.put(name, part), node.operation.name in layers.SECOND)
+
+    def _like(self) -> Tensor:
+        """A weight whose type and device new ones have."""
+        weights = self.origin.net.parameters() if self.origin is not None else iter(())
+        return next((weight for weight in weights if weight.is_floating_point()), torch.empty(0))
+
+    def _again(self, node: Node, made: Made, use: int) -> _Part | _Parameter | _Replay:
+        """What stands in the network, copied."""
+        if isinstance(made.what, str):
+            name = self._copied(made.what, use)
+            if node.operation.name == "parameter":
+                return _Parameter(name)
+            return _Part(name, node.operation.name in layers.SECOND)
+        call = made.what.call
+        target = self._copied(call.target, use) if isinstance(call.target, str) else ""
+
+        def named(leaf: Any) -> Any:
+            if isinstance(leaf, Weight):
+                return Weight(self._copied(leaf.name, use))
+            if isinstance(leaf, Constant):
+                name = f"constant{len(self.known)}"
+                self.known.add(name)
+                self.module.register_buffer(name, leaf.tensor.detach().clone(), persistent=False)
+                return Weight(name)
+            return leaf
+
+        return _Replay(replace(made.what, call=replace(call, arguments=mapped(call.arguments, named))), target)
+
+    def _copied(self, name: str, use: int) -> str:
+        """A copy of a module or tensor of the network, made once for each use of its node; its name."""
+        assert self.origin is not None
+        prefix = "" if use == 1 else f"copy{use}."
+        if prefix + name in self.known:
+            return prefix + name
+        memo = self.memos.setdefault(use, {})
+        path, _, own = name.rpartition(".")
+        modules = dict(self.origin.net.named_modules(remove_duplicate=False))
+        if name in modules:
+            found: Any = modules[name]
+        else:
+            owner = modules[path]
+            if path and is_whole(owner):
+                self._copied(path, use)  # a weight of a module that is called: it comes with it
+                return prefix + name
+            found = getattr(owner, own)
+        self.known.add(prefix + name)
+        if isinstance(found, Tensor) and not isinstance(found, nn.Parameter):
+            self.module.put(prefix + name, copy.deepcopy(found, memo))
+            if own in modules[path]._non_persistent_buffers_set:
+                self.module.get_submodule((prefix + path).strip("."))._non_persistent_buffers_set.add(own)
+            return prefix + name
+        return self.module.put(prefix + name, copy.deepcopy(found, memo))
+
+
+def _is_same(node: Node, shapes: tuple[Shape, ...], made: Made) -> bool:
+    """Whether the node is what it was in the network, for inputs with as many channels."""
+    if node.operation.name != made.operation.name or len(shapes) != len(made.shapes):
+        return False
+    if node.operation.name == OPAQUE:
+        return [shape[1:] for shape in shapes] == [shape[1:] for shape in made.shapes]
+    if [shape[-1:] for shape in shapes] != [shape[-1:] for shape in made.shapes]:
+        return False
+    return node.operation.at(*shapes) == made.operation

@@ -1,0 +1,470 @@
+"""Which calls of PyTorch are which operations, and with which attributes.
+
+A rule takes a call and puts its nodes; None, or a SpecError, says that no row means exactly what the call does, and the
+call becomes opaque. What a rule gives is compared with the shape that the network has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from syno_lab.alpha.operations import Operation, operation
+from syno_lab.alpha.recording import Call, Value
+from syno_lab.alpha.tracing import Placed, Tracer, groups, second, successive
+from syno_lab.errors import SpecError
+from syno_lab.models.efficientnet import StochasticDepth
+from syno_lab.models.gpt import Attention
+
+#: Functions of one tensor, element by element.
+_ELEMENTWISE = ("relu", "silu", "sigmoid")
+#: Functions that give what they get, as far as a graph says.
+_NOTHING = ("contiguous", "clone", "alias")
+#: The same function, called from the right, in place, or by another name.
+_SAME = {
+    "iadd": "add",
+    "radd": "add",
+    "imul": "mul",
+    "rmul": "mul",
+    "multiply": "mul",
+    "isub": "sub",
+    "subtract": "sub",
+    "truediv": "div",
+    "itruediv": "div",
+    "true_divide": "div",
+    "divide": "div",
+    "negative": "neg",
+    "view": "reshape",
+    "unflatten": "reshape",
+    "squeeze": "reshape",
+    "unsqueeze": "reshape",
+    "flatten": "reshape",
+    "ravel": "reshape",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+    "mT": "transpose",
+    "T": "transpose",
+    "t": "transpose",
+    "movedim": "transpose",
+    "moveaxis": "transpose",
+    "permute": "transpose",
+    "bmm": "matmul",
+}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A call whose first argument is a tensor of the graph, and where its nodes go."""
+
+    tracer: Tracer
+    call: Call
+    source: str
+    x: Placed
+    rest: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+    def argument(self, place: int, name: str, default: Any = None) -> Any:
+        """An argument after the first tensor, by its place or name."""
+        return self.rest[place] if place < len(self.rest) else self.named.get(name, default)
+
+    @property
+    def rank(self) -> int:
+        return len(self.x.axes)
+
+    def put(self, made: Operation, *tensors: int) -> int:
+        return self.tracer.put(made, *tensors, source=self.source)
+
+    def each(self, name: str, **attributes: Any) -> Placed:
+        """An operation that keeps the order of axes."""
+        return Placed(self.put(operation(name, **attributes), self.x.tensor), self.x.axes)
+
+    def in_order(self, axes: tuple[int, ...], made: Operation) -> Placed:
+        """An operation on the tensor with its axes in this order."""
+        return Placed(self.put(made, self.tracer.ordered(self.x, axes, self.source)), axes)
+
+    def by_channels(self, made: Operation) -> Placed:
+        """An operation on the channels, which are the second axis of the network's tensor."""
+        return self.in_order(second(self.rank), made)
+
+    def last(self, made: Operation) -> Placed:
+        """An operation on the channels, which are the last axis of the network's tensor."""
+        return self.in_order(tuple(range(self.rank)), made)
+
+
+def row_of(tracer: Tracer, call: Call, source: str) -> Placed | None:
+    """The nodes of a call, where rows mean what it does; None where none do.
+
+    Raises:
+        SpecError: where a row does not apply.
+    """
+    (args, named) = call.arguments
+    if not args:
+        return None
+    if isinstance(call.target, str):
+        module = tracer.modules[call.target]
+        rule = next((_MODULES[base] for base in type(module).__mro__ if base in _MODULES), None)
+        # A class of the user's that inherits may do something else.
+        if rule is None or type(module) not in _MODULES or any(isinstance(each, Value) for each in args[1:]) or named:
+            return None
+        if (x := tracer.operand(args[0])) is None:
+            return None
+        return rule(_Asked(tracer, call, source, x, args[1:], named), module)
+    name = _SAME.get(call.name, call.name)
+    if name in ("add", "mul", "sub", "div", "rsub"):
+        return _arithmetic(tracer, call, source, name)
+    x = tracer.operand(args[0])
+    if x is None or name not in _FUNCTIONS or named.get("dtype") is not None:
+        return None
+    return _FUNCTIONS[name](_Asked(tracer, call, source, x, args[1:], named))
+
+
+# -- modules -----------------------------------------------------------------------------------------------------------
+
+
+def _one(value: Any) -> int | None:
+    """The number that all axes have."""
+    if isinstance(value, int):
+        return value
+    return value[0] if isinstance(value, Sequence) and len(set(value)) == 1 and isinstance(value[0], int) else None
+
+
+def _conv(asked: _Asked, module: Any) -> Placed | None:
+    kernel, stride, dilation = map(_one, (module.kernel_size, module.stride, module.dilation))
+    padding: Any = module.padding
+    if padding == "valid":
+        padding = 0
+    elif padding != "same":
+        padding = _one(padding)
+    if None in (kernel, stride, dilation, padding) or module.padding_mode != "zeros":
+        return None
+    if asked.rank != len(module.kernel_size) + 2:
+        return None
+    return asked.by_channels(
+        operation(
+            "conv",
+            features=module.out_channels,
+            kernel=kernel,
+            stride=stride,
+            groups=module.groups,
+            dilation=dilation,
+            bias=module.bias is not None,
+            padding=padding,
+        )
+    )
+
+
+def _batch_norm(asked: _Asked, module: Any) -> Placed | None:
+    if module.running_mean is None:
+        return None
+    return asked.by_channels(operation("batch_norm", affine=module.affine, epsilon=float(module.eps)))
+
+
+def _layer_norm(asked: _Asked, module: nn.LayerNorm) -> Placed | None:
+    if len(module.normalized_shape) != 1 or (module.elementwise_affine and module.bias is None):
+        return None
+    return asked.last(operation("layer_norm", affine=module.elementwise_affine, epsilon=float(module.eps)))
+
+
+def _group_norm(asked: _Asked, module: nn.GroupNorm) -> Placed | None:
+    made = operation("group_norm", groups=module.num_groups, affine=module.affine, epsilon=float(module.eps))
+    return asked.by_channels(made)
+
+
+def _dense(asked: _Asked, module: nn.Linear) -> Placed | None:
+    return asked.last(operation("dense", features=module.out_features, bias=module.bias is not None))
+
+
+def _dropout(asked: _Asked, rate: float) -> Placed | None:
+    return asked.each("dropout", rate=float(rate))
+
+
+def _pool(asked: _Asked, name: str, window: Any, stride: Any, padding: Any, **others: Any) -> Placed | None:
+    """``others`` must be what the row means."""
+    window, stride, padding = _one(window), _one(window if stride in (None, ()) else stride), _one(padding)
+    if None in (window, stride, padding) or any(others.values()) or asked.rank < 3:
+        return None
+    return asked.by_channels(operation(name, window=window, stride=stride, padding=padding))
+
+
+def _max_pool(asked: _Asked, window: Any, stride: Any, padding: Any, dilation: Any, ceil: Any, where: Any) -> Any:
+    return _pool(asked, "max_pool", window, stride, padding, dilation=_one(dilation) != 1, ceil=ceil, where=where)
+
+
+def _average_pool(asked: _Asked, window: Any, stride: Any, padding: Any, ceil: Any, outside: Any, by: Any) -> Any:
+    counts_outside = bool(outside) and _one(padding) != 0
+    return _pool(asked, "average_pool", window, stride, padding, ceil=ceil, outside=counts_outside, by=by)
+
+
+def _whole(asked: _Asked, name: str, size: Any, where: Any = False) -> Placed | None:
+    """The whole of each axis: other sizes of a result have windows of several sizes."""
+    if _one(size) != 1 or where or asked.rank < 3:
+        return None
+    return asked.by_channels(operation(name, window=0, padding=0))
+
+
+def _gelu(asked: _Asked, approximate: Any) -> Placed | None:
+    return asked.each("gelu", tanh=approximate == "tanh") if approximate in ("none", "tanh") else None
+
+
+def _softmax(asked: _Asked, dim: Any) -> Placed | None:
+    if not isinstance(dim, int):
+        return None
+    axis = dim % asked.rank
+    axes = (*[each for each in asked.x.axes if each != axis], axis)
+    return asked.in_order(axes, operation("softmax"))
+
+
+def _attention(asked: _Asked, module: Attention) -> Placed | None:
+    return asked.last(
+        operation("self_attention", heads=module.heads, causal=module.causal, bias=module.qkv.bias is not None)
+    )
+
+
+_MODULES: dict[type[Any], Callable[[_Asked, Any], Placed | None]] = {
+    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _conv),
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), _batch_norm),
+    nn.LayerNorm: _layer_norm,
+    nn.GroupNorm: _group_norm,
+    nn.Linear: _dense,
+    nn.ReLU: lambda asked, module: asked.each("relu"),
+    nn.SiLU: lambda asked, module: asked.each("silu"),
+    nn.Sigmoid: lambda asked, module: asked.each("sigmoid"),
+    nn.GELU: lambda asked, module: _gelu(asked, module.approximate),
+    nn.Softmax: lambda asked, module: _softmax(asked, module.dim),
+    nn.Dropout: lambda asked, module: _dropout(asked, module.p),
+    nn.Identity: lambda asked, module: asked.x,
+    nn.Flatten: lambda asked, module: _reshape(asked),
+    nn.Unflatten: lambda asked, module: _reshape(asked),
+    **dict.fromkeys(
+        (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d),
+        lambda asked, m: _max_pool(
+            asked, m.kernel_size, m.stride, m.padding, m.dilation, m.ceil_mode, m.return_indices
+        ),
+    ),
+    **dict.fromkeys(
+        (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
+        lambda asked, m: _average_pool(
+            asked,
+            m.kernel_size,
+            m.stride,
+            m.padding,
+            m.ceil_mode,
+            m.count_include_pad,
+            getattr(m, "divisor_override", None),
+        ),
+    ),
+    **dict.fromkeys(
+        (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
+        lambda asked, m: _whole(asked, "average_pool", m.output_size),
+    ),
+    **dict.fromkeys(
+        (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
+        lambda asked, m: _whole(asked, "max_pool", m.output_size, m.return_indices),
+    ),
+    Attention: _attention,
+    StochasticDepth: lambda asked, module: asked.each("stochastic_depth", rate=float(module.rate)),
+}
+
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+
+
+def _arithmetic(tracer: Tracer, call: Call, source: str, name: str) -> Placed | None:
+    """Sums and products of two tensors, or of a tensor and a number."""
+    args, named = call.arguments
+    if len(args) != 2 or any(value != 1 for value in named.values()):
+        return None
+    first, other = (args[1], args[0]) if name == "rsub" else args
+    left, right = (tracer.operand(each) for each in (first, other))
+
+    def scaled(value: Placed, factor: float) -> Placed:
+        made = operation("scalar_multiply", constant=factor)
+        return value if factor == 1.0 else Placed(tracer.put(made, value.tensor, source=source), value.axes)
+
+    def shifted(value: Placed, number: float) -> Placed:
+        made = operation("scalar_add", constant=number)
+        return value if number == 0.0 else Placed(tracer.put(made, value.tensor, source=source), value.axes)
+
+    if left is not None and right is not None:
+        if name == "div" or not _are_alike(tracer, left, right):
+            return None
+        if name in ("sub", "rsub"):
+            right = scaled(right, -1.0)
+        one, two = _aligned(tracer, left, right, source)
+        made = operation("mul" if name == "mul" else "add")
+        return Placed(tracer.put(made, one.tensor, two.tensor, source=source), one.axes)
+    number = other if left is not None else first
+    value = left if left is not None else right
+    if value is None or isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    if name == "mul":
+        return scaled(value, float(number))
+    if name == "div":
+        return scaled(value, 1 / number) if left is not None and number else None
+    if name == "add":
+        return shifted(value, float(number))
+    return shifted(value, -float(number)) if left is not None else shifted(scaled(value, -1.0), float(number))
+
+
+def _are_alike(tracer: Tracer, left: Placed, right: Placed) -> bool:
+    """Whether both have one type, or one is a parameter."""
+    types = {tracer.seen.dtypes[each.number] for each in (left, right) if each.number is not None}
+    return len(types) <= 1
+
+
+def _aligned(tracer: Tracer, left: Placed, right: Placed, source: str) -> tuple[Placed, Placed]:
+    """Both with as many axes, in the order of the one that has more; axes of size 1 are put before the other's."""
+    rank = max(len(left.axes), len(right.axes))
+
+    def full(value: Placed) -> Placed:
+        missing = rank - len(value.axes)
+        if not missing:
+            return value
+        if tracer.has_batch(value):
+            raise SpecError("expected a batch as the first axis")
+        tensor = tracer.ordered(value, tuple(range(len(value.axes))), source)
+        made = operation("reshape", shape=(*[1] * missing, *tracer.shapes[tensor]))
+        return Placed(tracer.put(made, tensor, source=source), tuple(range(rank)))
+
+    order = left.axes if len(left.axes) == rank else right.axes
+    if order == tuple(range(rank)):  # sizes of 1 before a tensor's own are understood
+        found = [Placed(tracer.ordered(each, tuple(range(len(each.axes))), source), order) for each in (left, right)]
+    else:
+        found = [Placed(tracer.ordered(full(each), order, source), order) for each in (left, right)]
+    return found[0], found[1]
+
+
+def _mean(asked: _Asked) -> Placed | None:
+    dims, keep = asked.argument(0, "dim"), asked.argument(1, "keepdim", False)
+    dims = range(asked.rank) if dims is None else (dims,) if isinstance(dims, int) else dims
+    gone = {dim % asked.rank for dim in dims}
+    places = tuple([place for place, axis in enumerate(asked.x.axes) if axis in gone])
+    tensor = asked.put(operation("mean", axes=places, keep=bool(keep)), asked.x.tensor)
+    if keep:
+        return Placed(tensor, asked.x.axes)
+    left = sorted(set(asked.x.axes) - gone)
+    return Placed(tensor, tuple([left.index(axis) for axis in asked.x.axes if axis not in gone]))
+
+
+def _transpose(asked: _Asked) -> Placed | None:
+    """Another order of the axes needs no node."""
+    axes = _moved(asked)
+    return None if axes is None else Placed(asked.x.tensor, tuple([axes.index(axis) for axis in asked.x.axes]))
+
+
+def _moved(asked: _Asked) -> list[int] | None:
+    """For each axis of the result the axis that it was."""
+    rank, name = asked.rank, asked.call.name
+    axes = list(range(rank))
+    if name == "permute":
+        dims = asked.argument(0, "dims")
+        return [dim % rank for dim in (asked.rest if isinstance(dims, int) else dims)]
+    if name in ("movedim", "moveaxis"):
+        source, target = asked.argument(0, "source"), asked.argument(1, "destination")
+        if not isinstance(source, int) or not isinstance(target, int):
+            return None
+        moved = axes.pop(source % rank)
+        axes.insert(target % rank, moved)
+        return axes
+    if name in ("T", "t") and rank > 2:
+        return None
+    if name in ("T", "t", "mT"):
+        one, two = (-2, -1) if rank == 2 or name == "mT" else (0, 0)
+    else:
+        one = asked.argument(0, "dim0", asked.named.get("axis0"))
+        two = asked.argument(1, "dim1", asked.named.get("axis1"))
+    axes[one], axes[two] = axes[two], axes[one]
+    return axes
+
+
+def _reshape(asked: _Asked) -> Placed | None:
+    """Axes that become others stay where they are in the graph, where they follow one another there too."""
+    tracer, number = asked.tracer, asked.call.results[0]
+    if asked.x.number is None or tracer.seen.dtypes[asked.x.number] != tracer.seen.dtypes[number]:
+        return None
+    before, after = (list(zip(*(s[n] for s in tracer.seen.shapes), strict=True)) for n in (asked.x.number, number))
+    parts = groups(before, after)
+    place = {axis: at for at, axis in enumerate(asked.x.axes)}
+    tensor, axes = asked.x.tensor, tuple(range(asked.rank))
+    if all(successive([place[axis] for axis in old]) for old, _ in parts):
+        axes = asked.x.axes
+    else:
+        tensor = tracer.ordered(asked.x, axes, asked.source)
+    new = tuple([each for axis in axes for old, made in parts if old[:1] == [axis] for each in made])
+    sizes = tracer.sizes(number, Placed(tensor, axes, asked.x.number), new)
+    if sizes is None:
+        return None
+    if tracer.shapes[tensor] == tuple([tracer.seen.shape(number)[axis] for axis in new]):
+        return Placed(tensor, new)
+    return Placed(asked.put(operation("reshape", shape=sizes), tensor), new)
+
+
+def _matmul(asked: _Asked) -> Placed | None:
+    """The product of the last two axes, with no broadcasting."""
+    other = asked.tracer.operand(asked.argument(0, "other", asked.named.get("mat2")))
+    if other is None or len(other.axes) != asked.rank or asked.rank < 2 or not _are_alike(asked.tracer, asked.x, other):
+        return None
+    axes = tuple(range(asked.rank))
+    tensors = [asked.tracer.ordered(each, axes, asked.source) for each in (asked.x, other)]
+    return Placed(asked.put(operation("dot"), *tensors), axes)
+
+
+def _converted(asked: _Asked) -> Placed | None:
+    """A tensor that has the type already."""
+    types = asked.tracer.seen.dtypes
+    same = asked.x.number is not None and types[asked.x.number] == types[asked.call.results[0]]
+    return asked.x if same else None
+
+
+def _drop(asked: _Asked) -> Placed | None:
+    rate = asked.argument(0, "p", 0.5)
+    return _dropout(asked, rate) if isinstance(rate, float | int) and not isinstance(rate, bool) else None
+
+
+_FUNCTIONS: dict[str, Callable[[_Asked], Placed | None]] = {
+    **{name: lambda asked, name=name: asked.each(name) for name in _ELEMENTWISE},  # type: ignore[misc]
+    **dict.fromkeys(_NOTHING, lambda asked: asked.x),
+    **dict.fromkeys(("to", "type", "type_as", "float", "double", "half", "bfloat16"), _converted),
+    "gelu": lambda asked: _gelu(asked, asked.argument(0, "approximate", "none")),
+    "softmax": lambda asked: _softmax(asked, asked.argument(0, "dim")),
+    "dropout": _drop,
+    "neg": lambda asked: asked.each("scalar_multiply", constant=-1.0),
+    "mean": _mean,
+    "transpose": _transpose,
+    "reshape": _reshape,
+    "matmul": _matmul,
+    **dict.fromkeys(
+        ("max_pool1d", "max_pool2d", "max_pool3d"),
+        lambda asked: _max_pool(
+            asked,
+            asked.argument(0, "kernel_size"),
+            asked.argument(1, "stride"),
+            asked.argument(2, "padding", 0),
+            asked.argument(3, "dilation", 1),
+            asked.argument(4, "ceil_mode", False),
+            asked.argument(5, "return_indices", False),
+        ),
+    ),
+    **dict.fromkeys(
+        ("avg_pool1d", "avg_pool2d", "avg_pool3d"),
+        lambda asked: _average_pool(
+            asked,
+            asked.argument(0, "kernel_size"),
+            asked.argument(1, "stride"),
+            asked.argument(2, "padding", 0),
+            asked.argument(3, "ceil_mode", False),
+            asked.argument(4, "count_include_pad", True),
+            asked.argument(5, "divisor_override"),
+        ),
+    ),
+    **{
+        f"adaptive_{kind}_pool{rank}d": lambda asked, row=row: _whole(  # type: ignore[misc]
+            asked, row, asked.argument(0, "output_size"), asked.argument(1, "return_indices", False)
+        )
+        for kind, row in (("avg", "average_pool"), ("max", "max_pool"))
+        for rank in (1, 2, 3)
+    },
+}
