@@ -179,10 +179,7 @@ class Search(ABC):
             raise SearchError(
                 f"resume: expected no outstanding candidate, found {len(self._waiting)}; tell or drop them first"
             )
-        known = [
-            (operator, reward, *rest) if rest else (operator, reward, NO_MEASURES)
-            for operator, reward, *rest in records
-        ]
+        known = [(operator, reward, rest[0] if rest else NO_MEASURES) for operator, reward, *rest in records]
         for _, reward, measures in known:
             check_reward(reward)
             check_measures(measures)
