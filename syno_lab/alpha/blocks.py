@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from syno_lab.alpha.graph import Graph, Node, Shape
@@ -119,6 +120,27 @@ class Network:
             tensors = [tensors[tensor] for tensor in part.outputs]
         origin = next((part.origin for part in self.parts if part.origin is not None), None)
         return Graph(self.stem.inputs, tuple(nodes), tuple(tensors), origin)
+
+    @cached_property
+    def key(self) -> str:
+        """:attr:`.Graph.key` of the whole network with sizes in numbers: how blocks write and split it is no matter."""
+        graph = self.graph
+        nodes = [
+            replace(node, operation=node.operation.at(*graph.input_shapes(number)))
+            for number, node in enumerate(graph.nodes)
+        ]
+        return replace(graph, nodes=tuple(nodes)).key
+
+    @cached_property
+    def digest(self) -> str:
+        """32 hexadecimal digits, equal for equal networks alone: with their types and the numbers of their nodes."""
+        said = [
+            (part.inputs, [(node.operation.name, node.operation.attributes, node.inputs) for node in part.nodes])
+            for part in self.parts
+        ]
+        outputs = [part.outputs for part in self.parts]
+        blocks = [(block.kind, sorted(block.mutable)) for block in self.blocks]
+        return blake2b(repr((said, outputs, blocks)).encode(), digest_size=16).hexdigest()
 
     @property
     def kinds(self) -> dict[str, tuple[int, ...]]:

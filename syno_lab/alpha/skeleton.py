@@ -16,6 +16,7 @@ from syno_lab.alpha.mutation import RELAXATIONS, Relax
 from syno_lab.alpha.operations import Operation
 from syno_lab.alpha.synthesis import synthesise
 from syno_lab.alpha.wanted import Properties
+from syno_lab.errors import SpecError
 
 #: How likely an input of a binary operation is dropped where it is not needed, in the authors' published code.
 DROP = 0.2
@@ -94,6 +95,7 @@ def synthesise_again(
     rules: Relax | str = "paper",
     method: str = "progressive",
     drop: float = DROP,
+    others: Sequence[Graph] = (),
 ) -> Graph | None:
     """A graph with the same skeleton, each chain of it synthesised for its own mutated properties.
 
@@ -106,6 +108,9 @@ def synthesise_again(
         rules: of the mutation, see :meth:`Properties.relax`.
         method: one of :data:`~syno_lab.alpha.synthesis.METHODS`.
         drop: how likely an input of a binary operation is dropped.
+        others: the same graph in other instances, with other shapes of inputs. The answer applies to them and keeps the
+            shapes of their outputs too, where it keeps those of the original; depth and mixing count in the original
+            alone.
 
     Returns:
         None where one of the chains cannot be synthesised.
@@ -117,20 +122,24 @@ def synthesise_again(
     rng = seed if isinstance(seed, random.Random) else random.Random(seed)  # noqa: S311 - for choices
     target = Properties.of(graph).relax(rng, rules)
     kept = RELAXATIONS[rules] if isinstance(rules, str) else rules
-    graph = _dropped(graph, target, drop, rng)
+    graph = _dropped(graph, target, drop, rng, others)
     shapes = graph.shapes
+    elsewhere = [graph.at(*one.inputs).shapes for one in others]
     exchanged: dict[Chain, Sequence[Operation]] = {}
     for chain in chains(graph):
         wanted = Properties.of(Graph.chain(shapes[chain.start], operations_of(graph, chain)))
         wanted = wanted.relax(rng, kept if chain.is_last else replace(kept, shape=0.0))
-        answer = synthesise(wanted, shapes[chain.start], method, rng)
+        end = graph.tensor(chain.nodes[-1])
+        is_asked = any(shape is not None for row in wanted.shape for shape in row)
+        instances = [(each[chain.start], each[end] if is_asked else None) for each in elsewhere]
+        answer = synthesise(wanted, shapes[chain.start], method, rng, others=instances)
         if answer is None:
             return None
         exchanged[chain] = [node.operation for node in answer.nodes]
     return with_chains(graph, exchanged)
 
 
-def _dropped(graph: Graph, target: Properties, drop: float, rng: random.Random) -> Graph:
+def _dropped(graph: Graph, target: Properties, drop: float, rng: random.Random, others: Sequence[Graph] = ()) -> Graph:
     """The graph without inputs of binary operations that chance drops and ``target`` does not need."""
     found, instead = graph, dict[int, int]()
     for number, node in enumerate(graph.nodes):
@@ -139,9 +148,16 @@ def _dropped(graph: Graph, target: Properties, drop: float, rng: random.Random) 
         tensor, kept = graph.tensor(number), rng.choice(node.inputs)
         if graph.shapes[kept] == graph.shapes[tensor]:
             without = _without(graph, {**instead, tensor: kept})
-            if target.satisfied_by(without):
+            if target.satisfied_by(without) and _keeps_shapes(without, others):
                 found, instead = without, {**instead, tensor: kept}
     return found
+
+
+def _keeps_shapes(graph: Graph, others: Sequence[Graph]) -> bool:
+    try:
+        return all(graph.at(*one.inputs).output_shapes == one.output_shapes for one in others)
+    except SpecError:
+        return False
 
 
 def _without(graph: Graph, instead: Mapping[int, int]) -> Graph:

@@ -10,7 +10,7 @@ looked at (section 4.5); a second pass puts any of them in its place.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from math import inf, isinf
@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation, Rel, Shape, choices
-from syno_lab.alpha.properties import divides
+from syno_lab.alpha.properties import SHAPE, divides
 from syno_lab.alpha.table import FEATURES
 from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import SearchError, SpecError
@@ -50,7 +50,7 @@ class Choice:
 
 
 @lru_cache(1 << 12)
-def offered(shape: Shape, features: Shape = ()) -> tuple[Choice, ...]:
+def offered(shape: Shape, features: Shape = (), others: tuple[Shape, ...] = ()) -> tuple[Choice, ...]:
     """What can follow on a tensor of this shape; nothing that divides an axis by a number that is not whole.
 
     As :func:`~syno_lab.alpha.operations.representatives`, but an operation is looked at once for all its features,
@@ -59,7 +59,11 @@ def offered(shape: Shape, features: Shape = ()) -> tuple[Choice, ...]:
     Args:
         shape: of the tensor.
         features: numbers of channels that are offered beside the multiples of the tensor's own.
+        others: shapes of the same tensor in other instances: what is offered applies to them too, and the operations of
+            one choice make the same shapes of them.
     """
+    if others:
+        return _suiting(shape, features, others)
     relative = {**dict.fromkeys(FEATURES), **dict.fromkeys(Rel(number, shape[-1]) for number in features)}
     sizes = {one: shape[-1] * one.mul // one.div for one in relative if shape[-1] * one.mul % one.div == 0}
     found: dict[tuple[object, ...], list[Operation]] = {}
@@ -79,6 +83,22 @@ def offered(shape: Shape, features: Shape = ()) -> tuple[Choice, ...]:
                 alike = found.setdefault((one.name, (*after[:-1], size), pairings), [])
                 alike.append(_with_features(one, each))
     return tuple([Choice(tuple(alike)) for alike in found.values()])
+
+
+def _suiting(shape: Shape, features: Shape, others: tuple[Shape, ...]) -> tuple[Choice, ...]:
+    """What can follow on tensors of several shapes; a choice of the first is several where the others tell."""
+    found = []
+    for choice in offered(shape, features):
+        alike: dict[tuple[Shape, ...], list[Operation]] = {}
+        for one in choice.operations:
+            try:
+                after = tuple([one.shape(other) for other in others])
+            except SpecError:
+                continue
+            if all(divides(old[1:-1], new[1:-1]) for old, new in zip(others, after, strict=True)):
+                alike.setdefault(after, []).append(one)
+        found += [Choice(tuple(operations)) for operations in alike.values()]
+    return tuple(found)
 
 
 @cache
@@ -125,6 +145,8 @@ class Draft:
         properties: what is wanted, of one input and one output.
         input_shape: of the chain.
         chain: the operations so far.
+        others: the input shapes of other instances, each with the shape that is wanted of it, None for any. One chain
+            must suit all instances: each is to have its shape, the first alone the depth and the mixing too.
 
     Raises:
         SpecError: when an operation does not apply to the tensor before it, or properties of several inputs or outputs
@@ -134,9 +156,11 @@ class Draft:
     properties: Properties
     input_shape: Shape
     chain: tuple[Operation, ...] = ()
-    #: The states of the properties and the shape after the chain.
+    others: tuple[tuple[Shape, Shape | None], ...] = ()
+    #: The states of the properties and the shapes after the chain.
     _states: tuple[Any, ...] = field(default=(), compare=False, repr=False)
     shape: Shape = field(default=(), compare=False)
+    other_shapes: tuple[Shape, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self._states:
@@ -149,20 +173,23 @@ class Draft:
             shape = operation.shape(shape)
         object.__setattr__(self, "_states", states)
         object.__setattr__(self, "shape", shape)
+        others = [Graph.chain(other, self.chain).output_shapes[0] for other, _ in self.others]
+        object.__setattr__(self, "other_shapes", tuple(others))
 
     def apply(self, operation: Operation) -> Draft:
         """The draft with one more operation.
 
         Raises:
-            SpecError: when it does not apply to a tensor of the draft's shape.
+            SpecError: when it does not apply to a tensor of the draft's shape, or of another instance's.
         """
         shapes = (self.shape,)
         shape = operation.shape(*shapes)
+        others = tuple([operation.shape(other) for other in self.other_shapes])
         states = tuple(
             row.after(state, operation, shapes, 0)
             for row, state in zip(self.properties.rows, self._states, strict=True)
         )
-        return Draft(self.properties, self.input_shape, (*self.chain, operation), states, shape)
+        return Draft(self.properties, self.input_shape, (*self.chain, operation), self.others, states, shape, others)
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -172,9 +199,15 @@ class Draft:
 
     @cached_property
     def distances(self) -> dict[str, float]:
-        """How far each property is from what is wanted, by its name."""
+        """How far each property is from what is wanted, by its name; the shape as far as in the farthest instance."""
         wanted = self.properties
-        return {row.name: wanted.apart(row, ((self.values[row.name],),)) for row in wanted.rows}
+        found = {row.name: wanted.apart(row, ((self.values[row.name],),)) for row in wanted.rows}
+        others = [
+            SHAPE.distance(shape, goal, wanted.normalised)
+            for shape, (_, goal) in zip(self.other_shapes, self.others, strict=True)
+            if goal is not None
+        ]
+        return found | {SHAPE.name: max(found[SHAPE.name], *others)} if others else found
 
     @cached_property
     def distance(self) -> float:
@@ -203,9 +236,14 @@ class Draft:
         wanted = [shape[-1] for row in self.properties.shape for shape in row if shape is not None]
         return tuple(wanted)
 
+    @property
+    def offers(self) -> tuple[Choice, ...]:
+        """What can follow, see :func:`offered`."""
+        return offered(self.shape, self.features, self.other_shapes)
+
     def drafts(self) -> Iterator[Draft]:
         """What the representatives lead to: all that a synthesis looks at."""
-        return (self.apply(choice.representative) for choice in offered(self.shape, self.features))
+        return (self.apply(choice.representative) for choice in self.offers)
 
     def candidates(self, represented: bool = False) -> list[Candidate]:
         """What may be appended, the nearest first.
@@ -214,7 +252,7 @@ class Draft:
             represented: whether the operations are listed too that do the same as their representative.
         """
         found = []
-        for choice in offered(self.shape, self.features):
+        for choice in self.offers:
             draft = self.apply(choice.representative)
             verdict, reason = self._verdict(draft)
             found.append(Candidate(choice.representative, draft.distances, verdict, reason, draft))
@@ -244,12 +282,11 @@ class Draft:
 
     def exchanged(self, rng: random.Random) -> Draft:
         """The second pass of section 4.5: each operation by chance any that it represents; the properties stay."""
-        shape, chain = self.input_shape, []
+        draft = Draft(self.properties, self.input_shape, others=self.others)
         for operation in self.chain:
-            alike = next((choice for choice in offered(shape, self.features) if operation in choice.operations), None)
-            chain.append(rng.choice(alike.operations) if alike else operation)
-            shape = operation.shape(shape)
-        return replace(self, chain=tuple(chain), _states=())
+            alike = next((choice for choice in draft.offers if operation in choice.operations), None)
+            draft = draft.apply(rng.choice(alike.operations) if alike else operation)
+        return draft
 
 
 # -- methods ---------------------------------------------------------------------------------------------------------
@@ -372,7 +409,7 @@ def random_subgraph(
     for _ in range(attempts):
         draft = start
         while True:
-            drawn_from = offered(draft.shape, draft.features)
+            drawn_from = draft.offers
             if not drawn_from:
                 break
             draft = draft.apply(rng.choice(rng.choice(drawn_from).operations))
@@ -406,6 +443,7 @@ def synthesise(
     *,
     length: int | None = None,
     second_pass: bool = True,
+    others: Sequence[tuple[Shape, Shape | None]] = (),
 ) -> Graph | None:
     """A chain that satisfies the properties; None where the method finds none.
 
@@ -417,6 +455,7 @@ def synthesise(
         length: of the original, for the method ``progressive``, see there.
         second_pass: whether each operation is exchanged by chance for one that does the same, as far as the properties
             can tell.
+        others: other instances that the chain must suit, see :class:`Draft`.
 
     Raises:
         SpecError: for properties of several inputs or outputs.
@@ -425,7 +464,7 @@ def synthesise(
     if method not in METHODS:
         raise SearchError(f"synthesise: method: expected one of {', '.join(METHODS)}, found {quoted(method)}")
     rng = seed if isinstance(seed, random.Random) else random.Random(seed)  # noqa: S311 - for choices
-    draft = METHODS[method](Draft(properties, input_shape), rng, length).draft
+    draft = METHODS[method](Draft(properties, input_shape, others=tuple(others)), rng, length).draft
     if draft is None:
         return None
     return (draft.exchanged(rng) if second_pass else draft).graph()

@@ -9,6 +9,7 @@ from syno_lab.search.bayesian import EstimateSearch
 from syno_lab.search.elites import Elite, Elites, EliteSearch, Examined, examine
 from syno_lab.search.evolution import RegularizedEvolution
 from syno_lab.search.mcts import MonteCarloTreeSearch
+from syno_lab.search.pareto import SELECTIONS, ParetoEvolution, Selection
 from syno_lab.search.policies import rave, uct
 from syno_lab.search.protocol import Candidate, Child, State, Step
 from syno_lab.search.random_search import RandomSearch
@@ -17,6 +18,7 @@ from syno_lab.search.simulate import Event, simulate
 from syno_lab.search.tree_with_estimate import TreeWithEstimate
 
 __all__ = [
+    "SELECTIONS",
     "Candidate",
     "Child",
     "Elite",
@@ -26,10 +28,12 @@ __all__ = [
     "Event",
     "Examined",
     "MonteCarloTreeSearch",
+    "ParetoEvolution",
     "RandomSearch",
     "RecordedState",
     "RegularizedEvolution",
     "Search",
+    "Selection",
     "State",
     "Step",
     "TreeWithEstimate",

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from math import isfinite
+from types import MappingProxyType
 from typing import Any
 
 from syno_lab.errors import SearchError
 from syno_lab.inputs import quoted
 from syno_lab.search.descent import Facts, Stop, never
 from syno_lab.search.protocol import Candidate, State, Step, Trail
+
+#: What is told of an operator beside its reward, such as its FLOPs or its latency; less is better.
+Measures = Mapping[str, float]
+NO_MEASURES: Measures = MappingProxyType({})
 
 
 class Search(ABC):
@@ -49,6 +54,10 @@ class Search(ABC):
     @abstractmethod
     def _learn(self, trail: Trail, reward: float) -> None:
         """An operator that was proposed or expected has been evaluated."""
+
+    def _weigh(self, candidate: Candidate, trail: Trail, reward: float, measures: Measures) -> None:
+        """As :meth:`_learn`, for a search that has several objectives; all others know the reward alone."""
+        self._learn(trail, reward)
 
     @abstractmethod
     def _release(self, trail: Trail) -> None:
@@ -124,16 +133,20 @@ class Search(ABC):
         self._waiting[candidate.number] = (candidate, trail)
         return candidate
 
-    def tell(self, candidate: Candidate, reward: float) -> None:
+    def tell(self, candidate: Candidate, reward: float, measures: Measures = NO_MEASURES) -> None:
         """The reward of an operator that was asked for: from 0 (worst; also for one that failed) to 1.
 
+        ``measures``: what else is known of it, by name; searches with one objective do without.
+
         Raises:
-            SearchError: for a reward outside [0, 1], and for a candidate that is not outstanding.
+            SearchError: for a reward outside [0, 1], a measure that is no number of 0 or more, and for a candidate that
+                is not outstanding.
         """
         check_reward(reward)
+        check_measures(measures)
         _, trail = self._taken(candidate)
         self.told.append((candidate.operator, reward))
-        self._learn(trail, reward)
+        self._weigh(candidate, trail, reward, measures)
 
     def drop(self, candidate: Candidate) -> None:
         """The operator will not be evaluated now (a job was cancelled); it is not asked for again.
@@ -146,12 +159,13 @@ class Search(ABC):
 
     def resume(
         self,
-        records: Iterable[tuple[Any, float]],
+        records: Iterable[tuple[Any, float] | tuple[Any, float, Measures]],
         given: Collection[Any] = (),
         after: Callable[[Any], None] = lambda operator: None,
     ) -> int:
         """Continue from records of a search, in the order in which they were told; how many had a place in the space.
 
+        A record is an operator, its reward and, for a search with several objectives, its measures.
         A fresh search with the seed, the space and the settings that gave the records asks the same questions again
         and, where it was told them one at a time, goes on as if it had never stopped. Any other records are taken in
         as they are: their operators are not asked for again, and what is learned from them counts. ``given`` are those
@@ -159,40 +173,41 @@ class Search(ABC):
         operator once its reward is told: for what the earlier search's caller did then.
 
         Raises:
-            SearchError: for a reward outside [0, 1], or while candidates are outstanding.
+            SearchError: for a reward or a measure that :meth:`tell` refuses, or while candidates are outstanding.
         """
         if self._waiting:
             raise SearchError(
                 f"resume: expected no outstanding candidate, found {len(self._waiting)}; tell or drop them first"
             )
-        pairs = list(records)
-        for _, reward in pairs:
+        known = [(operator, reward, rest[0] if rest else NO_MEASURES) for operator, reward, *rest in records]
+        for _, reward, measures in known:
             check_reward(reward)
-        ahead = {operator for operator, _ in pairs}
+            check_measures(measures)
+        ahead = {operator for operator, _, _ in known}
         is_replay = not self.told
         held: dict[Hashable, Candidate] = {}
         placed = 0
-        for operator, reward in pairs:
+        for operator, reward, measures in known:
             while is_replay and operator not in held and hash(operator) not in self._known and operator not in given:
                 candidate = self.ask()
                 if candidate is not None:
                     held[candidate.operator] = candidate
                 is_replay = candidate is not None and candidate.operator in ahead
             if operator in held:
-                self.tell(held.pop(operator), reward)
+                self.tell(held.pop(operator), reward, measures)
                 placed += 1
             elif hash(operator) not in self._known:
-                placed += self._take_in(operator, reward)
+                placed += self._take_in(operator, reward, measures)
             after(operator)
         # Asked for, but not told when the records end: these are the next questions.
         self._again += held.values()
         return placed
 
-    def _take_in(self, operator: Any, reward: float) -> bool:
+    def _take_in(self, operator: Any, reward: float, measures: Measures) -> bool:
         """Learn from an operator that was not asked for; whether the space has it."""
         candidate = self.adopt(operator)
         if candidate is not None:
-            self.tell(candidate, reward)
+            self.tell(candidate, reward, measures)
             return True
         self._known.add(hash(operator))
         self.told.append((operator, reward))
@@ -238,6 +253,17 @@ def check_reward(reward: float) -> None:
         raise SearchError(
             f"reward: expected a number from 0 to 1 (an accuracy), found {quoted(reward)}; tell 0 for a failure"
         )
+
+
+def check_measures(measures: Measures) -> None:
+    """Refuse measures that are no finite numbers of 0 or more.
+
+    Raises:
+        SearchError: for the first of them.
+    """
+    for name, found in measures.items():
+        if isinstance(found, bool) or not isinstance(found, int | float) or not isfinite(found) or found < 0:
+            raise SearchError(f"measure {quoted(name)}: expected a number of 0 or more, found {quoted(found)}")
 
 
 def check_numbers(*rows: tuple[str, float, bool, str]) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from syno_lab.errors import SearchError
 from syno_lab.search.asking import Search
 from syno_lab.search.descent import claim, draw
-from syno_lab.search.mutation import followed, open_steps, regrown, same
-from syno_lab.search.protocol import State, Step, Trail
+from syno_lab.search.mutation import mutated
+from syno_lab.search.protocol import State, Trail
 
 #: Mutations in a row that give nothing new before an operator is drawn at random instead.
 MUTATIONS = 50
@@ -48,24 +48,11 @@ class RegularizedEvolution(Search):
             for _ in range(MUTATIONS):
                 few = self.rng.sample(list(self.population), self.tournament)
                 parent, _ = max(few, key=lambda member: member[1])
-                steps = self._mutated(parent)
+                steps = mutated(self.root, parent.steps, self.rng, self.facts)
                 operator = None if steps is None else claim(steps[-1].state, self.facts, self._known)
                 if steps is not None and operator is not None:
                     return Trail(steps), operator
         return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
-
-    def _mutated(self, parent: Trail) -> tuple[Step, ...] | None:
-        """A mutation that is a complete state not met before; None where this attempt gives none."""
-        place = self.rng.randrange(len(parent.steps))
-        if self.rng.random() < 0.5:
-            return regrown(self.root, parent.steps, place, self.rng, self.facts)
-        before = parent.steps[:place]
-        at = before[-1].state if before else self.root
-        others = [step for step in open_steps(at, self.facts) if step.name != parent.steps[place].name]
-        if not others:
-            return None
-        taken = (*before, self.rng.choice(others))
-        return followed(taken, parent.steps[place + 1 :], same, self.rng, self.facts)
 
     def _expect(self, trail: Trail) -> None:
         pass

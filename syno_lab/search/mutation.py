@@ -51,6 +51,22 @@ def followed(
     return regrown(found[-1].state, found, len(found), rng, facts)
 
 
+def mutated(root: State, steps: Sequence[Step], rng: random.Random, facts: Facts) -> tuple[Step, ...] | None:
+    """The steps grown anew from a random place, or with another step there, each as often.
+
+    They lead to a complete state that was not met before; None where this attempt gives none.
+    """
+    place = rng.randrange(len(steps))
+    if rng.random() < 0.5:
+        return regrown(root, steps, place, rng, facts)
+    before = tuple(steps[:place])
+    at = before[-1].state if before else root
+    others = [step for step in open_steps(at, facts) if step.name != steps[place].name]
+    if not others:
+        return None
+    return followed((*before, rng.choice(others)), steps[place + 1 :], same, rng, facts)
+
+
 def same(steps: Sequence[Step], old: SearchStep) -> Step | None:
     """The step that does what ``old`` did, the same one if it can be; None where there is none."""
     found = [step for step in steps if step.actions == old.actions]

@@ -21,6 +21,7 @@ from syno_lab.search import (
     EliteSearch,
     EstimateSearch,
     MonteCarloTreeSearch,
+    ParetoEvolution,
     RandomSearch,
     RegularizedEvolution,
     Search,
@@ -38,6 +39,13 @@ SEARCHES: dict[str, Callable[..., Search]] = {
     "tree with estimate": TreeWithEstimate,
     "random": RandomSearch,
     "evolution": partial(RegularizedEvolution, population=5, tournament=2),
+    "pareto": partial(
+        ParetoEvolution,
+        objectives=["cost"],
+        costs={"cost": lambda operator: random.Random(str(operator)).random()},
+        start=5,
+        selection="code",
+    ),
     "elites": partial(EliteSearch, cost=lambda operator: random.Random(str(operator)).random(), per_bin=2),
 }
 every_search = pytest.mark.parametrize("make", SEARCHES.values(), ids=SEARCHES)

@@ -1,0 +1,212 @@
+"""The variants of a seed network as a space that any search can search, and αNAS's evolution in it.
+
+A state is a variant. Its children are to stop there, and mutations by their numbers: each is drawn with the state and
+its number as the seed, so it is the same whenever it is looked at. A search finds its way back to a variant by the
+edits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from syno_lab.alpha.blocks import Network
+from syno_lab.alpha.edits import MOST_EDITS, Edit, Replacement, Variant, words
+from syno_lab.alpha.mutating import Mutations, mutate
+from syno_lab.errors import SearchError
+from syno_lab.inputs import positive, quoted
+from syno_lab.search.pareto import ParetoEvolution, Selection
+from syno_lab.search.protocol import Child, Step
+
+#: The name of the step that ends a way.
+STOP = "stop"
+#: Mutations that are offered in each state.
+BREADTH = 64
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all states of a space share.
+
+    Attributes:
+        mutations: their rules.
+        breadth: how many mutations are offered in each state.
+        most_edits: of a variant.
+        accepts: whether a variant is in the space, such as by its FLOPs.
+
+    Raises:
+        SearchError: for a number below 1, or more edits than a variant may have.
+    """
+
+    mutations: Mutations = field(default_factory=Mutations)
+    breadth: int = BREADTH
+    most_edits: int = MOST_EDITS
+    accepts: Callable[[Variant], bool] = lambda variant: True
+
+    def __post_init__(self) -> None:
+        if positive(self.breadth) is None:
+            raise SearchError(f"breadth: expected an integer of 1 or more, found {quoted(self.breadth)}")
+        if positive(self.most_edits) is None or self.most_edits > MOST_EDITS:
+            raise SearchError(
+                f"most_edits: expected an integer from 1 to {MOST_EDITS}, found {quoted(self.most_edits)}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkState:
+    """A variant, as a :class:`syno_lab.search.protocol.State`.
+
+    Attributes:
+        variant: the network with its edits.
+        settings: of the space.
+        is_complete: whether it stays as it is.
+    """
+
+    variant: Variant
+    settings: Settings = field(default_factory=Settings)
+    is_complete: bool = False
+
+    @property
+    def key(self) -> Hashable:
+        """Of a complete one its structure; mutations depend on the types and the numbers of nodes too."""
+        if self.is_complete:
+            return self.variant.key
+        return self.variant.network.digest, len(self.variant.edits)
+
+    def children(self) -> Sequence[Child]:
+        """To stop, as likely as to go on, then the mutations."""
+        if self.is_complete:
+            return ()
+        breadth = self.settings.breadth if len(self.variant.edits) < self.settings.most_edits else 0
+        return [_Stop(self, float(max(1, breadth))), *(_Mutation(self, number) for number in range(breadth))]
+
+    def operator(self) -> Variant | None:
+        """The variant, where the space accepts it."""
+        return self.variant if self.is_complete and self.settings.accepts(self.variant) else None
+
+    def traits(self) -> Mapping[str, int]:
+        """How often each operation is in the network, and how many blocks it has."""
+        if not self.is_complete:
+            return {}
+        network = self.variant.network
+        names = Counter(node.operation.name for node in network.graph.nodes)
+        return {**names, "blocks": len(network.blocks)}
+
+    def towards(self, operator: Variant) -> Sequence[Step]:
+        """The next edit of a variant of the same seed, or to stop."""
+        done = self.variant.edits
+        if self.is_complete or not isinstance(operator, Variant) or operator.edits[: len(done)] != done:
+            return ()
+        if operator.seed.digest != self.variant.seed.digest or len(operator.edits) > self.settings.most_edits:
+            return ()
+        return [self.stop() if len(operator.edits) == len(done) else self.step(operator.edits[len(done)])]
+
+    def stop(self) -> Step:
+        """The step to the complete state."""
+        return Step(STOP, (STOP,), NetworkState(self.variant, self.settings, is_complete=True), steps=0)
+
+    def step(self, edit: Edit) -> Step:
+        """The step that an edit is; what it does is said by the types of blocks, which mean the same elsewhere.
+
+        Raises:
+            SpecError: where the edit does not fit.
+        """
+        number = edit.blocks[0] if isinstance(edit, Replacement) else edit.block
+        kind = self.variant.network.blocks[number].kind
+        done = f"{words(edit.old)} -> {words(edit.new)}" if isinstance(edit, Replacement) else str(edit).split()[0]
+        after = NetworkState(self.variant.edited(edit), self.settings)
+        return Step(str(edit), (f"{kind}: {done}",), after)
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """The child that ends a way."""
+
+    state: NetworkState
+    weight: float
+
+    def steps(self) -> Sequence[Step]:
+        return (self.state.stop(),)
+
+
+@dataclass(frozen=True)
+class _Mutation:
+    """A mutation by its number."""
+
+    state: NetworkState
+    number: int
+    weight = 1.0
+
+    def steps(self) -> Sequence[Step]:
+        """One, or none where none was found."""
+        network = self.state.variant.network
+        if not any(block.mutable for block in network.blocks):
+            return ()
+        rng = random.Random(f"{network.digest} {self.number}")  # noqa: S311 - for choices
+        edit = mutate(network, rng, self.state.settings.mutations)
+        return () if edit is None else (self.state.step(edit),)
+
+
+class Evolution(ParetoEvolution):
+    """αNAS: the seed first, then mutations of variants along the front (sections 5 and 7 of the specification).
+
+    The paper trains the seed twice, to see the noise of training; here each structure is asked for once.
+
+    >>> import syno_lab as sl
+    >>> network = sl.alpha.Network.from_json(open("network.json").read())  # doctest: +SKIP
+    >>> search = sl.alpha.Evolution(network, objectives=("params", "latency"))  # doctest: +SKIP
+    >>> candidate = search.ask()  # doctest: +SKIP
+    >>> search.tell(candidate, accuracy, {"latency": seconds})  # doctest: +SKIP
+
+    Args:
+        seed: the network to begin with.
+        rng: the only source of chance, or a number for it.
+        objectives: what is to be small: ``flops`` and ``params`` are known, others come with :meth:`tell`.
+        selection: see :class:`.ParetoEvolution`.
+        mutations, breadth, most_edits, accepts: see :class:`Settings`.
+
+    Raises:
+        SearchError: as :class:`.ParetoEvolution` and :class:`Settings`.
+    """
+
+    def __init__(
+        self,
+        seed: Network,
+        rng: random.Random | int = 0,
+        *,
+        objectives: Sequence[str] = ("flops", "params"),
+        selection: Selection | str = "paper",
+        mutations: Mutations | None = None,
+        breadth: int = BREADTH,
+        most_edits: int = MOST_EDITS,
+        accepts: Callable[[Variant], bool] = lambda variant: True,
+    ) -> None:
+        settings = Settings(mutations or Mutations(), breadth, most_edits, accepts)
+        self._seed = NetworkState(Variant(seed), settings)
+        super().__init__(
+            self._seed,
+            rng if isinstance(rng, random.Random) else random.Random(rng),  # noqa: S311 - for choices
+            objectives=objectives,
+            costs={"flops": Variant.flops, "params": Variant.params},
+            start=1,
+            selection=selection,
+        )
+
+    def _begun(self) -> tuple[Step, ...] | None:
+        stop = self._seed.stop()
+        return (stop,) if self.facts.is_open(stop.state) else self._varied((stop,))
+
+    def _varied(self, parent: tuple[Step, ...]) -> tuple[Step, ...] | None:
+        """One more edit, in place of the stop."""
+        before = parent[:-1]
+        at = before[-1].state if before else self.root
+        mutations = at.children()[1:]
+        steps = self.rng.choice(mutations).steps() if mutations else ()
+        if not steps:
+            return None
+        (step,) = steps
+        assert isinstance(step.state, NetworkState)
+        stop = step.state.stop()
+        return (*before, step, stop) if self.facts.is_open(stop.state) else None
