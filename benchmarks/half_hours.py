@@ -2,7 +2,7 @@
 
 First make the searches, one after another on a quiet machine, each in a lab of its own; then keep them::
 
-    syno-lab search --rungs --backbone resnet20 --data CIFAR --minutes 30 --from-nothing --seed SEED --folder LAB
+    syno-lab search --backbone resnet20 --data CIFAR --minutes 30 --from-nothing --seed SEED --folder LAB
     python benchmarks/half_hours.py COMMIT LAB LAB
 
 COMMIT is that of the code which the searches ran. A search that the file has already, of the same commit, seed and
@@ -39,7 +39,7 @@ def main() -> None:
         rows = [row for row in rows if _search(row) != _search(found)]
         rows.append(found)
         say(f"seed {found['settings']['seed']}: {summary(found)}")
-    command = "syno-lab search --rungs --minutes 30 --from-nothing, one for each row; then half_hours.py"
+    command = "syno-lab search --minutes 30 --from-nothing, one for each row; then half_hours.py"
     save(
         chosen.name,
         {"about": rows[-1]["about"] | {"command": command, "commit": chosen.commit}, "rows": sorted(rows, key=_search)},

@@ -24,6 +24,7 @@ from syno_lab.processes.alone import holder
 if TYPE_CHECKING:
     from syno_lab.experiments import SearchSettings, TuningChoice
     from syno_lab.jobs import JobHandle, JobRecord, Lab
+    from syno_lab.trial import TrialRequest
 
 KIND = "search"
 LOOK_S = 0.5
@@ -49,11 +50,12 @@ def command(
 ) -> None:
     """Search operators for a network by training them in it (Syno, Algorithm 1).
 
-    First the baseline is trained on several seeds. Then the search trains operators, beginning with the known ones of
-    the space. Last, the best found operators within 0.4 and 0.25 of the replaced layers' FLOPs, and the best known
-    one, are trained on the same seeds. The folder keeps every result at once: --continue continues a stopped search.
-    With --rungs many operators are trained on cheap proxies first, and only the best in the network itself.
+    Many operators, the known ones of the space first, are trained on cheap proxies of the network, the rungs; only the
+    best are trained in the network itself. Last, the best found within 0.4 and 0.25 of the replaced layers' FLOPs are
+    compared with the baseline on seeds that the search did not use, on the test images.
+    With --no-rungs, or for a number of --trials, each operator is trained in the network itself.
     With --untrained nothing is trained: the result is a front of a probe's score against FLOPs.
+    The folder keeps every result at once: --continue continues a stopped search.
     """
     check_json(json)
     place = lab_folder(run.folder)
@@ -64,14 +66,14 @@ def command(
     if validating.validate_proxy:
         from syno_lab.commands.validate import validate
 
-        validate(_settings(network, choice, training, machine, run, None), validating, run, place, json)
+        validate(_settings(network, choice, training, machine, run, None, place), validating, run, place, json)
         return
     if validating.operators is not None or validating.full_seeds is not None:
         raise SynoError("--operators and --full-seeds: expected --validate-proxy beside them, found none")
     if run.go_on:
         settings = _earlier(place, run.name, choice, machine, _tuning(tuning))
     else:
-        settings = _settings(network, choice, training, machine, run, _tuning(tuning))
+        settings = _settings(network, choice, training, machine, run, _tuning(tuning), place)
     if run.detach:
         _check_new(place, settings, run.go_on)
         detach_all([(KIND, settings.to_dict(), run.name)], run.folder, json=json)
@@ -103,9 +105,15 @@ def command(
 
 
 def _settings(
-    network: Network, choice: Choice, training: Training, machine: Machine, run: Run, tuning: TuningChoice | None
+    network: Network,
+    choice: Choice,
+    training: Training,
+    machine: Machine,
+    run: Run,
+    tuning: TuningChoice | None,
+    place: Path,
 ) -> SearchSettings:
-    """The settings of a new search."""
+    """The settings of a new search in the lab at ``place``."""
     from syno_lab.experiments import SearchSettings
     from syno_lab.trial import TrialRequest
 
@@ -133,6 +141,7 @@ def _settings(
         time_limit_s=training.time_limit,
         stopping=None if training.to_the_end else _stopping(training.stop_early, training.epochs),
     )
+    rungs = _in_rungs(choice, request, place, tuning)
     return SearchSettings(
         training=request,
         name=run.name,
@@ -145,17 +154,32 @@ def _settings(
         max_replaced_ratio=choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
-        seeds=() if untrained else _seeds(machine.seeds, choice.rungs),
+        seeds=() if untrained else _seeds(machine.seeds, rungs),
         limits={"max_primitives": choice.max_primitives},
         weight_limits="primary",
         starts_with_known=not choice.from_nothing,
         tuning=tuning,
         untrained=untrained,
-        rungs=choice.rungs,
+        rungs=rungs,
         system=_systems(choice.system),
         lower_within=choice.lower_within,
         wants=wants_option(choice.wants) or None,
     )
+
+
+def _in_rungs(choice: Choice, request: TrialRequest, place: Path, tuning: TuningChoice | None) -> bool:
+    """Whether trials climb rungs: as the user says, or where the search has minutes and rungs that it may use."""
+    from syno_lab.experiments.validate_proxy import usable_rungs, validations_in
+
+    if choice.rungs is not None:
+        return choice.rungs
+    if choice.trials is not None or choice.untrained or tuning is not None or choice.lower_within is not None:
+        return False
+    try:
+        used, _ = usable_rungs(request, validations_in(place), _systems(choice.system))
+    except SpecError:  # a backbone without proxies, or an unknown one, which is told with all else that is wrong
+        return False
+    return any(not rung.is_full for rung in used)
 
 
 def _seeds(count: int | None, in_rungs: bool) -> tuple[int, ...]:

@@ -101,13 +101,14 @@ class Choice:
         ),
     ] = "derived"
     rungs: Annotated[
-        bool,
-        flag(
-            "--rungs",
-            "Train many operators on the network's proxies, and the best of them more and more; --minutes bound all of "
-            "it then, baseline and finals included.",
+        bool | None,
+        typer.Option(
+            "--rungs/--no-rungs",
+            help="Train many operators on the network's proxies, and the best of them more and more; --minutes bound "
+            "all of it then, baseline and finals included. --no-rungs: train each in the network itself. "
+            "[default: in rungs where minutes bound the search and the network has proxies]",
         ),
-    ] = False
+    ] = None
     from_nothing: Annotated[
         bool,
         flag("--from-nothing", "Do not begin with the known operators (separable, grouped, …) of the space."),
@@ -153,7 +154,7 @@ class Machine:
         typer.Option(
             min=0,
             max=10_000,
-            help="Train the baseline and the best operators on so many seeds; 0: none. [default: 3; with --rungs, 5]",
+            help="Train the baseline and the best operators on so many seeds; 0: none. [default: 3; in rungs, 5]",
         ),
     ] = None
     workers: Annotated[

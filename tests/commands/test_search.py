@@ -21,6 +21,7 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
     found = json.loads(answered(capsys, "search", *SMALL, *place, *new, "--json", "-"))
     assert found["trials"] == 2
     assert found["comparisons"] == {}
+    assert found["settings"]["rungs"] is False  # a number of trials bounds it
     # The same name is not searched twice unawares.
     line = refused(capsys, "search", *SMALL, *place, "--trials", "2", "--seeds", "0")
     assert f"there is a search 'first' in {tmp_path} already" in line
@@ -37,6 +38,13 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
         assert sum(step["steps"] for step in trial["taken"]) <= 4
     text = answered(capsys, "search", "--continue", "--in-process", *place)
     assert "4 trials" in text
+
+
+def test_minutes_go_in_rungs_unless_the_user_says_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, in_rungs in (((), True), (("--no-rungs", "--seeds", "0"), False)):
+        place = ("--folder", str(tmp_path), "--name", f"search-{in_rungs}")
+        found = json.loads(answered(capsys, "search", *SMALL, *place, "--minutes", "0.01", *words, "--json", "-"))
+        assert found["settings"]["rungs"] is in_rungs
 
 
 @pytest.mark.parametrize(
