@@ -212,10 +212,12 @@ class Tracer:
         return len(self.shapes) - 1
 
     def ordered(self, value: Placed, axes: tuple[int, ...], source: str = "") -> int:
-        """The tensor with its axes in this order."""
-        if value.axes == axes:
-            return value.tensor
+        """The tensor with its axes in this order; where only axes of size 1 move it is the same."""
         moved = tuple([value.axes.index(axis) for axis in axes])
+        shape = self.shapes[value.tensor]
+        wide = [place for place in moved if shape[place] != 1]
+        if wide == sorted(wide) and tuple([shape[place] for place in moved]) == shape:
+            return value.tensor
         return self.put(operation("transpose", axes=moved), value.tensor, source=source)
 
     def operand(self, leaf: Any) -> Placed | None:
