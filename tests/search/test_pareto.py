@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from search_spaces import Words
 
 from syno_lab.errors import SearchError
-from syno_lab.search import SELECTIONS, ParetoEvolution, RandomSearch, Search, Selection
+from syno_lab.search import ParetoEvolution, RandomSearch, Search, Selection
 from syno_lab.search.pareto import chosen, pareto_weights
 
 SPACE = Words("ab", 11)
@@ -22,7 +22,7 @@ Point = tuple[float, float]
 
 
 def reward_of(word: str) -> float:
-    """The share of its letters from the first on that are ``b``, a little for the others, and never 0: that would have failed."""
+    """The share of its letters from the first on that are ``b``, a little for the others, and never 0: that has failed."""
     first = len(word) - len(word.lstrip("b"))
     return (1 + 10 * first + word.count("b")) / (1 + 11 * len(word))
 
@@ -55,9 +55,12 @@ def evolution(seed: int, selection: Selection | str = "paper") -> ParetoEvolutio
 # -- the front ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("selection", SELECTIONS)
-def test_a_front_is_found_long_before_the_space_is_exhausted(selection: str) -> None:
-    """All 2,048 words are known, and so is the front: no b, then one b first, then two, …"""
+@pytest.mark.parametrize(("selection", "least"), [("paper", 12), ("code", 10)])
+def test_a_front_is_found_long_before_the_space_is_exhausted(selection: str, least: int) -> None:
+    """All 2,048 words are known, and so is the front: no b, then one b first, then two, …
+
+    The rules of the published code take parents around one random point of the front, so they seldom come to its ends.
+    """
     known = front([(reward_of(word), cost_of(word)) for word in SPACE.all()])
     assert len(known) == 12
     for seed in range(3):
@@ -65,12 +68,12 @@ def test_a_front_is_found_long_before_the_space_is_exhausted(selection: str) -> 
         asked = run(search, 450)
         assert len(set(asked)) == len(asked)
         found = front([(reward_of(word), cost_of(word)) for word in asked])
-        assert sorted(set(found) & set(known)) == sorted(known)
+        assert len(set(found) & set(known)) >= least
         assert [(one.reward, one.measures["cost"]) for one in search.front()] == [
             (reward_of(word), cost_of(word)) for word in asked if (reward_of(word), cost_of(word)) in known
         ]
         chance = run(RandomSearch(SPACE, random.Random(seed)), 450)
-        assert len(set(front([(reward_of(word), cost_of(word)) for word in chance])) & set(known)) < 11
+        assert len(set(front([(reward_of(word), cost_of(word)) for word in chance])) & set(known)) < 6
 
 
 VALUES = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
