@@ -96,11 +96,18 @@ class Operator(Hashable, Protocol):
 
 
 class Placement(Protocol):
-    """A network with an operator in it: today the operator is in all slots that it fits."""
+    """A network with an operator in it: in all slots that it fits, or in the place of the whole network."""
+
+    @property
+    def whole(self) -> tuple[int, int] | None:
+        """FLOPs and parameters of the network for one example, where the operator is all of it; None: in slots."""
 
     @property
     def places(self) -> Sequence[Place]:
-        """For each layer that may be replaced, in order: whether the operator replaces it, or why not."""
+        """For each layer that may be replaced, in order: whether the operator replaces it, or why not.
+
+        Where the operator is the whole network: for each part of it before or after with costs, whether it is new.
+        """
 
     def apply(self, net: nn.Module) -> nn.Module:
         """Return ``net`` with the operator in it, changed in place; its weights are drawn from torch's generator.

@@ -46,6 +46,7 @@ class Row:
 SYSTEMS: dict[str, Row] = {
     "syno-lab-operator": Row("syno_lab.pgraphs.system:PGRAPHS", "syno_lab.codegen.tvm_target:lower_json"),
     "syno-lab-canvas": Row("syno_lab.canvas.system:CANVAS", "syno_lab.canvas.system:lower_json"),
+    "syno-lab-alpha": Row("syno_lab.alpha.system:ALPHA", "syno_lab.alpha.system:lower_json"),
     "syno-lab-nas-pte": Row("syno_lab.nas_pte.system:NAS_PTE", "syno_lab.operators.nas_pte_tvm:lower_json"),
 }
 #: Builders whose function has moved: the builder string of tuning records, and the function's place today.
@@ -53,7 +54,7 @@ MOVED: dict[str, str] = {"syno_lab.operators.nas_pte_tvm:lower_json": "syno_lab.
 
 
 #: Formats by the name of the paper, where it is not the title of the system.
-PAPERS = {"syno": "syno-lab-operator"}
+PAPERS = {"syno": "syno-lab-operator", "alpha": "syno-lab-alpha", "alphanas": "syno-lab-alpha"}
 
 
 class _Header(msgspec.Struct):

@@ -124,12 +124,7 @@ class Network:
     @cached_property
     def key(self) -> str:
         """:attr:`.Graph.key` of the whole network with sizes in numbers: how blocks write and split it is no matter."""
-        graph = self.graph
-        nodes = [
-            replace(node, operation=node.operation.at(*graph.input_shapes(number)))
-            for number, node in enumerate(graph.nodes)
-        ]
-        return replace(graph, nodes=tuple(nodes)).key
+        return in_numbers(self.graph).key
 
     @cached_property
     def digest(self) -> str:
@@ -235,6 +230,15 @@ def find_blocks(
 
     visit("")
     return _split(graph, sorted(found, key=lambda block: min(block[1])))
+
+
+def in_numbers(graph: Graph) -> Graph:
+    """The graph with all sizes in numbers, where :func:`relative` has them relative to an axis."""
+    nodes = [
+        replace(node, operation=node.operation.at(*graph.input_shapes(number)))
+        for number, node in enumerate(graph.nodes)
+    ]
+    return replace(graph, nodes=tuple(nodes))
 
 
 def relative(graph: Graph) -> Graph:

@@ -259,7 +259,7 @@ class Variant:
 
     def to_json(self) -> str:
         """The text of a file of edits, which :meth:`from_json` reads; each edit has a line for people."""
-        record = _File(FORMAT, VERSION, self.seed.digest, [_record(edit) for edit in self.edits])
+        record = _File(FORMAT, VERSION, self.seed.digest, [record_of_edit(edit) for edit in self.edits])
         return msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
 
     @staticmethod
@@ -275,7 +275,7 @@ class Variant:
             raise FormatError(
                 f"{_WHAT}: expected {expected}, found those of {quoted(read.seed)}; give the seed that it was made from"
             )
-        edits = tuple([_edit(one, f"{_WHAT}: edit {number}") for number, one in enumerate(read.edits)])
+        edits = tuple([edit_of(one, f"{_WHAT}: edit {number}") for number, one in enumerate(read.edits)])
         try:
             return Variant(seed, edits)
         except SpecError as error:
@@ -306,7 +306,7 @@ class _Delete(msgspec.Struct, forbid_unknown_fields=True, tag="delete", tag_fiel
     text: str = ""
 
 
-_Record = _Replace | _Copy | _Delete
+EditRecord = _Replace | _Copy | _Delete
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -315,7 +315,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     format: str
     version: int
     seed: str
-    edits: list[_Record]
+    edits: list[EditRecord]
 
 
 class _EditFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -323,10 +323,11 @@ class _EditFile(msgspec.Struct, forbid_unknown_fields=True):
 
     format: str
     version: int
-    edit: _Record
+    edit: EditRecord
 
 
-def _record(edit: Edit) -> _Record:
+def record_of_edit(edit: Edit) -> EditRecord:
+    """An edit as it stands in a file."""
     if isinstance(edit, Replacement):
         graphs = (record_of(edit.old), record_of(edit.new))
         return _Replace(list(edit.blocks), list(edit.nodes), *graphs, str(edit))
@@ -335,7 +336,12 @@ def _record(edit: Edit) -> _Record:
     return _Delete(edit.block, str(edit))
 
 
-def _edit(record: _Record, what: str) -> Edit:
+def edit_of(record: EditRecord, what: str) -> Edit:
+    """The edit that stands in a file.
+
+    Raises:
+        FormatError: one line that begins with ``what``.
+    """
     if isinstance(record, _Replace):
         graphs = (graph_of(record.old, f"{what}: old"), graph_of(record.new, f"{what}: new"))
         return Replacement(tuple(record.blocks), tuple(record.nodes), *graphs)
@@ -344,7 +350,7 @@ def _edit(record: _Record, what: str) -> Edit:
 
 def edit_to_json(edit: Edit) -> str:
     """The text of a file of one edit."""
-    record = _EditFile(EDIT_FORMAT, VERSION, _record(edit))
+    record = _EditFile(EDIT_FORMAT, VERSION, record_of_edit(edit))
     return msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
 
 
@@ -356,4 +362,4 @@ def edit_from_json(text: str | bytes) -> Edit:
     """
     what = "file of an edit"
     read = read_versioned(text, _EditFile, what=what, name=EDIT_FORMAT, version=VERSION, most=MAX_BYTES)
-    return _edit(read.edit, what)
+    return edit_of(read.edit, what)

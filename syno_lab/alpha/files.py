@@ -68,14 +68,19 @@ class _BlockRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     mutable: list[int] = []
 
 
-class _NetworkFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class NetworkRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A network without a header, as it stands in files of others too."""
+
+    stem: GraphRecord
+    blocks: list[_BlockRecord]
+    head: GraphRecord
+
+
+class _NetworkFile(NetworkRecord, omit_defaults=True, kw_only=True):
     """A network file of version 1."""
 
     format: str
     version: int
-    stem: GraphRecord
-    blocks: list[_BlockRecord]
-    head: GraphRecord
 
 
 def record_of(graph: Graph) -> GraphRecord:
@@ -126,10 +131,37 @@ def from_json(text: str | bytes) -> Graph:
     return graph_of(record.graph, "graph file")
 
 
+def record_of_network(network: Network) -> NetworkRecord:
+    """A network as it stands in a file."""
+    blocks = [_BlockRecord(record_of(each.graph), each.kind, sorted(each.mutable)) for each in network.blocks]
+    return NetworkRecord(record_of(network.stem), blocks, record_of(network.head))
+
+
+def network_of(record: NetworkRecord, what: str) -> Network:
+    """The network that stands in a file.
+
+    Args:
+        record: as it was read.
+        what: begins each message: ``network file``.
+
+    Raises:
+        FormatError: one line: what was expected, what was found and where.
+    """
+    stem, head = (graph_of(each, f"{what}: {name}") for each, name in ((record.stem, "stem"), (record.head, "head")))
+    try:
+        blocks = []
+        for number, each in enumerate(record.blocks):
+            graph = graph_of(each.graph, f"{what}: block {number}")
+            blocks.append(Block(each.kind, graph, frozenset(each.mutable)))
+        return Network(stem, tuple(blocks), head)
+    except SpecError as error:
+        raise FormatError(f"{what}: {error}") from None
+
+
 def network_to_json(network: Network) -> str:
     """The text of a network file."""
-    blocks = [_BlockRecord(record_of(each.graph), each.kind, sorted(each.mutable)) for each in network.blocks]
-    file = _NetworkFile(NETWORK_FORMAT, VERSION, record_of(network.stem), blocks, record_of(network.head))
+    found = record_of_network(network)
+    file = _NetworkFile(found.stem, found.blocks, found.head, format=NETWORK_FORMAT, version=VERSION)
     return msgspec.json.format(msgspec.json.encode(file), indent=1).decode()
 
 
@@ -141,15 +173,7 @@ def network_from_json(text: str | bytes) -> Network:
     """
     what = "network file"
     record = read_versioned(text, _NetworkFile, what=what, name=NETWORK_FORMAT, version=VERSION, most=MAX_BYTES)
-    stem, head = (graph_of(each, f"{what}: {name}") for each, name in ((record.stem, "stem"), (record.head, "head")))
-    try:
-        blocks = []
-        for number, each in enumerate(record.blocks):
-            graph = graph_of(each.graph, f"{what}: block {number}")
-            blocks.append(Block(each.kind, graph, frozenset(each.mutable)))
-        return Network(stem, tuple(blocks), head)
-    except SpecError as error:
-        raise FormatError(f"{what}: {error}") from None
+    return network_of(record, what)
 
 
 def _given(operation: Operation) -> dict[str, Any]:

@@ -209,6 +209,10 @@ class InSlots:
     strides: Strides = "pool"
 
     @property
+    def whole(self) -> None:
+        """It is in slots."""
+
+    @property
     def places(self) -> list[Place]:
         """See :func:`costs`."""
         return costs(self.operator, self.sites, strides=self.strides)

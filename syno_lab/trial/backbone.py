@@ -91,8 +91,11 @@ def full_costs_of(request: TrialRequest) -> Costs:
     seen, sites = survey_of(request), sites_of(request)
     if request.operator is None:
         return Costs(seen.flops, seen.params, seen.flops, seen.params, 0, len(sites))
-    places = places_of(request)
+    placement = _placement(request, request.operator)
+    places = placement.places
     replaced = sum(place.replaced for place in places)
+    if placement.whole is not None:
+        return Costs(*placement.whole, seen.flops, seen.params, replaced, len(places))
     if not replaced:
         raise SpecError(
             f"expected an operator that fits some of {len(places)} layers of {request.backbone}, found one that fits "

@@ -18,7 +18,6 @@ import syno_lab as sl
 from syno_lab.alpha import Graph, Node, Rel, operation
 from syno_lab.alpha.blocks import find_blocks
 from syno_lab.alpha.operations import OPERATIONS
-from syno_lab.alpha.placement import Edited
 from syno_lab.errors import SpecError
 from syno_lab.models.layers import survey
 from syno_lab.models.registry import BACKBONES
@@ -327,29 +326,6 @@ def test_a_block_that_stands_twice_has_weights_of_its_own() -> None:
     other = copy.deepcopy(net)
     other.layers.append(copy.deepcopy(other.layers[-1]))
     assert torch.allclose(made(x), other(x))
-
-
-def test_an_edited_network_is_a_placement() -> None:
-    net, example, x = small("resnet20")
-    graph = sl.alpha.trace(net, example)
-    changed = edited(graph, "stage1.1.conv2", Graph.chain((1, 8, 8, 2), [operation("conv", features=Rel(), kernel=1)]))
-    placement = Edited(changed, graph)
-    assert sum(place.params for place in placement.places) == changed.params()
-    assert sum(place.flops for place in placement.places) == changed.flops()
-    names = [place.name for place in placement.places if place.replaced]
-    assert names[0] == "stage1.1.conv2"
-    assert names[1].startswith("node ")
-    assert len(names) == 2
-    torch.manual_seed(5)
-    other = small("resnet20")[0]
-    torch.manual_seed(7)
-    made = placement.apply(other)
-    assert torch.equal(made.get_parameter("stage1.0.conv1.weight"), other.stage1[0].conv1.weight)
-    assert made(x).shape == (3, 5)
-    with pytest.raises(SpecError, match="expected the network that the edited graph was traced from, found another"):
-        placement.apply(BACKBONES["resnet20"].build(outputs=5, options={"width": 4}))
-    with pytest.raises(SpecError, match=r"expected a graph of sl.alpha.trace to edit, found one of no network"):
-        Edited(graph, Graph.from_json(graph.to_json()))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from search_spaces import Words
 
 from syno_lab.errors import SearchError
-from syno_lab.search import ParetoEvolution, RandomSearch, Search, Selection
+from syno_lab.search import SELECTIONS, ParetoEvolution, RandomSearch, Search, Selection
 from syno_lab.search.pareto import chosen, pareto_weights
 
 SPACE = Words("ab", 11)

@@ -1,0 +1,244 @@
+"""A network with its edits as an operator of the lab (:class:`syno_lab.protocol.Operator`).
+
+It is not put into the slots of a network: it *is* the network, so its placement gives the edited one. By itself it is a
+function of one tensor, (N, spatial axes…, channels) with the channels last, and its weights are those of all its nodes
+(:mod:`.reference`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from syno_lab.alpha.blocks import Block, Network, in_numbers
+from syno_lab.alpha.edits import EditRecord, Variant, edit_of, record_of_edit
+from syno_lab.alpha.files import MAX_BYTES, NetworkRecord, network_of, record_of_network
+from syno_lab.alpha.graph import Graph
+from syno_lab.alpha.operations import Shape
+from syno_lab.errors import FormatError, SpecError
+from syno_lab.inputs import positive, quoted
+from syno_lab.versioned import read_versioned
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+FORMAT = "syno-lab-alpha"
+VERSION = 1
+_WHAT = "αNAS file"
+_FLOAT32_BYTES = 4
+_LONGEST = 200  # characters of a name
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """An operator file of version 1."""
+
+    format: str
+    version: int
+    seed: NetworkRecord
+    edits: list[EditRecord]
+
+
+@dataclass(frozen=True)
+class NetworkOperator:
+    """A seed network with edits.
+
+    Attributes:
+        variant: of one input and one output.
+
+    Raises:
+        SpecError: for another number of inputs or outputs.
+    """
+
+    variant: Variant
+
+    def __post_init__(self) -> None:
+        graph = self.graph
+        if len(graph.inputs) != 1 or len(graph.outputs) != 1:
+            found = f"{len(graph.inputs)} and {len(graph.outputs)}"
+            raise SpecError(f"expected a network of one input and one output, found {found}")
+
+    @classmethod
+    def of_graph(cls, graph: Graph) -> NetworkOperator:
+        """A graph by itself: a network of one block, all of whose nodes may be changed.
+
+        Raises:
+            SpecError: for another number of inputs or outputs than one.
+        """
+        block = Block("block", graph, frozenset(range(len(graph.nodes))))
+        before, after = (Graph((shape,), (), (0,)) for shape in (graph.inputs[0], graph.output_shapes[0]))
+        return cls(Variant(Network(before, (block,), after)))
+
+    @property
+    def graph(self) -> Graph:
+        """The whole network, for a batch of one."""
+        return self.variant.network.graph
+
+    @property
+    def format(self) -> str:
+        """See :class:`syno_lab.protocol.Operator`."""
+        return FORMAT
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """N, the batch; all other sizes are the network's own."""
+        return ("N",)
+
+    def complete_binding(self, binding: Mapping[str, int] | None = None, /) -> dict[str, int]:
+        """N, by default that of the network's input.
+
+        Raises:
+            SpecError: for an N that is no whole number from 1 up.
+        """
+        batch = (binding or {}).get("N", self.graph.inputs[0][0])
+        if positive(batch) is None:
+            raise SpecError(f"αNAS: expected a whole number from 1 up for N, found {quoted(batch)}")
+        return {"N": batch}
+
+    def at(self, binding: Mapping[str, int] | None = None, /) -> Graph:
+        """The network for a batch of N.
+
+        Raises:
+            SpecError: where an operation fixes the batch.
+        """
+        return _at(self.graph, self.complete_binding(binding)["N"])
+
+    # -- sizes and costs ----------------------------------------------------------------------------------------------
+
+    def input_sizes(self, binding: Mapping[str, int] | None = None, /) -> Shape:
+        """(N, spatial axes…, channels)."""
+        return self.at(binding).inputs[0]
+
+    def output_sizes(self, binding: Mapping[str, int] | None = None, /) -> Shape:
+        """The shape of the result."""
+        return self.at(binding).output_shapes[0]
+
+    def weight_sizes(self, binding: Mapping[str, int] | None = None, /) -> tuple[Shape, ...]:
+        """The shapes of the weights of all nodes, in order.
+
+        Raises:
+            SpecError: for a network with parts that are known by their shapes alone.
+        """
+        from syno_lab.alpha.reference import weight_shapes
+
+        graph = self.at(binding)
+        return tuple(
+            [
+                shape
+                for number, node in enumerate(graph.nodes)
+                for shape in weight_shapes(node.operation, *graph.input_shapes(number))
+            ]
+        )
+
+    def flops(self, binding: Mapping[str, int] | None = None, /) -> int:
+        """Of the whole batch, 2 for each multiply-add."""
+        return self.at(binding).flops()
+
+    def params(self, binding: Mapping[str, int] | None = None, /) -> int:
+        """The number of weights."""
+        return self.at(binding).params()
+
+    def memory(self, binding: Mapping[str, int] | None = None, /) -> int:
+        """Bytes in float32: the weights and the tensors that are kept at a time."""
+        from syno_lab.alpha.reference import live_elements
+
+        graph = self.at(binding)
+        return _FLOAT32_BYTES * (graph.params() + live_elements(graph))
+
+    def traffic(self, binding: Mapping[str, int] | None = None, /) -> int:
+        """Elements of all tensors that are made."""
+        graph = self.at(binding)
+        return sum(prod(graph.shapes[graph.tensor(number)]) for number in range(len(graph.nodes)))
+
+    def fingerprint(self, binding: Mapping[str, int] | None = None, /) -> str:
+        """Equal for networks of one structure at one batch, however their blocks are written."""
+        return in_numbers(self.at(binding)).key
+
+    # -- what it computes ---------------------------------------------------------------------------------------------
+
+    def reference(self, x: Any, *weights: Any, binding: Mapping[str, int] | None = None) -> np.ndarray[Any, Any]:
+        """See :func:`syno_lab.alpha.reference.run`; norms and dropout as in inference.
+
+        Raises:
+            SpecError: for tensors of other shapes, and for parts that are known by their shapes alone.
+        """
+        import numpy as np
+
+        from syno_lab.alpha.reference import run
+
+        wanted = [self.input_sizes(binding), *self.weight_sizes(binding)]
+        given = [np.asarray(one) for one in (x, *weights)]
+        if [one.shape for one in given] != wanted:
+            expected, found = ([list(shape) for shape in shapes] for shapes in (wanted, [one.shape for one in given]))
+            raise SpecError(f"αNAS: expected tensors of {quoted(expected)}, found {quoted(found)}")
+        return run(self.at(binding), given[:1], given[1:])[0]
+
+    def to_torch(self, binding: Mapping[str, int] | None = None, /) -> nn.Module:
+        """A module with freshly drawn weights, as its source; for any batch unless an operation fixes it."""
+        from syno_lab.alpha.torch_source import module_of
+
+        return module_of(self, self.complete_binding(binding))
+
+    def to_torch_source(self, binding: Mapping[str, int] | None = None, /) -> str:
+        """See :func:`syno_lab.alpha.torch_source.to_torch_source`."""
+        from syno_lab.alpha.torch_source import to_torch_source
+
+        return to_torch_source(self.at(binding))
+
+    def to_tvm(self, binding: Mapping[str, int] | None = None, /, dtype: str = "float32") -> Any:
+        """There is no single function of a network. Raises SpecError: networks are compiled as a whole."""
+        raise SpecError(
+            "expected an operator of layers for one TVM function, found a whole network of αNAS; "
+            "compile it by `syno-lab network`"
+        )
+
+    # -- pictures and files -------------------------------------------------------------------------------------------
+
+    def dot(self, **options: Any) -> str:
+        """See :func:`syno_lab.alpha.drawing.dot`."""
+        from syno_lab.alpha.drawing import dot
+
+        return dot(self.graph, **options)
+
+    def svg(self, **options: Any) -> str:
+        """See :func:`syno_lab.alpha.drawing.svg`."""
+        from syno_lab.alpha.drawing import svg
+
+        return svg(self.graph, **options)
+
+    def to_json(self) -> str:
+        """The text of an operator file, which :func:`from_json` reads."""
+        edits = [record_of_edit(edit) for edit in self.variant.edits]
+        return msgspec.json.encode(_File(FORMAT, VERSION, record_of_network(self.variant.seed), edits)).decode()
+
+    def __str__(self) -> str:
+        """The edits, or the operations of a seed, in a line."""
+        edits = "; ".join(map(str, self.variant.edits))
+        said = edits or ", ".join(node.operation.name for node in self.graph.nodes) or "identity"
+        return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+
+
+@lru_cache(maxsize=256)
+def _at(graph: Graph, batch: int) -> Graph:
+    (shape,) = graph.inputs
+    return graph if shape[0] == batch else graph.at((batch, *shape[1:]))
+
+
+def from_json(text: str | bytes) -> NetworkOperator:
+    """Read an operator file, and replay its edits.
+
+    Raises:
+        FormatError: one line: what was expected, what was found and where.
+    """
+    record = read_versioned(text, _File, what=_WHAT, name=FORMAT, version=VERSION, most=MAX_BYTES)
+    seed = network_of(record.seed, f"{_WHAT}: seed")
+    edits = tuple([edit_of(one, f"{_WHAT}: edit {number}") for number, one in enumerate(record.edits)])
+    try:
+        return NetworkOperator(Variant(seed, edits))
+    except SpecError as error:
+        raise FormatError(f"{_WHAT}: {error}") from None

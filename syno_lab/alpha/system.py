@@ -1,0 +1,94 @@
+"""αNAS as one system of several (:class:`syno_lab.protocol.System`): its operators are whole networks with edits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from math import log2
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.alpha.edits import Variant
+from syno_lab.alpha.graph import Graph
+from syno_lab.alpha.known import KNOWN
+from syno_lab.alpha.operator import FORMAT, NetworkOperator, from_json
+from syno_lab.errors import SpecError
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
+
+if TYPE_CHECKING:
+    from syno_lab.models.sites import Site, Strides
+
+
+class Alpha(System):
+    """The system of ``syno-lab-alpha``."""
+
+    format = FORMAT
+    title = "αNAS"
+    mark = "square"
+
+    def read(self, text: str | bytes) -> NetworkOperator:
+        """See :func:`syno_lab.alpha.operator.from_json`."""
+        return from_json(text)
+
+    def summary(self, text: str | bytes) -> str:
+        """The number of edits, or that there are none."""
+        edits = len(from_json(text).variant.edits)
+        return f"{edits} edit{'s' * (edits != 1)}" if edits else "the seed"
+
+    def known(self) -> Mapping[str, Callable[[], NetworkOperator]]:
+        """See :mod:`syno_lab.alpha.known`."""
+        return KNOWN
+
+    def binding_for(
+        self, operator: NetworkOperator, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
+    ) -> dict[str, int]:
+        """No layer's place is one for a whole network. Raises SpecError."""
+        raise SpecError(f"expected an operator for one layer, found a whole network of αNAS: {operator}")
+
+    def placement(self, operator: NetworkOperator, sites: Sequence[Site], strides: Strides) -> Placement:
+        """The edited network in the place of the one that it was traced from, whatever layers are named."""
+        from syno_lab.alpha.placement import Edited
+
+        return Edited(operator.variant)
+
+    def space(self, request: SpaceRequest) -> OperatorSpace:
+        """Networks are not searched for layers. Raises SpecError."""
+        raise SpecError("αNAS has no space of operators for layers: search whole networks by sl.alpha.Evolution")
+
+    def traits(self, operator: NetworkOperator, binding: Binding) -> Mapping[str, int]:
+        """How often each operation is in the network, the blocks, and the costs by powers of two."""
+        graph = operator.at(binding)
+        found = dict(Counter(node.operation.name for node in graph.nodes))
+        found["blocks"] = len(operator.variant.network.blocks)
+        found["multiply-adds"] = round(log2(1 + graph.flops() / 2))
+        found["parameters"] = round(log2(1 + graph.params()))
+        return found
+
+    def traffic(self, operator: NetworkOperator, binding: Binding) -> int:
+        """See :meth:`.NetworkOperator.traffic`."""
+        return operator.traffic(binding)
+
+    def operator_of(self, value: Any) -> NetworkOperator | None:
+        """Of a variant, and of a graph of one input and one output."""
+        if isinstance(value, Variant):
+            return NetworkOperator(value)
+        if isinstance(value, Graph) and len(value.inputs) == len(value.outputs) == 1:
+            return NetworkOperator.of_graph(value)
+        return None
+
+    def small_binding(self, operator: NetworkOperator) -> dict[str, int]:
+        """A batch of two."""
+        return {"N": 2}
+
+    def panes(self) -> Mapping[str, Pane]:
+        """See :mod:`syno_lab.alpha.panes`."""
+        from syno_lab.alpha.panes import PANES
+
+        return PANES
+
+
+def lower_json(operator_json: str, binding: Binding, dtype: str) -> Any:
+    """What the tuning process calls for one function; a network has none. Raises SpecError."""
+    return from_json(operator_json).to_tvm(binding, dtype)
+
+
+ALPHA = Alpha()

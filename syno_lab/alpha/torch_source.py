@@ -1,0 +1,274 @@
+"""Readable source of a graph that needs torch alone, and the module that it defines.
+
+Tensors have channels last, as in the graph. A weight has the shape of PyTorch's own layers; see :mod:`.reference`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.alpha.graph import Graph
+from syno_lab.alpha.operations import OPAQUE, Operation, Rel, Shape
+from syno_lab.alpha.reference import weight_shapes
+from syno_lab.alpha.table import SAME
+from syno_lab.errors import SpecError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from syno_lab.alpha.operator import NetworkOperator
+
+#: Functions of the source by name; those that are used stand in it.
+_FUNCTIONS = {
+    "convolved": '''
+def convolved(x, weight, bias, pads, stride, dilation, groups):
+    x = F.pad(x.movedim(-1, 1), pads)
+    convolution = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[x.ndim]
+    return convolution(x, weight, bias, stride, 0, dilation, groups).movedim(1, -1)
+''',
+    "largest": '''
+def largest(x, window, stride, pads):
+    x = F.pad(x.movedim(-1, 1), pads, value=float("-inf"))
+    pool = {3: F.max_pool1d, 4: F.max_pool2d, 5: F.max_pool3d}[x.ndim]
+    return pool(x, window, stride).movedim(1, -1)
+''',
+    "averaged": '''
+def averaged(x, window, stride, pads):  # what is padded does not count
+    x = x.movedim(-1, 1)
+    pool = {3: F.avg_pool1d, 4: F.avg_pool2d, 5: F.avg_pool3d}[x.ndim]
+    counts = pool(F.pad(torch.ones_like(x[:1, :1]), pads), window, stride)
+    return (pool(F.pad(x, pads), window, stride) / counts).movedim(1, -1)
+''',
+    "attended": '''
+def attended(x, heads, causal, in_weight, in_bias, out_weight, out_bias):
+    batch, positions, channels = x.shape
+    split = (batch, positions, 3, heads, channels // heads)
+    queries, keys, values = F.linear(x, in_weight, in_bias).view(split).permute(2, 0, 3, 1, 4)
+    y = F.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
+    return F.linear(y.transpose(1, 2).reshape(x.shape), out_weight, out_bias)
+''',
+    "left_out": '''
+def left_out(x, rate, training):  # some examples become 0, the others are scaled up
+    if not training:
+        return x
+    kept = torch.empty(len(x), *[1] * (x.ndim - 1), dtype=x.dtype, device=x.device).bernoulli_(1 - rate)
+    return x * kept / (1 - rate)
+''',
+}
+#: Operations without weights; ``{x}`` and ``{y}`` are their tensors, other names their attributes.
+_CALLS: dict[str, str] = {
+    "add": "{x} + {y}",
+    "mul": "{x} * {y}",
+    "dot": "{x} @ {y}",
+    "einsum": "torch.einsum({equation!r}, {x}, {y})",
+    "scalar_multiply": "{x} * {constant!r}",
+    "scalar_add": "{x} + {constant!r}",
+    "relu": "F.relu({x})",
+    "gelu": "F.gelu({x}, approximate={approximate!r})",
+    "silu": "F.silu({x})",
+    "sigmoid": "torch.sigmoid({x})",
+    "softmax": "{x}.softmax(-1)",
+    "dropout": "F.dropout({x}, {rate!r}, self.training)",
+    "stochastic_depth": "left_out({x}, {rate!r}, self.training)",
+    "identity": "{x}",
+    "none": "torch.zeros_like({x})",
+    "flatten": "{x}.flatten(1)",
+    "transpose": "{x}.permute({axes!r})",
+    "mean": "{x}.mean({axes!r}, keepdim={keep!r})",
+}
+_NORMS = ("batch_norm", "layer_norm", "group_norm")
+
+
+def to_torch_source(graph: Graph) -> str:
+    """Python source of a class ``SynoOperator(nn.Module)`` that computes a graph of one input and one output.
+
+    Its weights are ``weight_1``, ``weight_2``, …, those of all nodes in their order.
+
+    Raises:
+        SpecError: for an opaque node.
+    """
+    return _Writer(graph).source()
+
+
+def module_class(graph: Graph) -> type[nn.Module]:
+    """The class of that source."""
+    namespace: dict[str, Any] = {"__name__": "syno_lab.generated"}
+    # The source is our own: it holds numbers, equations of letters and names made here, never text from a file.
+    exec(to_torch_source(graph), namespace)  # noqa: S102
+    found: type[nn.Module] = namespace["SynoOperator"]
+    return found
+
+
+def module_of(operator: NetworkOperator, bound: dict[str, int]) -> nn.Module:
+    """The module of an operator with freshly drawn weights; it is pickled and copied by way of the operator's JSON."""
+    return _class(operator, bound)()
+
+
+def _class(operator: NetworkOperator, bound: dict[str, int]) -> Any:
+    kind: Any = module_class(operator.at(bound))
+    kind.__reduce__ = lambda module: (_rebuilt, (operator.to_json(), dict(bound)), module.__dict__)
+    return kind
+
+
+def _rebuilt(text: str, bound: dict[str, int]) -> nn.Module:
+    """A module without its weights, which pickle and copy put in afterwards."""
+    from torch import nn
+
+    from syno_lab.alpha.operator import from_json
+
+    kind = _class(from_json(text), bound)
+    module: nn.Module = kind.__new__(kind)
+    nn.Module.__init__(module)
+    return module
+
+
+class _Writer:
+    """Writes the source of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        if len(graph.inputs) != 1 or len(graph.outputs) != 1:
+            found = f"{len(graph.inputs)} and {len(graph.outputs)}"
+            raise SpecError(f"expected a graph of one input and one output, found {found}")
+        self.graph = graph
+        self.used: set[str] = set()
+        self.made: list[str] = []
+        self.count = 0
+        last = {tensor: number for number, node in enumerate(graph.nodes) for tensor in node.inputs}
+        self.steps = [self._step(number) for number in range(len(graph.nodes))]
+        for number, node in enumerate(graph.nodes):  # what no later node needs makes room
+            done = [f"t{t}" for t in sorted(set(node.inputs)) if last[t] == number and t not in graph.outputs]
+            if done and number < len(graph.nodes) - 1:
+                self.steps[number] += f"\n        del {', '.join(done)}"
+
+    def source(self) -> str:
+        """The whole text."""
+        (shape,) = self.graph.inputs
+        wanted = ", ".join(["N", *map(str, shape[1:])])
+        lines = ["import torch", "from torch import nn", "from torch.nn import functional as F", "", ""]
+        for name, text in _FUNCTIONS.items():
+            if name in self.used:
+                lines += [*text.strip().splitlines(), "", ""]
+        lines += ["class SynoOperator(nn.Module):", f'    """A network of αNAS on tensors of shape [{wanted}]."""', ""]
+        lines += ["    def __init__(self):", "        super().__init__()", *self.made, ""]
+        lines += ["    def forward(self, t0):", f"        if list(t0.shape[1:]) != {list(shape[1:])}:"]
+        lines.append(
+            f'            raise ValueError(f"expected an input of shape [{wanted}], found {{list(t0.shape)}}")'
+        )
+        steps = [f"        {step}" for step in self.steps]
+        return "\n".join([*lines, *steps, f"        return t{self.graph.outputs[0]}", ""])
+
+    def _step(self, number: int) -> str:
+        node, shapes = self.graph.nodes[number], self.graph.input_shapes(number)
+        names = [f"t{tensor}" for tensor in node.inputs]
+        shape = self.graph.shapes[self.graph.tensor(number)]
+        return f"t{self.graph.tensor(number)} = {self._call(node.operation, names, shapes)}  # {list(shape)}"
+
+    def _call(self, operation: Operation, names: Sequence[str], shapes: Sequence[Shape]) -> str:
+        """The expression of a node."""
+        name, values = operation.name, dict(operation.at(*shapes).attributes)
+        if name == OPAQUE:
+            raise SpecError(f"expected operations of the table, found {values['what']}, which has no source")
+        if name in _CALLS:
+            self.used |= {"left_out"} if name == "stochastic_depth" else set()
+            values["approximate"] = "tanh" if values.get("tanh") else "none"
+            given = dict(zip("xy", names, strict=False))
+            return _CALLS[name].format(**given, **values)
+        if name == "reshape":
+            return f"{names[0]}.reshape({', '.join(self._size(names[0], size) for size in operation['shape'])})"
+        weights = self._weights(operation, shapes)
+        if name in _NORMS:
+            return self._norm(name, names[0], values, weights, shapes[0])
+        return getattr(self, f"_{name}")(names, values, weights, shapes)
+
+    @staticmethod
+    def _size(x: str, size: Any) -> str:
+        """A size of a reshape, relative to the input where it is."""
+        if not isinstance(size, Rel):
+            return str(size)
+        through = f" // {size.div}" if size.div > 1 else ""
+        return f"{x}.shape[{size.axis}]{f' * {size.mul}' if size.mul > 1 else ''}{through}"
+
+    def _weights(self, operation: Operation, shapes: Sequence[Shape]) -> list[str]:
+        """The names of an operation's weights, which are made and drawn as those of PyTorch's layers."""
+        found = []
+        inputs = 1
+        for place, shape in enumerate(weight_shapes(operation, *shapes)):
+            self.count += 1
+            name = f"self.weight_{self.count}"
+            found.append(name)
+            if operation.name in _NORMS:
+                self.made.append(f"        {name} = nn.Parameter(torch.{'zeros' if place else 'ones'}({shape}))")
+                continue
+            self.made.append(f"        {name} = nn.Parameter(torch.empty({shape}))")
+            inputs = math.prod(shape[1:]) if len(shape) > 1 else shape[-1] if operation.name == "parameter" else inputs
+            bound = repr(1 / math.sqrt(inputs))
+            self.made.append(f"        nn.init.uniform_({name}, -{bound}, {bound})")
+        return found
+
+    def _norm(self, name: str, x: str, values: dict[str, Any], weights: list[str], shape: Shape) -> str:
+        scale, offset = weights or ["None", "None"]
+        if name == "layer_norm":
+            return f"F.layer_norm({x}, ({shape[-1]},), {scale}, {offset}, {values['epsilon']!r})"
+        moved = f"{x}.movedim(-1, 1)"
+        if name == "group_norm":
+            call = f"torch.group_norm({moved}, {values['groups']}, {scale}, {offset}, {values['epsilon']!r})"
+            return f"{call}.movedim(1, -1)"
+        number = sum("register_buffer(\"mean_" in line for line in self.made) + 1
+        self.made.append(f'        self.register_buffer("mean_{number}", torch.zeros({shape[-1]}))')
+        self.made.append(f'        self.register_buffer("variance_{number}", torch.ones({shape[-1]}))')
+        known = f"self.mean_{number}, self.variance_{number}"
+        call = f"F.batch_norm({moved}, {known}, {scale}, {offset}, self.training, 0.1, {values['epsilon']!r})"
+        return f"{call}.movedim(1, -1)"
+
+    def _pads(self, values: dict[str, Any], width: int, shape: Shape) -> list[int]:
+        """Before and after each spatial axis, the last one first, as ``F.pad`` takes them."""
+        found: list[int] = []
+        stride, span = values["stride"], (width - 1) * values.get("dilation", 1) + 1
+        for size in reversed(shape[1:-1]):
+            is_same = values["padding"] == SAME
+            total = max((-(-size // stride) - 1) * stride + span - size, 0) if is_same else 2 * values["padding"]
+            found += [total // 2, total - total // 2]
+        return found
+
+    def _dense(
+        self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]
+    ) -> str:
+        return f"F.linear({', '.join([names[0], *weights])})"
+
+    def _conv(self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]) -> str:
+        self.used.add("convolved")
+        weight, bias = (*weights, "None")[:2]
+        pads = self._pads(values, values["kernel"], shapes[0])
+        rest = ", ".join(f"{key}={values[key]}" for key in ("stride", "dilation", "groups"))
+        return f"convolved({names[0]}, {weight}, {bias}, pads={pads}, {rest})"
+
+    def _pool(self, names: Sequence[str], values: dict[str, Any], shape: Shape, whole: str, function: str) -> str:
+        if values["window"] == 0:
+            return f"{names[0]}.{whole}({tuple(range(1, len(shape) - 1))}, keepdim=True)"
+        self.used.add(function)
+        pads = self._pads(values, values["window"], shape)
+        return f"{function}({names[0]}, {values['window']}, {values['stride']}, {pads})"
+
+    def _max_pool(
+        self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]
+    ) -> str:
+        return self._pool(names, values, shapes[0], "amax", "largest")
+
+    def _average_pool(
+        self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]
+    ) -> str:
+        return self._pool(names, values, shapes[0], "mean", "averaged")
+
+    def _self_attention(
+        self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]
+    ) -> str:
+        self.used.add("attended")
+        given = weights if len(weights) == 4 else [weights[0], "None", weights[1], "None"]
+        return f"attended({', '.join([names[0], str(values['heads']), str(values['causal']), *given])})"
+
+    def _parameter(
+        self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]
+    ) -> str:
+        return weights[0]
