@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from syno_lab.alpha.graph import Graph, Node
-from syno_lab.alpha.operator import NetworkOperator
 from syno_lab.alpha.operations import Rel, Shape, operation
+from syno_lab.alpha.operator import NetworkOperator
 
 _IMAGE: Shape = (1, 8, 8, 16)
 _TOKENS: Shape = (1, 16, 32)

@@ -186,10 +186,11 @@ def _examples(net: nn.Module, example: Example) -> tuple[Tensor, ...]:
         example = (example,)
     if all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in example) and example:
         dtype = next((weight.dtype for weight in net.parameters() if weight.is_floating_point()), None)
-        return (torch.empty((1, *example), dtype=dtype, device="meta"),)  # type: ignore[arg-type]
-    if not example or not all(isinstance(each, Tensor) and each.ndim for each in example):
+        return (torch.empty((1, *example), dtype=dtype, device="meta"),)
+    tensors = [each for each in example if isinstance(each, Tensor) and each.ndim]
+    if not tensors or len(tensors) < len(example):
         raise SpecError(f"expected the shape of an input as [C, H, W], or tensors with a batch, found {example!r:.80}")
-    return tuple([torch.empty((1, *each.shape[1:]), dtype=each.dtype, device="meta") for each in example])
+    return tuple([torch.empty((1, *each.shape[1:]), dtype=each.dtype, device="meta") for each in tensors])
 
 
 def _single(one: int, two: int) -> int:

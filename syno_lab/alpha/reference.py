@@ -1,4 +1,6 @@
-"""The meaning of operations and graphs in NumPy, plainly: tensors have channels last, norms and dropout are as in inference.
+"""The meaning of operations and graphs in NumPy, plainly.
+
+Tensors have channels last; norms and dropout are as in inference.
 
 Weights are those of PyTorch's layers, in their order: of a dense layer [features, channels] and [features]; of a
 convolution [features, channels of a group, windows…] and [features]; of a norm its scale and its offset, both
@@ -139,7 +141,7 @@ def _windows(x: Array, width: int, values: dict[str, Any], fill: float) -> Array
         pads.append((total // 2, total - total // 2))
     padded = np.pad(x, [(0, 0), *pads, (0, 0)], constant_values=fill)
     axes = tuple(range(1, x.ndim - 1))
-    seen = np.lib.stride_tricks.sliding_window_view(padded, (span,) * len(axes), axes)  # type: ignore[call-overload]
+    seen = np.lib.stride_tricks.sliding_window_view(padded, (span,) * len(axes), axes)
     positions = (slice(None), *[slice(None, None, stride)] * len(axes), slice(None))
     found: Array = seen[(*positions, *[slice(None, None, apart)] * len(axes))]
     return found

@@ -22,40 +22,40 @@ if TYPE_CHECKING:
 
 #: Functions of the source by name; those that are used stand in it.
 _FUNCTIONS = {
-    "convolved": '''
+    "convolved": """
 def convolved(x, weight, bias, pads, stride, dilation, groups):
     x = F.pad(x.movedim(-1, 1), pads)
     convolution = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[x.ndim]
     return convolution(x, weight, bias, stride, 0, dilation, groups).movedim(1, -1)
-''',
-    "largest": '''
+""",
+    "largest": """
 def largest(x, window, stride, pads):
     x = F.pad(x.movedim(-1, 1), pads, value=float("-inf"))
     pool = {3: F.max_pool1d, 4: F.max_pool2d, 5: F.max_pool3d}[x.ndim]
     return pool(x, window, stride).movedim(1, -1)
-''',
-    "averaged": '''
+""",
+    "averaged": """
 def averaged(x, window, stride, pads):  # what is padded does not count
     x = x.movedim(-1, 1)
     pool = {3: F.avg_pool1d, 4: F.avg_pool2d, 5: F.avg_pool3d}[x.ndim]
     counts = pool(F.pad(torch.ones_like(x[:1, :1]), pads), window, stride)
     return (pool(F.pad(x, pads), window, stride) / counts).movedim(1, -1)
-''',
-    "attended": '''
+""",
+    "attended": """
 def attended(x, heads, causal, in_weight, in_bias, out_weight, out_bias):
     batch, positions, channels = x.shape
     split = (batch, positions, 3, heads, channels // heads)
     queries, keys, values = F.linear(x, in_weight, in_bias).view(split).permute(2, 0, 3, 1, 4)
     y = F.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
     return F.linear(y.transpose(1, 2).reshape(x.shape), out_weight, out_bias)
-''',
-    "left_out": '''
+""",
+    "left_out": """
 def left_out(x, rate, training):  # some examples become 0, the others are scaled up
     if not training:
         return x
     kept = torch.empty(len(x), *[1] * (x.ndim - 1), dtype=x.dtype, device=x.device).bernoulli_(1 - rate)
     return x * kept / (1 - rate)
-''',
+""",
 }
 #: Operations without weights; ``{x}`` and ``{y}`` are their tensors, other names their attributes.
 _CALLS: dict[str, str] = {
@@ -215,7 +215,7 @@ class _Writer:
         if name == "group_norm":
             call = f"torch.group_norm({moved}, {values['groups']}, {scale}, {offset}, {values['epsilon']!r})"
             return f"{call}.movedim(1, -1)"
-        number = sum("register_buffer(\"mean_" in line for line in self.made) + 1
+        number = sum('register_buffer("mean_' in line for line in self.made) + 1
         self.made.append(f'        self.register_buffer("mean_{number}", torch.zeros({shape[-1]}))')
         self.made.append(f'        self.register_buffer("variance_{number}", torch.ones({shape[-1]}))')
         known = f"self.mean_{number}, self.variance_{number}"
@@ -232,9 +232,7 @@ class _Writer:
             found += [total // 2, total - total // 2]
         return found
 
-    def _dense(
-        self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]
-    ) -> str:
+    def _dense(self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]) -> str:
         return f"F.linear({', '.join([names[0], *weights])})"
 
     def _conv(self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]) -> str:

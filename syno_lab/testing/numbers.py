@@ -59,7 +59,7 @@ def slope(operator: Operator, binding: Binding, arrays: Sequence[Array], moved: 
     for the input and the number of a weight otherwise.
     """
     random = np.random.default_rng(1)
-    direction = random.standard_normal(arrays[moved].shape)
+    direction: Array = np.asarray(random.standard_normal(arrays[moved].shape))
     factors = random.standard_normal(operator.output_sizes(binding))
     module = filled_module(operator, binding, arrays[1:])
     x = torch.from_numpy(arrays[0]).requires_grad_()

@@ -113,7 +113,7 @@ def test_an_edited_network_is_a_placement() -> None:
     # Without edits it is the network itself.
     same = Edited(variant).apply(net)
     assert torch.allclose(same.eval()(x), net.eval()(x), atol=1e-5)
-    with pytest.raises(SpecError, match="expected the network that the edits were made for .* found another CifarRes"):
+    with pytest.raises(SpecError, match=r"expected the network that the edits were made for .* found another CifarRes"):
         placement.apply(BACKBONES["resnet20"].build(options={"width": 4, "blocks": 1}))
     with pytest.raises(SpecError, match=r"for images or tokens, found one for an input of shape \[1, 16, 32\]"):
         example_of((1, 16, 32))

@@ -192,9 +192,18 @@ def test_layers_of_torch() -> None:
         found = check(Calls(lambda net, x: y if isinstance(y := net.inner(x), Tensor) else y[0], inner=module),
                       torch.randn(2, *shape, dtype=torch.float64))  # fmt: skip
         assert found.nodes[-1].operation.name == name, module
-    names = [node.operation.name for node in check(Calls(lambda net, x: net.a(x), a=nn.Conv1d(4, 6, 3)), torch.randn(2, 4, 9, dtype=torch.float64)).nodes]
+    names = [
+        node.operation.name
+        for node in check(
+            Calls(lambda net, x: net.a(x), a=nn.Conv1d(4, 6, 3)), torch.randn(2, 4, 9, dtype=torch.float64)
+        ).nodes
+    ]
     assert names == ["transpose", "conv"]
-    assert [node.operation.name for node in check(nn.Linear(8, 3), TOKENS).nodes] == ["parameter", "parameter", "opaque"]
+    assert [node.operation.name for node in check(nn.Linear(8, 3), TOKENS).nodes] == [
+        "parameter",
+        "parameter",
+        "opaque",
+    ]
 
 
 def test_shared_weights_are_counted_once_and_stay_shared() -> None:

@@ -22,7 +22,7 @@ Point = tuple[float, float]
 
 
 def reward_of(word: str) -> float:
-    """The share of its letters from the first on that are ``b``, a little for the others, and never 0: that has failed."""
+    """The share of its letters from the first on that are ``b``, a little for the others; 0 would be a failure."""
     first = len(word) - len(word.lstrip("b"))
     return (1 + 10 * first + word.count("b")) / (1 + 11 * len(word))
 
