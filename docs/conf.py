@@ -29,7 +29,7 @@ CONTENTS = {
             "docs/commands",
             "Files and trust <docs/security>",
         ],
-        "Systems": ["docs/systems", "docs/canvas", "docs/primitives"],
+        "Systems": ["docs/systems", "docs/canvas", "docs/alpha", "docs/primitives"],
         "Course": ["notebooks/README"],
         "Reference": ["docs/api/index", "docs/glossary", "Features <docs/features>", "benchmarks/README"],
         "For contributors": ["CONTRIBUTING", "docs/architecture", "CHANGELOG"],

@@ -27,7 +27,6 @@ def test_a_wrong_system_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch, va
 
 def test_a_system_can_be_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(systems.VARIABLE, "syno-lab-operator=")
-    with pytest.raises(
-        FormatError, match="expected a format among syno-lab-canvas, syno-lab-nas-pte, found 'syno-lab-operator'"
-    ):
+    others = "syno-lab-canvas, syno-lab-alpha, syno-lab-nas-pte"
+    with pytest.raises(FormatError, match=f"expected a format among {others}, found 'syno-lab-operator'"):
         systems.find_system("syno-lab-operator")

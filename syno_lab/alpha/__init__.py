@@ -17,6 +17,7 @@ from syno_lab.alpha import drawing as _drawing
 from syno_lab.alpha import files as _files
 from syno_lab.alpha.blocks import Block as Block
 from syno_lab.alpha.blocks import Network as Network
+from syno_lab.alpha.blocks import find_blocks as find_blocks
 from syno_lab.alpha.edits import Deletion as Deletion
 from syno_lab.alpha.edits import Duplication as Duplication
 from syno_lab.alpha.edits import Edit as Edit
@@ -31,6 +32,7 @@ from syno_lab.alpha.operations import OPERATIONS as OPERATIONS
 from syno_lab.alpha.operations import Operation as Operation
 from syno_lab.alpha.operations import Rel as Rel
 from syno_lab.alpha.operations import operation as operation
+from syno_lab.alpha.operator import NetworkOperator as NetworkOperator
 from syno_lab.alpha.space import Evolution as Evolution
 from syno_lab.alpha.space import NetworkState as NetworkState
 from syno_lab.alpha.synthesis import Draft as Draft
