@@ -95,7 +95,7 @@ class Surroundings(Branching, Protocol):
         """How many steps lead to the state."""
 
     def session(self, key: str = ...) -> Any:
-        """A :class:`syno_lab.protocol.Session` that begins with the state at a place, by default the first.
+        """A :class:`syno_lab.session_protocol.Session` that begins with the state at a place, by default the first.
 
         Raises:
             KeyError: for a place that is not there.

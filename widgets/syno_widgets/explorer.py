@@ -17,7 +17,7 @@ from ipywidgets import widget_serialization
 from syno_lab.effort import Effort
 from syno_lab.errors import SpecError, StoppedError, StoreError, SynoError
 from syno_lab.jobs import Lab
-from syno_lab.protocol import Session
+from syno_lab.session_protocol import Session
 from syno_lab.reports import LabReader, Reading
 from syno_lab.reports.icicle import COLOURS, Icicle, icicle, icicle_sketch, listed, way_to
 from syno_lab.reports.trees import SearchTree, read_tree, tree_file, trial_below
