@@ -83,6 +83,11 @@ class Labels:
     way: str
     random_way: str
 
+    @property
+    def measure(self) -> str:
+        """:attr:`distance` inside a sentence."""
+        return self.distance[:1].lower() + self.distance[1:]
+
 
 class Session(Protocol):
     """Building an operator step by step, as the stepper does it, with a history that is a tree of places.
