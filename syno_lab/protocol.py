@@ -258,6 +258,9 @@ class System(Protocol):
     #: The mark of its operators in figures: a name of :data:`syno_lab.reports.marks.MARKS`.
     mark: str = "circle"
 
+    #: The name for people of what :meth:`Operator.reference` runs, with which everything else must agree.
+    meaning: str = "NumPy reference"
+
     def read(self, text: str | bytes) -> Operator:
         """The operator of a JSON text. Reading only checks the text; it runs no code of it.
 
