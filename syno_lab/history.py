@@ -1,4 +1,4 @@
-"""The history of building step by step, for the sessions of every system (:class:`syno_lab.protocol.Session`).
+"""The history of building step by step, for the sessions of every system (:class:`syno_lab.session_protocol.Session`).
 
 The history is a tree of places and never forgets one. A step from a place that has been stepped on from before begins a
 branch; taking the same step again goes to the place that is there. Undo goes to the place before, redo to the one that

@@ -21,7 +21,8 @@ from syno_lab.versioned import reason
 
 if TYPE_CHECKING:
     from syno_lab.models.sites import Site
-    from syno_lab.protocol import Operator, PrimitiveCard, Session, System
+    from syno_lab.protocol import Operator, PrimitiveCard, System
+    from syno_lab.session_protocol import Session
 
 #: Bytes of an operator's JSON that are read.
 MAX_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from syno_lab.effort import Effort
 from syno_lab.search.around import MOST_STEPS, Found, StepsAround, in_order
 from syno_lab.search.branches import Branch
 
-_MEASURE = "primitives still needed"
+_MEASURE = CanvasSession.labels.measure
 
 
 class DraftsAround(StepsAround):
@@ -56,7 +56,7 @@ class DraftsAround(StepsAround):
             if one.verdict is None:
                 shown.append((_branch(name, str(one), state.apply(one)), one))
             else:
-                shown.append((Branch(name, str(one), "pruned", reason=str(one.verdict)), one))
+                shown.append((Branch(name, str(one), "pruned", reason=str(one.verdict), measure=_MEASURE), one))
         taken = sum(one.may_be_taken for _, one in listed)
         return Found(in_order(shown), max(0, (len(listed) if self._has_pruned else taken) - len(shown)))
 
@@ -67,5 +67,5 @@ def _branch(key: str, text: str, state: AimedDraft) -> Branch:
         return Branch(key, text, "operator", distance=0, measure=_MEASURE)
     if state.needed is None:
         why = state.too_much or "there is no room for the primitives that it needs"
-        return Branch(key, text, "dead end", reason=why)
+        return Branch(key, text, "dead end", reason=why, measure=_MEASURE)
     return Branch(key, text, distance=state.needed, measure=_MEASURE)

@@ -95,10 +95,11 @@ class Fitted:
         """The numbers of all variables.
 
         What is missing is that of the first place that has all given numbers of the image and its channels; the window
-        is 3 x 3 and the stride 1 where there is none.
+        is 3 x 3 and the stride 1 where there is none. The template's C names no place by itself: C_in and C_out do.
 
         Raises:
-            SpecError: where one is missing or no positive whole number, or the kernel has no whole sizes there.
+            SpecError: where one is missing or no positive whole number, or the kernel has no whole sizes there; for a C
+                without C_in and C_out, or with others.
         """
         given = dict(binding or {})
         known = self._first_like(given)
@@ -116,6 +117,9 @@ class Fitted:
                 )
             bound[name] = number
         place = place_in(bound)
+        if "C" in given and (given["C"] != place.channels or not {"C_in", "C_out"} <= given.keys()):
+            found = ", ".join(f"{name}={quoted(given[name])}" for name in ("C", "C_in", "C_out") if name in given)
+            raise SpecError(f"Canvas: expected C_in and C_out, and no C but the smaller of them, found {found}")
         missing = [name for name in self.kernel.free if name not in given]
         chosen = {"G": self.groups, **(self._solution(place) if missing else {}), **given}
         for name in self.inner:
@@ -152,12 +156,15 @@ class Fitted:
         return dict(zip(names, found.numbers[0], strict=True))
 
     def binding(self, place: Place) -> dict[str, int]:
-        """The template's numbers at a place, whatever its number of layers.
+        """All numbers at a place, whatever its number of layers: the operator's (:attr:`variables`) and the template's.
+
+        Every method that takes a binding takes them, and means this place.
 
         Raises:
             SpecError: as :meth:`complete_binding`.
         """
-        return _template(place, self.complete_binding(_outer(place)))
+        bound = self.complete_binding(_outer(place))
+        return bound | _template(place, bound)
 
     def template(self, binding: Binding | None = None, /) -> tuple[Place, dict[str, int]]:
         """The place of a binding, and the template's numbers there."""

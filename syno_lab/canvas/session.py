@@ -1,4 +1,4 @@
-"""A session of Canvas: a micro-DAG grown by hand, with its history (:class:`syno_lab.protocol.Session`)."""
+"""A session of Canvas: a micro-DAG grown by hand, with its history (:class:`syno_lab.session_protocol.Session`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syno_lab.errors import SpecError, SynoError
 from syno_lab.history import Entry as AnyEntry
 from syno_lab.history import History, Tree, word_of
 from syno_lab.inputs import quoted
-from syno_lab.protocol import Labels, Picture
+from syno_lab.session_protocol import Labels, Picture
 
 
 @dataclass(frozen=True)

@@ -264,8 +264,9 @@ def preview(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> dic
     """What can be done with the ticked tensors.
 
     Returns:
-        The facts of :meth:`syno_lab.protocol.Session.preview`, and ``choices``: the steps, each with its ``name``,
-        ``text``, ``legal``, ``canonical``, ``distance``, the ``reason`` that refuses it, and ``notes`` (:func:`notes`).
+        The facts of :meth:`syno_lab.session_protocol.Session.preview`, and ``choices``: the steps, each with its
+        ``name``, ``text``, ``legal``, ``canonical``, ``distance``, the ``reason`` that refuses it, and ``notes``
+        (:func:`notes`).
     """
     if not share and not give:
         return {}

@@ -1,4 +1,4 @@
-"""Compare an exported file with the loop nest, or with the torch module where the nest takes too long."""
+"""Compare an exported file with the operator's reference, or with the torch module where that takes too long."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from syno_lab.errors import ExportError
 from syno_lab.inputs import quoted
 from syno_lab.ir.operator import Operator as PGraph
 from syno_lab.protocol import Binding, Operator
+from syno_lab.systems import system_of
 
 if TYPE_CHECKING:
     import torch
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-LOOP_NEST = "loop nest"
 TORCH_MODULE = "torch module"
-# The loop nest runs its reductions in Python: seconds at the most.
+# A loop nest runs its reductions in Python: seconds at the most.
 _MOST_TERMS = 1 << 24
 _MOST_POINTS = 10_000
 _CHECKED_BATCH = 2
@@ -66,8 +66,8 @@ def filled(shape: tuple[int, ...], number: int) -> Array:
     return np.asarray(((31 * i * i + 17 * i + 5 * number) % 11 - 5).astype(np.float64).reshape(shape))
 
 
-def runs_as_loops(operator: Operator, binding: Binding) -> bool:
-    """Whether the loop nest is short enough to be run for a check."""
+def runs_reference(operator: Operator, binding: Binding) -> bool:
+    """Whether the reference is short enough to be run for a check."""
     if not isinstance(operator, PGraph):
         return operator.flops(binding) <= 2 * _MOST_TERMS
     points = prod(c.size.at(binding) for c in operator.reductions)
@@ -77,9 +77,9 @@ def runs_as_loops(operator: Operator, binding: Binding) -> bool:
 def expected(
     operator: Operator, binding: Binding, module: nn.Module, x: Array, weights: list[Array], scale: float
 ) -> tuple[Array, str]:
-    """The output for ``x`` in float64, and what gave it: :data:`LOOP_NEST` or :data:`TORCH_MODULE`."""
-    if runs_as_loops(operator, binding):
-        return scale * operator.reference(x, *weights, binding=binding), LOOP_NEST
+    """The output for ``x`` in float64, and what gave it: the ``meaning`` of its system, or :data:`TORCH_MODULE`."""
+    if runs_reference(operator, binding):
+        return scale * operator.reference(x, *weights, binding=binding), system_of(operator).meaning
     import torch
 
     with evaluating(module), torch.no_grad():
@@ -100,7 +100,7 @@ def torch_module(operator: Operator, binding: Binding, scale: float) -> nn.Modul
 
 
 def weights_of(operator: Operator, binding: Binding, module: nn.Module) -> list[Array]:
-    """The weights of ``to_torch``'s module in the order in which the loop nest takes them, in float64."""
+    """The weights of ``to_torch``'s module in the order in which the reference takes them, in float64."""
     numbers = range(1, len(operator.weight_sizes(binding)) + 1)
     return [getattr(module, f"weight_{number}").detach().double().cpu().numpy() for number in numbers]
 

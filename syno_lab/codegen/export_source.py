@@ -29,7 +29,7 @@ def filled(shape, number):
 
 
 def self_check():
-    """Compare the module with numbers that were computed from the operator's loop nest; raises AssertionError."""
+    """Compare the module with numbers that were computed from the operator; raises AssertionError."""
     module = SynoOperator().double().eval()
     with torch.no_grad():
         for number, shape in enumerate(WEIGHT_SHAPES, 1):
@@ -52,8 +52,8 @@ def standalone_source(operator: Operator, binding: Binding | None = None, *, sca
     """A Python file with the class ``SynoOperator(nn.Module)``, to copy into a project that has torch and no Syno Lab.
 
     It states the shapes, parameters and FLOPs, holds the operator as the constants ``OPERATOR_JSON`` and ``BINDING``
-    (:func:`syno_lab.systems.read_operator` reads the first), and when run compares itself with numbers of the loop
-    nest, or of the float64 module where the loop nest would take long.
+    (:func:`syno_lab.systems.read_operator` reads the first), and when run compares itself with numbers of its
+    reference, or of the float64 module where that would take long.
 
     Args:
         operator: the operator.

@@ -15,7 +15,7 @@ from syno_lab.commands.output import JsonTarget, check_json, say, write_json, wr
 from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator as PGraph
 from syno_lab.protocol import Operator
-from syno_lab.systems import read_operator
+from syno_lab.systems import read_operator, system_of
 
 
 class Target(StrEnum):
@@ -124,7 +124,7 @@ def _file(operator: Operator, out: Path) -> dict[str, Any]:
 
 @private.usual()
 def _library(operator: PGraph, out: Path, bound: dict[str, int], target: str | None) -> dict[str, Any]:
-    from syno_lab.codegen.export_check import LOOP_NEST, runs_as_loops
+    from syno_lab.codegen.export_check import runs_reference
     from syno_lab.codegen.library import check_library, save_library
 
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -132,8 +132,8 @@ def _library(operator: PGraph, out: Path, bound: dict[str, int], target: str | N
     facts: dict[str, Any] = {"path": str(out), "format": str(Target.LIBRARY), "bytes": out.stat().st_size}
     facts |= {"target": record.kind, "machine": record.machine}
     # What is for another machine can only be compared there.
-    if record.kind == "llvm" and record.machine == platform.machine() and runs_as_loops(operator, bound):
-        facts |= {"compared_with": LOOP_NEST, "relative_difference": check_library(out)}
+    if record.kind == "llvm" and record.machine == platform.machine() and runs_reference(operator, bound):
+        facts |= {"compared_with": system_of(operator).meaning, "relative_difference": check_library(out)}
     return facts
 
 
@@ -148,9 +148,7 @@ def _line(facts: dict[str, Any]) -> str:
         return f"{line}; not run here"
     if facts["compared_with"] == "itself":
         return f"{line}; read back and the same"
+    differs = f"read back, it differs from the {facts['compared_with']} by"
     if "relative_difference" in facts:
-        return f"{line}; read back, it differs from the loop nest by {facts['relative_difference']:.2g} of the output"
-    return (
-        f"{line}; read back, it differs from the {facts['compared_with']} by {facts['difference']:.2g} "
-        f"where the output is up to {facts['largest']:.2g}"
-    )
+        return f"{line}; {differs} {facts['relative_difference']:.2g} of the output"
+    return f"{line}; {differs} {facts['difference']:.2g} where the output is up to {facts['largest']:.2g}"

@@ -18,6 +18,8 @@ from syno_lab.search.branches import Branch, Kind
 from syno_lab.synthesis.candidates import Candidate, candidates
 from syno_lab.synthesis.distance import distance
 
+_MEASURE = PGraphSession.labels.measure
+
 
 class Around(StepsAround):
     """The places that can be reached from a pGraph.
@@ -30,7 +32,7 @@ class Around(StepsAround):
     def __init__(self, state: State, *, pruned: bool = True) -> None:
         kind, reason = _kind(state)
         words = f"after {len(state.steps)} {'step' if len(state.steps) == 1 else 'steps'}"
-        first = Branch(self.root, words, kind, distance=distance(state), reason=reason)
+        first = Branch(self.root, words, kind, distance=distance(state), reason=reason, measure=_MEASURE)
         super().__init__(state, first, len(state.steps), pruned=pruned)
 
     def session(self, key: str = "start") -> PGraphSession:
@@ -64,19 +66,19 @@ class Around(StepsAround):
     @staticmethod
     def _child(key: str, text: str, one: Candidate, left: int) -> Branch:
         if not one.verdict.canonical:
-            return Branch(key, text, "pruned", distance=one.distance, reason=one.verdict.reason or "")
+            return Branch(key, text, "pruned", distance=one.distance, reason=one.verdict.reason or "", measure=_MEASURE)
         if one.distance is None:
-            return Branch(key, text, "dead end", reason="the input is out of reach")
+            return Branch(key, text, "dead end", reason="the input is out of reach", measure=_MEASURE)
         if one.distance > left:
             steps = "step" if left == 1 else "steps"
             reason = f"{left} {steps} left are too few"
-            return Branch(key, text, "dead end", distance=one.distance, reason=reason)
+            return Branch(key, text, "dead end", distance=one.distance, reason=reason, measure=_MEASURE)
         after = one.verdict.state.apply(one.step) if one.distance == 0 and one.verdict.state is not None else None
         if after is None:
-            return Branch(key, text, distance=one.distance)
+            return Branch(key, text, distance=one.distance, measure=_MEASURE)
         kind, reason = _kind(after)
         score = _score(after.operator()) if kind == "operator" else None
-        return Branch(key, text, kind, distance=one.distance, reason=reason, probe=score)
+        return Branch(key, text, kind, distance=one.distance, reason=reason, probe=score, measure=_MEASURE)
 
 
 def _kind(state: State) -> tuple[Kind, str]:

@@ -1,4 +1,7 @@
-"""A session of pGraphs as the stepper shows it (:class:`syno_lab.protocol.Session`): drawn, listed and explained."""
+"""A session of pGraphs as the stepper shows it: drawn, listed and explained.
+
+It is a :class:`syno_lab.session_protocol.Session`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from syno_lab.history import Tree
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State, Step
 from syno_lab.pgraphs.panes.reach import mixing_data
-from syno_lab.protocol import Labels, Picture
+from syno_lab.session_protocol import Labels, Picture
 from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
 from syno_lab.synthesis.property_distance import explain_property_distance

@@ -25,6 +25,7 @@ class PGraphs(System):
 
     format = FORMAT
     title = "pGraphs"
+    meaning = "loop nest"
 
     def read(self, text: str | bytes) -> Operator:
         """See :func:`syno_lab.ir.files.from_json`."""

@@ -25,7 +25,7 @@ class Branch:
         distance: how far an operator is at least; None where it is out of reach, or that is not known.
         reason: why it is pruned or a dead end.
         probe: of an operator the score of its probe, from 0 to about 1; None where it was not probed.
-        measure: what the distance is called.
+        measure: what the distance is called; the ``distance`` of the system's Labels where one system is known.
     """
 
     key: str
@@ -39,7 +39,7 @@ class Branch:
     distance: int | None = None
     reason: str = ""
     probe: float | None = None
-    measure: str = "shape distance"
+    measure: str = "distance"
 
     @property
     def searches(self) -> int:
@@ -95,7 +95,7 @@ class Surroundings(Branching, Protocol):
         """How many steps lead to the state."""
 
     def session(self, key: str = ...) -> Any:
-        """A :class:`syno_lab.protocol.Session` that begins with the state at a place, by default the first.
+        """A :class:`syno_lab.session_protocol.Session` that begins with the state at a place, by default the first.
 
         Raises:
             KeyError: for a place that is not there.

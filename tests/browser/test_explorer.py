@@ -11,6 +11,7 @@ from known_trees import known_search, small_spec
 from playwright.sync_api import Locator, Page, expect
 from syno_widgets import Explorer
 
+from syno_lab.canvas.kernel import Draft
 from tests.browser.conftest import GROUNDS, Lab, reopen_without_kernel
 from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
 
@@ -105,3 +106,20 @@ def test_the_page_by_keyboard(open_alone: Callable[..., Page], tmp_path: Path, s
     expect(view.get_by_role("button", name="Open in the stepper")).to_be_disabled()
     assert view.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
     page.screenshot(path=tmp_path / f"explorer-{scheme}.png")
+
+
+@pytest.mark.parametrize(
+    ("start", "measure"),
+    [(small_spec(), "shape distance"), (Draft(), "primitives still needed")],
+    ids=("pGraphs", "Canvas"),
+)
+def test_menu_and_table_call_the_distance_as_its_system_does(
+    open_alone: Callable[..., Page], tmp_path: Path, start: object, measure: str
+) -> None:
+    explorer = Explorer(start, depth=1)
+    assert explorer.wait(120)
+    explorer.to_html(tmp_path / "space.html")
+    explorer.close()
+    view = open_alone(tmp_path / "space.html", "light").locator(".syno-explorer")
+    expect(view.get_by_label("Colour").locator("option:checked")).to_have_text(measure)
+    expect(view.get_by_role("columnheader", name=measure, exact=True)).to_have_count(1)

@@ -1,6 +1,8 @@
 """Kernels at the places of a network: parts, strides, normalisation, numbers by place."""
 
 import random
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -226,3 +228,41 @@ def test_fit_says_why_there_is_no_solution() -> None:
         known.convolution().fit(places, Budget(max_flops=10))
     with pytest.raises(SpecError, match="groups: expected channels with a common divisor from 2 up, found 3, 5"):
         known.grouped_convolution().fit([Place(3, 3, 4, 4), Place(5, 5, 4, 4)])
+
+
+def test_the_numbers_of_a_place_mean_that_place_alone() -> None:
+    """Places that differ in one size each, in every order: the first one that is alike must not be taken."""
+    draft = Draft()
+    for step in (Primitive("unfold", "H,W"), Primitive("fc", "x0"), Primitive("unfold", "H"), Primitive("fc", "C")):
+        draft = draft.apply(step, (len(draft.nodes),))
+    places = (
+        Place(8, 8, 4, 4, layers=3),
+        Place(8, 8, 4, 4, stride=2),
+        Place(8, 8, 4, 4, kh=5),
+        Place(8, 16, 4, 4),
+        Place(16, 8, 4, 4),
+        Place(16, 16, 4, 4),
+    )
+    for turned in range(len(places)):
+        order = (*places[turned:], *places[:turned])
+        operator = fill(Kernel(draft.nodes), order, Budget.of_shares(order, max_flops=0.5))
+        assert isinstance(operator, Fitted)
+        for place, (number,) in zip(operator.places, operator.solutions, strict=True):
+            bound = operator.binding(place)
+            assert bound["x0"] == number
+            assert operator.template(bound)[0] == replace(place, layers=1)
+            size = (place.c_in, place.h * place.stride, place.w * place.stride)
+            namespace: dict[str, Any] = {}
+            exec(operator.to_torch_source(bound), namespace)
+            module = namespace["SynoOperator"]()
+            assert module(torch.zeros(2, *size)).shape == (2, place.c_out, place.h, place.w)
+            shapes = [tuple(weight.shape) for weight in module.parameters()]
+            channels, parts, window = min(place.c_in, place.c_out), place.parts, place.kh * place.kw
+            assert shapes == [(parts, number, channels * window), (parts, channels, number * place.kh)]
+
+
+@pytest.mark.parametrize("given", [{"C": 8, "H": 4, "W": 4}, {"C": 8, "C_in": 16, "C_out": 16}, {"C": 8, "C_in": 8}])
+def test_the_channels_of_the_template_name_no_place(given: dict[str, int]) -> None:
+    operator = Fitted(known.convolution(), places=(Place(8, 8, 4, 4), Place(16, 16, 4, 4)), solutions=((), ()))
+    with pytest.raises(SpecError, match=r"Canvas: expected C_in and C_out, and no C but the smaller .* found C=8"):
+        operator.to_torch_source(given)

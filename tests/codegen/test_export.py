@@ -20,7 +20,7 @@ from torch import nn
 
 import syno_lab as sl
 from syno_lab.codegen import export as exports
-from syno_lab.codegen.export_check import batch_variables, compare, filled, runs_as_loops
+from syno_lab.codegen.export_check import batch_variables, compare, filled, runs_reference
 from syno_lab.codegen.export_program import traced
 from syno_lab.codegen.export_record import KEY, identity, read_record, record_of
 from syno_lab.codegen.reference import reference
@@ -141,7 +141,7 @@ def test_what_differs_when_read_back_is_not_written(tmp_path: Path) -> None:
 def test_long_loop_nests_give_way_to_the_module(tmp_path: Path) -> None:
     binding = {"N": 64, "C_in": 64, "C_out": 64, "H": 32, "W": 32, "k_1": 3}
     operator = sl.operators.conv2d()
-    assert not runs_as_loops(operator, binding | {"N": 2})
+    assert not runs_reference(operator, binding | {"N": 2})
     assert exports.export(operator, tmp_path / "a.pt2", binding).compared_with == "torch module"
 
 

@@ -65,6 +65,19 @@ def test_every_format_holds_the_operator(tmp_path: Path, capsys: pytest.CaptureF
         assert read_operator(out) == (sl.operators.conv1x1(), SIZES)
 
 
+@pytest.mark.parametrize(
+    ("name", "meaning"), [("conv1x1", "loop nest"), ("residual", "NumPy reference"), ("nas_pte_1", "NumPy reference")]
+)
+def test_the_line_names_what_the_numbers_are_held_against(
+    name: str, meaning: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {**SIZES, "C_out": 4, "H": 4, "W": 4} | ({"C_in": 16, "C_out": 16} if name == "nas_pte_1" else {})
+    bound = [part for size, number in sizes.items() for part in ("--bind", f"{size}={number}")]
+    line = exported(capsys, name, *bound, "--out", str(tmp_path / "mine.onnx"))
+    assert f"; read back, it differs from the {meaning} by " in line
+    assert all(f"the {other} by" not in line for other in {"loop nest", "NumPy reference", "torch module"} - {meaning})
+
+
 @pytest.mark.tvm
 def test_a_library_for_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "conv.so"

@@ -132,7 +132,7 @@ def test_exported_and_read_again(suffix: str, tmp_path: Path, capsys: pytest.Cap
         done = subprocess.run([sys.executable, "-I", str(broken)], capture_output=True, timeout=240, check=False)
         assert done.returncode != 0, "the check of itself looks at the numbers"
     if suffix == ".onnx":
-        assert facts["compared_with"] == "loop nest"
+        assert facts["compared_with"] == "NumPy reference"
 
 
 def test_exported_weights_go_into_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

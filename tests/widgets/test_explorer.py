@@ -17,6 +17,7 @@ from syno_widgets import Explorer
 from syno_widgets.view import View
 from traitlets import TraitError
 
+from syno_lab.canvas.kernel import Draft
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
@@ -24,6 +25,7 @@ from syno_lab.operators import conv2d
 from syno_lab.pgraphs.around import Around
 from syno_lab.reports.icicle import SIGNS
 from syno_lab.synthesis.candidates import candidates
+from syno_lab.systems import system_for
 
 WIDGETS = Path(syno_widgets.__file__).parent
 
@@ -95,6 +97,19 @@ def test_a_state_and_an_operator_can_be_the_start() -> None:
         assert view.boxes[0]["kind"] == kind
         assert view.boxes[0]["text"].startswith(f"{SIGNS[kind]}after ")
         view.close()
+
+
+@pytest.mark.parametrize(
+    ("start", "measure"),
+    [(small_spec(), "shape distance"), (Draft(), "primitives still needed")],
+    ids=("pGraphs", "Canvas"),
+)
+def test_the_distance_has_the_words_of_its_system(start: Any, measure: str) -> None:
+    view = Explorer(start, depth=1)
+    assert view.measure == measure
+    assert system_for(start).session(start).labels.distance.lower() == measure
+    assert f"{measure} " in view.boxes[0]["words"]
+    view.close()
 
 
 # -- the tree of a search ----------------------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ const FACTS = [
   ["fruitless", "without an operator"],
   ["reward", "mean reward"],
   ["best", "best reward"],
-  ["distance", "shape distance"],
+  ["distance", ""], // in the words of the system
   ["probe", "probe"],
 ];
+
+const COLOURS = ["reward", "searches", "distance", "probe"];
 
 function shownNumber(value) {
   if (value === null || value === undefined) return "";
@@ -32,11 +34,11 @@ class ExplorerPage extends LiveView {
     this.child = new ChildView(model, this.opened, (text) => this.complain(`The stepper cannot be shown: ${text}`));
     this.listen(["headline"], () => write(this.headline, model.get("headline")));
     this.listen(["sources", "source"], this.drawSources);
-    this.listen(["depth", "colour", "filter", "pruned"], this.drawChoices);
+    this.listen(["depth", "colour", "filter", "pruned", "measure"], this.drawChoices);
     this.listen(["boxes"], this.drawBoxes);
     this.listen(["chosen"], this.drawChosen);
     this.listen(["way", "root"], this.drawWay);
-    this.listen(["table"], this.drawTable);
+    this.listen(["table", "measure"], this.drawTable);
     this.listen(["facts"], this.drawFacts);
     this.listen(["opened"], () => this.child.draw(model.get("opened")));
   }
@@ -71,7 +73,7 @@ class ExplorerPage extends LiveView {
     const depths = Array.from({ length: 16 }, (_, place) => place + 1);
     const bar = make("div", { class: "syno-bar" });
     bar.append(choose("source", "Source", []), choose("depth", "Levels", depths, Number));
-    bar.append(choose("colour", "Colour", ["reward", "searches", "distance", "probe"]));
+    bar.append(choose("colour", "Colour", []));
     bar.append(make("label", {}, this.choices.pruned, " pruned steps"), make("label", {}, "Filter ", input));
     const press = (text, onclick) => make("button", { type: "button", disabled: !live, onclick }, text);
     this.buttons = {
@@ -111,6 +113,11 @@ class ExplorerPage extends LiveView {
     this.root.append(this.headline, this.error, bar, this.boxes, this.said, way, tools, this.facts, columns, this.opened);
   }
 
+  /** What a number is called: the distance as its system calls it. */
+  inWords(name, words) {
+    return name === "distance" ? this.model.get("measure") || name : words;
+  }
+
   /** The place that is chosen, or the one on top. */
   at() {
     return this.model.get("chosen") || this.model.get("boxes")[0]?.key || "";
@@ -129,7 +136,8 @@ class ExplorerPage extends LiveView {
   }
 
   drawChoices() {
-    for (const name of ["depth", "colour"]) this.choices[name].value = String(this.model.get(name));
+    this.choices.depth.value = String(this.model.get("depth"));
+    fillSelect(this.choices.colour, COLOURS.map((name) => [name, this.inWords(name, name)]), this.model.get("colour"));
     this.choices.pruned.checked = this.model.get("pruned");
     if (document.activeElement !== this.choices.filter) this.choices.filter.value = this.model.get("filter");
   }
@@ -254,7 +262,7 @@ class ExplorerPage extends LiveView {
     const rows = this.model.get("table");
     // The space around a state knows no searches: columns of which nothing is known are left out.
     const facts = FACTS.filter(([name]) => name === "kind" || rows.some((row) => row[name]));
-    this.heads.replaceChildren(...["step", ...facts.map(([, title]) => title)].map((title) => make("th", { scope: "col" }, title)));
+    this.heads.replaceChildren(...["step", ...facts.map(([name, title]) => this.inWords(name, title))].map((title) => make("th", { scope: "col" }, title)));
     this.body.replaceChildren(
       ...rows.map((row) => {
         const button = make("button", { type: "button", disabled: !live, "data-key": row.key, title: row.reason, onclick: () => this.put("chosen", row.key) }, row.text);

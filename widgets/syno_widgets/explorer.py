@@ -17,11 +17,11 @@ from ipywidgets import widget_serialization
 from syno_lab.effort import Effort
 from syno_lab.errors import SpecError, StoppedError, StoreError, SynoError
 from syno_lab.jobs import Lab
-from syno_lab.protocol import Session
 from syno_lab.reports import LabReader, Reading
 from syno_lab.reports.icicle import COLOURS, Icicle, icicle, icicle_sketch, listed, way_to
 from syno_lab.reports.trees import SearchTree, read_tree, tree_file, trial_below
 from syno_lab.search.branches import Branching, Surroundings
+from syno_lab.session_protocol import Session
 from syno_lab.systems import read_operator, system_for, system_of
 from syno_widgets.looking import LookingView
 from syno_widgets.scripts import joined, module
@@ -95,6 +95,9 @@ class Explorer(LookingView):
 
     sources = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The sources to choose among: ``key`` and ``title``."""
+
+    measure = t.Unicode(read_only=True).tag(sync=True)
+    """What the distance of places is called, in the words of their system; of a search, plainly ``distance``."""
 
     boxes = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The picture (:class:`syno_lab.reports.icicle.Icicle`)."""
@@ -282,6 +285,7 @@ class Explorer(LookingView):
             top = self._known(what, self.root) or what.root
             at = self._known(what, self.chosen) or top
             self._drawn = icicle(what, top, self.depth, colour=self.colour, wanted=self.filter)
+            self.set_trait("measure", what.branch(what.root).measure)
             self.set_trait("boxes", self._drawn.boxes)
             self.set_trait("table", listed(what, at, self.filter))
             self.set_trait("way", way_to(what, at))

@@ -1,8 +1,8 @@
 """The stepper: build an operator in a notebook, one step at a time.
 
 The browser sees nothing but the traits below and answers with small messages (:mod:`syno_widgets.stepper_request`);
-what they mean is decided here and by the session (:class:`syno_lab.protocol.Session`) of the operator's system. A step
-is taken and drawn at once. Ways to the input, texts that are opened and the next steps, of which there can be
+what they mean is decided here and by the session (:class:`syno_lab.session_protocol.Session`) of the operator's system.
+A step is taken and drawn at once. Ways to the input, texts that are opened and the next steps, of which there can be
 thousands, come from a thread (:mod:`syno_widgets.working`).
 """
 
@@ -22,7 +22,8 @@ import traitlets as t
 from syno_lab.effort import Stop
 from syno_lab.errors import SpecError, StoppedError, SynoError
 from syno_lab.inputs import quoted, read_text
-from syno_lab.protocol import Operator, Session
+from syno_lab.protocol import Operator
+from syno_lab.session_protocol import Session
 from syno_lab.systems import all_systems, is_operator, session_of
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
@@ -99,7 +100,7 @@ class Stepper(View):
     preview = t.Dict(read_only=True).tag(sync=True)
     """The facts of the ticked step: ``legal``, ``canonical``, ``distance``, ``text``; empty for none.
 
-    Where several steps can be ticked alike, ``choices`` too (:meth:`syno_lab.protocol.Session.preview`).
+    Where several steps can be ticked alike, ``choices`` too (:meth:`syno_lab.session_protocol.Session.preview`).
     """
 
     why = t.Dict(read_only=True).tag(sync=True)
@@ -125,7 +126,7 @@ class Stepper(View):
     """What is used of what there is, FLOPs of a budget say: ``name``, ``text``, ``share`` or None, and ``over``."""
 
     labels = t.Dict(read_only=True).tag(sync=True)
-    """What things of this system are called: :class:`syno_lab.protocol.Labels`."""
+    """What things of this system are called: :class:`syno_lab.session_protocol.Labels`."""
 
     complete = t.Bool(False, read_only=True).tag(sync=True)
     """Whether the pGraph is an operator."""
