@@ -345,7 +345,7 @@ EXAMPLES = {
     "docs/sampling.md": (("torch.Size([1, 64, 32, 32])", "m many-to-one"), ("operator.svg",)),
     "docs/training.md": (("2 2400 parameters",), ()),
 }
-ELSEWHERE = {"docs/canvas.md"}  # has a test of its own
+ELSEWHERE = {"docs/canvas.md", "docs/alpha.md"}  # have tests of their own
 
 
 def _read(page: str) -> str:

@@ -52,6 +52,15 @@ REASONS: dict[str, dict[str, str]] = {
         "_without_self.method getattr by name": "names in this file",
         "_without_self.method import_module": "a room of ours, by a name in this file",
     },
+    "syno_lab/alpha/module.py": {
+        "GraphModule.tensor getattr by name": "a weight of the traced network, by the name that it has there",
+        "_Builder._copied getattr by name": "a weight of the traced network, by the name that it has there",
+    },
+    "syno_lab/alpha/mutating.py": {"Mutations.__post_init__ getattr by name": "names in this file"},
+    "syno_lab/alpha/torch_source.py": {
+        "_Writer._call getattr by name": "methods of ours by the names of rows of our table",
+        "module_class exec": "text that we generated of a graph: numbers, letters of an equation and names made here",
+    },
     "syno_lab/alpha/mutation.py": {"Relax.__post_init__ getattr by name": "names in this file"},
     "syno_lab/alpha/wanted.py": {"Properties.table getattr by name": "the name of a property: a row of ours"},
     "syno_lab/canvas/torch_source.py": {
