@@ -45,6 +45,7 @@ SHARED = (
     "private",
     "protocol",
     "scratch",
+    "session_protocol",
     "signing",
     "systems",
     "version",
