@@ -33,10 +33,9 @@ def without_pgraphs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_registry_has_what_it_is_told() -> None:
-    assert set(formats()) == {"syno-lab-nas-pte", FORMAT}
-    with pytest.raises(
-        FormatError, match=r"^operator file: expected a format among syno-lab-nas-pte, tiny, found 'syno"
-    ):
+    assert set(formats()) == {"syno-lab-alpha", "syno-lab-nas-pte", FORMAT}
+    among = "syno-lab-alpha, syno-lab-nas-pte, tiny"
+    with pytest.raises(FormatError, match=f"^operator file: expected a format among {among}, found 'syno"):
         read_operator(operators.conv2d().to_json())
 
 
@@ -92,7 +91,7 @@ def test_known_operators_come_first(tmp_path: Path) -> None:
 def test_a_trial_of_another_system_says_where_it_stands(tmp_path: Path) -> None:
     request = msgspec.structs.replace(TRAINING, operator=Expression(tuple(AXES)).to_json())
     assert all(place.replaced for place in places_of(request))
-    with pytest.raises(FormatError, match="expected a format among syno-lab-nas-pte, tiny"):
+    with pytest.raises(FormatError, match="expected a format among syno-lab-alpha, syno-lab-nas-pte, tiny"):
         places_of(msgspec.structs.replace(TRAINING, operator=operators.conv2d().to_json()))
     with pytest.raises(SpecError, match="NAS-PTE has no space to search"):
         run_here(SearchSettings(name="n", training=TRAINING, system="syno-lab-nas-pte", trials=1, seeds=()), tmp_path)
