@@ -191,6 +191,8 @@ class SpaceRequest:
             funnel of a search counts them.
         wished: to be told the key of those that meet ``wants``, before the FLOPs refuse any; a space that does not tell
             them counts those for which ``accepts`` is asked.
+        network: builds the network without weights, and gives its example (:func:`syno_lab.alpha.trace`), for a system
+            whose operators are whole networks; None: only the layers are known.
     """
 
     sites: Sequence[Site]
@@ -203,6 +205,7 @@ class SpaceRequest:
     wants: str | None = None
     drawn: Callable[[Hashable], None] = lambda key: None
     wished: Callable[[Hashable], None] = lambda key: None
+    network: Callable[[], tuple[nn.Module, Any]] | None = None
 
 
 def _nothing(asked: Any, data: dict[str, Any]) -> list[Any]:
@@ -264,6 +267,10 @@ class System(Protocol):
 
     #: The mark of its operators in figures: a name of :data:`syno_lab.reports.marks.MARKS`.
     mark: str = "circle"
+    #: How its operators are searched unless the user says otherwise: a method of ``syno-lab search``.
+    method: str = "estimate"
+    #: Whether its operators are whole networks, and not for layers of one.
+    is_whole: bool = False
 
     #: The name for people of what :meth:`Operator.reference` runs, with which everything else must agree.
     meaning: str = "NumPy reference"

@@ -11,10 +11,12 @@ import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from syno_lab.alpha.blocks import Network
 from syno_lab.alpha.edits import MOST_EDITS, Edit, Replacement, Variant, words
 from syno_lab.alpha.mutating import Mutations, mutate
+from syno_lab.alpha.operator import NetworkOperator
 from syno_lab.errors import SearchError
 from syno_lab.inputs import positive, quoted
 from syno_lab.search.pareto import ParetoEvolution, Selection
@@ -34,7 +36,7 @@ class Settings:
         mutations: their rules.
         breadth: how many mutations are offered in each state.
         most_edits: of a variant.
-        accepts: whether a variant is in the space, such as by its FLOPs.
+        accepts: whether a network is in the space, such as by its FLOPs.
 
     Raises:
         SearchError: for a number below 1, or more edits than a variant may have.
@@ -43,7 +45,7 @@ class Settings:
     mutations: Mutations = field(default_factory=Mutations)
     breadth: int = BREADTH
     most_edits: int = MOST_EDITS
-    accepts: Callable[[Variant], bool] = lambda variant: True
+    accepts: Callable[[NetworkOperator], bool] = lambda operator: True
 
     def __post_init__(self) -> None:
         if positive(self.breadth) is None:
@@ -82,9 +84,12 @@ class NetworkState:
         breadth = self.settings.breadth if len(self.variant.edits) < self.settings.most_edits else 0
         return [_Stop(self, float(max(1, breadth))), *(_Mutation(self, number) for number in range(breadth))]
 
-    def operator(self) -> Variant | None:
-        """The variant, where the space accepts it."""
-        return self.variant if self.is_complete and self.settings.accepts(self.variant) else None
+    def operator(self) -> NetworkOperator | None:
+        """The variant as an operator, where the space accepts it."""
+        if not self.is_complete:
+            return None
+        found = NetworkOperator(self.variant)
+        return found if self.settings.accepts(found) else None
 
     def traits(self) -> Mapping[str, int]:
         """How often each operation is in the network, and how many blocks it has."""
@@ -94,14 +99,16 @@ class NetworkState:
         names = Counter(node.operation.name for node in network.graph.nodes)
         return {**names, "blocks": len(network.blocks)}
 
-    def towards(self, operator: Variant) -> Sequence[Step]:
+    def towards(self, operator: Any) -> Sequence[Step]:
         """The next edit of a variant of the same seed, or to stop."""
-        done = self.variant.edits
-        if self.is_complete or not isinstance(operator, Variant) or operator.edits[: len(done)] != done:
+        if self.is_complete or not isinstance(operator, NetworkOperator):
             return ()
-        if operator.seed.digest != self.variant.seed.digest or len(operator.edits) > self.settings.most_edits:
+        done, edits = self.variant.edits, operator.variant.edits
+        if edits[: len(done)] != done or len(edits) > self.settings.most_edits:
             return ()
-        return [self.stop() if len(operator.edits) == len(done) else self.step(operator.edits[len(done)])]
+        if operator.variant.seed.digest != self.variant.seed.digest:
+            return ()
+        return [self.stop() if len(edits) == len(done) else self.step(edits[len(done)])]
 
     def stop(self) -> Step:
         """The step to the complete state."""
@@ -181,15 +188,38 @@ class Evolution(ParetoEvolution):
         mutations: Mutations | None = None,
         breadth: int = BREADTH,
         most_edits: int = MOST_EDITS,
-        accepts: Callable[[Variant], bool] = lambda variant: True,
+        accepts: Callable[[NetworkOperator], bool] = lambda operator: True,
     ) -> None:
         settings = Settings(mutations or Mutations(), breadth, most_edits, accepts)
-        self._seed = NetworkState(Variant(seed), settings)
+        self._begin(NetworkState(Variant(seed), settings), rng, objectives, selection)
+
+    @classmethod
+    def from_state(
+        cls,
+        root: NetworkState,
+        rng: random.Random | int = 0,
+        *,
+        objectives: Sequence[str] = ("flops", "params"),
+        selection: Selection | str = "paper",
+    ) -> Evolution:
+        """The evolution from a state of a space, with the settings of the space."""
+        made = cls.__new__(cls)
+        made._begin(root, rng, objectives, selection)
+        return made
+
+    def _begin(
+        self,
+        root: NetworkState,
+        rng: random.Random | int,
+        objectives: Sequence[str],
+        selection: Selection | str,
+    ) -> None:
+        self._seed = root
         super().__init__(
-            self._seed,
+            root,
             rng if isinstance(rng, random.Random) else random.Random(rng),  # noqa: S311 - for choices
             objectives=objectives,
-            costs={"flops": Variant.flops, "params": Variant.params},
+            costs={"flops": NetworkOperator.flops, "params": NetworkOperator.params},
             start=1,
             selection=selection,
         )

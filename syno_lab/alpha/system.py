@@ -24,6 +24,8 @@ class Alpha(System):
     format = FORMAT
     title = "αNAS"
     mark = "square"
+    method = "pareto"
+    is_whole = True
 
     def read(self, text: str | bytes) -> NetworkOperator:
         """See :func:`syno_lab.alpha.operator.from_json`."""
@@ -51,8 +53,10 @@ class Alpha(System):
         return Edited(operator.variant)
 
     def space(self, request: SpaceRequest) -> OperatorSpace:
-        """Networks are not searched for layers. Raises SpecError."""
-        raise SpecError("αNAS has no space of operators for layers: search whole networks by sl.alpha.Evolution")
+        """See :class:`syno_lab.alpha.search_space.NetworkSpace`."""
+        from syno_lab.alpha.search_space import NetworkSpace
+
+        return NetworkSpace(request)
 
     def traits(self, operator: NetworkOperator, binding: Binding) -> Mapping[str, int]:
         """How often each operation is in the network, the blocks, and the costs by powers of two."""

@@ -118,7 +118,9 @@ def _settings(
     from syno_lab.trial import TrialRequest
 
     untrained = choice.untrained
-    method = choice.method or (Method.elites if untrained else Method.estimate)
+    systems = _systems(choice.system)
+    is_whole, usual = _kind_of(systems)
+    method = choice.method or (Method.elites if untrained else Method(usual))
     for option, is_given in (("--rave", choice.rave), ("--virtual-loss", choice.virtual_loss)):
         if is_given and method != Method.mcts:
             raise SearchError(f"{option}: expected --method mcts beside it, found {method.value}")
@@ -151,19 +153,20 @@ def _settings(
         seed=choice.seed,
         minutes=minutes if choice.minutes is None and choice.trials is None else choice.minutes,
         trials=choice.trials,
-        max_replaced_ratio=choice.flops,
+        max_replaced_ratio=(1.0 if is_whole else 0.4) if choice.flops is None else choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
         seeds=() if untrained else _seeds(machine.seeds, rungs),
-        limits={"max_primitives": choice.max_primitives},
+        limits={} if is_whole else {"max_primitives": choice.max_primitives},
         weight_limits="primary",
         starts_with_known=not choice.from_nothing,
         tuning=tuning,
         untrained=untrained,
         rungs=rungs,
-        system=_systems(choice.system),
+        system=systems,
         lower_within=choice.lower_within,
         wants=wants_option(choice.wants) or None,
+        **({} if choice.objectives is None else {"objectives": _names(choice.objectives)}),
     )
 
 
@@ -176,7 +179,10 @@ def _in_rungs(choice: Choice, request: TrialRequest, place: Path, tuning: Tuning
     if choice.trials is not None or choice.untrained or tuning is not None or choice.lower_within is not None:
         return False
     try:
-        used, _ = usable_rungs(request, validations_in(place), _systems(choice.system))
+        systems = _systems(choice.system)
+        if _kind_of(systems)[0]:
+            return False
+        used, _ = usable_rungs(request, validations_in(place), systems)
     except SpecError:  # a backbone without proxies, or an unknown one, which is told with all else that is wrong
         return False
     return any(not rung.is_full for rung in used)
@@ -214,6 +220,18 @@ def _systems(names: str) -> str:
     return ",".join(sorted(found, key=list(formats()).index))
 
 
+def _kind_of(systems: str) -> tuple[bool, str]:
+    """Whether operators of these systems are whole networks, and how they are searched by default."""
+    from syno_lab.systems import find_system
+
+    found = [find_system(name) for name in systems.split(",")]
+    return any(system.is_whole for system in found), found[0].method
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple([name.strip() for name in text.split(",")])
+
+
 def _stopping(rule: Rule, epochs: int) -> dict[str, Any]:
     """The rule for early termination as trials are given it.
 
@@ -237,10 +255,11 @@ def _check(settings: SearchSettings, report: Reporter) -> None:
     report(KIND, 0.0, "looking at the backbone and the data")
     space = Space(settings)
     wants = f" that meet {space.operators.wants}" if space.operators.wants else ""
+    what = "searching" if space.is_whole else f"{len(space.sites)} layers to replace by operators"
     report(
         KIND,
         0.0,
-        f"{len(space.sites)} layers to replace by operators {space.operators}{wants}; "
+        f"{what} {space.operators}{wants}; "
         f"baseline {space.baseline.flops:,} FLOPs, {space.baseline.params:,} parameters",
     )
 

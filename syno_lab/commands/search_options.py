@@ -21,6 +21,7 @@ class Method(StrEnum):
     evolution = "evolution"
     random = "random"
     elites = "elites"
+    pareto = "pareto"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Choice:
         Method | None,
         typer.Option(
             help="estimate: Bayesian, the highest expected reward of many drawn; mcts: Monte Carlo tree search (UCT); "
-            "elites: the best of each range of FLOPs, changed. [default: estimate; untrained, elites]"
+            "elites: the best of each range of FLOPs, changed; pareto: the front of accuracy and --objectives, changed "
+            "(αNAS). [default: estimate; untrained, elites; of whole networks, pareto]"
         ),
     ] = None
     rave: Annotated[bool, flag("--rave", "With --method mcts: value actions wherever they were taken (RAVE), too.")] = (
@@ -66,8 +68,19 @@ class Choice:
     ] = False
     seed: Annotated[int, typer.Option(min=0, help="The seed of the search; trainings have seed 0.")] = 0
     flops: Annotated[
-        float, typer.Option(help="Train no operator that takes more than this share of the replaced layers' FLOPs.")
-    ] = 0.4
+        float | None,
+        typer.Option(
+            help="Train no operator that takes more than this share of the replaced layers' FLOPs. [default: 0.4; of "
+            "whole networks, 1]"
+        ),
+    ] = None
+    objectives: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[,NAME]",
+            help="With --method pareto: the costs that are to be small. [default: flops,params]",
+        ),
+    ] = None
     traffic: Annotated[
         float,
         typer.Option(
@@ -88,7 +101,7 @@ class Choice:
         str,
         typer.Option(
             metavar="NAME[,NAME]",
-            help="The system whose operators are searched, by its title or its format: pgraphs (or syno), canvas. "
+            help="The system whose operators are searched, by its title or format: pgraphs (or syno), canvas, alpha. "
             "Several are searched together.",
         ),
     ] = "pgraphs"

@@ -15,7 +15,9 @@ from syno_lab.tuning.presets import find_preset
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
 
-Method = Literal["estimate", "mcts", "random", "evolution", "elites"]
+Method = Literal["estimate", "mcts", "random", "evolution", "elites", "pareto"]
+#: Costs that the method ``pareto`` may have beside the accuracy; less is better.
+OBJECTIVES = ("flops", "params")
 #: What the method ``mcts`` is: the paper's UCT, that with values of actions, or the tree search with an estimate.
 TreeKind = Literal["uct", "rave", "estimate"]
 
@@ -79,7 +81,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         training: how every operator is trained, and the baseline alike: backbone, options, data, epochs and the rest
             of a :class:`.TrialRequest`; the search itself sets its ``operator``, ``rivals``, ``gives_up`` and
             ``keep_predictions``.
-        method: ``estimate`` (Bayesian), ``mcts``, ``evolution``, ``random`` or ``elites``.
+        method: ``estimate`` (Bayesian), ``mcts``, ``evolution``, ``random``, ``elites`` or ``pareto``, which keeps the
+            front of the accuracy and ``objectives``.
         tree: which tree search ``mcts`` is: ``uct``, as in section 7.2; ``rave``, which also values actions wherever
             they were taken; ``estimate``, as in searches from before there was a choice (:class:`.TreeWithEstimate`).
         virtual_loss: losses for which an operator in training counts in ``uct`` and ``rave``.
@@ -110,6 +113,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         lower_within: percentage points that a trial may be less accurate than the baseline's seeds are on average:
             after one that is not, only operators with a tenth fewer FLOPs than it has are trained, again and again
             (Canvas, section 8). None: the limit stays.
+        objectives: of the method ``pareto``: some of :data:`OBJECTIVES`.
         rungs: train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
             baseline and finals included.
         wants: what every operator must read and mix (:attr:`.SpaceRequest.wants`); :data:`DERIVED`: what the replaced
@@ -144,6 +148,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     rungs: bool = False
     wants: str | None = None
     lower_within: float | None = None
+    objectives: tuple[str, ...] = OBJECTIVES
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.trials is None:
@@ -173,6 +178,16 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError(f"workers: expected 1 or more, found {self.workers}")
         if len(set(self.seeds)) != len(self.seeds):
             raise SearchError(f"seeds: expected seeds that differ, found {', '.join(map(str, self.seeds))}")
+        if (
+            not self.objectives
+            or len(set(self.objectives)) < len(self.objectives)
+            or set(self.objectives) - {*OBJECTIVES}
+        ):
+            raise SearchError(
+                f"objectives: expected some of {', '.join(OBJECTIVES)}, found {quoted(', '.join(self.objectives))}"
+            )
+        if self.method != "pareto" and self.objectives != OBJECTIVES:
+            raise SearchError(f"objectives: expected the method pareto beside them, found {self.method}")
         if self.rungs:
             self._check_rungs()
         if len(set(self.systems)) != len(self.systems):
@@ -244,6 +259,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop("wants")
         if self.lower_within is None:  # alike
             plain.pop("lower_within")
+        if self.objectives == OBJECTIVES:  # alike
+            plain.pop("objectives")
         return plain
 
     def to_dict(self) -> dict[str, Any]:

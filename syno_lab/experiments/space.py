@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Protocol, runtime_checkable
 
 from syno_lab.errors import SpecError
 from syno_lab.experiments.settings import DERIVED, SearchSettings
@@ -18,6 +19,7 @@ from syno_lab.search import (
     EliteSearch,
     EstimateSearch,
     MonteCarloTreeSearch,
+    ParetoEvolution,
     RandomSearch,
     RegularizedEvolution,
     Search,
@@ -30,6 +32,7 @@ from syno_lab.search.joint import JointSpace
 from syno_lab.search.protocol import State
 from syno_lab.systems import find_system, system_of
 from syno_lab.trial import sites_of, survey_of
+from syno_lab.trial.backbone import example_of
 
 #: Operators whose costs are kept.
 COSTS_KEPT = 1024
@@ -43,6 +46,14 @@ class NetworkCosts:
 
     flops: int
     params: int
+
+
+@runtime_checkable
+class HasFrontSearch(Protocol):
+    """A space with a search of its own along the front of the reward and costs."""
+
+    def front_search(self, root: State, rng: random.Random, objectives: Sequence[str]) -> Search:
+        """The search from the first state; ``objectives`` are names of costs."""
 
 
 class Space:
@@ -61,19 +72,22 @@ class Space:
 
     def __init__(self, settings: SearchSettings) -> None:
         request = settings.training
-        self.sites: list[Site] = sites_of(request)
+        self.systems = tuple(map(find_system, settings.systems))
+        self.is_whole = any(system.is_whole for system in self.systems)
+        if self.is_whole:
+            _check_whole(settings, self.systems)
+        self.sites: list[Site] = [] if self.is_whole else sites_of(request)
         self.strides: Strides = request.options.get("strides", "pool")
         # Layers that differ only in their names cost the same: ResNet-20's 18 layers are of 6 kinds.
         kinds = Counter(replace(site, name="") for site in self.sites)
         self._kinds = sorted(kinds.items(), key=lambda pair: -pair[0].flops)
         seen = survey_of(request)
         self.baseline = NetworkCosts(seen.flops, seen.params)
-        self.replaced_flops = sum(site.flops for site in self.sites)
-        self._rest = NetworkCosts(
-            seen.flops - self.replaced_flops, seen.params - sum(site.params for site in self.sites)
-        )
+        self.replaced_flops = seen.flops if self.is_whole else sum(site.flops for site in self.sites)
+        kept_params = 0 if self.is_whole else seen.params - sum(site.params for site in self.sites)
+        self._rest = NetworkCosts(seen.flops - self.replaced_flops, kept_params)
         self._replaced_ratio = settings.max_replaced_ratio
-        self.most_traffic = settings.max_traffic_ratio
+        self.most_traffic = None if self.is_whole else settings.max_traffic_ratio
         if self._replaced_ratio is None:
             self.most_flops = int(settings.max_flops_ratio * seen.flops)
         else:
@@ -95,7 +109,6 @@ class Space:
         self._wished_keys: set[int] = set()
         self._scored: set[int] = set()
         self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # asked for several times in a row
-        self.systems = tuple(map(find_system, settings.systems))
         asked = SpaceRequest(
             self.sites,
             self.strides,
@@ -107,6 +120,7 @@ class Space:
             None if settings.wants == DERIVED else settings.wants or "",
             lambda key: self._drawn.add(hash(key)),
             lambda key: self._wished_keys.add(hash(key)),
+            lambda: example_of(request),
         )
         self.operators: OperatorSpace = (
             self.systems[0].space(asked) if len(self.systems) == 1 else JointSpace(self.systems, asked)
@@ -117,6 +131,9 @@ class Space:
         return self._costs(operator)
 
     def _computed_costs(self, operator: Operator) -> NetworkCosts | None:
+        if self.is_whole:
+            whole = system_of(operator).placement(operator, self.sites, self.strides).whole
+            return None if whole is None else NetworkCosts(*whole)
         flops, params = self._rest.flops, self._rest.params
         for _, number, place in self._places(operator):
             if not place.replaced:
@@ -155,6 +172,12 @@ class Space:
         for site, number in self._kinds:
             (place,) = system_of(operator).placement(operator, [site], self.strides).places
             yield site, number, place
+
+    def _flops(self, operator: Operator) -> float:
+        return self.fitting_costs(operator).flops
+
+    def _params(self, operator: Operator) -> float:
+        return self.fitting_costs(operator).params
 
     def accepts(self, operator: Operator) -> bool:
         """Whether the operator fits everywhere and the network stays within the limits."""
@@ -285,4 +308,19 @@ class Space:
             return MonteCarloTreeSearch(self.root, rng, policy=policy, settings=chosen)
         if settings.method == "elites":
             return self.elite_search(rng)
+        if settings.method == "pareto":
+            if isinstance(self.operators, HasFrontSearch):
+                return self.operators.front_search(self.root, rng, settings.objectives)
+            costs = {"flops": self._flops, "params": self._params}
+            return ParetoEvolution(self.root, rng, objectives=settings.objectives, costs=costs)
         return {"random": RandomSearch, "evolution": RegularizedEvolution}[settings.method](self.root, rng)
+
+
+def _check_whole(settings: SearchSettings, systems: Sequence[System]) -> None:
+    """Refuse what needs operators for layers where the operators are whole networks."""
+    titles = ", ".join(system.title for system in systems)
+    if len(systems) > 1:
+        raise SpecError(f"system: expected whole networks alone, or operators for layers alone, found {titles}")
+    for what, is_given in (("rungs", settings.rungs), ("tuning", settings.tuning is not None)):
+        if is_given:
+            raise SpecError(f"{what}: expected operators for layers, found whole networks of {titles}; leave it out")

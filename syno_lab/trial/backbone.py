@@ -130,6 +130,12 @@ def build(request: TrialRequest) -> Network:
     )
 
 
+def example_of(request: TrialRequest) -> tuple[nn.Module, tuple[int, int, int] | Tensor]:
+    """The request's backbone without weights or operator, and what it is run on: [C, H, W], or tokens [1, T]."""
+    facts = facts_of(request)
+    return _build(request.backbone, request.options, facts, "meta"), _example(facts)
+
+
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise SpecError for an option that the backbone ``name`` does not have."""
     chosen = backbone(name)
@@ -148,11 +154,13 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=32)
 def _survey(name: str, options: bytes, facts: Facts) -> Survey:
-    net = _build(name, msgspec.json.decode(options), facts, "meta")
-    example: tuple[int, int, int] | Tensor = (facts.channels, facts.size, facts.size)
+    return survey(_build(name, msgspec.json.decode(options), facts, "meta"), _example(facts))
+
+
+def _example(facts: Facts) -> tuple[int, int, int] | Tensor:
     if facts.domain == "text":
-        example = torch.zeros(1, facts.size, dtype=torch.int64)
-    return survey(net, example)
+        return torch.zeros(1, facts.size, dtype=torch.int64)
+    return (facts.channels, facts.size, facts.size)
 
 
 def _build(name: str, options: Mapping[str, Any], facts: Facts, device: str | None) -> nn.Module:

@@ -1,0 +1,90 @@
+"""The networks that edits of a backbone lead to, as a search of the lab finds them (:class:`.OperatorSpace`)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from syno_lab.alpha.blocks import Network, find_blocks
+from syno_lab.alpha.edits import MOST_EDITS, Variant
+from syno_lab.alpha.operator import NetworkOperator
+from syno_lab.alpha.space import Evolution, NetworkState, Settings
+from syno_lab.errors import SpecError
+from syno_lab.inputs import positive, quoted
+from syno_lab.protocol import OperatorSpace, SpaceRequest
+from syno_lab.search import Search
+from syno_lab.search.protocol import State
+
+#: The limits of the space, by the names in which a user gives them.
+LIMITS = ("max_edits",)
+
+
+class NetworkSpace(OperatorSpace):
+    """Variants of the request's network.
+
+    Raises:
+        SpecError: for a request without a network, one that cannot be traced or has nothing that may be changed, and
+            for settings that are those of operators in layers: one line.
+    """
+
+    def __init__(self, request: SpaceRequest) -> None:
+        if request.network is None:
+            raise SpecError("αNAS: expected the network to begin with, found layers alone")
+        for name, given in (
+            ("wants", request.wants),
+            ("coefficients", request.coefficients),
+            ("occurrences", request.occurrences),
+        ):
+            if given:
+                raise SpecError(f"αNAS: {name}: expected none for whole networks, found {quoted(given)}")
+        if unknown := sorted(set(request.limits) - set(LIMITS)):
+            raise SpecError(f"αNAS: limits: expected some of {', '.join(LIMITS)}, found {quoted(unknown)}")
+        edits = request.limits.get("max_edits", MOST_EDITS)
+        if positive(edits) is None or edits > MOST_EDITS:
+            raise SpecError(f"αNAS: max_edits: expected a whole number from 1 to {MOST_EDITS}, found {quoted(edits)}")
+        from syno_lab.alpha.tracing import trace
+
+        self.seed: Network = find_blocks(trace(*request.network()))
+        if not any(block.mutable for block in self.seed.blocks):
+            raise SpecError("αNAS: expected a network with blocks that may be changed, found none: blocks are modules")
+        self._settings = Settings(most_edits=edits)
+        self._request = request
+        self._spare = request.spare_flops
+
+    def __str__(self) -> str:
+        kinds = self.seed.kinds
+        return f"networks that edits of {len(self.seed.blocks)} blocks of {len(kinds)} types lead to"
+
+    @property
+    def wants(self) -> str:
+        """Nothing: each mutation keeps the properties of what it replaces, relaxed by chance."""
+        return ""
+
+    def root(self, accepts: Callable[[Any], bool]) -> State:
+        """The seed, which more edits may follow."""
+
+        def accepted(operator: NetworkOperator) -> bool:
+            self._request.drawn(operator.variant.key)
+            self._request.wished(operator.variant.key)
+            return operator.flops() <= self._spare and accepts(operator)
+
+        return NetworkState(Variant(self.seed), replace(self._settings, accepts=accepted))
+
+    def known(self, root: State) -> Mapping[str, NetworkOperator]:
+        """None: the seed is the baseline."""
+        return {}
+
+    def name_of(self, operator: NetworkOperator) -> str:
+        """Equal for networks of one structure."""
+        return operator.variant.key
+
+    def lower(self, spare_flops: int) -> None:
+        """Accept networks of at most so many FLOPs from now on."""
+        self._spare = spare_flops
+
+    def front_search(self, root: State, rng: random.Random, objectives: Sequence[str]) -> Search:
+        """αNAS's evolution, from :meth:`root` (Algorithm 2)."""
+        assert isinstance(root, NetworkState)
+        return Evolution.from_state(root, rng, objectives=objectives)

@@ -1,0 +1,72 @@
+"""A search of whole networks: αNAS's evolution through the lab's search, with real trainings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import answered, refused
+
+from syno_lab.systems import read_operator
+
+SMALL = (
+    *("--system", "alpha", "--backbone", "cnn", "--data", "digits", "--width", "4", "--epochs", "1"),
+    *("--images", "64", "--test-images", "32", "--in-process", "--seeds", "0", "--to-the-end"),
+)
+
+
+def test_networks_are_searched_and_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ("--folder", str(tmp_path), "--name", "networks")
+    first = json.loads(answered(capsys, "search", *SMALL, *place, "--trials", "3", "--json", "-"))
+    assert first["settings"]["method"] == "pareto"
+    assert first["settings"]["system"] == "syno-lab-alpha"
+    assert first["settings"]["rungs"] is False
+    more = json.loads(answered(capsys, "search", "--continue", "--in-process", *place, "--trials", "6", "--json", "-"))
+    assert more["recorded"][:3] == first["recorded"]
+    assert len(more["recorded"]) == 6
+    # The seed comes first, then edits of what is known; no structure is trained twice.
+    networks = [read_operator(one["operator"]).variant for one in more["recorded"]]
+    assert networks[0].edits == ()
+    assert all(network.edits for network in networks[1:])
+    assert len({network.key for network in networks}) == 6
+    baseline = more["baseline"]
+    for one, network in zip(more["recorded"], networks, strict=True):
+        assert (one["flops"], one["params"]) == (network.flops(), network.params())
+        assert one["flops"] <= baseline["flops"]
+    # Other words lead to the same search.
+    other = (
+        *SMALL,
+        "--folder",
+        str(tmp_path),
+        "--name",
+        "again",
+        "--method",
+        "pareto",
+        "--objectives",
+        "flops, params",
+    )
+    again = json.loads(answered(capsys, "search", *other, "--trials", "2", "--json", "-"))
+    assert [one["operator"] for one in again["recorded"]] == [one["operator"] for one in first["recorded"][:2]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--objectives", "speed"), "objectives: expected some of flops, params, found 'speed'"),
+        (
+            ("--method", "random", "--objectives", "flops"),
+            "objectives: expected the method pareto beside them, found r",
+        ),
+        (("--system", "alpha,canvas"), "system: expected whole networks alone, or operators for layers alone, found"),
+        (("--rungs",), "rungs: expected operators for layers, found whole networks of αNAS; leave it out"),
+        (("--tune-within", "1", "--seeds", "1"), "tuning: expected operators for layers, found whole networks of αNAS"),
+        (("--wants", "H>=m"), "αNAS: wants: expected none for whole networks, found 'H>=m'"),
+        (("--untrained",), "untrained: expected a system with a probe, found αNAS"),
+    ],
+)
+def test_one_line_for_what_networks_cannot_have(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--system", "alpha", "--backbone", "cnn", "--data", "digits", "--folder", str(tmp_path), "--minutes", "1")
+    assert message in refused(capsys, "search", *words, *arguments)
