@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from command_line import answered, refused
 
+from syno_lab.store import Store
+from syno_lab.store.searches import SearchTrial
 from syno_lab.systems import read_operator
 
 SMALL = (
@@ -26,14 +28,13 @@ def test_networks_are_searched_and_gone_on_with(tmp_path: Path, capsys: pytest.C
     assert more["recorded"][:3] == first["recorded"]
     assert len(more["recorded"]) == 6
     # The seed comes first, then edits of what is known; no structure is trained twice.
-    networks = [read_operator(one["operator"]).variant for one in more["recorded"]]
+    networks = [read_operator(trial.operator).variant for trial in trials_in(tmp_path, "networks")]
     assert networks[0].edits == ()
     assert all(network.edits for network in networks[1:])
     assert len({network.key for network in networks}) == 6
-    baseline = more["baseline"]
-    for one, network in zip(more["recorded"], networks, strict=True):
-        assert (one["flops"], one["params"]) == (network.flops(), network.params())
-        assert one["flops"] <= baseline["flops"]
+    for one, network in zip(trials_in(tmp_path, "networks"), networks, strict=True):
+        assert (one.flops, one.params) == (network.flops(), network.params())
+        assert one.flops <= networks[0].flops()
     # Other words lead to the same search.
     other = (
         *SMALL,
@@ -46,18 +47,29 @@ def test_networks_are_searched_and_gone_on_with(tmp_path: Path, capsys: pytest.C
         "--objectives",
         "flops, params",
     )
-    again = json.loads(answered(capsys, "search", *other, "--trials", "2", "--json", "-"))
-    assert [one["operator"] for one in again["recorded"]] == [one["operator"] for one in first["recorded"][:2]]
+    answered(capsys, "search", *other, "--trials", "2", "--json", "-")
+    again = [read_operator(trial.operator).variant.key for trial in trials_in(tmp_path, "again")]
+    assert again == [network.key for network in networks[:2]]
+
+
+def test_pgraphs_are_searched_along_the_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [word for word in SMALL if word not in ("--system", "alpha")]
+    place = ("--folder", str(tmp_path), "--name", "front", "--method", "pareto", "--objectives", "params")
+    found = json.loads(answered(capsys, "search", *words, *place, "--trials", "3", "--json", "-"))
+    assert found["settings"]["objectives"] == ["params"]
+    assert len({trial.fingerprint for trial in trials_in(tmp_path, "front")}) == 3
+
+
+def trials_in(folder: Path, name: str) -> list[SearchTrial]:
+    with Store.open(folder) as store:
+        return store.search(name).trials()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--objectives", "speed"), "objectives: expected some of flops, params, found 'speed'"),
-        (
-            ("--method", "random", "--objectives", "flops"),
-            "objectives: expected the method pareto beside them, found r",
-        ),
+        (("--method", "random", "--objectives", "flops"), "objectives: expected the method pareto beside them, found"),
         (("--system", "alpha,canvas"), "system: expected whole networks alone, or operators for layers alone, found"),
         (("--rungs",), "rungs: expected operators for layers, found whole networks of αNAS; leave it out"),
         (("--tune-within", "1", "--seeds", "1"), "tuning: expected operators for layers, found whole networks of αNAS"),
