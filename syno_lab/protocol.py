@@ -191,6 +191,7 @@ class SpaceRequest:
             funnel of a search counts them.
         wished: to be told the key of those that meet ``wants``, before the FLOPs refuse any; a space that does not tell
             them counts those for which ``accepts`` is asked.
+        options: of the system alone, by the names of its :attr:`System.space_options`, as text.
         network: builds the network without weights, and gives its example (:func:`syno_lab.alpha.trace`), for a system
             whose operators are whole networks; None: only the layers are known.
     """
@@ -205,6 +206,7 @@ class SpaceRequest:
     wants: str | None = None
     drawn: Callable[[Hashable], None] = lambda key: None
     wished: Callable[[Hashable], None] = lambda key: None
+    options: Mapping[str, str] = field(default_factory=dict)
     network: Callable[[], tuple[nn.Module, Any]] | None = None
 
 
@@ -319,6 +321,11 @@ class System(Protocol):
 
     def placement(self, operator: Any, sites: Sequence[Site], strides: Strides) -> Placement:
         """The placement that replaces the layers ``sites`` of a network by the operator."""
+
+    @property
+    def space_options(self) -> Mapping[str, Sequence[str]]:
+        """The options of its space that no other system has, each with its values, the default first."""
+        return {}
 
     def space(self, request: SpaceRequest) -> OperatorSpace:
         """The space that is searched for these layers.

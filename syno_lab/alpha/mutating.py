@@ -11,11 +11,17 @@ from dataclasses import dataclass
 
 from syno_lab.alpha.blocks import Network
 from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement
+from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.mutation import RELAXATIONS, Relax
+from syno_lab.alpha.rivals import RIVALS
+from syno_lab.alpha.rivals import mutate as mutate_as_rival
 from syno_lab.alpha.skeleton import DROP, synthesise_again
 from syno_lab.alpha.synthesis import METHODS
 from syno_lab.errors import SearchError, SpecError
 from syno_lab.inputs import positive, quoted
+
+#: How a new subgraph is found: by a synthesis for its properties, or as rivals of αNAS do, which know none.
+METHODS_AND_RIVALS = (*METHODS, *(name for name in RIVALS if name not in METHODS))
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Mutations:
         delete: the probability that a block is deleted; with the rest a subgraph is replaced.
         others: the probability for each other block of the type to get the new subgraph too.
         relax: rules for the properties of the subgraph, or the name of a preset of :data:`~.mutation.RELAXATIONS`.
-        method: of the synthesis, one of :data:`~.synthesis.METHODS`.
+        method: of the synthesis, one of :data:`~.synthesis.METHODS`, or a rival, one of :data:`~.rivals.RIVALS`.
         drop: how likely an input of a binary operation is dropped where it is not needed.
         going_on, most: how a subgraph grows, see :meth:`.Graph.choose_region`.
         attempts: how often a mutation is drawn before none is said to be found. The paper draws once, and a failure
@@ -58,8 +64,9 @@ class Mutations:
         if isinstance(self.relax, str) and self.relax not in RELAXATIONS:
             expected = ", ".join(RELAXATIONS)
             raise SpecError(f"Mutations: relax: expected one of {expected}, found {quoted(self.relax)}")
-        if self.method not in METHODS:
-            raise SpecError(f"Mutations: method: expected one of {', '.join(METHODS)}, found {quoted(self.method)}")
+        if self.method not in METHODS_AND_RIVALS:
+            expected = ", ".join(METHODS_AND_RIVALS)
+            raise SpecError(f"Mutations: method: expected one of {expected}, found {quoted(self.method)}")
         if positive(self.attempts) is None:
             raise SpecError(f"Mutations: attempts: expected an integer of 1 or more, found {quoted(self.attempts)}")
 
@@ -110,7 +117,7 @@ def _drawn(network: Network, changeable: list[int], rng: random.Random, rules: M
     for other in alike:
         graph = network.blocks[other].graph
         elsewhere.append(graph.subgraph(graph.region(region.nodes)))
-    new = synthesise_again(old, rng, rules.relax, rules.method, rules.drop, elsewhere)
+    new = _instead_of(old, rng, rules, elsewhere)
     if new is None:
         return None
     blocks = tuple(sorted([number, *alike]))
@@ -120,3 +127,9 @@ def _drawn(network: Network, changeable: list[int], rng: random.Random, rules: M
         return Replacement(blocks, tuple(sorted(region.nodes)), shown, new.at(*shown.inputs))
     except SpecError:  # a new shape that the first of the blocks cannot have
         return None
+
+
+def _instead_of(old: Graph, rng: random.Random, rules: Mutations, elsewhere: list[Graph]) -> Graph | None:
+    if rules.method in METHODS:
+        return synthesise_again(old, rng, rules.relax, rules.method, rules.drop, elsewhere)
+    return mutate_as_rival(old, rules.method, rng)

@@ -9,16 +9,26 @@ from typing import Any
 
 from syno_lab.alpha.blocks import Network, find_blocks
 from syno_lab.alpha.edits import MOST_EDITS, Variant
+from syno_lab.alpha.mutating import METHODS_AND_RIVALS, Mutations
+from syno_lab.alpha.mutation import RELAXATIONS
 from syno_lab.alpha.operator import NetworkOperator
 from syno_lab.alpha.space import Evolution, NetworkState, Settings
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 from syno_lab.protocol import OperatorSpace, SpaceRequest
 from syno_lab.search import Search
+from syno_lab.search.pareto import SELECTIONS
 from syno_lab.search.protocol import State
 
 #: The limits of the space, by the names in which a user gives them.
 LIMITS = ("max_edits",)
+#: Options of the space: how a new subgraph is found, how properties are relaxed, how parents are chosen. The first of
+#: each is the default.
+OPTIONS: Mapping[str, Sequence[str]] = {
+    "mutations": METHODS_AND_RIVALS,
+    "relax": tuple(RELAXATIONS),
+    "selection": tuple(SELECTIONS),
+}
 
 
 class NetworkSpace(OperatorSpace):
@@ -49,7 +59,9 @@ class NetworkSpace(OperatorSpace):
         self.seed: Network = find_blocks(trace(*request.network()))
         if not any(block.mutable for block in self.seed.blocks):
             raise SpecError("αNAS: expected a network with blocks that may be changed, found none: blocks are modules")
-        self._settings = Settings(most_edits=edits)
+        chosen = {name: values[0] for name, values in OPTIONS.items()} | dict(request.options)
+        self._settings = Settings(Mutations(relax=chosen["relax"], method=chosen["mutations"]), most_edits=edits)
+        self._selection = chosen["selection"]
         self._request = request
         self._spare = request.spare_flops
 
@@ -87,4 +99,4 @@ class NetworkSpace(OperatorSpace):
     def front_search(self, root: State, rng: random.Random, objectives: Sequence[str]) -> Search:
         """αNAS's evolution, from :meth:`root` (Algorithm 2)."""
         assert isinstance(root, NetworkState)
-        return Evolution.from_state(root, rng, objectives=objectives)
+        return Evolution.from_state(root, rng, objectives=objectives, selection=self._selection)

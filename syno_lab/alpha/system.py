@@ -27,6 +27,13 @@ class Alpha(System):
     method = "pareto"
     is_whole = True
 
+    @property
+    def space_options(self) -> Mapping[str, Sequence[str]]:
+        """How a search mutates networks, and how it chooses parents; the first of each is the default."""
+        from syno_lab.alpha.search_space import OPTIONS
+
+        return OPTIONS
+
     def read(self, text: str | bytes) -> NetworkOperator:
         """See :func:`syno_lab.alpha.operator.from_json`."""
         return from_json(text)

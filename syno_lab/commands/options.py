@@ -92,11 +92,17 @@ def backbone_options(texts: Iterable[str]) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals or not value:
-            raise SpecError(f"--option: expected NAME=VALUE such as layers=2, found {quoted(text)}")
+        name, value = named_value(text, "--option", "layers=2")
         try:
-            options[name.strip()] = msgspec.json.decode(value)
+            options[name] = msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError, UnicodeError):
-            options[name.strip()] = value
+            options[name] = value
     return options
+
+
+def named_value(text: str, option: str, example: str) -> tuple[str, str]:
+    """The name and the value of ``NAME=VALUE``; SpecError, with the option and an example, for another text."""
+    name, equals, value = text.partition("=")
+    if not name or not equals or not value:
+        raise SpecError(f"{option}: expected NAME=VALUE such as {example}, found {quoted(text)}")
+    return name.strip(), value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from syno_lab.commands.detach import detach_all, lab_folder
-from syno_lab.commands.options import backbone_options, check_board, grouped
+from syno_lab.commands.options import backbone_options, check_board, grouped, named_value
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
 from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning, Validating
 from syno_lab.commands.search_rungs import PlanTeller, say_rungs, say_untrained
@@ -115,6 +115,7 @@ def _settings(
 ) -> SearchSettings:
     """The settings of a new search in the lab at ``place``."""
     from syno_lab.experiments import SearchSettings
+    from syno_lab.experiments.settings import OBJECTIVES
     from syno_lab.trial import TrialRequest
 
     untrained = choice.untrained
@@ -166,7 +167,10 @@ def _settings(
         system=systems,
         lower_within=choice.lower_within,
         wants=wants_option(choice.wants) or None,
-        **({} if choice.objectives is None else {"objectives": _names(choice.objectives)}),
+        objectives=OBJECTIVES if choice.objectives is None else _names(choice.objectives),
+        system_options=dict(
+            named_value(text, "--system-option", "mutations=primer") for text in choice.system_option or ()
+        ),
     )
 
 

@@ -105,6 +105,13 @@ class Choice:
             "Several are searched together.",
         ),
     ] = "pgraphs"
+    system_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="What the space of one system alone has, as αNAS's mutations=primer, relax=code, selection=code.",
+        ),
+    ] = None
     wants: Annotated[
         str,
         typer.Option(

@@ -114,6 +114,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             after one that is not, only operators with a tenth fewer FLOPs than it has are trained, again and again
             (Canvas, section 8). None: the limit stays.
         objectives: of the method ``pareto``: some of :data:`OBJECTIVES`.
+        system_options: what the system's space alone has (:attr:`.System.space_options`), by name.
         rungs: train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
             baseline and finals included.
         wants: what every operator must read and mix (:attr:`.SpaceRequest.wants`); :data:`DERIVED`: what the replaced
@@ -149,6 +150,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     wants: str | None = None
     lower_within: float | None = None
     objectives: tuple[str, ...] = OBJECTIVES
+    system_options: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.trials is None:
@@ -261,6 +263,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop("lower_within")
         if self.objectives == OBJECTIVES:  # alike
             plain.pop("objectives")
+        if not self.system_options:  # alike
+            plain.pop("system_options")
         return plain
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from syno_lab.errors import SpecError
 from syno_lab.experiments.settings import DERIVED, SearchSettings
+from syno_lab.inputs import quoted
 from syno_lab.models.sites import Site, Strides
 from syno_lab.models.slot import Place
 from syno_lab.protocol import Operator, OperatorSpace, SpaceRequest, System
@@ -76,6 +77,7 @@ class Space:
         self.is_whole = any(system.is_whole for system in self.systems)
         if self.is_whole:
             _check_whole(settings, self.systems)
+        _check_options(settings.system_options, self.systems)
         self.sites: list[Site] = [] if self.is_whole else sites_of(request)
         self.strides: Strides = request.options.get("strides", "pool")
         # Layers that differ only in their names cost the same: ResNet-20's 18 layers are of 6 kinds.
@@ -120,6 +122,7 @@ class Space:
             None if settings.wants == DERIVED else settings.wants or "",
             lambda key: self._drawn.add(hash(key)),
             lambda key: self._wished_keys.add(hash(key)),
+            settings.system_options,
             lambda: example_of(request),
         )
         self.operators: OperatorSpace = (
@@ -324,3 +327,15 @@ def _check_whole(settings: SearchSettings, systems: Sequence[System]) -> None:
     for what, is_given in (("rungs", settings.rungs), ("tuning", settings.tuning is not None)):
         if is_given:
             raise SpecError(f"{what}: expected operators for layers, found whole networks of {titles}; leave it out")
+
+
+def _check_options(options: Mapping[str, str], systems: Sequence[System]) -> None:
+    known = {name: values for system in systems for name, values in system.space_options.items()}
+    titles = ", ".join(system.title for system in systems)
+    for name, value in options.items():
+        if name not in known:
+            expected = ", ".join(known) or "none"
+            raise SpecError(f"option of {titles}: expected {expected}, found {quoted(name)}")
+        if value not in known[name]:
+            expected = ", ".join(known[name])
+            raise SpecError(f"option {name} of {titles}: expected one of {expected}, found {quoted(value)}")

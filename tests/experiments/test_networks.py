@@ -52,6 +52,16 @@ def test_networks_are_searched_and_gone_on_with(tmp_path: Path, capsys: pytest.C
     assert again == [network.key for network in networks[:2]]
 
 
+@pytest.mark.parametrize("mutations", ["random", "primer", "automl_zero"])
+def test_rivals_of_properties_are_searched_alike(
+    mutations: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ("--folder", str(tmp_path), "--name", "rivals", "--system-option", f"mutations={mutations}")
+    answered(capsys, "search", *SMALL, *place, "--trials", "4", "--json", "-")
+    networks = [read_operator(trial.operator).variant for trial in trials_in(tmp_path, "rivals")]
+    assert len({network.key for network in networks}) == 4
+
+
 def test_pgraphs_are_searched_along_the_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [word for word in SMALL if word not in ("--system", "alpha")]
     place = ("--folder", str(tmp_path), "--name", "front", "--method", "pareto", "--objectives", "params")
@@ -74,6 +84,9 @@ def trials_in(folder: Path, name: str) -> list[SearchTrial]:
         (("--rungs",), "rungs: expected operators for layers, found whole networks of αNAS; leave it out"),
         (("--tune-within", "1", "--seeds", "1"), "tuning: expected operators for layers, found whole networks of αNAS"),
         (("--wants", "H>=m"), "αNAS: wants: expected none for whole networks, found 'H>=m'"),
+        (("--system-option", "mutations"), "--system-option: expected NAME=VALUE such as mutations=primer, found 'mut"),
+        (("--system-option", "way=primer"), "option of αNAS: expected mutations, relax, selection, found 'way'"),
+        (("--system-option", "relax=all"), "option relax of αNAS: expected one of paper, code, found 'all'"),
         (("--untrained",), "untrained: expected a system with a probe, found αNAS"),
     ],
 )
