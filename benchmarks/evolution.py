@@ -1,0 +1,224 @@
+"""Evolve whole networks by properties, by random subgraphs and as Primer does, at equal trials (αNAS, section 6).
+
+``python benchmarks/evolution.py LABS --data CIFAR`` makes one search of ``syno-lab search --system alpha`` for each
+backbone, seed and kind of mutation, each in a folder of its own in LABS; the same command continues one that was cut
+off, and makes none twice. Of each it keeps the hypervolume of accuracy (from chance up) and parameters (up to the
+seed's, as a share of them) and the overhead of search and store beside the trainings. By properties alone, the most
+accurate network with at most half of the seed's parameters is trained on fresh seeds beside the seed itself.
+
+``--part locality`` trains children of the CNN, one edit each, by properties and by random subgraphs, for two epochs.
+Results are in ``benchmarks/results/evolution.json``, part by part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from common import RESULTS, about, save, say, typed
+
+from syno_lab.alpha import NetworkOperator, Variant, find_blocks, mutate, trace
+from syno_lab.alpha.mutating import Mutations
+from syno_lab.errors import SynoError
+from syno_lab.experiments.settings import SearchSettings
+from syno_lab.reports import LabReader, front_of
+from syno_lab.reports.progress import read_result
+from syno_lab.trial.backbone import example_of
+from syno_lab.trial.compare import compared
+from syno_lab.trial.request import TrialRequest
+from syno_lab.trial.run import TrialOutcome, run_trial
+
+#: By properties, and two rivals of the paper.
+WAYS = ("progressive", "random", "primer")
+#: Backbones with the seeds of their searches.
+SEARCHES = {"cnn": (0, 1, 2), "resnet20": (0,)}
+CHANCE = 0.1  # of ten classes
+FRESH = (3000, 3001, 3002)
+#: Images of a search's trainings, and of its tests; the specification's for two cores.
+IMAGES = (5000, 1000)
+SHARE = 0.9  # of the parent's accuracy, which a child should keep
+
+
+def main() -> None:
+    """Measure one part, or all, and save."""
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    arguments.add_argument("labs", type=Path, help="a folder for the labs")
+    arguments.add_argument("--data", required=True, help="the folder of CIFAR-10's binary batches")
+    arguments.add_argument("--part", choices=PARTS, help="one part alone")
+    arguments.add_argument("--trials", type=int, default=40, help="of each search (40)")
+    arguments.add_argument("--epochs", type=int, default=3, help="of each of its trainings (3)")
+    arguments.add_argument("--children", type=int, default=30, help="of each kind, for locality (30)")
+    given = arguments.parse_args()
+    file = RESULTS / "evolution.json"
+    found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    for name in [given.part] if given.part else PARTS:
+        try:
+            found[name] = {"about": about(typed(), None), **PARTS[name](given)}
+        except SynoError as error:
+            sys.exit(str(error))
+        save("evolution", found)
+
+
+def searches(given: argparse.Namespace) -> dict[str, Any]:
+    """All searches, their fronts, and the best smaller network of those by properties."""
+    rows = []
+    for name, seeds in SEARCHES.items():
+        for seed, way in product(seeds, WAYS if name == "cnn" else WAYS[:1]):
+            lab = given.labs / f"{name}-{way}-{seed}"
+            search(lab, name, seed, way, given)
+            row = {"backbone": name, "seed": seed, "mutations": way, **measured(lab)}
+            if way == "progressive":
+                row["half"] = half(lab)
+            say(str(row))
+            rows.append(row)
+    return {"trials": given.trials, "epochs": given.epochs, "images": IMAGES, "rows": rows}
+
+
+def search(lab: Path, backbone: str, seed: int, way: str, given: argparse.Namespace) -> None:
+    """Make the search, or go on with it; nothing where it has ended."""
+    result = read_result(lab, "search")
+    if result is not None and result["trials"] >= given.trials:
+        return
+    words = [sys.executable, "-m", "syno_lab.cli", "search", "--folder", str(lab)]
+    if (lab / "searches" / "search").exists():
+        words += ["--continue"]
+    else:
+        words += ["--system", "alpha", "--backbone", backbone, "--data", given.data, "--seed", str(seed)]
+        words += ["--trials", str(given.trials), "--epochs", str(given.epochs), "--objectives", "params"]
+        words += ["--images", str(IMAGES[0]), "--test-images", str(IMAGES[1]), "--to-the-end", "--seeds", "0"]
+        words += ["--system-option", f"mutations={way}"]
+    if subprocess.run(words, check=False).returncode:
+        raise SynoError(f"expected the search in {lab} to end, found an error, said above")
+
+
+def measured(lab: Path) -> dict[str, Any]:
+    """The hypervolume of a search, and its overhead."""
+    result = read_result(lab, "search")
+    assert result is not None
+    rows = trials(lab)
+    seed = rows[0]  # a search begins with the network itself
+    front = front_of(rows, ["accuracy", "params"], reference=(CHANCE, seed.params))
+    return {
+        "hypervolume": front.hypervolume / seed.params,
+        "states": result["states"],
+        "seed_accuracy": seed.accuracy,
+        "search_s": result["search_s"],
+        "overhead_share": result["overhead_share"],
+        "front": [[row.accuracy, row.params] for row in (rows[place] for place in front.front)],
+    }
+
+
+def trials(lab: Path) -> list[Any]:
+    """The search's trials in their order, without its baseline."""
+    with LabReader(lab) as reader:
+        return sorted(
+            (row for row in reader.read().of("search:search") if not row.is_baseline), key=lambda row: row.number
+        )
+
+
+def half(lab: Path) -> dict[str, Any] | None:
+    """The most accurate network with at most half of the seed's parameters, beside the seed, on fresh seeds."""
+    rows = trials(lab)
+    able = [row for row in rows if row.accuracy is not None and row.params <= rows[0].params / 2]
+    if not able:
+        return None
+    best = max(able, key=lambda row: row.accuracy)
+    result = read_result(lab, "search")
+    assert result is not None
+    base = msgspec.convert(result["settings"], SearchSettings).training
+    base = msgspec.structs.replace(base, stopping=None, holdout=None, keep_predictions=True)
+    outcomes = train(
+        {"seed": base, f"trial-{best.number}": msgspec.structs.replace(base, operator=best.operator)}, lab / "half"
+    )
+    found = compared(base, list(FRESH), *outcomes)
+    return {
+        "number": best.number,
+        "params_ratio": found.params_ratio,
+        "accuracy": found.operator,
+        "seed_accuracy": found.baseline,
+        "over_seeds": msgspec.to_builtins(found.over_seeds),
+        "verdict": found.verdict,
+    }
+
+
+def train(wanted: dict[str, TrialRequest], folder: Path) -> list[list[TrialOutcome]]:
+    """The outcomes of each request on the fresh seeds, two trainings at a time."""
+    tasks = [(name, seed) for name in wanted for seed in FRESH]
+    requests = [msgspec.structs.replace(wanted[name], seed=seed) for name, seed in tasks]
+    outcomes = train_all(requests, [folder / f"{name}-{seed}" for name, seed in tasks])
+    return [outcomes[at : at + len(FRESH)] for at in range(0, len(outcomes), len(FRESH))]
+
+
+def train_all(requests: list[TrialRequest], folders: list[Path]) -> list[TrialOutcome]:
+    """The outcomes of trainings, two at a time."""
+    with ProcessPoolExecutor(2) as pool:
+        outcomes = list(pool.map(_train, requests, folders))
+    failed = [one.reason for one in outcomes if one.state != "finished"]
+    if failed:
+        raise SynoError(f"expected all trainings to finish, found {failed[0]}")
+    return outcomes
+
+
+def _train(request: TrialRequest, folder: Path) -> TrialOutcome:
+    return run_trial(request, folder=folder)
+
+
+def locality(given: argparse.Namespace) -> dict[str, Any]:
+    """Children of the CNN by properties and by random subgraphs: one replaced subgraph each, two epochs."""
+    base = TrialRequest(backbone="cnn", data=given.data, epochs=2)
+    seed = Variant(find_blocks(trace(*example_of(base))))
+    (parent,) = train_all([base], [given.labs / "locality" / "parent"])
+    found: dict[str, Any] = {"parent": parent.accuracy}
+    accuracies = {}
+    for way in WAYS[:2]:
+        children = drawn(seed, way, given.children)
+        requests = [msgspec.structs.replace(base, operator=NetworkOperator(child).to_json()) for child in children]
+        folders = [given.labs / "locality" / f"{way}-{number}" for number in range(len(children))]
+        outcomes = train_all(requests, folders)
+        accuracies[way] = np.array([one.accuracy for one in outcomes])
+        found[way] = {
+            "accuracies": accuracies[way].tolist(),
+            "median": statistics.median(accuracies[way].tolist()),
+            "kept": float((accuracies[way] >= SHARE * parent.accuracy).mean()),
+            "operations": statistics.mean(len(child.network.graph.nodes) for child in children),
+        }
+        say(f"{way}: {found[way]}")
+    found["difference"] = difference(accuracies[WAYS[0]], accuracies[WAYS[1]])
+    return found
+
+
+def drawn(seed: Variant, way: str, number: int) -> list[Variant]:
+    """Different children of the seed, one replaced subgraph each."""
+    rng = random.Random(0)
+    found: dict[str, Variant] = {}
+    while len(found) < number:
+        edit = mutate(seed.network, rng, Mutations(duplicate=0.0, delete=0.0, method=way))
+        if edit is not None:
+            child = seed.edited(edit)
+            found.setdefault(child.key, child)
+    return list(found.values())
+
+
+def difference(one: np.ndarray, other: np.ndarray, resamples: int = 10_000) -> dict[str, float]:
+    """The difference of the medians with its bootstrap interval."""
+    rng = np.random.default_rng(0)
+    draws = [np.median(rng.choice(group, (resamples, len(group))), axis=1) for group in (one, other)]
+    low, high = np.quantile(draws[0] - draws[1], (0.025, 0.975))
+    return {"difference": float(np.median(one) - np.median(other)), "low": float(low), "high": float(high)}
+
+
+PARTS = {"locality": locality, "searches": searches}
+
+
+if __name__ == "__main__":
+    main()
