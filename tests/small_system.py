@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -222,6 +222,9 @@ class Tiny:
     format = FORMAT
     title = "expressions"
     mark = "circle"
+    method = "estimate"
+    is_whole = False
+    space_options: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def read(self, text: str | bytes) -> Expression:
         try:
