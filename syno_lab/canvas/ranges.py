@@ -11,8 +11,6 @@ from itertools import product
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from syno_lab.canvas.primitives import BROADCASTS
-
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Node
 
@@ -47,26 +45,24 @@ def range_of(nodes: Sequence[Node], tensor: int, image: Range = ANY) -> Range:
 
 def _range_of(nodes: Sequence[Node], tensor: int, known: dict[int, Range]) -> Range:
     found = known.get(tensor)
+    if found is not None:
+        return found
+    (name, _), inputs = nodes[tensor - 1]
+    found = _WHATEVER_IS_READ.get(name)
     if found is None:
-        primitive, inputs = nodes[tensor - 1]
-        if primitive.name in BROADCASTS:
-            sides = [_range_of(nodes, side, known) for side in inputs]
-            low, high = _square(sides[0]) if _is_square(nodes[tensor - 1]) else _BLEND[primitive.name](*sides)
+        first = _range_of(nodes, inputs[0], known)
+        if name in _BLEND:
+            second = _range_of(nodes, inputs[1], known)
+            low, high = _square(first) if name == "mul" and inputs[0] == inputs[1] else _BLEND[name](first, second)
         else:
-            low, high = _ONE.get(primitive.name, _same)(_range_of(nodes, inputs[0], known))
-        found = known[tensor] = Range(min(low, _MOST), max(high, -_MOST))
+            change = _ONE.get(name)
+            low, high = first if change is None else change(first)
+        found = Range(min(low, _MOST), max(high, -_MOST))
+    known[tensor] = found
     return found
 
 
-def _is_square(node: Node) -> bool:
-    return node.primitive.name == "mul" and node.inputs[0] == node.inputs[1]
-
-
 # -- one tensor --------------------------------------------------------------------------------------------------------
-
-
-def _same(a: Range) -> Range:
-    return a
 
 
 def _abs(a: Range) -> Range:
@@ -82,10 +78,9 @@ def _tanh(a: Range) -> Range:
     return Range(math.tanh(a.low), math.tanh(a.high))
 
 
+_WHATEVER_IS_READ = {"fc": ANY, "softmax": Range(0.0, 1.0), "sin": Range(-1.0, 1.0)}
+#: Of the primitives that change the range of what they read; a shift, a group or a fold does not.
 _ONE: dict[str, Callable[[Range], Range]] = {
-    "fc": lambda a: ANY,
-    "softmax": lambda a: Range(0.0, 1.0),
-    "sin": lambda a: Range(-1.0, 1.0),
     "relu": lambda a: Range(max(a.low, 0.0), max(a.high, 0.0)),
     "gelu": lambda a: Range(0.0 if a.low >= 0 else _BELOW_GELU, max(a.high, 0.0)),
     "sigmoid": lambda a: Range(*((math.tanh(end / 2) + 1) / 2 for end in a)),

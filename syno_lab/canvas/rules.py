@@ -139,7 +139,10 @@ def _has_one_sign(image: Range) -> Prunes:
 
 def _one_side(nodes: Nodes, primitive: Primitive, inputs: tuple[int, ...], image: Range) -> tuple[bool, bool]:
     """Whether the result is the left side, and whether it is the right one, for images in a range."""
-    left, right = (range_of(nodes, side, image) for side in inputs)
+    left = range_of(nodes, inputs[0], image)
+    if left == ANY:
+        return False, False
+    right = range_of(nodes, inputs[1], image)
     is_above, is_below = left.low >= right.high, right.low >= left.high
     return (is_above, is_below) if primitive.name == "max" else (is_below, is_above)
 

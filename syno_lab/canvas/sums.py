@@ -46,6 +46,11 @@ def terms_of(
     yield from terms_of(nodes, shapes, right, names, -sign if name == "sub" else sign)
 
 
+def _is_made_by(nodes: Nodes, inputs: tuple[int, ...], names: Sequence[str]) -> bool:
+    """Whether one of the inputs is a result of one of these primitives: quick to say, and mostly not so."""
+    return any(tensor and nodes[tensor - 1].primitive.name in names for tensor in inputs)
+
+
 def _sides(
     shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...], repeats: tuple[Parts, ...] = ()
 ) -> tuple[Term, Term]:
@@ -56,7 +61,12 @@ def _sides(
 def left_after_cancelling(
     nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]
 ) -> dict[Term, int] | None:
-    """The terms of a sum or difference, how often each; None where no term of a side cancels with one of the other."""
+    """The terms of a sum or difference, how often each; None where no term of a side cancels with one of the other.
+
+    A difference of a tensor and itself is left to the rule that prunes it.
+    """
+    if not _is_made_by(nodes, inputs, SUMS):
+        return None
     try:
         terms = _sides(shapes, primitive, inputs)
     except PrimitiveError:  # a size is still to be substituted
@@ -106,6 +116,8 @@ def is_absorbed(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tupl
 
     min(a, max(a, b)) is a, and min(a, min(a, b)) is min(a, b); so with min and max exchanged.
     """
+    if not _is_made_by(nodes, inputs, ("min", "max")):
+        return False
     try:
         left, right = _sides(shapes, primitive, inputs)
     except PrimitiveError:

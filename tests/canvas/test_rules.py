@@ -231,5 +231,5 @@ def test_what_is_left_after_cancelling_is_the_sum(rng: random.Random) -> None:
                 result = computed(draft, changed, *node) if is_sum else found[number]
                 changed.append(result.reshape(found[number].shape))
             lost = np.allclose(changed[-1], found[-1])
-            inner = [pruning(before[:at], draft.shapes[: at + 1], *node) for at, node in enumerate(before)]
-            assert not lost or any(rule is not None and rule.name in LOSING for rule in inner), f"{draft} t{leaf}"
+            rules = [pruning(draft.nodes[:at], draft.shapes[: at + 1], *node) for at, node in enumerate(draft.nodes)]
+            assert not lost or any(rule is not None and rule.name in LOSING for rule in rules), f"{draft} t{leaf}"
