@@ -289,7 +289,7 @@ class Growing:
             flops, params = self._costs(primitive, inputs)
             if self.flops + flops > self.costs.most_flops or self.params + params > self.costs.most_params:
                 return BUDGET
-        return pruning(self.nodes, self.shapes, primitive, inputs)
+        return pruning(self.nodes, self.shapes, primitive, inputs, room.rules_of)
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 

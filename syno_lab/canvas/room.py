@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import inf
 
 from syno_lab.canvas.filling import ratios_of
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import PRIMITIVES, Primitive, flops_of, weight_of
+from syno_lab.canvas.rules import RULES, Rule, RulesOf, rules_of
 from syno_lab.canvas.shape import Shape
 from syno_lab.canvas.sizes import Size, volume_of
 
@@ -64,6 +65,7 @@ class Room:
         must_mix: whether it must have a primitive that reads along H and one along W.
         prefers_free: whether draws take steps that keep dynamic variables more often.
         costs: the least costs, held against the budget; None: without a budget.
+        rules: that prune it.
     """
 
     primitives: int
@@ -75,3 +77,9 @@ class Room:
     must_mix: bool = True
     prefers_free: bool = False
     costs: LeastCosts | None = field(default=None, compare=False)
+    rules: tuple[Rule, ...] = RULES
+
+    @cached_property
+    def rules_of(self) -> RulesOf:
+        """The rules by the names of primitives."""
+        return rules_of(self.rules)

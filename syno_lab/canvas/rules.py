@@ -7,8 +7,10 @@ constant. An *approximate* one may lose kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from math import isinf
 from typing import TYPE_CHECKING
 
 from syno_lab.canvas.primitives import (
@@ -21,14 +23,16 @@ from syno_lab.canvas.primitives import (
     parts_of,
     span_of,
 )
+from syno_lab.canvas.ranges import ANY, NOT_NEGATIVE, Range, range_of
 from syno_lab.canvas.shape import SLOTS, Shape
+from syno_lab.canvas.sums import is_absorbed, is_at_hand, left_after_cancelling
+from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Node
 
 ACTIVATIONS = ("relu", "gelu", "sigmoid", "tanh")
-#: Whose results have no negative element.
-NOT_NEGATIVE = ("relu", "sigmoid", "abs", "exp", "softmax")
 FOLDS = ("fold_avg", "fold_max")
 
 Nodes = Sequence["Node"]
@@ -115,8 +119,59 @@ def _shifts_what_it_folds(nodes: Nodes, shapes: Shapes, primitive: Primitive, in
 
 
 def _is_mean_of_softmax(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    made = _made(nodes, inputs[0])
-    return made is not None and made.name == "softmax" and made.parameter == primitive.parameter
+    """After means over the other axes of the softmax, if it has others."""
+    tensor, axes = inputs[0], {primitive.parameter}
+    while (made := _made(nodes, tensor)) is not None and made.name == "fold_avg":
+        axes.add(made.parameter)
+        (tensor,) = nodes[tensor - 1].inputs
+    return made is not None and made.name == "softmax" and axes >= set(axes_of(made.parameter))
+
+
+def _has_one_sign(image: Range) -> Prunes:
+    """Whether no element of the input is negative, or none positive, for images in a range."""
+
+    def prunes(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+        low, high = range_of(nodes, inputs[0], image)
+        return low >= 0 or high <= 0
+
+    return prunes
+
+
+def _one_side(nodes: Nodes, primitive: Primitive, inputs: tuple[int, ...], image: Range) -> tuple[bool, bool]:
+    """Whether the result is the left side, and whether it is the right one, for images in a range."""
+    left = range_of(nodes, inputs[0], image)
+    if left == ANY:
+        return False, False
+    right = range_of(nodes, inputs[1], image)
+    is_above, is_below = left.low >= right.high, right.low >= left.high
+    return (is_above, is_below) if primitive.name == "max" else (is_below, is_above)
+
+
+def _is_one_side(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+    """The right side, or a left side that is not repeated."""
+    is_left, is_right = _one_side(nodes, primitive, inputs, ANY)
+    return is_right or (is_left and shapes[inputs[0]] is shapes[inputs[1]])
+
+
+def _needs_a_sign(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+    """Something changes, or both sides matter, only where the image has negative elements."""
+    if primitive.name in ("min", "max"):
+        return any(_one_side(nodes, primitive, inputs, NOT_NEGATIVE))
+    return _has_one_sign(NOT_NEGATIVE)(nodes, shapes, primitive, inputs)
+
+
+def _cancels(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+    return left_after_cancelling(nodes, shapes, primitive, inputs) is not None
+
+
+def _cancels_to_what_is_there(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+    left = left_after_cancelling(nodes, shapes, primitive, inputs)
+    return left is not None and is_at_hand(shapes, left, shapes[inputs[1]])
+
+
+def _is_unbounded(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+    low, high = range_of(nodes, inputs[0])
+    return isinf(high) or (primitive.name == "sin" and isinf(low))
 
 
 def _is_constant_along(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
@@ -169,7 +224,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("double", "a tensor plus itself is only twice as large", _OURS, False, ("add",), _is_of_itself),
     Rule(
-        "no sign", "no element is negative, so nothing changes", _OURS, True, ("relu", "abs"), _follows(*NOT_NEGATIVE)
+        "no sign",
+        "no element is negative and nothing changes, or none is positive",
+        _OURS,
+        True,
+        ("relu", "abs"),
+        _has_one_sign(ANY),
     ),
     Rule("sign twice", "the sign was changed just before", _OURS, True, ("abs", "neg"), _follows("neg")),
     Rule(
@@ -179,6 +239,38 @@ RULES: tuple[Rule, ...] = (
         True,
         ("add", "sub"),
         _has_a_negated_side,
+    ),
+    Rule(
+        "cancelled",
+        "a term of one side cancels with one of the other, and one primitive gives what is left",
+        _OURS,
+        True,
+        ("add", "sub"),
+        _cancels_to_what_is_there,
+    ),
+    Rule(
+        "lost in a sum",
+        "a term of one side cancels with one of the other, so what made it is lost",
+        _OURS,
+        False,
+        ("add", "sub"),
+        _cancels,
+    ),
+    Rule(
+        "one side",
+        "every element of one side is the larger, so the result is a side",
+        _OURS,
+        True,
+        ("min", "max"),
+        _is_one_side,
+    ),
+    Rule(
+        "absorbed side",
+        "min(a, max(a, b)) is a, and min(a, min(a, b)) is min(a, b); so with min and max exchanged",
+        _OURS,
+        True,
+        ("min", "max"),
+        is_absorbed,
     ),
     Rule("absorbed sign", "the weights of an FC can have the sign", _OURS, True, ("fc",), _follows("neg")),
     Rule("one shift", "one shift does it, or none", _OURS, True, ("shift",), _could_shift_at_once),
@@ -193,7 +285,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "mean of softmax",
-        "the mean over its axis is constant",
+        "the mean over its axes is constant",
         _OURS,
         True,
         ("fold_avg",),
@@ -223,6 +315,14 @@ RULES: tuple[Rule, ...] = (
         ACTIVATIONS,
         _is_first,
     ),
+    Rule(
+        "image without sign",
+        "behind an activation no element of the image is negative: then nothing changes, or one side is the result",
+        _OURS,
+        False,
+        ("relu", "abs", "min", "max"),
+        _needs_a_sign,
+    ),
     Rule("twice", "the same primitive twice in a row", _OURS, False, (*ELEMENTWISE, "softmax"), _follows_itself),
     Rule(
         "order",
@@ -232,16 +332,50 @@ RULES: tuple[Rule, ...] = (
         ("shift", "unfold", *ELEMENTWISE, *FOLDS),
         _is_out_of_order,
     ),
+    Rule(
+        "unbounded",
+        "its input has no bounds, and the gradients of such exp and sin grow from layer to layer",
+        _OURS,
+        False,
+        ("exp", "sin"),
+        _is_unbounded,
+    ),
 )
 
-#: The rules that look at a primitive, by its name.
-RULES_OF: dict[str, tuple[Rule, ...]] = {}
-for _rule in RULES:
-    for _name in _rule.primitives:
-        RULES_OF[_name] = (*RULES_OF.get(_name, ()), _rule)
+RulesOf = Mapping[str, tuple[Rule, ...]]
 
 
-def pruning(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> Rule | None:
+@lru_cache(maxsize=1 << 8)
+def rules_of(rules: tuple[Rule, ...]) -> RulesOf:
+    """Those that look at a primitive, by its name."""
+    found: dict[str, tuple[Rule, ...]] = {}
+    for rule in rules:
+        for name in rule.primitives:
+            found[name] = (*found.get(name, ()), rule)
+    return found
+
+
+RULES_OF = rules_of(RULES)
+
+
+def rules_without(names: Collection[str]) -> tuple[Rule, ...]:
+    """:data:`RULES` without those of these names.
+
+    Raises:
+        SpecError: for a name that no rule has.
+    """
+    known = [rule.name for rule in RULES]
+    if isinstance(names, str):
+        raise SpecError(f"without_rules: expected a list of names, found the text {quoted(names)}")
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SpecError(f"without_rules: expected rules among {', '.join(known)}, found {quoted(unknown[0])}")
+    return tuple([rule for rule in RULES if rule.name not in names])
+
+
+def pruning(
+    nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...], rules: RulesOf = RULES_OF
+) -> Rule | None:
     """The first rule that prunes a node; None where it is canonical.
 
     Args:
@@ -249,8 +383,9 @@ def pruning(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[in
         shapes: of its tensors.
         primitive: of the node; it applies to the tensors.
         inputs: the numbers of the tensors.
+        rules: that decide, by the names of primitives.
     """
-    for rule in RULES_OF.get(primitive.name, ()):
+    for rule in rules.get(primitive.name, ()):
         if rule.prunes(nodes, shapes, primitive, inputs):
             return rule
     return None

@@ -14,6 +14,7 @@ from syno_lab.canvas.growth import Growing, LeastCosts, Room
 from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel
 from syno_lab.canvas.places import Budget, Place, group_choices_of, places_of
 from syno_lab.canvas.primitives import PRIMITIVES
+from syno_lab.canvas.rules import rules_without
 from syno_lab.effort import Effort
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted
@@ -68,6 +69,7 @@ class Sampler:
         must_mix: whether a kernel must read neighbours along both axes of the image.
         prefers_free: whether kernels whose sizes can be filled up to the budget are drawn more often than others.
         normalise: whether results of FCs are normalised (:class:`.Kernel`); its cost counts.
+        without_rules: names of the rules (:data:`.RULES`) that prune nothing.
         seed: equal seeds draw equal kernels.
 
     Raises:
@@ -91,6 +93,7 @@ class Sampler:
         must_mix: bool = True,
         prefers_free: bool = True,
         normalise: bool = True,
+        without_rules: Collection[str] = (),
         seed: int = 0,
     ) -> None:
         self.sites = tuple([place for place in places if not isinstance(place, Place)])
@@ -124,6 +127,7 @@ class Sampler:
             must_mix,
             prefers_free,
             least,
+            rules_without(without_rules),
         )
         self._rooms: dict[tuple[int, int, int], Room] = {}
         self.prefers_free = prefers_free

@@ -18,6 +18,7 @@ from syno_lab.canvas.fitted import Fitted
 from syno_lab.canvas.kernel import Draft, Substitution
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import PRIMITIVES, Primitive
+from syno_lab.canvas.rules import RULES, rules_without
 from syno_lab.canvas.sizes import MOST_VARIABLES, parse
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.history import MAX_BYTES, MAX_NOTE, replayed, text_of
@@ -66,6 +67,7 @@ class _Room(msgspec.Struct, forbid_unknown_fields=True):
     must_mix: bool
     must_have: list[str] = []
     prefers_free: bool = False
+    without_rules: list[str] = []
 
 
 class _Aim(msgspec.Struct, forbid_unknown_fields=True):
@@ -156,6 +158,7 @@ def _aim_record(aim: Aim) -> _Aim:
             room.must_mix,
             sorted(room.must_have),
             room.prefers_free,
+            [rule.name for rule in RULES if rule not in room.rules],
         ),
         aim.fewest,
         aim.normalise,
@@ -219,6 +222,7 @@ def _aim(record: _Aim) -> Aim:
             "must_mix": room.must_mix,
             "must_have": frozenset(room.must_have),
             "prefers_free": room.prefers_free,
+            "rules": rules_without(room.without_rules),
         },
         fewest=record.fewest,
         normalise=record.normalise,

@@ -162,6 +162,8 @@ def test_a_budget_that_nothing_meets_ends_in_one_line() -> None:
         ({"primitives": (True, 4)}, r"primitives: expected the fewest and the most, .* found \(True, 4\)"),
         ({"fcs": (False, 4)}, r"fcs: expected the fewest and the most, .* found \(False, 4\)"),
         ({"include": []}, "include: expected primitives among .*, found none"),
+        ({"without_rules": ["twice", "thrice"]}, "without_rules: expected rules among once, .*, found 'thrice'"),
+        ({"without_rules": "twice"}, "without_rules: expected a list of names, found the text 'twice'"),
         ({"max_flops": -1}, "budget: expected a share above 0 for max_flops, found -1"),
     ],
 )

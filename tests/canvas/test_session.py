@@ -20,6 +20,7 @@ from syno_lab.canvas.growth import Room, candidates
 from syno_lab.canvas.kernel import Draft, Kernel, Substitution
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import Primitive
+from syno_lab.canvas.rules import RULES, Rule
 from syno_lab.canvas.sampler import Sampler
 from syno_lab.canvas.session import CanvasSession
 from syno_lab.canvas.sizes import parse
@@ -190,6 +191,7 @@ def test_bad_texts_are_refused_in_one_line(what: str) -> None:
         ("fewest", 10**6, "for fewest, found 1000000"),
         ("room", {"include": ["os"]}, "aim: expected primitives among .*, found 'os'"),
         ("room", {"width": -1}, "for width, found -1"),
+        ("room", {"without_rules": ["os"]}, "without_rules: expected rules among .*, found 'os'"),
     ],
 )
 def test_bad_aims_are_refused_in_one_line(field: str, value: Any, said: str) -> None:
@@ -198,6 +200,24 @@ def test_bad_aims_are_refused_in_one_line(field: str, value: Any, said: str) -> 
     aim[field] = {**aim[field], **value} if isinstance(value, dict) else value
     with pytest.raises(FormatError, match=said):
         session_of(Draft()).read(json.dumps(record))
+
+
+def test_a_session_keeps_the_rules_that_were_left_out() -> None:
+    start = Draft().apply("fc C")
+    for left_out in ((), ("unbounded", "double")):
+        sampler = Sampler([Place(8, 8, 4, 4)], without_rules=left_out)
+        session = session_of(sampler)
+        assert {rule.name for rule in RULES if rule not in session.state.aim.room.rules} == set(left_out)
+        again = session_of(session.to_json())
+        assert again.state.aim == session.state.aim
+        refused = {
+            str(one): one.verdict.name
+            for one in candidates(start, again.state.aim.room)
+            if isinstance(one.verdict, Rule)
+        }
+        assert refused.get("exp(t1)") == (None if left_out else "unbounded")
+        assert refused.get("add(t1, t1)") == (None if left_out else "double")
+        assert refused["sub(t1, t1)"] == "zero"
 
 
 def test_of_a_damaged_session_its_own_system_says_what_is_wrong() -> None:
