@@ -10,7 +10,7 @@ from syno_lab.alpha import drawing
 from syno_lab.alpha.changes import plain, possible, said, wanted, wanted_mixing
 from syno_lab.alpha.pairings import axis_names
 from syno_lab.alpha.properties import PROPERTIES
-from syno_lab.alpha.synthesis import Candidate, Draft
+from syno_lab.alpha.synthesis import Candidate, Draft, hopeless_words
 from syno_lab.errors import SynoError
 from syno_lab.ir.pairing import WORDS
 from syno_lab.ir.wants import RANK
@@ -30,7 +30,7 @@ def status(draft: Draft) -> str:
     count = _count(len(draft.chain), "operation")
     if not draft.is_complete:
         far = ", ".join(f"{name} {plain(distance)}" for name, distance in draft.distances.items())
-        hopeless = " Nothing leads to what is wanted from here; undo some steps." if isinf(draft.distance) else ""
+        hopeless = f" From here {hopeless_words(draft)}; undo some steps." if isinf(draft.distance) else ""
         return f"After {count}: distance {plain(draft.distance)} ({far}).{hopeless}"
     graph = draft.graph()
     costs = f"{graph.flops():,} FLOPs, {graph.params():,} parameters"
