@@ -434,9 +434,9 @@ class Session(Protocol):
 
         For wishes ``wish`` has the ``number`` and the ``words`` of the distance to what is wished. Where it can be
         changed what is wanted, ``aims`` has tables: of each the ``title``, the ``corner``, the names of its ``rows``
-        and ``columns``, the texts that are ``wanted`` there, those of ``now`` with rows and columns of their own, the
-        entries that it ``lacks``, ``words`` for its texts, and for each entry ``choices`` with ``name``, ``text``,
-        ``note`` and ``feasible``.
+        and ``columns``, the texts that are ``wanted`` there, ``now`` with a title, rows, columns and ``marks`` of its
+        own, the entries that it ``lacks``, ``words`` for its texts, and for each entry ``choices`` with ``name``,
+        ``text``, ``note`` and ``feasible``.
         """
 
     def aimed(self, state: Any, choice: str) -> Any:

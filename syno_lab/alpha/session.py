@@ -125,9 +125,7 @@ class AlphaSession(History[Draft, Taken, Entry]):
         rng = random.Random(0)  # noqa: S311 - equal states get equal suggestions
         return _steps(self.state, greedy(self.state, rng))
 
-    def random_steps(
-        self, state: Draft, rng: random.Random, *, should_stop: Stop | None = None
-    ) -> tuple[Taken, ...]:
+    def random_steps(self, state: Draft, rng: random.Random, *, should_stop: Stop | None = None) -> tuple[Taken, ...]:
         """The rule of section 5 (:func:`.progressive`), drawn again where it gives up."""
         effort = Effort(should_stop=should_stop)
         shortest = _steps(state, greedy(state, rng))

@@ -103,12 +103,17 @@ def _values(draft: Draft) -> dict[str, Any]:
     """The shapes and the depths, as two tables of one column."""
     names = [name for name in NAMES if name != "mixing"]
     return {
-        "title": "shape and depth",
+        "title": "Wanted shape and depth",
         "corner": "property",
         "rows": names,
         "columns": ["value"],
         "wanted": [[said(wanted(draft, name))] for name in names],
-        "now": {"rows": names, "columns": ["value"], "marks": [[said(draft.values[name])] for name in names]},
+        "now": {
+            "title": "Shape and depth of the chain",
+            "rows": names,
+            "columns": ["value"],
+            "marks": [[said(draft.values[name])] for name in names],
+        },
         "lacks": [[number, 0] for number, name in enumerate(names) if draft.distances[name]],
         "words": {},
         "choices": [[_choices(draft, name)] for name in names],
@@ -119,12 +124,17 @@ def _matrices(draft: Draft) -> dict[str, Any]:
     aim, now = wanted_mixing(draft), draft.values["mixing"]
     columns, rows = axis_names(len(draft.input_shape)), axis_names(len(draft.shape))
     return {
-        "title": "mixing: output axis (row) with input axis (column)",
+        "title": "Wanted mixing",
         "corner": "out \\ in",
         "rows": list(aim.rows),
         "columns": list(aim.columns),
         "wanted": [list(row) for row in aim.marks],
-        "now": {"rows": list(rows), "columns": list(columns), "marks": [list(row) for row in now.marks]},
+        "now": {
+            "title": "Mixing of the chain",
+            "rows": list(rows),
+            "columns": list(columns),
+            "marks": [list(row) for row in now.marks],
+        },
         "lacks": _lacks(draft),
         "words": dict(WORDS),
         "choices": [

@@ -74,6 +74,8 @@ class AimTables {
       const name = `${number}-${row}-${column}`;
       const said = `${data.rows[row]}${data.columns.length > 1 ? `, ${data.columns[column]}` : ""}: ${data.words[mark] ?? mark} wanted${lacks ? ", missing" : ""}; change it`;
       const text = `${mark}${lacks ? "!" : ""}`;
+      const look = `${looks(mark)}${lacks ? " syno-lacks" : ""}`;
+      if (!this.told.live()) return make("td", { class: look }, make("abbr", { title: `${data.words[mark] ?? mark}${lacks ? ": missing" : ""}` }, text));
       const button = make(
         "button",
         {
@@ -83,12 +85,12 @@ class AimTables {
           "aria-label": said,
           title: said,
           "aria-expanded": "false",
-          disabled: !this.told.live() || !data.choices[row][column].length,
+          disabled: !data.choices[row][column].length,
           onclick: () => this.toggle(name),
         },
         text,
       );
-      return make("td", { class: `${looks(mark)}${lacks ? " syno-lacks" : ""}` }, button);
+      return make("td", { class: look }, button);
     };
     const now = (row, column) => {
       const mark = data.now.marks[row][column];
@@ -96,13 +98,13 @@ class AimTables {
       const title = data.words[mark] ?? mark;
       return make("td", { class: looks(mark) }, make("abbr", { title: `${title}${lacks ? ": more is wanted" : ""}` }, mark));
     };
-    const missing = data.lacks.length ? `Wanted ${data.title}; ! marks what is missing` : `Wanted ${data.title}`;
+    const missing = `${data.title}${data.lacks.length ? "; ! marks what is missing" : ""}`;
     const choices = make("div", { class: "syno-aim-choices", "data-of": number });
     return make(
       "div",
       { class: "syno-aim-pair" },
       matrix(missing, data.corner, data, wanted),
-      matrix(`The chain's ${data.title}`, data.corner, data.now, now),
+      matrix(data.now.title, data.corner, data.now, now),
       choices,
     );
   }
