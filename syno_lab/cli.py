@@ -36,6 +36,7 @@ from syno_lab.commands import (
     sample,
     search,
     show,
+    synthesise,
     train,
     tune,
 )
@@ -75,6 +76,7 @@ for _command in (
     demo,
     sample,
     enumerating,
+    synthesise,
     replay,
     ablate,
     backbone,

@@ -57,8 +57,8 @@ class Entry:
     parent: int | None = None
 
     @property
-    def distance(self) -> int | None:
-        """How many steps are needed from there at least; None where no operator can be reached."""
+    def distance(self) -> float | None:
+        """How far it is from there to an operator, in steps say; None where none can be reached."""
         return self.measured()
 
     @property
@@ -66,7 +66,7 @@ class Entry:
         """Whether the state is an operator."""
         return self.operator is not None or bool(self.state.is_complete)
 
-    def measured(self, effort: Effort | None = None) -> int | None:
+    def measured(self, effort: Effort | None = None) -> float | None:
         """As :attr:`distance`, and kept; within an effort.
 
         Raises:
@@ -74,10 +74,10 @@ class Entry:
         """
         if "distance" not in self.__dict__:
             self.__dict__["distance"] = self._measure(effort)
-        found: int | None = self.__dict__["distance"]
+        found: float | None = self.__dict__["distance"]
         return found
 
-    def _measure(self, effort: Effort | None) -> int | None:
+    def _measure(self, effort: Effort | None) -> float | None:
         raise NotImplementedError
 
 
@@ -156,6 +156,17 @@ class History(ABC, Generic[_State, _Step, _Entry]):
     def _loaded(self, operator: Any) -> Any:
         """An operator as :meth:`load` appends it."""
         return operator
+
+    def _stays(self, entry: _Entry) -> bool:
+        """Whether :meth:`undo_to_progress` goes no further back: it is nearer, or a beginning."""
+        if entry.step is None or entry.parent is None:
+            return True
+        before, after = self._places[entry.parent].distance, entry.distance
+        return after is not None and (before is None or after < before)
+
+    def aimed(self, state: _State, choice: str) -> _Step:
+        """The step that changes what is wanted. Raises SynoError where nothing is that can be changed."""
+        raise SynoError(f"nothing is wanted here that can be changed, found {quoted(choice)}")
 
     # -- where we are ------------------------------------------------------------------------------------------------
 
@@ -261,6 +272,19 @@ class History(ABC, Generic[_State, _Step, _Entry]):
         if self.entry.parent is None:
             raise SynoError("nothing to undo: this is the beginning of the history")
         return self.go(self.entry.parent)
+
+    def undo_to_progress(self) -> _State:
+        """Back to the last place that is nearer than the one before it, or to one that must stay.
+
+        Raises:
+            SynoError: where that is the shown one.
+        """
+        entry = self.entry
+        while entry.parent is not None and not self._stays(entry):
+            entry = self._places[entry.parent]
+        if entry is self.entry:
+            raise SynoError("nothing to undo: the last step was progress, or a beginning")
+        return self.go(entry.number)
 
     def redo(self) -> _State:
         """Forth by one place, along the branch that was visited last.

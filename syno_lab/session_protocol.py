@@ -56,11 +56,14 @@ class Labels:
         more: in what the steps that are not listed come after those that are.
         none: there is no next step.
         hand_group: the primitive in whose group steps are ticked; empty for a group of its own.
-        hand_title, hand: the title of such a group, and what the user can do there.
+        hand_title, hand: the title of such a group, and what the user can do there; both empty for no such group.
         hand_columns: the heads of the columns: what is ticked, and the two ways to tick it.
         hand_button: takes the ticked step; empty where the preview has ``choices``.
         hand_nothing: nothing is ticked.
         hand_work, way, random_way: what is under way while that is found.
+        strip: what the bars show.
+        offered, refused: what the steps are called that may be taken, and those that have something against them.
+        progress: what the button does that undoes what brought nothing nearer; empty for no such button.
     """
 
     distance: str
@@ -82,6 +85,10 @@ class Labels:
     hand_work: str
     way: str
     random_way: str
+    strip: str = "What is used"
+    offered: str = "canonical"
+    refused: str = "pruned"
+    progress: str = ""
 
     @property
     def measure(self) -> str:
@@ -142,6 +149,9 @@ class Session(Protocol):
 
     def redo(self) -> Any:
         """Forth by one place. Raises SynoError at the end."""
+
+    def undo_to_progress(self) -> Any:
+        """Back over the steps that brought nothing nearer. Raises SynoError where there are none."""
 
     def reset(self) -> Any:
         """Begin again; undo brings the old state back."""
@@ -237,8 +247,15 @@ class Session(Protocol):
     def explain(self, state: Any, *, should_stop: Stop | None = None) -> dict[str, Any]:
         """How far the state is from an operator: ``number`` (None: out of reach), ``words``, ``groups`` (SVG).
 
-        For wishes ``wish`` has the ``number`` and the ``words`` of the distance to what is wished.
+        For wishes ``wish`` has the ``number`` and the ``words`` of the distance to what is wished. Where it can be
+        changed what is wanted, ``aims`` has tables: of each the ``title``, the ``corner``, the names of its ``rows``
+        and ``columns``, the texts that are ``wanted`` there, ``now`` with a title, rows, columns and ``marks`` of its
+        own, the entries that it ``lacks``, ``words`` for its texts, and for each entry ``choices`` with ``name``,
+        ``text``, ``note`` and ``feasible``.
         """
+
+    def aimed(self, state: Any, choice: str) -> Any:
+        """The step that changes what is wanted, by the name of its choice. Raises SynoError for an unknown one."""
 
     def course(self, most: int) -> str:
         """The distances along :attr:`history` around the place that is shown, at most so many, as SVG."""

@@ -16,19 +16,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from syno_lab.alpha.graph import Graph
-from syno_lab.alpha.operations import Operation
+from syno_lab.alpha.operations import Operation, Shape
 from syno_lab.codegen.drawing_render import accessible_svg
 from syno_lab.codegen.drawing_style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT, dot_text, plate
 
-#: Fill and border of operations by what they are; those with weights have the colours of weights.
-_LOOKS = {
-    "non-linear": ("#ffe0bd", "#a85a00"),
-    "normalisation": ("#e6dcff", "#6b3fc2"),
-    "pool": ("#cfe3ff", "#1f5fbf"),
-    "joins tensors": ("#c9f0f2", "#0b7480"),
-    "other": ("#ffffff", LINE),
-    "opaque": ("#e4e4ea", "#55555f"),
-    "weights": (WEIGHT.fill, WEIGHT.border),
+#: Sign, fill and border of operations by what they are; those with weights have the colours of weights.
+LOOKS = {
+    "non-linear": ("~", "#ffe0bd", "#a85a00"),
+    "normalisation": ("N", "#e6dcff", "#6b3fc2"),
+    "pool": ("▽", "#cfe3ff", "#1f5fbf"),
+    "joins tensors": ("+", "#c9f0f2", "#0b7480"),
+    "other": ("·", "#ffffff", LINE),
+    "opaque": ("?", "#e4e4ea", "#55555f"),
+    "weights": ("Σ", WEIGHT.fill, WEIGHT.border),
 }
 _CAPTION_POINTS, _LABEL_POINTS = 12, 10
 _LONGEST = 34  # characters of a line in a box
@@ -82,18 +82,48 @@ def describe(graph: Graph) -> str:
     )
 
 
+def parts(graph: Graph, notes: Mapping[int, Sequence[str]] | None = None) -> dict[str, tuple[str, list[str]]]:
+    """What is said of each part of a picture, by its id, and the ids of what is lit with it, itself among them.
+
+    Args:
+        graph: of the picture.
+        notes: as for :func:`dot`.
+
+    Returns:
+        Lit are with an operation and an output the arrows into it and what they come from, with an arrow its two ends.
+    """
+    names = [f"t{number}" for number in range(len(graph.inputs))] + [f"n{number}" for number in range(len(graph.nodes))]
+    found: dict[str, tuple[str, list[str]]] = {}
+
+    def add(name: str, words: str, tensors: Sequence[int]) -> None:
+        arrows = [f"{name}-in{side}" for side in range(len(tensors))]
+        makers = [names[tensor] for tensor in tensors]
+        found[name] = (words, [*dict.fromkeys((*makers, *arrows, name))])
+        for arrow, maker, tensor in zip(arrows, makers, tensors, strict=True):
+            said = ", ".join([f"t{tensor} of {_shape(graph, tensor)}", *(notes or {}).get(tensor, ())])
+            found[arrow] = (said, [maker, arrow, name])
+
+    for number in range(len(graph.inputs)):
+        add(f"t{number}", f"input {number} of {_shape(graph, number)}", ())
+    for number, node in enumerate(graph.nodes):
+        add(f"n{number}", f"operation {number}: {node}, gives {_shape(graph, graph.tensor(number))}", node.inputs)
+    for number, tensor in enumerate(graph.outputs):
+        add(f"out{number}", f"output {number} of {_shape(graph, tensor)}", (tensor,))
+    return found
+
+
 def _shape(graph: Graph, tensor: int) -> str:
     return f"[{', '.join(map(str, graph.shapes[tensor]))}]"
 
 
-def _kind(graph: Graph, number: int) -> str:
-    operation = graph.nodes[number].operation
+def kind_of(operation: Operation, *shapes: Shape) -> str:
+    """What an operation on inputs of these shapes is drawn as: a key of :data:`LOOKS`."""
     name = operation.name
     if name == "opaque":
         return "opaque"
     if name.endswith("_norm"):
         return "normalisation"
-    if operation.params(*graph.input_shapes(number)):
+    if operation.params(*shapes):
         return "weights"
     if name.endswith("_pool"):
         return "pool"
@@ -131,8 +161,8 @@ class _Drawing:
             said = f"input {number}"
             self._box(f"t{number}", [said], INPUT.fill, INPUT.border, "input", said, style="rounded,filled", width=2)
         for number, node in enumerate(graph.nodes):
-            kind, chosen = _kind(graph, number), number in highlight
-            fill, border = _LOOKS[kind]
+            chosen = number in highlight
+            _, fill, border = LOOKS[kind_of(node.operation, *graph.input_shapes(number))]
             said = f"node {number}: {node}, gives t{graph.tensor(number)} of {_shape(graph, graph.tensor(number))}"
             css = f"operation {node.operation.name}{' highlight' if chosen else ''}"
             if node.source:

@@ -145,8 +145,7 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 def words(graph: Graph) -> str:
     """The operations of a graph in a line, in numbers: ``conv 3x3 32, relu``; where it is no chain with tensors."""
-    is_chain = len(graph.inputs) == 1 and all(node.inputs == (number,) for number, node in enumerate(graph.nodes))
-    if is_chain and graph.outputs == (len(graph.nodes),):
+    if graph.is_chain:
         said = [_said(node.operation, *graph.input_shapes(number)) for number, node in enumerate(graph.nodes)]
         return ", ".join(said) or "nothing"
     lines = []

@@ -7,6 +7,7 @@ default values are left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -85,9 +86,7 @@ class _NetworkFile(NetworkRecord, omit_defaults=True, kw_only=True):
 
 def record_of(graph: Graph) -> GraphRecord:
     """A graph as it stands in a file."""
-    nodes = [
-        NodeRecord(node.operation.name, _given(node.operation), list(node.inputs), node.source) for node in graph.nodes
-    ]
+    nodes = [record_of_operation(node.operation, node.inputs, node.source) for node in graph.nodes]
     return GraphRecord([list(shape) for shape in graph.inputs], nodes, list(graph.outputs))
 
 
@@ -106,14 +105,27 @@ def graph_of(record: GraphRecord, what: str) -> Graph:
         if len(node.source) > _LONGEST_SOURCE:
             raise FormatError(f"{what}: node {number}: source: expected at most {_LONGEST_SOURCE} characters")
         try:
-            attributes = tuple([(name, _value(value)) for name, value in node.attributes.items()])
-            nodes.append(Node(Operation(node.operation, attributes), tuple(node.inputs), node.source))
+            nodes.append(Node(operation_of(node), tuple(node.inputs), node.source))
         except SpecError as error:
             raise FormatError(f"{what}: node {number}: {error}") from None
     try:
         return Graph(tuple(map(tuple, record.inputs)), tuple(nodes), tuple(record.outputs))
     except SpecError as error:
         raise FormatError(f"{what}: {error}") from None
+
+
+def record_of_operation(operation: Operation, inputs: Iterable[int] = (), source: str = "") -> NodeRecord:
+    """An operation as it stands in a file."""
+    return NodeRecord(operation.name, _given(operation), list(inputs), source)
+
+
+def operation_of(record: NodeRecord) -> Operation:
+    """The operation that stands in a file.
+
+    Raises:
+        SpecError: for one that is none.
+    """
+    return Operation(record.operation, tuple([(name, _value(value)) for name, value in record.attributes.items()]))
 
 
 def to_json(graph: Graph) -> str:

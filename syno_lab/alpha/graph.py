@@ -137,6 +137,12 @@ class Graph:
         nodes = tuple([Node(operation, (number,)) for number, operation in enumerate(operations)])
         return cls((shape,), nodes, (len(nodes),))
 
+    @property
+    def is_chain(self) -> bool:
+        """Whether it is one operation after the other, as :meth:`chain` makes it."""
+        follows = all(node.inputs == (number,) for number, node in enumerate(self.nodes))
+        return len(self.inputs) == 1 and follows and self.outputs == (len(self.nodes),)
+
     # -- tensors -----------------------------------------------------------------------------------------------------
 
     def tensor(self, node: int) -> int:

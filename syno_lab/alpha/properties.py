@@ -209,10 +209,21 @@ def _mixing_distance(value: Pairing, target: Pairing, normalised: bool) -> float
     if (axes, len(value.columns)) != (len(target.rows), len(target.columns)):
         return inf
     missing = value.excess(target)
-    if missing and not target <= compose(_all_mixed(axes), value):
+    if missing and beyond(value, target):
         return inf
     share = sum(mark != "x" for row in target.marks for mark in row) if normalised and missing else 1
     return missing / share
+
+
+def beyond(value: Pairing, target: Pairing) -> list[tuple[int, int]]:
+    """The entries of a wanted matrix that no operations after this value lead to, both of as many axes."""
+    most = compose(_all_mixed(len(value.rows)), value).marks
+    return [
+        (out, axis)
+        for out, row in enumerate(target.marks)
+        for axis, mark in enumerate(row)
+        if RANK[mark] > RANK[most[out][axis]]
+    ]
 
 
 @cache

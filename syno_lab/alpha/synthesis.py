@@ -18,7 +18,8 @@ from typing import Any, Literal
 
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation, Rel, Shape, choices
-from syno_lab.alpha.properties import SHAPE, divides
+from syno_lab.alpha.pairings import axis_names
+from syno_lab.alpha.properties import MIXING, SHAPE, beyond, divides
 from syno_lab.alpha.table import FEATURES
 from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import SearchError, SpecError
@@ -318,7 +319,7 @@ def greedy(start: Draft, rng: random.Random, length: int | None = None) -> Answe
     draft, evaluations = start, 0
     while not draft.is_complete:
         if isinf(draft.distance):
-            return Answer(None, evaluations, _hopeless(draft))
+            return Answer(None, evaluations, hopeless_words(draft))
         drafts = list(draft.drafts())
         evaluations += len(drafts)
         nearest = min((one.nearness for one in drafts), default=(inf,))
@@ -346,7 +347,7 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None) -> 
         length, evaluations = len(shortest.draft.chain), shortest.evaluations
     while not draft.is_complete:
         if isinf(draft.distance):
-            return Answer(None, evaluations, _hopeless(draft))
+            return Answer(None, evaluations, hopeless_words(draft))
         if len(draft.chain) >= length + SLACK:
             return Answer(None, evaluations, f"not satisfied after {len(draft.chain)} operations")
         drafts = list(draft.drafts())
@@ -421,9 +422,16 @@ def random_subgraph(
     return Answer(None, evaluations, f"none of {attempts} chains has the shape")
 
 
-def _hopeless(draft: Draft) -> str:
-    names = [name for name, distance in draft.distances.items() if isinf(distance)]
-    return f"nothing leads to the {' and the '.join(names)}"
+def hopeless_words(draft: Draft) -> str:
+    """Why nothing leads to what is wanted: the properties, and of mixing the entries."""
+    said = [name for name, distance in draft.distances.items() if isinf(distance)]
+    wanted = draft.properties.mixing[0][0] if MIXING.name in said else None
+    value = draft.values[MIXING.name]
+    if wanted is not None and (len(wanted.rows), len(wanted.columns)) == (len(value.rows), len(value.columns)):
+        ins, outs = axis_names(len(wanted.columns)), axis_names(len(wanted.rows))
+        entries = [f"{ins[axis]}->{outs[out]}>={wanted.marks[out][axis]}" for out, axis in beyond(value, wanted)]
+        said[said.index(MIXING.name)] = f"mixing {', '.join(entries)}"
+    return f"nothing leads to the {' and the '.join(said)}"
 
 
 #: A row for each method.

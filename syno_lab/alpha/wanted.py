@@ -12,11 +12,13 @@ import msgspec
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.mutation import RELAXATIONS, Relax
 from syno_lab.alpha.operations import Shape
+from syno_lab.alpha.pairings import axis_names
 from syno_lab.alpha.properties import MIXING, SHAPE, Producer, Property, Table, Value, depth_property, pairing_of
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 from syno_lab.ir.pairing import Pairing
-from syno_lab.ir.wants import RANK
+from syno_lab.ir.size import Symbols
+from syno_lab.ir.wants import RANK, parse_wants
 from syno_lab.versioned import read_versioned
 
 FORMAT, VERSION, MOST_BYTES = "syno-lab-properties", 1, 1_000_000
@@ -87,6 +89,29 @@ class Properties:
             producer=producer,
             length=len(graph.nodes),
         )
+
+    @classmethod
+    def of_wishes(cls, text: str, input_shape: Shape) -> Properties:
+        """What a text wishes of a chain that keeps the shape of its input; nothing is asked for of the depth.
+
+        Args:
+            text: such as ``"C>=m, H->W>=o"`` (:func:`syno_lab.ir.wants.parse_wants`); the axes are B, H, W, C, or
+                with another number of spatial axes S1, S2, …; an axis alone is wished for in its own row.
+            input_shape: (batch, spatial…, channels).
+
+        Raises:
+            SpecError: for a text that is none, and a shape that is none.
+        """
+        shape = _read_shape(input_shape)
+        if shape is None:
+            raise SpecError(f"properties: input: expected {_EXPECTED['shape']}, found {quoted(input_shape)}")
+        names = axis_names(len(shape))
+        symbols = Symbols(names, ())
+        axes = [symbols.size(name) for name in names]
+        marks = [["x"] * len(names) for _ in names]
+        for wish in parse_wants(text, axes, axes, symbols):
+            marks[wish.axis if wish.output is None else wish.output][wish.axis] = wish.least
+        return cls(shape, mixing=tuple(map("".join, marks)))
 
     def check_size(self, inputs: int, outputs: int) -> None:
         """That these may be wanted of a subgraph with so many inputs and outputs.

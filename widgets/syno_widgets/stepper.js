@@ -34,6 +34,7 @@ class View {
       search: (text) => this.put("search", text),
     });
     this.steps = new StepList(model, { ask: (kind, more) => (kind === "preview" ? this.ask(kind, more) : this.act(kind, more)), mark: (ids, on) => this.mark(ids, on) });
+    this.aims = new AimTables({ aim: (name) => this.act("aim", { name }), live: () => model.get("live") });
     this.history = new HistoryList(model, { go: (place) => this.act("go", { index: place }) });
     this.build();
     this.listener = listener(model);
@@ -191,6 +192,8 @@ class View {
     const button = (text, kind, title) => press(text, title, () => this.act(kind), { "data-kind": kind });
     this.undo = button("Undo", "undo", "Back by one place (Ctrl+Z)");
     this.redo = button("Redo", "redo", "Forth by one place (Ctrl+Shift+Z or Ctrl+Y)");
+    this.toProgress = button("Undo to last progress", "undo_to_progress", labels.progress);
+    this.toProgress.hidden = !labels.progress;
     this.reset = button("Start over", "reset", labels.reset);
     this.player = press("Play", "Take the steps that lie ahead one after the other, or stop", () =>
       this.playing ? this.pause() : this.play(),
@@ -200,7 +203,7 @@ class View {
     const load = (text, kind, title) =>
       press(text, title, () => this.act(kind, { name: this.select.value }), { "data-kind": kind });
     this.status = make("p", { class: "syno-status", role: "status", "aria-live": "polite" });
-    this.strip = make("ul", { class: "syno-strip", "aria-label": "What is used" });
+    this.strip = make("ul", { class: "syno-strip", "aria-label": labels.strip });
     this.error = make("p", { class: "syno-error", role: "alert" });
     this.running = new Running(this.model, () => this.act("cancel_work"));
     this.live = make("p", { class: "syno-live", role: "status", "aria-live": "polite" });
@@ -226,6 +229,7 @@ class View {
         this.undo,
         this.redo,
         this.player,
+        this.toProgress,
         this.reset,
         make("span", { class: "syno-gap" }),
         this.suggest,
@@ -256,7 +260,7 @@ class View {
             this.graph.element,
             this.live,
           ),
-          make("section", { "aria-label": labels.distance }, make("h4", {}, `${labels.distance} `, this.farNumber), this.course, this.groups, this.wish),
+          make("section", { "aria-label": labels.distance }, make("h4", {}, `${labels.distance} `, this.farNumber), this.course, this.groups, this.aims.element, this.wish),
           make("section", { "aria-label": "History" }, make("h4", {}, "History"), this.history.element),
           this.buildSession(live),
         ),
@@ -454,6 +458,7 @@ class View {
       ),
       ...(found.mixing ? mixingTable(found.mixing) : []),
     );
+    this.aims.draw(found.aims);
   }
 
   drawHistory() {
@@ -465,7 +470,7 @@ class View {
     const live = this.model.get("live");
     const line = this.model.get("line");
     const at = line.indexOf(this.model.get("place"));
-    this.undo.disabled = !live || at <= 0;
+    this.undo.disabled = this.toProgress.disabled = !live || at <= 0;
     this.redo.disabled = !live || at >= line.length - 1;
     this.drawPlayer();
   }

@@ -43,10 +43,11 @@ _COURSE = 48  # places of the line of distances that are drawn, those around the
 
 
 class Stepper(View):
-    """A pGraph, a kernel of Canvas, or an operator of another system, under construction.
+    """A pGraph, a kernel of Canvas, a chain of αNAS, or an operator of another system, under construction.
 
     Made by ``Stepper(spec)``, ``Stepper(state)``, ``Stepper(operator)``, ``Stepper(sampler)`` (Canvas: kernels for its
-    places, within its budget), :meth:`of` or :meth:`showing`.
+    places, within its budget), ``Stepper(draft)`` (αNAS: a chain with the wanted properties), :meth:`of` or
+    :meth:`showing`.
 
     From Python: :attr:`state`, :attr:`operator`, :meth:`apply`, :meth:`undo`, :meth:`redo`, :meth:`reset`, :meth:`go`,
     :meth:`jump`, :meth:`load`, :meth:`open_text`, :meth:`suggest`, :meth:`finish`, :meth:`complete_at_random`, and the
@@ -120,6 +121,7 @@ class Stepper(View):
 
     Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of the property distance; of
     an operator also ``mixing``: its matrix against the wishes, see :func:`syno_lab.pgraphs.panes.reach.mixing_data`.
+    Where what is wanted can be changed, ``aims`` (:meth:`syno_lab.protocol.Session.explain`).
     """
 
     strip = t.List(t.Dict(), read_only=True).tag(sync=True)
@@ -224,6 +226,10 @@ class Stepper(View):
     def undo(self) -> Any:
         """Back by one place."""
         return self._moved(self.session.undo)
+
+    def undo_to_progress(self) -> Any:
+        """Back over the steps that brought nothing nearer."""
+        return self._moved(self.session.undo_to_progress)
 
     def redo(self) -> Any:
         """Forth by one place."""
@@ -393,7 +399,7 @@ class Stepper(View):
         if len(request.name) > _MAX_BYTES:
             raise SynoError(f"expected a text of at most {_MAX_BYTES} characters, found {len(request.name)}")
         is_old = request.revision != self.revision or self._listed != self.session.place
-        if is_old and request.kind in ("step", "contract", "preview", "why", "whole"):
+        if is_old and request.kind in ("step", "contract", "preview", "why", "whole", "aim"):
             raise SynoError("the list has changed since that choice; choose again")
         if request.kind in ("step", "why") and not 0 <= request.index < len(self._found):
             raise SynoError(f"no step {request.index}: expected a number from 0 to {len(self._found) - 1}")
@@ -408,12 +414,15 @@ class Stepper(View):
             case "contract":
                 ticked = session.ticked(self.state, request.share, request.give, request.name)
                 return self._move(lambda: session.apply(ticked))
+            case "aim":
+                aimed = session.aimed(self.state, request.name)
+                return self._move(lambda: session.apply(aimed))
             case "go":
                 return self._move(lambda: session.go(request.index))
             case "load" | "replay":
                 return self._move(lambda: session.load(request.name, at_start=request.kind == "replay"))
-            case "undo" | "redo" | "reset":
-                return self._move({"undo": session.undo, "redo": session.redo, "reset": session.reset}[request.kind])
+            case "undo" | "undo_to_progress" | "redo" | "reset":
+                return self._move(getattr(session, request.kind))
             case "why":
                 return self._works.begin("drawing the reason", lambda work: self._show_why(work, request), "reason")
             case "preview":

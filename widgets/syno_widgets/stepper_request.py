@@ -16,7 +16,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
         revision: the ``revision`` of the lists that the user saw; a choice from older lists is not carried out.
         index: for ``step`` and ``why`` the item's index, for ``go`` the place.
         name: for ``load`` and ``replay`` the operator, for ``open`` the text, for ``whole`` the primitive, for
-            ``contract`` the chosen one of several ticked steps.
+            ``contract`` the chosen one of several ticked steps, for ``aim`` the choice of what is wanted.
         share: for ``contract`` and ``preview`` the names of what is ticked in the first column: the
             shared coordinates, say.
         give: the same for the second column.
@@ -27,7 +27,9 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
         "contract",
         "preview",
         "why",
+        "aim",
         "undo",
+        "undo_to_progress",
         "redo",
         "reset",
         "go",

@@ -47,7 +47,7 @@ class StepList {
     const blocks = groups.map((entry) => this.group(entry, chosen));
     // A contraction can be put together by hand even where the budget lists none.
     const labels = this.labels();
-    if (!groups.some((entry) => entry.primitive === labels.hand_group) && !chosen) {
+    if (labels.hand && !groups.some((entry) => entry.primitive === labels.hand_group) && !chosen) {
       const byHand = this.group({ ...BY_HAND, primitive: labels.hand_group, title: labels.hand_title }, chosen);
       if (labels.hand_group) blocks.push(byHand);
       else blocks.unshift(byHand); // it belongs to no primitive
@@ -86,8 +86,9 @@ class StepList {
     const pruned = entry.pruned.length + entry.more_pruned;
     const reached = entry.canonical.filter((item) => item.distance !== null);
     const nearest = reached.length ? `, nearest: ${distanceText(reached[0], this.labels())}` : "";
-    const isByHand = entry.primitive === this.labels().hand_group;
-    const counted = ` ${count} canonical${nearest}; ${pruned} pruned${entry.unjudged ? `; ${entry.unjudged} not looked at` : ""}`;
+    const { hand_group: byHand, offered, refused } = this.labels();
+    const isByHand = entry.primitive === byHand;
+    const counted = ` ${count} ${offered}${nearest}; ${pruned} ${refused}${entry.unjudged ? `; ${entry.unjudged} not looked at` : ""}`;
     const sign = make("span", { class: "syno-sign", "aria-hidden": "true" }, entry.sign);
     sign.style.color = entry.colour;
     const details = make(
@@ -115,7 +116,7 @@ class StepList {
         ? make(
             "details",
             { class: "syno-pruned" },
-            make("summary", {}, `${pruned} pruned: why, and take one all the same`),
+            make("summary", {}, `${pruned} ${refused}: why, and take one all the same`),
             this.items(entry.pruned, entry.more_pruned, true),
           )
         : "",
@@ -160,7 +161,7 @@ class StepList {
         make("span", { class: "syno-text" }, item.text),
         make("span", { class: `syno-distance${item.reaches ? "" : " syno-far"}` }, distanceText(item, this.labels())),
         this.notes(item),
-        pruned ? make("span", { class: "syno-why" }, `pruned by ${item.rule}`) : "",
+        pruned ? make("span", { class: "syno-why" }, `${this.labels().refused} by ${item.rule}`) : "",
       );
       list.append(make("li", {}, button, pruned ? this.reason(item) : ""));
     }
@@ -186,7 +187,7 @@ class StepList {
           if (details.open && this.model.get("live")) this.told.ask("why", { index: item.index });
         },
       },
-      make("summary", { "aria-label": `Why is ${item.text} pruned?` }, "Why?"),
+      make("summary", { "aria-label": `Why is ${item.text} ${this.labels().refused}?` }, "Why?"),
       body,
     );
     return details;

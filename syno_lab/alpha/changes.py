@@ -1,0 +1,188 @@
+"""What is wanted of a chain, changed by hand: one entry at a time, with what each choice would do to a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import isinf
+from typing import Any, Literal
+
+from syno_lab.alpha.operations import Shape
+from syno_lab.alpha.pairings import axis_names
+from syno_lab.alpha.properties import MIXING, SHAPE, pairing_of
+from syno_lab.alpha.synthesis import Draft
+from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
+from syno_lab.ir.pairing import WORDS, Pairing
+from syno_lab.ir.wants import RANK, Letter
+
+Kind = Literal["weaker", "stricter", "other"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One entry of what is wanted gets another value.
+
+    Attributes:
+        name: of the property.
+        value: a shape or None (no longer asked for), a depth, or a letter.
+        entry: of mixing the output axis and the input axis.
+    """
+
+    name: str
+    value: Shape | int | Letter | None
+    entry: tuple[int, int] | None = None
+
+    @property
+    def key(self) -> str:
+        """As one word by which a page names it: ``mixing-1-2-m``, ``depth-3``, ``shape-8x16x16x32``."""
+        value = "x".join(map(str, self.value)) if isinstance(self.value, tuple) else self.value
+        return "-".join(map(str, (self.name, *(self.entry or ()), value)))
+
+    def words(self, draft: Draft) -> str:
+        """What is wanted then, in a few words; ``draft`` is one that wants it."""
+        if self.entry is None:
+            return f"{self.name} {said(self.value)} is wanted"
+        matrix = wanted_mixing(draft)
+        out, axis = self.entry
+        return f"mixing {matrix.columns[axis]}->{matrix.rows[out]} {self.value} is wanted"
+
+    def apply(self, draft: Draft) -> Draft:
+        """The draft with the same chain for what is wanted then.
+
+        Raises:
+            SpecError: for an entry or a value that does not exist.
+        """
+        value: Any = self.value
+        if self.name == MIXING.name:
+            value = self._marks(wanted_mixing(draft))
+        elif self.name not in ("shape", "depth") or self.entry is not None or (value is None and self.name == "depth"):
+            raise SpecError(f"expected a change of a shape, a depth or an entry of mixing, found {quoted(self.key)}")
+        properties = replace(draft.properties, **{self.name: None if value is None else ((value,),)})
+        # The values of a chain do not depend on what is wanted, and so are kept.
+        return replace(draft, properties=properties)
+
+    def _marks(self, matrix: Pairing) -> Pairing:
+        rows, columns = len(matrix.marks), len(matrix.marks[0])
+        out, axis = self.entry or (-1, -1)
+        if not 0 <= out < rows or not 0 <= axis < columns or self.value not in RANK:
+            raise SpecError(
+                f"expected a letter ({', '.join(RANK)}) for one of {rows} x {columns} entries, found {quoted(self.key)}"
+            )
+        marks = [list(row) for row in matrix.marks]
+        marks[out][axis] = self.value  # type: ignore[call-overload]  # one of RANK
+        return pairing_of(marks, columns)
+
+
+@dataclass(frozen=True)
+class Possible:
+    """A change that may be chosen.
+
+    Attributes:
+        change: which.
+        kind: whether less or more is wanted then; ``other`` of shapes, of which none is more than another.
+        effect: on the draft, in a line: its distance before and after, or that nothing leads to what is wanted.
+        is_feasible: whether something leads there.
+    """
+
+    change: Change
+    kind: Kind
+    effect: str
+    is_feasible: bool
+
+
+def possible(draft: Draft, name: str, entry: tuple[int, int] | None = None) -> list[Possible]:
+    """The changes of a property, or of an entry of mixing, as a user may choose them."""
+    return [_judged(draft, Change(name, value, entry), kind) for value, kind in _values(draft, name, entry)]
+
+
+def change_of(draft: Draft, key: str) -> Change:
+    """The change that is called so.
+
+    Raises:
+        SpecError: where there is none.
+    """
+    name, *where = key.split("-")
+    entry = (int(where[0]), int(where[1])) if len(where) == 3 and all(one.isdecimal() for one in where[:2]) else None
+    if name in ("shape", "depth", "mixing") and (entry is None) == (name != "mixing"):
+        for value, _ in _values(draft, name, entry):
+            found = Change(name, value, entry)
+            if found.key == key:
+                return found
+    raise SpecError(f"expected a change of what is wanted, found {quoted(key)}")
+
+
+def _values(draft: Draft, name: str, entry: tuple[int, int] | None) -> Iterator[tuple[Any, Kind]]:
+    if name == "mixing":
+        matrix = wanted_mixing(draft)
+        out, axis = entry or (0, 0)
+        if out < len(matrix.marks) and axis < len(matrix.marks[0]):
+            now = matrix.marks[out][axis]
+            yield from ((mark, _kind(RANK[mark], RANK[now])) for mark in RANK if mark != now)
+    elif name == "depth":
+        now = wanted(draft, name) or 0
+        yield from ((value, _kind(value, now)) for value in (now - 1, now + 1) if value >= 0)
+    else:
+        yield from _shapes(draft)
+
+
+def _shapes(draft: Draft) -> Iterator[tuple[Shape | None, Kind]]:
+    """No shape; that of the chain as it is; the wanted one with half or twice as many of one axis."""
+    now = wanted(draft, "shape")
+    found: dict[Shape, None] = {} if now == draft.shape else {draft.shape: None}
+    if now is not None:
+        yield None, "weaker"
+        for axis in range(1, len(now)):
+            sizes = [now[axis] // 2] if now[axis] % 2 == 0 else []
+            found |= {(*now[:axis], size, *now[axis + 1 :]): None for size in (*sizes, 2 * now[axis])}
+    for shape in found:
+        yield shape, "other" if now is not None else "stricter"
+
+
+def _kind(value: int, now: int) -> Kind:
+    return "weaker" if value < now else "stricter"
+
+
+def _judged(draft: Draft, change: Change, kind: Kind) -> Possible:
+    after = change.apply(draft)
+    distance = after.distances[change.name]
+    if isinf(distance):
+        return Possible(change, kind, f"infeasible: nothing leads to this {change.name} from here", False)
+    before = draft.distances[change.name]
+    how = "stays" if before == distance else f"{plain(before)} → {plain(distance)}"
+    return Possible(change, kind, f"feasible: distance of {change.name} {how}", True)
+
+
+# -- what is wanted --------------------------------------------------------------------------------------------------
+
+
+def wanted(draft: Draft, name: str) -> Any:
+    """What is wanted of the property of this name; None for nothing."""
+    table = draft.properties.table(name)
+    return table[0][0] if table else None
+
+
+def wanted_mixing(draft: Draft) -> Pairing:
+    """The wanted matrix; where none is asked for, one of x, for the shapes that are wanted or there."""
+    found: Pairing | None = wanted(draft, MIXING.name)
+    if found is None:
+        columns = len(draft.input_shape)
+        rows = len(wanted(draft, SHAPE.name) or draft.shape)
+        found = pairing_of(["x" * columns] * rows, columns)
+    return replace(found, rows=axis_names(len(found.rows)), columns=axis_names(len(found.columns)))
+
+
+def said(value: Any) -> str:
+    """A value of a property in a few words."""
+    if value is None:
+        return "any"
+    if isinstance(value, str):
+        return f"{value}: {WORDS[value]}" if value in WORDS else value  # type: ignore[index]
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def plain(distance: float) -> int | float | str:
+    """A distance as it is shown: a whole number without a point, infinity in words."""
+    if isinf(distance):
+        return "out of reach"
+    return int(distance) if distance == int(distance) else round(distance, 3)

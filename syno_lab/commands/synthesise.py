@@ -1,0 +1,161 @@
+"""``syno-lab synthesise``: a chain of operations with wanted properties (αNAS, section 4)."""
+
+from __future__ import annotations
+
+import json as json_text
+import random
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syno_lab.commands.operands import read_small
+from syno_lab.commands.output import JsonTarget, check_json, say, say_table, write_json, write_text
+from syno_lab.errors import SpecError, SynoError
+from syno_lab.inputs import integer, quoted
+
+if TYPE_CHECKING:
+    from syno_lab.alpha import Draft, Properties
+
+_MOST_BYTES = 1 << 22
+
+
+class Method(StrEnum):
+    """See :data:`syno_lab.alpha.synthesis.METHODS`."""
+
+    PROGRESSIVE = "progressive"
+    GREEDY = "greedy"
+    ENUMERATIVE = "enumerative"
+    RANDOM = "random"
+
+
+def command(
+    properties: Annotated[
+        Path | None, typer.Option(help="A file of wanted properties: Properties.to_json(); with --input.")
+    ] = None,
+    of: Annotated[
+        Path | None, typer.Option(help="A graph file or an αNAS operator file: its own properties are wanted.")
+    ] = None,
+    wants: Annotated[
+        str | None,
+        typer.Option(help="What must be mixed, 'C>=m, H>=m' say, of axes B, H, W, C; the shape stays; with --input."),
+    ] = None,
+    input_shape: Annotated[
+        str | None, typer.Option("--input", metavar="N,…,C", help="The input's shape, channels last: 8,32,32,16.")
+    ] = None,
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="progressive: by chance, the nearer the likelier; greedy: always the nearest; enumerative: all, the "
+            "shorter first; random: until the shape is right."
+        ),
+    ] = Method.PROGRESSIVE,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same chain.")] = 0,
+    svg: Annotated[Path | None, typer.Option(help="Draw the chain into this file.")] = None,
+    json: JsonTarget = None,
+) -> None:
+    """Synthesise a chain of operations that has wanted properties: a shape, a depth, what is mixed with what."""
+    check_json(json)
+    from syno_lab.alpha import Draft
+    from syno_lab.alpha.synthesis import METHODS
+
+    wanted, shape = _wanted(properties, of, wants, input_shape)
+    rng = random.Random(seed)  # noqa: S311 - for choices
+    start = Draft(wanted, shape)
+    answer = METHODS[method](start, rng, None)
+    if answer.draft is None:
+        raise SynoError(
+            f"no chain found by --method {method} after {answer.evaluations:,} evaluations: {answer.reason}; try "
+            "another --seed or --method, or want less"
+        )
+    # As sl.alpha.synthesise does: each operation by chance any that does the same.
+    found = answer.draft.exchanged(rng)
+    graph = found.graph()
+    steps = _steps(found)
+    rows = [{**one, **one["distances"]} for one in steps]
+    say_table([{name: row[name] for name in row if name != "distances"} for row in rows], json)
+    say(
+        f"{len(found.chain)} operations by {method} after {answer.evaluations:,} evaluations, seed {seed}; "
+        f"{graph.flops():,} FLOPs, {graph.params():,} parameters",
+        json,
+    )
+    if svg is not None:
+        write_text(svg, graph.svg())  # type: ignore[attr-defined]  # bound in syno_lab.alpha
+        say(str(svg), json)
+    write_json(
+        {
+            "method": method,
+            "seed": seed,
+            "input": list(shape),
+            "properties": json_text.loads(wanted.to_json()),
+            "evaluations": answer.evaluations,
+            "steps": steps,
+            "flops": graph.flops(),
+            "params": graph.params(),
+            "graph": json_text.loads(graph.to_json()),  # type: ignore[attr-defined]
+        },
+        json,
+    )
+
+
+def _wanted(
+    properties: Path | None, of: Path | None, wants: str | None, input_shape: str | None
+) -> tuple[Properties, tuple[int, ...]]:
+    from syno_lab.alpha import Graph, NetworkOperator, Properties
+    from syno_lab.systems import read_operator
+
+    given = {"--properties": properties, "--of": of, "--wants": wants}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        raise SpecError(f"expected one of {', '.join(given)}, found {' and '.join(names) or 'none'}")
+    if of is None:
+        if input_shape is None:
+            raise SpecError(f"{names[0]}: expected --input with the shape too, 8,32,32,16 say")
+        shape = _shape(input_shape)
+        if properties is None:
+            return Properties.of_wishes(wants or "", shape), shape
+        return Properties.from_json(read_small(properties, _MOST_BYTES)), shape
+    if input_shape is not None:
+        raise SpecError("--input: expected none with --of, whose file has its own input")
+    text = read_small(of, _MOST_BYTES)
+    if '"syno-lab-graph"' in text[:200]:
+        graph = Graph.from_json(text)  # type: ignore[attr-defined]
+    else:
+        operator = read_operator(text)
+        if not isinstance(operator, NetworkOperator):
+            raise SpecError(f"--of: expected a graph or a network of αNAS, found one of {operator.format}")
+        graph = operator.graph
+    if len(graph.inputs) != 1 or len(graph.output_shapes) != 1:
+        found = f"{len(graph.inputs)} and {len(graph.output_shapes)}"
+        raise SpecError(f"--of: expected a graph of one input and one output, found {found}")
+    return Properties.of(graph), graph.inputs[0]
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    sizes = [integer(part.strip()) for part in text.split(",")]
+    if len(sizes) < 2 or any(size is None or size < 1 for size in sizes):
+        raise SpecError(f"--input: expected positive sizes such as 8,32,32,16, found {quoted(text)}")
+    return tuple([size for size in sizes if size is not None])
+
+
+def _steps(draft: Draft) -> list[dict[str, Any]]:
+    """The chain with the shape and the distances after each operation, the input first."""
+    from syno_lab.alpha import Draft
+
+    part = Draft(draft.properties, draft.input_shape)
+    rows = [_row("input", part)]
+    for operation in draft.chain:
+        part = part.apply(operation)
+        rows.append(_row(str(operation), part))
+    return rows
+
+
+def _row(name: str, draft: Draft) -> dict[str, Any]:
+    distances = {name: round(far, 3) for name, far in draft.distances.items()}
+    return {
+        "operation": name,
+        "output": list(draft.shape),
+        "distance": round(draft.distance, 3),
+        "distances": distances,
+    }
