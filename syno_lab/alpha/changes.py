@@ -58,7 +58,8 @@ class Change:
             value = self._marks(wanted_mixing(draft))
         elif self.name not in ("shape", "depth") or self.entry is not None or (value is None and self.name == "depth"):
             raise SpecError(f"expected a change of a shape, a depth or an entry of mixing, found {quoted(self.key)}")
-        properties = replace(draft.properties, **{self.name: None if value is None else ((value,),)})
+        changed: dict[str, Any] = {self.name: None if value is None else ((value,),)}
+        properties = replace(draft.properties, **changed)
         # The values of a chain do not depend on what is wanted, and so are kept.
         return replace(draft, properties=properties)
 
@@ -70,7 +71,7 @@ class Change:
                 f"expected a letter ({', '.join(RANK)}) for one of {rows} x {columns} entries, found {quoted(self.key)}"
             )
         marks = [list(row) for row in matrix.marks]
-        marks[out][axis] = self.value  # type: ignore[call-overload]  # one of RANK
+        marks[out][axis] = self.value
         return pairing_of(marks, columns)
 
 
@@ -120,8 +121,8 @@ def _values(draft: Draft, name: str, entry: tuple[int, int] | None) -> Iterator[
             now = matrix.marks[out][axis]
             yield from ((mark, _kind(RANK[mark], RANK[now])) for mark in RANK if mark != now)
     elif name == "depth":
-        now = wanted(draft, name) or 0
-        yield from ((value, _kind(value, now)) for value in (now - 1, now + 1) if value >= 0)
+        depth = wanted(draft, name) or 0
+        yield from ((value, _kind(value, depth)) for value in (depth - 1, depth + 1) if value >= 0)
     else:
         yield from _shapes(draft)
 
@@ -177,7 +178,7 @@ def said(value: Any) -> str:
     if value is None:
         return "any"
     if isinstance(value, str):
-        return f"{value}: {WORDS[value]}" if value in WORDS else value  # type: ignore[index]
+        return f"{value}: {WORDS[value]}" if value in WORDS else value
     return str(list(value)) if isinstance(value, tuple) else str(value)
 
 

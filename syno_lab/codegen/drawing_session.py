@@ -33,6 +33,7 @@ def session_status(session: Session, effort: Effort | None = None) -> str:
         return f"After {count}: the input is out of reach within the budgets."
     wished = ""
     if state.spec.wants:
+        far: float | None
         try:
             far = entry.wished(effort)
         except EffortError:

@@ -81,7 +81,7 @@ def command(
         json,
     )
     if svg is not None:
-        write_text(svg, graph.svg())  # type: ignore[attr-defined]  # bound in syno_lab.alpha
+        write_text(svg, graph.svg())
         say(str(svg), json)
     write_json(
         {
@@ -93,7 +93,7 @@ def command(
             "steps": steps,
             "flops": graph.flops(),
             "params": graph.params(),
-            "graph": json_text.loads(graph.to_json()),  # type: ignore[attr-defined]
+            "graph": json_text.loads(graph.to_json()),
         },
         json,
     )
@@ -120,7 +120,7 @@ def _wanted(
         raise SpecError("--input: expected none with --of, whose file has its own input")
     text = read_small(of, _MOST_BYTES)
     if '"syno-lab-graph"' in text[:200]:
-        graph = Graph.from_json(text)  # type: ignore[attr-defined]
+        graph = Graph.from_json(text)
     else:
         operator = read_operator(text)
         if not isinstance(operator, NetworkOperator):
