@@ -6,9 +6,10 @@ from math import prod
 from typing import Any
 
 from syno_lab.alpha.edits import words
+from syno_lab.alpha.lineage import block_rows, lineage
 from syno_lab.alpha.operator import NetworkOperator
 from syno_lab.panes import Asked
-from syno_lab.panes.forms import cost_forms
+from syno_lab.panes.forms import cost_forms, csv_text, form, whole
 from syno_lab.panes.generic import GRAPH, SOURCE, total_costs
 from syno_lab.protocol import Pane
 
@@ -49,8 +50,38 @@ def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
     return found
 
 
+def lineage_pane(asked: Asked[Any]) -> dict[str, Any]:
+    """How the network came about, edit by edit, and its blocks.
+
+    Returns:
+        ``steps`` as :func:`syno_lab.alpha.lineage.lineage`; ``title``, ``heads``, ``rows`` and ``note`` of a table of
+        the blocks.
+    """
+    variant = asked.operator.variant
+    steps = lineage(variant)
+    count = len(steps) - 1
+    return {
+        "steps": steps,
+        "title": "The network from input to output",
+        "heads": ["part", "type", "what it does", "FLOPs", "parameters"],
+        "rows": block_rows(variant.network),
+        "note": f"{count} {'edit' if count == 1 else 'edits'} of the seed. An edit may change several blocks of one "
+        "type; what is kept is never changed.",
+    }
+
+
+def _lineage_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
+    steps = [{name: step[name] for name in step if name != "pictures"} for step in data["steps"]]
+    return [
+        form(asked, "CSV", "lineage.csv", text=csv_text(steps)),
+        form(asked, "edits (JSON)", "edits.json", text=asked.operator.variant.to_json()),
+        whole(asked, "lineage"),
+    ]
+
+
 PANES: dict[str, Pane] = {
     "graph": GRAPH,
+    "lineage": Pane(lineage_pane, ("name",), _lineage_forms, title="Lineage"),
     "cost": Pane(cost_pane, ("name", "binding"), cost_forms, title="Cost"),
     "source": SOURCE,
 }

@@ -19,6 +19,7 @@ from syno_lab.systems import system_of
 #: The panes that the browser can draw, in the default order of the tabs; ``graph`` is the picture.
 NAMES = (
     "graph",
+    "lineage",
     "loops",
     "source",
     "tir",

@@ -123,6 +123,23 @@ function plainTable(data) {
   return rows.length ? [table(data.title, data.heads, rows), note] : [note];
 }
 
+/** A network's lineage: each edit as a line that opens its pictures, those of the last one open; then its blocks. */
+function lineagePane(data) {
+  const cost = (step) => `${grouped(step.flops)} FLOPs, ${grouped(step.params)} parameters`;
+  const steps = data.steps.map((step, number) => {
+    const said = [make("span", { class: "syno-edit" }, step.words), " ", make("span", { class: "syno-quiet" }, cost(step))];
+    if (!step.pictures.length) return make("li", {}, ...said);
+    const shown = step.pictures.map((one) => make("div", { class: "syno-edit-block" }, make("h4", {}, one.title), picture(one.svg, one.title, one.text)));
+    const open = number === data.steps.length - 1;
+    return make("li", {}, make("details", { open }, make("summary", {}, ...said), make("div", { class: "syno-edit-pair" }, ...shown)));
+  });
+  return [
+    make("p", {}, "From the seed, each edit below the network that it was made in:"),
+    make("ol", { class: "syno-lineage", start: "0", "aria-label": "Lineage" }, ...steps),
+    ...plainTable({ ...data, marked: [] }),
+  ];
+}
+
 function kernelPane(data) {
   const ranks = ["space", "outputs", "inputs"];
   const line = (name, texts) =>
@@ -221,6 +238,7 @@ const DRAW = {
   tir: (data) => [codeBlock(data.text, "TVM TIR")],
   equation: equationPane,
   cost: costTable,
+  lineage: lineagePane,
   solutions: plainTable,
   reach: (data) => [picture(data.svg, "Map of the receptive field", data.text), codeBlock(data.text, "Receptive field, axis by axis")],
   mixing: mixingTable,

@@ -1,0 +1,74 @@
+"""The lineage of a network as plain data for people: each edit from the seed on, with pictures before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syno_lab.alpha import drawing
+from syno_lab.alpha.blocks import Block, Network
+from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement, Variant, words
+
+#: The last edits have pictures; those of all edits of a long lineage would make a page slow.
+PICTURED = 8
+
+
+def lineage(variant: Variant) -> list[dict[str, Any]]:
+    """The networks of a lineage, the seed first.
+
+    Returns:
+        For each its ``number``, ``words`` (the edit that made it), ``blocks`` (how many), ``flops`` and ``params`` of
+        the network, and ``pictures``: of the first block that the edit is about, each with ``title``, ``svg`` and
+        ``text``; the changed nodes have a thick border.
+    """
+    network, rows = variant.seed, [_row(0, "the seed", variant.seed, [])]
+    for number, edit in enumerate(variant.edits, 1):
+        before, network = network, edit.apply(network)
+        is_pictured = number > len(variant.edits) - PICTURED
+        rows.append(_row(number, str(edit), network, pictures(before, edit, network) if is_pictured else []))
+    return rows
+
+
+def _row(number: int, said: str, network: Network, shown: list[dict[str, str]]) -> dict[str, Any]:
+    graph = network.graph
+    return {
+        "number": number,
+        "words": said,
+        "blocks": len(network.blocks),
+        "flops": graph.flops(),
+        "params": graph.params(),
+        "pictures": shown,
+    }
+
+
+def pictures(before: Network, edit: Edit, after: Network) -> list[dict[str, str]]:
+    """The block that an edit changes, before and after it; of a copy the copy, of a deleted block that block."""
+    match edit:
+        case Replacement():
+            number = edit.blocks[0]
+            old, new = before.blocks[number], after.blocks[number]
+            region = old.graph.region(edit.nodes)
+            _, origins = old.graph.replaced(region, edit.new)
+            changed = [place for place, origin in enumerate(origins) if origin is None]
+            return [
+                _picture(f"Block {number} before", old, sorted(region.nodes)),
+                _picture(f"Block {number} after", new, changed),
+            ]
+        case Duplication():
+            return [_picture(f"The copy, block {edit.before} after", after.blocks[edit.before], [])]
+        case Deletion():
+            return [_picture(f"The deleted block {edit.block}", before.blocks[edit.block], [])]
+
+
+def _picture(title: str, block: Block, changed: list[int]) -> dict[str, str]:
+    graph = block.graph
+    marked = f" Changed: {', '.join(f't{graph.tensor(number)}' for number in changed)}." if changed else ""
+    svg = drawing.svg(graph, highlight=changed)
+    return {"title": title, "svg": svg, "text": f"{drawing.describe(graph)}{marked}"}
+
+
+def block_rows(network: Network) -> list[list[Any]]:
+    """The stem, each block and the head: name, type, what it does, FLOPs and parameters."""
+    parts = [("stem", "", network.stem)]
+    parts += [(f"block {number}", block.kind, block.graph) for number, block in enumerate(network.blocks)]
+    parts += [("head", "", network.head)]
+    return [[name, kind or "kept", words(graph), graph.flops(), graph.params()] for name, kind, graph in parts]
