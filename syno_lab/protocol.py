@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # types alone: this file is used by every room and needs none
     import numpy as np
     from torch import nn
 
+    from syno_lab.ir.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
     from syno_lab.models.slot import Place
     from syno_lab.search.branches import Surroundings
@@ -274,6 +275,9 @@ class System(Protocol):
     #: Whether its operators are whole networks, and not for layers of one.
     is_whole: bool = False
 
+    #: Whether its operators are linear in their input.
+    is_linear: bool = True
+
     #: The name for people of what :meth:`Operator.reference` runs, with which everything else must agree.
     meaning: str = "NumPy reference"
 
@@ -321,6 +325,14 @@ class System(Protocol):
 
     def placement(self, operator: Any, sites: Sequence[Site], strides: Strides) -> Placement:
         """The placement that replaces the layers ``sites`` of a network by the operator."""
+
+    def mixing(self, operator: Any, binding: Binding) -> Pairing:
+        """Which output axis is paired with which input axis at these sizes (αNAS, section 3.1).
+
+        Raises:
+            SpecError: the system cannot tell.
+        """
+        raise SpecError(f"mixing: expected a system that can tell it of its operators, found {self.title}")
 
     @property
     def space_options(self) -> Mapping[str, Sequence[str]]:

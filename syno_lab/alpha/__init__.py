@@ -33,6 +33,7 @@ from syno_lab.alpha.operations import Operation as Operation
 from syno_lab.alpha.operations import Rel as Rel
 from syno_lab.alpha.operations import operation as operation
 from syno_lab.alpha.operator import NetworkOperator as NetworkOperator
+from syno_lab.alpha.operator_node import operation_of as operation_of
 from syno_lab.alpha.space import Evolution as Evolution
 from syno_lab.alpha.space import NetworkState as NetworkState
 from syno_lab.alpha.synthesis import Draft as Draft

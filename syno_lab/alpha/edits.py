@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from syno_lab.alpha import operator_node
 from syno_lab.alpha.blocks import Block, Network
 from syno_lab.alpha.files import MAX_BYTES, GraphRecord, graph_of, record_of
 from syno_lab.alpha.graph import Graph
@@ -169,11 +170,13 @@ def _said(operation: Operation, *shapes: Shape) -> str:
     elif name.endswith("_pool"):
         window = values.pop("window")
         said.append("x".join([str(window)] * (len(shapes[0]) - 2)) if window else "whole")
+    elif name == operator_node.NAME:
+        name = operator_node.said(values["file"])
     features = values.pop("features", None)
     if features is not None:
         said.append(str(features))
     for key, value in values.items():
-        if value != defaults[key]:
+        if value != defaults[key] and at.row.attributes[key].is_shown:
             said.append(f"no {key}" if value is False else key if value is True else f"{key} {_plain(value)}")
     return " ".join([name, *said])
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from syno_lab.alpha import operator_node
 from syno_lab.alpha.operations import Operation, Shape, operation
 from syno_lab.alpha.table import SAME
 from syno_lab.errors import SpecError
@@ -20,7 +21,7 @@ from syno_lab.models.efficientnet import StochasticDepth
 from syno_lab.models.gpt import Attention
 
 #: Their modules have the channels in the second place.
-SECOND = frozenset({"conv", "batch_norm", "group_norm", "max_pool", "average_pool"})
+SECOND = frozenset({"conv", "batch_norm", "group_norm", "max_pool", "average_pool", operator_node.NAME})
 _CONVS = {3: nn.Conv1d, 4: nn.Conv2d, 5: nn.Conv3d}
 _NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
 _POOLS: dict[int, tuple[Any, Any]] = {
@@ -193,6 +194,9 @@ def module(made: Operation, *shapes: Shape) -> nn.Module:
             return StochasticDepth(values["rate"])
         case "self_attention":
             return Attention(channels, values["heads"], 0.0, values["causal"], values["bias"])
+        case operator_node.NAME:
+            operator, bound = operator_node.sizes(values["file"], values["features"], shapes[0])
+            return operator.to_torch(bound)
         case "parameter" | "opaque":
             raise SpecError(f"expected an operation that a module can be made of, found {made}")
     return Function(made)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from syno_lab.alpha import operator_node
 from syno_lab.alpha.blocks import Network
 from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.mutation import RELAXATIONS, Relax
+from syno_lab.alpha.operations import Operation
 from syno_lab.alpha.rivals import RIVALS
 from syno_lab.alpha.rivals import mutate as mutate_as_rival
 from syno_lab.alpha.skeleton import DROP, synthesise_again
@@ -35,6 +37,8 @@ class Mutations:
         relax: rules for the properties of the subgraph, or the name of a preset of :data:`~.mutation.RELAXATIONS`.
         method: of the synthesis, one of :data:`~.synthesis.METHODS`, or a rival, one of :data:`~.rivals.RIVALS`.
         drop: how likely an input of a binary operation is dropped where it is not needed.
+        operators: operators of other systems that may stand for an operation that does the same, each as an operation
+            (:func:`.operator_node.operation_of`).
         going_on, most: how a subgraph grows, see :meth:`.Graph.choose_region`.
         attempts: how often a mutation is drawn before none is said to be found. The paper draws once, and a failure
             counts as an individual; a search whose trials are trainings gains by the next draw.
@@ -52,6 +56,7 @@ class Mutations:
     going_on: float = 0.75
     most: float = 0.8
     attempts: int = 16
+    operators: tuple[Operation, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("duplicate", "delete", "others", "drop", "going_on", "most"):
@@ -67,6 +72,8 @@ class Mutations:
         if self.method not in METHODS_AND_RIVALS:
             expected = ", ".join(METHODS_AND_RIVALS)
             raise SpecError(f"Mutations: method: expected one of {expected}, found {quoted(self.method)}")
+        if not all(isinstance(one, Operation) and one.name == operator_node.NAME for one in self.operators):
+            raise SpecError("Mutations: operators: expected operations of sl.alpha.operation_of, found others")
         if positive(self.attempts) is None:
             raise SpecError(f"Mutations: attempts: expected an integer of 1 or more, found {quoted(self.attempts)}")
 
@@ -131,5 +138,5 @@ def _drawn(network: Network, changeable: list[int], rng: random.Random, rules: M
 
 def _instead_of(old: Graph, rng: random.Random, rules: Mutations, elsewhere: list[Graph]) -> Graph | None:
     if rules.method in METHODS:
-        return synthesise_again(old, rng, rules.relax, rules.method, rules.drop, elsewhere)
+        return synthesise_again(old, rng, rules.relax, rules.method, rules.drop, elsewhere, rules.operators)
     return mutate_as_rival(old, rules.method, rng)

@@ -22,6 +22,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from syno_lab.alpha import operator_node
 from syno_lab.alpha.pairings import Pairing
 from syno_lab.alpha.row import MOST_AXES as MOST_AXES
 from syno_lab.alpha.row import Rel as Rel
@@ -79,7 +80,7 @@ class Operation:
     @property
     def linear(self) -> bool | None:
         """As depth counts it; None for what does not count."""
-        return self.row.linear
+        return operator_node.is_linear(self["file"]) if self.name == operator_node.NAME else self.row.linear
 
     def at(self, *shapes: Shape) -> Operation:
         """The operation with all :class:`Rel` replaced by their sizes for inputs of these shapes."""
@@ -119,9 +120,14 @@ class Operation:
         return self.row.flops(_values(self, shapes), shapes)
 
     def __str__(self) -> str:
+        rows = self.row.attributes
         said = [
-            f"{name}={_text(value)}" for name, value in self.attributes if value != self.row.attributes[name].default
+            f"{name}={_text(value)}"
+            for name, value in self.attributes
+            if rows[name].is_shown and value != rows[name].default
         ]
+        if self.name == operator_node.NAME:
+            said.insert(0, operator_node.said(self["file"]))
         return f"{self.name}({', '.join(said)})" if said else self.name
 
 

@@ -119,19 +119,19 @@ class NetworkOperator:
         return self.at(binding).output_shapes[0]
 
     def weight_sizes(self, binding: Mapping[str, int] | None = None, /) -> tuple[Shape, ...]:
-        """The shapes of the weights of all nodes, in order.
+        """The shapes of the weights of all nodes, in the order of :func:`.reference.weight_order`.
 
         Raises:
             SpecError: for a network with parts that are known by their shapes alone.
         """
-        from syno_lab.alpha.reference import weight_shapes
+        from syno_lab.alpha.reference import weight_order, weight_shapes
 
         graph = self.at(binding)
         return tuple(
             [
                 shape
-                for number, node in enumerate(graph.nodes)
-                for shape in weight_shapes(node.operation, *graph.input_shapes(number))
+                for number in weight_order(graph)
+                for shape in weight_shapes(graph.nodes[number].operation, *graph.input_shapes(number))
             ]
         )
 

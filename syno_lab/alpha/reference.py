@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from syno_lab.alpha import operator_node
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import OPAQUE, Operation, Shape
 from syno_lab.alpha.table import SAME
@@ -44,9 +45,17 @@ def weight_shapes(operation: Operation, *shapes: Shape) -> tuple[Shape, ...]:
             return (*_with_bias((3 * channels, channels), values), *_with_bias((channels, channels), values))
         case "parameter":
             return (values["shape"],)
+        case operator_node.NAME:
+            operator, bound = operator_node.sizes(values["file"], values["features"], shapes[0])
+            return operator.weight_sizes(bound)
         case name if name == OPAQUE and values["params"]:
             raise SpecError(_opaque(operation))
     return ()
+
+
+def weight_order(graph: Graph) -> list[int]:
+    """The nodes in the order of their weights; operators of other systems, modules of their own, come last."""
+    return sorted(range(len(graph.nodes)), key=lambda number: graph.nodes[number].operation.name == operator_node.NAME)
 
 
 def _with_bias(shape: Shape, values: dict[str, Any]) -> tuple[Shape, ...]:
@@ -63,16 +72,17 @@ def run(graph: Graph, inputs: Sequence[Array], weights: Sequence[Array]) -> list
     Args:
         graph: of which.
         inputs: of its shapes.
-        weights: of all nodes, in their order.
+        weights: of all nodes, in the order of :func:`weight_order`.
 
     Raises:
         SpecError: for an opaque node.
     """
-    left, tensors = list(weights), list(inputs)
+    left, tensors, mine = list(weights), list(inputs), dict[int, list[Array]]()
+    for number in weight_order(graph):
+        count = len(weight_shapes(graph.nodes[number].operation, *graph.input_shapes(number)))
+        mine[number], left = left[:count], left[count:]
     for number, node in enumerate(graph.nodes):
-        count = len(weight_shapes(node.operation, *graph.input_shapes(number)))
-        mine, left = left[:count], left[count:]
-        tensors.append(apply(node.operation, [tensors[tensor] for tensor in node.inputs], mine))
+        tensors.append(apply(node.operation, [tensors[tensor] for tensor in node.inputs], mine[number]))
     return [tensors[tensor] for tensor in graph.outputs]
 
 
@@ -85,6 +95,9 @@ def apply(operation: Operation, inputs: Sequence[Array], weights: Sequence[Array
     values = dict(operation.at(*[tuple(x.shape) for x in inputs]).attributes)
     if operation.name in _ELEMENTWISE:
         return _ELEMENTWISE[operation.name](inputs[0], values)
+    if operation.name == operator_node.NAME:
+        operator, bound = operator_node.sizes(values["file"], values["features"], inputs[0].shape)
+        return np.moveaxis(operator.reference(np.moveaxis(inputs[0], -1, 1), *weights, binding=bound), 1, -1)
     if operation.name in _OTHERS:
         return _OTHERS[operation.name](inputs, weights, values)
     raise SpecError(_opaque(operation) if operation.name == OPAQUE else f"{operation}: expected one with a meaning")

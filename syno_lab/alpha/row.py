@@ -69,11 +69,13 @@ class Attribute:
         expected: in words, for messages.
         check: whether a value will do.
         default: None where a value must be given.
+        is_shown: whether an operation's words have it.
     """
 
     expected: str
     check: Callable[[Any], bool]
     default: Any = None
+    is_shown: bool = True
 
 
 @dataclass(frozen=True, eq=False)

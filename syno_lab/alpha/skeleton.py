@@ -96,6 +96,7 @@ def synthesise_again(
     method: str = "progressive",
     drop: float = DROP,
     others: Sequence[Graph] = (),
+    operators: Sequence[Operation] = (),
 ) -> Graph | None:
     """A graph with the same skeleton, each chain of it synthesised for its own mutated properties.
 
@@ -111,6 +112,7 @@ def synthesise_again(
         others: the same graph in other instances, with other shapes of inputs. The answer applies to them and keeps the
             shapes of their outputs too, where it keeps those of the original; depth and mixing count in the original
             alone.
+        operators: of other systems, see :func:`~syno_lab.alpha.synthesis.synthesise`.
 
     Returns:
         None where one of the chains cannot be synthesised.
@@ -132,7 +134,7 @@ def synthesise_again(
         end = graph.tensor(chain.nodes[-1])
         is_asked = any(shape is not None for row in wanted.shape for shape in row)
         instances = [(each[chain.start], each[end] if is_asked else None) for each in elsewhere]
-        answer = synthesise(wanted, shapes[chain.start], method, rng, others=instances)
+        answer = synthesise(wanted, shapes[chain.start], method, rng, others=instances, operators=operators)
         if answer is None:
             return None
         exchanged[chain] = [node.operation for node in answer.nodes]

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation, Rel, Shape, choices
+from syno_lab.alpha.operator_node import suiting
 from syno_lab.alpha.pairings import axis_names
 from syno_lab.alpha.properties import MIXING, SHAPE, beyond, divides
 from syno_lab.alpha.table import FEATURES
@@ -30,6 +31,8 @@ Verdict = Literal["progress", "no progress", "infeasible", "represented"]
 SLACK = 2
 #: The operations that make a number of channels.
 _SIZED = ("dense", "conv")
+#: How often an operator of another system is taken where one does the same.
+LENT = 0.5
 #: How many drafts an enumeration looks at before it gives up.
 MOST_EVALUATIONS = 20_000
 
@@ -281,12 +284,22 @@ class Draft:
         """The chain as a graph."""
         return Graph.chain(self.input_shape, self.chain)
 
-    def exchanged(self, rng: random.Random) -> Draft:
-        """The second pass of section 4.5: each operation by chance any that it represents; the properties stay."""
+    def exchanged(self, rng: random.Random, operators: Sequence[Operation] = ()) -> Draft:
+        """The second pass of section 4.5: each operation by chance any that it represents; the properties stay.
+
+        Args:
+            rng: chance.
+            operators: of other systems (:func:`.operator_node.operation_of`): where one does as the operation does, it
+                stands for it half of the time.
+        """
         draft = Draft(self.properties, self.input_shape, others=self.others)
         for operation in self.chain:
+            lent = suiting(operators, operation, draft.shape, *draft.other_shapes) if operators else []
             alike = next((choice for choice in draft.offers if operation in choice.operations), None)
-            draft = draft.apply(rng.choice(alike.operations) if alike else operation)
+            if lent and rng.random() < LENT:
+                draft = draft.apply(rng.choice(lent))
+            else:
+                draft = draft.apply(rng.choice(alike.operations) if alike else operation)
         return draft
 
 
@@ -452,6 +465,7 @@ def synthesise(
     length: int | None = None,
     second_pass: bool = True,
     others: Sequence[tuple[Shape, Shape | None]] = (),
+    operators: Sequence[Operation] = (),
 ) -> Graph | None:
     """A chain that satisfies the properties; None where the method finds none.
 
@@ -464,6 +478,7 @@ def synthesise(
         second_pass: whether each operation is exchanged by chance for one that does the same, as far as the properties
             can tell.
         others: other instances that the chain must suit, see :class:`Draft`.
+        operators: of other systems, for the second pass (:meth:`Draft.exchanged`).
 
     Raises:
         SpecError: for properties of several inputs or outputs.
@@ -475,4 +490,4 @@ def synthesise(
     draft = METHODS[method](Draft(properties, input_shape, others=tuple(others)), rng, length).draft
     if draft is None:
         return None
-    return (draft.exchanged(rng) if second_pass else draft).graph()
+    return (draft.exchanged(rng, operators) if second_pass else draft).graph()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from syno_lab.alpha import operator_node
 from syno_lab.alpha import pairings as pair
 from syno_lab.alpha.pairings import Pairing
 from syno_lab.alpha.row import (
@@ -486,6 +487,7 @@ _ROWS = (
     ),
     _elementwise("stochastic_depth", True, "kept", rate=rate(0.1)),
     _elementwise("identity", None, "kept"),
+    operator_node.row(Rel()),
     Row("none", 1, True, "kept", _same, _nothing),
     Row(
         "self_attention",

@@ -6,9 +6,11 @@ Tensors have channels last, as in the graph. A weight has the shape of PyTorch's
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.alpha import operator_node
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import OPAQUE, Operation, Rel, Shape
 from syno_lab.alpha.reference import weight_shapes
@@ -134,6 +136,8 @@ class _Writer:
         self.graph = graph
         self.used: set[str] = set()
         self.made: list[str] = []
+        self.sources: list[str] = []
+        self.parts = 0
         self.count = 0
         last = {tensor: number for number, node in enumerate(graph.nodes) for tensor in node.inputs}
         self.steps = [self._step(number) for number in range(len(graph.nodes))]
@@ -150,6 +154,9 @@ class _Writer:
         for name, text in _FUNCTIONS.items():
             if name in self.used:
                 lines += [*text.strip().splitlines(), "", ""]
+        for number, text in enumerate(self.sources, 1):
+            inner = textwrap.indent(text.strip(), "    ", lambda line: bool(line.strip()))
+            lines += [f"def _operator_{number}():", inner, "", "    return SynoOperator", "", ""]
         lines += ["class SynoOperator(nn.Module):", f'    """A network of αNAS on tensors of shape [{wanted}]."""', ""]
         lines += ["    def __init__(self):", "        super().__init__()", *self.made, ""]
         lines += ["    def forward(self, t0):", f"        if list(t0.shape[1:]) != {list(shape[1:])}:"]
@@ -177,10 +184,22 @@ class _Writer:
             return _CALLS[name].format(**given, **values)
         if name == "reshape":
             return f"{names[0]}.reshape({', '.join(self._size(names[0], size) for size in operation['shape'])})"
+        if name == operator_node.NAME:
+            return self._operator(names[0], values, shapes[0])
         weights = self._weights(operation, shapes)
         if name in _NORMS:
             return self._norm(name, names[0], values, weights, shapes[0])
         return getattr(self, f"_{name}")(names, values, weights, shapes)
+
+    def _operator(self, x: str, values: dict[str, Any], shape: Shape) -> str:
+        """An operator of another system: its own source, in a function, so that names are apart."""
+        operator, bound = operator_node.sizes(values["file"], values["features"], shape)
+        source = operator.to_torch_source(bound)
+        if source not in self.sources:
+            self.sources.append(source)
+        self.parts += 1
+        self.made.append(f"        self.part_{self.parts} = _operator_{self.sources.index(source) + 1}()()")
+        return f"self.part_{self.parts}({x}.movedim(-1, 1)).movedim(1, -1)"
 
     @staticmethod
     def _size(x: str, size: Any) -> str:

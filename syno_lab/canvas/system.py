@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from syno_lab.canvas.around import DraftsAround
     from syno_lab.canvas.kernel import Kernel
     from syno_lab.canvas.session import CanvasSession
+    from syno_lab.ir.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
 
 #: A layer in the middle of a residual network; and small sizes, all different.
@@ -32,6 +33,7 @@ class Canvas(System):
     format = FORMAT
     title = "Canvas"
     mark = "diamond"
+    is_linear = False
 
     def read(self, text: str | bytes) -> Fitted:
         """See :func:`syno_lab.canvas.files.from_json`."""
@@ -62,6 +64,14 @@ class Canvas(System):
     def recognise(self, operator: Fitted) -> str | None:
         """The known kernel that is isomorphic to an operator's, wherever it is fitted."""
         return next((name for name, make in KNOWN.items() if make().key == operator.kernel.key), None)
+
+    def mixing(self, operator: Fitted, binding: Binding) -> Pairing:
+        """See :func:`syno_lab.canvas.mixing.pairing_of`: of the kernel at generic sizes."""
+        from syno_lab.canvas.mixing import pairing_of
+
+        if binding["C_in"] != binding["C_out"]:
+            raise SpecError("mixing: expected as many channels out as in, as kernels run in parts otherwise")
+        return pairing_of(operator.kernel, (binding["KH"], binding["KW"]))
 
     def binding_for(
         self, operator: Fitted, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]

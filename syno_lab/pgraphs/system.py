@@ -13,6 +13,7 @@ from syno_lab.ir.state import State
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SearchStep, SpaceRequest, System
 
 if TYPE_CHECKING:
+    from syno_lab.ir.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
     from syno_lab.pgraphs.around import Around
     from syno_lab.pgraphs.stepping import PGraphSession
@@ -52,6 +53,12 @@ class PGraphs(System):
         from syno_lab.synthesis.recognise import recognise
 
         return recognise(operator, self.known())
+
+    def mixing(self, operator: Operator, binding: Binding) -> Pairing:
+        """See :func:`syno_lab.codegen.mixing.mixing`."""
+        from syno_lab.codegen.mixing import mixing
+
+        return mixing(operator, binding)
 
     def binding_for(
         self, operator: Operator, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]

@@ -1,0 +1,166 @@
+"""Operators of other systems as operations of a network: the row ``operator`` (our own; αNAS has none).
+
+αNAS decides what stands where, and a pGraph or a kernel of Canvas does it. The operation holds the operator's file, so
+a network with it is one file too. A tensor is (batch, rows, columns, channels), as everywhere in αNAS; the operator
+itself has the channels in the second place. What it pairs is the matrix of its own system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from syno_lab.alpha.pairings import Pairing
+from syno_lab.alpha.row import Attribute, Row, Shape, Values, is_size
+from syno_lab.errors import FormatError, SpecError
+
+if TYPE_CHECKING:
+    from syno_lab.alpha.operations import Operation
+    from syno_lab.protocol import Operator, System
+
+NAME = "operator"
+MOST_BYTES = 1 << 18
+_LAST = (0, 2, 3, 1)  # the operator's axes in the order of a tensor's
+
+
+@lru_cache(maxsize=256)
+def read(text: str) -> Operator:
+    """The operator of a file.
+
+    Raises:
+        FormatError: one line; so for a whole network, which is no operation.
+    """
+    from syno_lab.systems import read_operator, system_of
+
+    found = read_operator(text)
+    if system_of(found).is_whole:
+        raise FormatError("operator: expected an operator for layers, found a whole network")
+    return found
+
+
+def operation_of(operator: Operator) -> Operation:
+    """The operation of an operator: as many channels after it as before.
+
+    Raises:
+        SpecError: for an operator whose file is too long, and one of whole networks.
+    """
+    from syno_lab.alpha.operations import operation
+
+    return operation(NAME, file=operator.to_json())
+
+
+def system(operator: Operator) -> System:
+    """The system of an operator."""
+    from syno_lab.systems import system_of
+
+    return system_of(operator)
+
+
+def is_linear(text: str) -> bool:
+    """Whether an operator is linear. One that is not counts as one non-linear run, which it has at least."""
+    return system(read(text)).is_linear
+
+
+@lru_cache(maxsize=256)
+def said(text: str) -> str:
+    """A few words about an operator: its system, and its name if it is known there."""
+    operator = read(text)
+    its = system(operator)
+    return f"{its.title} {its.recognise(operator) or its.summary(text)}"
+
+
+def sizes(text: str, features: int, shape: Shape) -> tuple[Operator, dict[str, int]]:
+    """The operator, and the sizes of its variables for a tensor of a shape.
+
+    Raises:
+        SpecError: where it does not fit.
+    """
+    if len(shape) != 4:
+        raise SpecError("expected 4 axes: batch, rows, columns and channels")
+    batch, rows, columns, channels = shape
+    operator = read(text)
+    named = {"N": batch, "C_in": channels, "C_out": features, "H": rows, "W": columns, "s": 1}
+    named |= {"window_h": 3, "window_w": 3}
+    before, after = (batch, channels, rows, columns), (batch, features, rows, columns)
+    return operator, system(operator).binding_for(operator, named, before, after)
+
+
+def _sizes(values: Values, shapes: Sequence[Shape]) -> tuple[Operator, dict[str, int]]:
+    return sizes(values["file"], values["features"], shapes[0])
+
+
+def _shape(values: Values, shapes: tuple[Shape, ...]) -> Shape:
+    operator, bound = _sizes(values, shapes)
+    found = operator.output_sizes(bound)
+    return tuple([found[axis] for axis in _LAST])
+
+
+def _pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
+    operator, bound = _sizes(values, shapes)
+    found = system(operator).mixing(operator, bound)
+    marks = tuple(tuple(found.marks[row][column] for column in _LAST) for row in _LAST)
+    rows, columns = (tuple(axes[axis] for axis in _LAST) for axes in (found.rows, found.columns))
+    return (Pairing(rows, columns, marks),)
+
+
+def _params(values: Values, shapes: tuple[Shape, ...]) -> int:
+    operator, bound = _sizes(values, shapes)
+    return operator.params(bound)
+
+
+def _flops(values: Values, shapes: tuple[Shape, ...]) -> int:
+    operator, bound = _sizes(values, shapes)
+    return operator.flops(bound)
+
+
+def _is_file(value: Any) -> bool:
+    if not isinstance(value, str) or len(value) > MOST_BYTES:
+        return False
+    try:
+        read(value)
+    except FormatError:
+        return False
+    return True
+
+
+def row(features: Any) -> Row:
+    """The row of the table; ``features`` is the number of channels unless given."""
+    return Row(
+        NAME,
+        1,
+        None,  # as the operator itself: Operation.linear
+        "kept",
+        _shape,
+        _pairings,
+        {
+            "file": Attribute("the text of an operator file for layers", _is_file, is_shown=False),
+            "features": Attribute("a positive integer or a Rel", is_size, features),
+        },
+        _params,
+        _flops,
+    )
+
+
+def suiting(operators: Sequence[Operation], like: Operation, *shapes: Shape) -> list[Operation]:
+    """Those that do as ``like`` does to tensors of all these shapes, by their shapes and pairings, with its features.
+
+    Args:
+        operators: operations of this row.
+        like: of any row.
+        shapes: of one tensor in several instances of a block.
+    """
+    features = dict(like.attributes).get("features")
+    found = []
+    for each in operators:
+        one = each if features is None else each.replace(features=features)
+        try:
+            fits = one.linear is like.linear and all(
+                one.shape(shape) == like.shape(shape) and one.pairings(shape) == like.pairings(shape)
+                for shape in shapes
+            )
+        except SpecError:
+            continue
+        if fits:
+            found.append(one)
+    return found
