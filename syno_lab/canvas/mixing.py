@@ -77,7 +77,9 @@ def pairing_of(kernel: Kernel, window: tuple[int, int] = (3, 3)) -> Pairing:
     image = tuple([bound[name] for name in ("C", "H", "W")])
     output = tensors[-1].reshape(3, *image)
     rows = [[_mark(output[axis], out, image[axis]) for axis in range(3)] for out in range(3)]
-    marks: list[tuple[Letter, ...]] = [("o", "x", "x", "x"), *(("x", *row) for row in rows)]
+    # Images stay apart, so along N all elements read alike: an axis is paired with N where one of them reads all of it.
+    alike: list[Letter] = ["a" if (output[axis] == _whole(image[axis])).any() else "x" for axis in range(3)]
+    marks: list[tuple[Letter, ...]] = [("o", *alike), *(("x", *row) for row in rows)]
     return Pairing(OUTPUT, INPUT, tuple(marks))
 
 
@@ -120,9 +122,14 @@ def _union(sets: Array, axes: tuple[int, ...]) -> Array:
     return found
 
 
+def _whole(length: int) -> int:
+    """The set of all positions of an axis."""
+    return (1 << length) - 1
+
+
 def _mark(sets: Array, out: int, length: int) -> Letter:
     """The mark from an input axis of this length to an output axis: ``sets`` [C, H, W] are those of the input axis."""
-    whole = (1 << length) - 1
+    whole = _whole(length)
     if not (_union(sets, (out,)) == whole).any():  # no line of elements along the output axis covers it
         return "x"
     found = {int(one) for one in np.unique(sets)}
