@@ -5,8 +5,10 @@ whole Jacobians. ``targets``: random chains of 1 to 6 operations on tensors of R
 drawn by their types first and then by attributes (``--by choice``: any of what is offered); their properties, and
 mutated ones, are synthesised by each method: how many are solved, how long the chains are, how many drafts are looked
 at (an enumeration at most 20,000), and the CPU time of a synthesis. ``rate``: drafts looked at in a CPU-second, each
-with three values and three distances, when all matrices are kept. Results are in ``benchmarks/results/alpha.json``,
-part by part.
+with three values and three distances, when all matrices are kept. ``edits``: random mutations of ResNet-20, how many
+give a network, and whether each of these runs forward with all the shapes that were inferred. ``guide``: the matrices
+of the known operators of each system, and the share of random candidates that meet the wish of a 3x3 convolution,
+with and without guidance. Results are in ``benchmarks/results/alpha.json``, part by part.
 """
 
 from __future__ import annotations
@@ -16,17 +18,29 @@ import random
 import statistics
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from common import RESULTS, about, parser, save, say, typed, use_one_core
 
-from syno_lab.alpha import Draft, Properties
+from syno_lab.alpha import Draft, Graph, Mutations, Network, Properties, find_blocks, mutate, trace
 from syno_lab.alpha.properties import MIXING
 from syno_lab.alpha.synthesis import METHODS, offered
+from syno_lab.errors import SynoError
+from syno_lab.experiments import SearchSettings, Space
+from syno_lab.ir.pairing import Pairing
+from syno_lab.models.registry import BACKBONES
+from syno_lab.systems import find_system
+from syno_lab.trial import TrialRequest
 
 #: Tensors of ResNet-20's three stages and of a transformer's MLP, two examples each.
 SHAPES = ((2, 32, 32, 16), (2, 16, 16, 32), (2, 8, 8, 64), (2, 64, 96))
+PGRAPHS, CANVAS = "syno-lab-operator", "syno-lab-canvas"
+#: Of a layer whose sizes all differ, so that no axis is taken for another.
+SIZES = {"N": 2, "C_in": 16, "C_out": 16, "H": 12, "W": 14}
+#: The longest that a space is searched for the guide, in CPU-seconds.
+GUIDE_S = 120.0
 
 
 def main() -> None:
@@ -36,6 +50,8 @@ def main() -> None:
     arguments.add_argument("--graphs", type=int, default=2000, help="subgraphs that are compared (2000)")
     arguments.add_argument("--targets", type=int, default=1000, help="targets that are synthesised (1000)")
     arguments.add_argument("--enumerated", type=int, default=200, help="of them by enumeration (200)")
+    arguments.add_argument("--mutations", type=int, default=1000, help="of ResNet-20 (1000)")
+    arguments.add_argument("--candidates", type=int, default=200, help="of each space, for the guide (200)")
     arguments.add_argument(
         "--by",
         choices=("type", "choice"),
@@ -146,7 +162,129 @@ def rate(given: Any) -> dict[str, Any]:
     return {"drafts_per_cpu_s": found}
 
 
-PARTS = {"sound": sound, "targets": targets, "rate": rate}
+def edits(given: Any) -> dict[str, Any]:
+    """Mutations of ResNet-20: drawn once, as in the paper, and again until one is found."""
+    net = BACKBONES["resnet20"].build(device="meta")
+    network = find_blocks(trace(net, (3, 32, 32)))
+    return {
+        "once": _mutated(network, given.mutations, Mutations(attempts=1), given.seed),
+        "again": _mutated(network, given.mutations, Mutations(), given.seed),
+    }
+
+
+def _mutated(network: Network, number: int, rules: Mutations, seed: int) -> dict[str, Any]:
+    import torch
+
+    torch.set_num_threads(1)
+    rng, times = random.Random(seed), []
+    found = errors = shapes = 0
+    kinds: Counter[str] = Counter()
+    for _ in range(number):
+        begun = time.process_time()
+        try:
+            edit = mutate(network, rng, rules)
+        except Exception as error:  # noqa: BLE001 - none may raise: it is counted, and said
+            errors += 1
+            say(f"a mutation raised {error!r}")
+            continue
+        times.append(time.process_time() - begun)
+        if edit is None:
+            continue
+        found += 1
+        kinds[type(edit).__name__] += 1
+        graph = edit.apply(network).graph
+        every = Graph(graph.inputs, graph.nodes, tuple(range(len(graph.inputs) + len(graph.nodes))))
+        with torch.no_grad():
+            tensors = every.to_torch().eval()(torch.zeros(graph.inputs[0]))
+        shapes += [tuple(tensor.shape) for tensor in tensors] == list(every.output_shapes)
+    return {
+        "mutations": number,
+        "found": found,
+        "raised": errors,
+        "run_with_their_shapes": shapes,
+        "kinds": dict(kinds),
+        "ms": {"median": 1000 * statistics.median(times), "mean": 1000 * statistics.fmean(times)},
+    }
+
+
+def guide(given: Any) -> dict[str, Any]:
+    """The same question to all three systems: does it read along H and W, and mix channels?"""
+    known = {}
+    for name in (PGRAPHS, CANVAS):
+        system = find_system(name)
+        for key, make in system.known().items():
+            operator = make()
+            try:
+                found = system.mixing(operator, operator.complete_binding(SIZES))
+            except SynoError:
+                continue
+            known[f"{system.title} {key}"] = {"marks": ["".join(row) for row in found.marks], "meets": _meets(found)}
+    spaces = [_share_of(name, given.candidates, given.seed) for name in (PGRAPHS, CANVAS)]
+    return {"wish": "C_in>=m, H>=m, W>=m", "known": known, "spaces": [*spaces, _share_of_chains(given)]}
+
+
+def _meets(found: Pairing) -> bool:
+    """Whether some output axis is paired with channels, rows and columns by at least m; axes N, C, H, W."""
+    return all(any(row[axis] in "ma" for row in found.marks) for axis in (1, 2, 3))
+
+
+def _share_of(name: str, number: int, seed: int) -> dict[str, Any]:
+    """Random search in the space of ResNet-20's convolutions, with the wish and without."""
+    system = find_system(name)
+    shares: dict[str, Any] = {"system": system.title}
+    for wants in (None, "derived"):
+        settings = SearchSettings(
+            training=TrialRequest(backbone="resnet20", data="digits", resolution=32),
+            method="random",
+            system=name,
+            trials=number,
+            max_replaced_ratio=0.4,
+            weight_limits="primary",
+            wants=wants,
+            limits={"max_primitives": 10},
+            seed=seed,
+            seeds=(),
+        )
+        space = Space(settings)
+        search, met, asked = space.search(settings), 0, 0
+        begun = time.process_time()
+        while asked < number and time.process_time() - begun < GUIDE_S:
+            candidate = search.ask()
+            if candidate is None:
+                break
+            asked += 1
+            operator = candidate.operator
+            met += _meets(system.mixing(operator, operator.complete_binding(SIZES)))
+            search.tell(candidate, 0.5)
+        counts = space.counts
+        shares["guided" if wants else "unguided"] = {
+            "asked": asked,
+            "met": met,
+            "drawn": counts["drawn"],
+            "wished": counts["wished"],
+            "cpu_s": time.process_time() - begun,
+        }
+        say(f"{system.title}, wants {wants}: {shares['guided' if wants else 'unguided']}")
+    return shares
+
+
+def _share_of_chains(given: Any) -> dict[str, Any]:
+    """Chains of αNAS that keep the shape of a tensor of ResNet-20: random ones, and those synthesised for the wish."""
+    rng, shape = random.Random(given.seed), SHAPES[0]
+    shapeless = Properties(shape=shape)
+    wanted = Properties.of_wishes("C>=m, H>=m, W>=m", shape)
+    found: dict[str, Any] = {"system": "αNAS"}
+    for way, asked, method in (("unguided", shapeless, "random"), ("guided", wanted, "progressive")):
+        begun = time.process_time()
+        made = [METHODS[method](Draft(asked, shape), rng, None).draft for _ in range(given.candidates)]
+        cpu_s = time.process_time() - begun
+        drafts = [draft for draft in made if draft is not None]
+        met = sum(wanted.satisfied_by(draft.graph()) for draft in drafts)
+        found[way] = {"asked": len(drafts), "met": met, "drawn": given.candidates, "wished": met, "cpu_s": cpu_s}
+    return found
+
+
+PARTS = {"sound": sound, "targets": targets, "rate": rate, "edits": edits, "guide": guide}
 
 if __name__ == "__main__":
     main()
