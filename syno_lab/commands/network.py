@@ -54,10 +54,15 @@ def command(
     check_json(json)
     label, value = load_operator(operator)
     from syno_lab.models.registry import backbone as find_backbone
+    from syno_lab.systems import system_of
     from syno_lab.tuning.presets import find_preset
     from syno_lab.tuning.targets import LOCAL
     from syno_lab.tuning.versus import compare_layers, compare_networks
 
+    if system_of(value).is_whole:
+        if part is Part.layers:
+            raise SpecError(f"--part: expected whole for a whole network of {system_of(value).title}, found layers")
+        part = Part.whole
     find_preset(preset)
     chosen = find_backbone(backbone)
     if chosen.domain != "images":
@@ -99,7 +104,7 @@ def _tell(
         told |= {"layers": [one.to_dict() for one in layers], "geometric_mean": mean}
     if whole is not None:
         stays = [place for place in whole.places if not place.replaced]
-        say(f"{label} is in {len(whole.places) - len(stays)} of {len(whole.places)} slots of {name}", json)
+        say(f"{label} is in {len(whole.places) - len(stays)} of {len(whole.places)} places of {name}", json)
         for what, network in (("convolutions", whole.convolutions), (label, whole.operator)):
             last = network.measurements[-1]
             say(

@@ -22,7 +22,7 @@ from syno_lab.errors import SpecError
 from syno_lab.models.layers import survey
 from syno_lab.models.selection import Selection
 from syno_lab.models.slot import Place, put_in, slots
-from syno_lab.systems import builder_of
+from syno_lab.systems import builder_of, system_of
 from syno_lab.tuning.network import tune_functions
 from syno_lab.tuning.options import Budget, TuningOptions
 from syno_lab.tuning.tune import tune_queue
@@ -123,11 +123,14 @@ def both_networks(
 ) -> tuple[nn.Module, nn.Module, tuple[Place, ...]]:
     """``net`` with conv2d's pGraph, and with ``operator``, in the selected layers that ``operator`` fits.
 
-    ``image`` is ``(C, H, W)``. The first network computes the same as ``net``. Raises SpecError if ``operator`` fits no
-    layer.
+    ``image`` is ``(C, H, W)``. The first network computes the same as ``net``; where ``operator`` is a whole network,
+    the two are ``net`` and it. Raises SpecError if ``operator`` fits no layer, or is that of another network.
     """
     from syno_lab.operators import conv2d
 
+    if system_of(operator).is_whole:
+        placement = system_of(operator).placement(operator, [], "pool")
+        return net, placement.apply(net), tuple(placement.places)
     sites = survey(net, image).select(selection)
     replaced, places = put_in(net, sites, operator, partial=True)
     taken = {one.name for one in places if one.replaced}

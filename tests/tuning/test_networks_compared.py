@@ -12,9 +12,21 @@ from command_line import refused
 from torch import nn
 
 import syno_lab as sl
+from syno_lab.alpha import (
+    Graph,
+    NetworkOperator,
+    Rel,
+    Replacement,
+    Variant,
+    find_blocks,
+    operation,
+    operation_of,
+    trace,
+)
 from syno_lab.codegen.tvm_job import measure_network
 from syno_lab.errors import SpecError
 from syno_lab.models import resnet_tiny
+from syno_lab.models.registry import BACKBONES
 from syno_lab.models.selection import Selection
 from syno_lab.models.slot import slots
 from syno_lab.nas_pte.operator import nas_pte_1
@@ -60,6 +72,27 @@ def test_a_network_with_an_operator_of_another_system_is_measured() -> None:
     )
     assert all(one.replaced for one in places)
     assert measure_network(replaced.eval(), (1, 3, 8, 8), repeats=1, threads=1).error < 1e-5
+
+
+@pytest.mark.tvm
+def test_an_edited_network_is_measured_as_a_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    net = BACKBONES["cnn"].build(options={"width": 4}).eval()
+    seed = Variant(find_blocks(trace(net, (3, 8, 8))))
+    block = seed.network.blocks[1].graph
+    old = block.subgraph(block.region([0]))
+    chain = [operation_of(sl.operators.conv2d()), operation("group_norm"), operation("conv", features=Rel(2), groups=2)]
+    operator = NetworkOperator(seed.edited(Replacement((1,), (0,), old, Graph.chain(*old.inputs, chain))))
+    base, replaced, places = both_networks(operator, net, (3, 8, 8))
+    assert base is net
+    assert sum(one.params for one in places) == operator.params()
+    assert measure_network(replaced.eval(), (1, 3, 8, 8), repeats=1, threads=1).error < 1e-5
+    file = tmp_path / "edited.json"
+    file.write_text(operator.to_json())
+    words = ("network", str(file), "--backbone", "cnn", "--part", "layers")
+    assert "--part: expected whole for a whole network of αNAS, found layers" in refused(capsys, *words)
+    with pytest.raises(SpecError, match="expected the network that the edits were made for"):
+        both_networks(operator, net, (3, 16, 16))
 
 
 def test_an_operator_that_fits_nowhere() -> None:
