@@ -92,7 +92,7 @@ def test_an_edited_network_is_measured_as_a_whole(tmp_path: Path, capsys: pytest
     words = ("network", str(file), "--backbone", "cnn", "--part", "layers")
     assert "--part: expected whole for a whole network of αNAS, found layers" in refused(capsys, *words)
     with pytest.raises(SpecError, match="expected the network that the edits were made for"):
-        both_networks(operator, net, (3, 16, 16))
+        both_networks(operator, BACKBONES["cnn"].build(options={"width": 8}), (3, 8, 8))
 
 
 def test_an_operator_that_fits_nowhere() -> None:
