@@ -107,14 +107,16 @@ def measured(lab: Path) -> dict[str, Any]:
     assert result is not None
     rows = trials(lab)
     seed = rows[0]  # a search begins with the network itself
-    front = front_of(rows, ["accuracy", "params"], reference=(CHANCE, seed.params))
+    volume = front_of(rows, ["accuracy", "params"], reference=(CHANCE, seed.params)).hypervolume
     return {
-        "hypervolume": front.hypervolume / seed.params,
+        "hypervolume": volume / seed.params,
         "states": result["states"],
         "seed_accuracy": seed.accuracy,
         "search_s": result["search_s"],
         "overhead_share": result["overhead_share"],
-        "front": [[row.accuracy, row.params] for row in (rows[place] for place in front.front)],
+        "flops": seed.flops,
+        "params": seed.params,
+        "trials": [[row.accuracy, row.flops, row.params] for row in rows],
     }
 
 
@@ -143,6 +145,8 @@ def half(lab: Path) -> dict[str, Any] | None:
     found = compared(base, list(FRESH), *outcomes)
     return {
         "number": best.number,
+        "operator": best.operator,
+        "flops_ratio": found.flops_ratio,
         "params_ratio": found.params_ratio,
         "accuracy": found.operator,
         "seed_accuracy": found.baseline,

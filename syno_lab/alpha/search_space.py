@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from syno_lab.alpha.blocks import Network, find_blocks
+from syno_lab.alpha.blocks import Block, Network, find_blocks
 from syno_lab.alpha.edits import MOST_EDITS, Variant
 from syno_lab.alpha.mutating import METHODS_AND_RIVALS, Mutations
 from syno_lab.alpha.mutation import RELAXATIONS
 from syno_lab.alpha.operator import NetworkOperator
+from syno_lab.alpha.properties import MIXING
 from syno_lab.alpha.space import Evolution, NetworkState, Settings
+from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 from syno_lab.protocol import OperatorSpace, SpaceRequest
@@ -31,8 +33,16 @@ OPTIONS: Mapping[str, Sequence[str]] = {
 }
 
 
+def meets(block: Block, wants: str) -> bool:
+    """Whether a block mixes its axes (B, H, W, C) as is wished; one that is never changed counts as such."""
+    if not wants or not block.mutable or len(block.graph.inputs) != 1 or len(block.graph.outputs) != 1:
+        return True
+    wished = replace(Properties.of_wishes(wants, block.graph.inputs[0]), shape=None)
+    return wished.satisfied_by(block.graph)
+
+
 class NetworkSpace(OperatorSpace):
-    """Variants of the request's network.
+    """Variants of the request's network. A wish holds for each of its blocks.
 
     Raises:
         SpecError: for a request without a network, one that cannot be traced or has nothing that may be changed, and
@@ -43,7 +53,6 @@ class NetworkSpace(OperatorSpace):
         if request.network is None:
             raise SpecError("αNAS: expected the network to begin with, found layers alone")
         for name, given in (
-            ("wants", request.wants),
             ("coefficients", request.coefficients),
             ("occurrences", request.occurrences),
         ):
@@ -63,6 +72,8 @@ class NetworkSpace(OperatorSpace):
         self._settings = Settings(Mutations(relax=chosen["relax"], method=chosen["mutations"]), most_edits=edits)
         self._selection = chosen["selection"]
         self._request = request
+        self._wants = request.wants or ""
+        self._check_wants()
         self._spare = request.spare_flops
 
     def __str__(self) -> str:
@@ -71,14 +82,26 @@ class NetworkSpace(OperatorSpace):
 
     @property
     def wants(self) -> str:
-        """Nothing: each mutation keeps the properties of what it replaces, relaxed by chance."""
-        return ""
+        """What each block must mix, as text; empty for nothing: mutations keep what a part does, relaxed by chance."""
+        return self._wants
+
+    def _check_wants(self) -> None:
+        """Raise SpecError for a wish that the network itself misses: nothing says that edits could meet it."""
+        for number, block in enumerate(self.seed.blocks):
+            if not meets(block, self.wants):
+                mixing = MIXING.infer(block.graph)[0][0]
+                assert mixing is not None
+                said = " ".join("".join(row) for row in mixing.marks)
+                found = f"{quoted(self.wants)}; block {number} has {said}"
+                raise SpecError(f"αNAS: wants: expected what the network's own blocks mix, found {found}")
 
     def root(self, accepts: Callable[[Any], bool]) -> State:
         """The seed, which more edits may follow."""
 
         def accepted(operator: NetworkOperator) -> bool:
             self._request.drawn(operator.variant.key)
+            if not all(meets(block, self.wants) for block in operator.variant.network.blocks):
+                return False
             self._request.wished(operator.variant.key)
             return operator.flops() <= self._spare and accepts(operator)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import answered, refused
 
+from syno_lab.alpha import Properties
 from syno_lab.store import Store
 from syno_lab.store.searches import SearchTrial
 from syno_lab.systems import read_operator
@@ -62,6 +63,15 @@ def test_rivals_of_properties_are_searched_alike(
     assert len({network.key for network in networks}) == 4
 
 
+def test_every_block_meets_the_wish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ("--folder", str(tmp_path), "--name", "wished", "--wants", "C>=a, H>=m, W>=m", "--method", "random")
+    answered(capsys, "search", *SMALL, *place, "--trials", "5", "--json", "-")
+    wanted = Properties(mixing=("xxxx", "xmxx", "xxmx", "xxxa"))
+    for trial in trials_in(tmp_path, "wished"):
+        for block in read_operator(trial.operator).variant.network.blocks:
+            assert wanted.distances(block.graph)["mixing"] == 0
+
+
 def test_pgraphs_are_searched_along_the_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [word for word in SMALL if word not in ("--system", "alpha")]
     place = ("--folder", str(tmp_path), "--name", "front", "--method", "pareto", "--objectives", "params")
@@ -83,7 +93,11 @@ def trials_in(folder: Path, name: str) -> list[SearchTrial]:
         (("--system", "alpha,canvas"), "system: expected whole networks alone, or operators for layers alone, found"),
         (("--rungs",), "rungs: expected operators for layers, found whole networks of αNAS; leave it out"),
         (("--tune-within", "1", "--seeds", "1"), "tuning: expected operators for layers, found whole networks of αNAS"),
-        (("--wants", "H>=m"), "αNAS: wants: expected none for whole networks, found 'H>=m'"),
+        (("--wants", "Q>=m"), "wants: expected an input axis of [B, H, W, C], found 'Q'"),
+        (
+            ("--wants", "H>=a"),
+            "αNAS: wants: expected what the network's own blocks mix, found 'H>=a'; block 0 has oxxa ",
+        ),
         (("--system-option", "mutations"), "--system-option: expected NAME=VALUE such as mutations=primer, found 'mut"),
         (("--system-option", "way=primer"), "option of αNAS: expected mutations, relax, selection, found 'way'"),
         (("--system-option", "relax=all"), "option relax of αNAS: expected one of paper, code, found 'all'"),
