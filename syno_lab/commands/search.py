@@ -115,7 +115,7 @@ def _settings(
 ) -> SearchSettings:
     """The settings of a new search in the lab at ``place``."""
     from syno_lab.experiments import SearchSettings
-    from syno_lab.experiments.settings import OBJECTIVES
+    from syno_lab.experiments.settings import USUAL_OBJECTIVES
     from syno_lab.trial import TrialRequest
 
     untrained = choice.untrained
@@ -167,7 +167,7 @@ def _settings(
         system=systems,
         lower_within=choice.lower_within,
         wants=wants_option(choice.wants) or None,
-        objectives=OBJECTIVES if choice.objectives is None else _names(choice.objectives),
+        objectives=USUAL_OBJECTIVES if choice.objectives is None else _names(choice.objectives),
         system_options=dict(
             named_value(text, "--system-option", "mutations=primer") for text in choice.system_option or ()
         ),

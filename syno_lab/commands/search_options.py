@@ -78,7 +78,8 @@ class Choice:
         str | None,
         typer.Option(
             metavar="NAME[,NAME]",
-            help="With --method pareto: the costs that are to be small. [default: flops,params]",
+            help="With --method pareto: the costs that are to be small, of flops, params and latency (measured by "
+            "PyTorch after each training). [default: flops,params]",
         ),
     ] = None
     traffic: Annotated[

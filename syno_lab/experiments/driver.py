@@ -10,7 +10,7 @@ earlier outcomes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +38,8 @@ LOOK_S = 0.5
 PATIENCE_S = 120.0
 #: The search is for faster operators: a training that takes so many times the baseline's is ended.
 TIMES_THE_BASELINE = 2.0
+#: The target of latencies that PyTorch measures after each training.
+TORCH = "pytorch"
 #: The most earlier curves that a rule of early termination gets.
 MOST_RIVALS = 50
 
@@ -177,7 +179,9 @@ class Driver:
             given.discard(operator)
             self._lower(by_text[operator.to_json()], waits=bool(given))
 
-        self.search.resume([(read_operator(text), reward) for text, reward in self.log.told()], self._given, lower)
+        measures = {trial.operator: _measures(trial.outcome or {}) for trial in trials}
+        told = [(read_operator(text), reward, measures[text]) for text, reward in self.log.told()]
+        self.search.resume(told, self._given, lower)
         self._given = [operator for operator in self._given if operator.to_json() not in by_text]
         for trial in sorted((t for t in trials if t.position is not None), key=lambda t: t.position or 0):
             self._count(trial, trial.outcome or {})
@@ -248,6 +252,7 @@ class Driver:
             operator=operator,
             rivals=[] if training.stopping is None else list(self._curves),
             keep_predictions=False,
+            measure_latency="latency" in self.settings.objectives,
             time_limit_s=limit,
             gives_up=True,
         )
@@ -260,6 +265,8 @@ class Driver:
             outcome = outcome | self.space.probed(read_operator(self.log.trial(one.number).operator))
         with self._spending("store_s"):
             is_new = self.log.record(one.number, outcome, one.running.job)
+            if is_new and outcome.get("latency_ms"):
+                self.log.record_latency(one.number, TORCH, {"latency_ms": outcome["latency_ms"]})
             trial = self.log.trial(one.number)
             if is_new:
                 self._count(trial, outcome)
@@ -267,7 +274,7 @@ class Driver:
             if one.candidate is not None and trial.reward is None:  # interrupted
                 self.search.drop(one.candidate)
             elif one.candidate is not None and trial.reward is not None:
-                self.search.tell(one.candidate, trial.reward)
+                self.search.tell(one.candidate, trial.reward, _measures(outcome))
             self._lower(trial, waits=bool(self._given))
 
     def _lower(self, trial: SearchTrial, *, waits: bool) -> None:
@@ -341,3 +348,9 @@ def outcome_of(running: Running) -> dict[str, Any]:
         return {"state": "interrupted", "reason": "its job was cancelled", "accuracy": None}
     except SynoError as error:  # a job that failed or was given up
         return {"state": "failed", "reason": str(error), "accuracy": None}
+
+
+def _measures(outcome: Mapping[str, Any]) -> dict[str, float]:
+    """What was measured of a trial beside its accuracy, by the names of objectives."""
+    latency = outcome.get("latency_ms")
+    return {} if latency is None else {"latency": latency}

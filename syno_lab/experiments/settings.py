@@ -16,8 +16,11 @@ from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
 
 Method = Literal["estimate", "mcts", "random", "evolution", "elites", "pareto"]
-#: Costs that the method ``pareto`` may have beside the accuracy; less is better.
-OBJECTIVES = ("flops", "params")
+#: Costs that the method ``pareto`` may have beside the accuracy; less is better. The latency is measured by PyTorch
+#: after each training (:attr:`.TrialOutcome.latency_ms`).
+OBJECTIVES = ("flops", "params", "latency")
+#: Those that it has unless the user says otherwise.
+USUAL_OBJECTIVES = OBJECTIVES[:2]
 #: What the method ``mcts`` is: the paper's UCT, that with values of actions, or the tree search with an estimate.
 TreeKind = Literal["uct", "rave", "estimate"]
 
@@ -149,7 +152,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     rungs: bool = False
     wants: str | None = None
     lower_within: float | None = None
-    objectives: tuple[str, ...] = OBJECTIVES
+    objectives: tuple[str, ...] = USUAL_OBJECTIVES
     system_options: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -188,7 +191,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError(
                 f"objectives: expected some of {', '.join(OBJECTIVES)}, found {quoted(', '.join(self.objectives))}"
             )
-        if self.method != "pareto" and self.objectives != OBJECTIVES:
+        if self.method != "pareto" and self.objectives != USUAL_OBJECTIVES:
             raise SearchError(f"objectives: expected the method pareto beside them, found {self.method}")
         if self.rungs:
             self._check_rungs()
@@ -212,6 +215,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError("rungs: expected the minutes of the search, which rungs share, found trials alone")
         if self.untrained:
             raise SearchError("rungs: expected a search that trains, found an untrained one; leave one of them out")
+        if "latency" in self.objectives:
+            raise SearchError("rungs: expected objectives without latency, which is that of the network itself")
         if self.tuning is not None:
             raise SearchError("rungs: expected no tuning beside them, found one; leave one of them out")
 
@@ -261,7 +266,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop("wants")
         if self.lower_within is None:  # alike
             plain.pop("lower_within")
-        if self.objectives == OBJECTIVES:  # alike
+        if self.objectives == USUAL_OBJECTIVES:  # alike
             plain.pop("objectives")
         if not self.system_options:  # alike
             plain.pop("system_options")

@@ -157,6 +157,12 @@ def _survey(name: str, options: bytes, facts: Facts) -> Survey:
     return survey(_build(name, msgspec.json.decode(options), facts, "meta"), _example(facts))
 
 
+def one_example(facts: Facts) -> Tensor:
+    """A batch of one example that a network for these data takes: an image of zeros, or tokens."""
+    example = _example(facts)
+    return example if isinstance(example, Tensor) else torch.zeros(1, *example)
+
+
 def _example(facts: Facts) -> tuple[int, int, int] | Tensor:
     if facts.domain == "text":
         return torch.zeros(1, facts.size, dtype=torch.int64)

@@ -14,7 +14,7 @@ MeasuredOn = Literal["test", "held out"]
 
 #: Fields that requests did not always have. Where they mean what was done before, they are left out of a request's
 #: dictionary, so that stored requests, jobs and searches stay equal to new ones.
-LATER_FIELDS = ("steps", "holdout", "channels_last", "probe_steps")
+LATER_FIELDS = ("steps", "holdout", "channels_last", "probe_steps", "measure_latency")
 
 
 def without_later(plain: dict[str, Any]) -> dict[str, Any]:
@@ -57,6 +57,7 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         rivals: curves of earlier trials (the measure after each epoch), with which the rule compares.
         retry_oom: whether a trial that runs out of memory is tried once more with half the batch.
         keep_predictions: whether the outcome has the prediction for every image that it is measured on.
+        measure_latency: whether the outcome of a finished training has :attr:`TrialOutcome.latency_ms`.
     """
 
     backbone: str
@@ -80,6 +81,7 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rivals: list[list[float]] = msgspec.field(default_factory=list)
     retry_oom: bool = True
     keep_predictions: bool = False
+    measure_latency: bool = False
     steps: int | None = None
     holdout: float | None = None
     channels_last: bool = False
@@ -124,6 +126,7 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
         wall_s, cpu_s: seconds of all attempts together, without work that a kill made the trial repeat.
         work_s: seconds for which the training's thread was on a processor (of a GPU: wall seconds), without those for
             reading data and building the network; 0 in outcomes from before there was it.
+        latency_ms: if requested, the time of the trained network for one example (:func:`.latency.latency_ms`).
         peak_mib: peak memory in MiB: on a GPU torch's allocations, else the growth of the process.
         resumed: epochs that earlier attempts had completed.
         batch_size: the batch size of the training; after a retry half of the requested one.
@@ -160,6 +163,7 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
     train_loss: float | None = None
     machine: str = ""
     work_s: float = 0.0
+    latency_ms: float | None = None
 
     @property
     def loss(self) -> float | None:

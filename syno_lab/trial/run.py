@@ -25,9 +25,10 @@ from syno_lab.training import EpochRecord, Resumption, TrainingProgress, Trainin
 from syno_lab.training.answers import image_answers, text_answers
 from syno_lab.training.checkpoint import DamagedCheckpointError
 from syno_lab.training.files import write_whole
-from syno_lab.trial.backbone import Network, build
+from syno_lab.trial.backbone import Network, build, one_example
 from syno_lab.trial.examples import STEPS, TEST_WINDOWS, held_text_of, images_of
 from syno_lab.trial.facts import Facts, context_of, facts_of
+from syno_lab.trial.latency import latency_ms
 from syno_lab.trial.machine import machine_name
 from syno_lab.trial.meter import Meter
 from syno_lab.trial.request import State, TrialOutcome, TrialRequest, without_later
@@ -113,6 +114,7 @@ class _End:
     predictions: list[int] | None = None
     losses: list[float] | None = None
     batch_size: int = 0
+    latency_ms: float | None = None
 
 
 @dataclass
@@ -174,6 +176,8 @@ class _Trial:
         if end.state == "finished" and request.keep_predictions:
             self.report(1.0, "predicting the test data")
             self._answer(data, end, batch_size)
+        if end.state == "finished" and request.measure_latency:
+            end.latency_ms = latency_ms(self.network.module, one_example(self.facts).to(request.device))
         return end
 
     @property
@@ -327,6 +331,7 @@ def _outcome(trial: _Trial, end: _End, meter: Meter) -> TrialOutcome:
         train_loss=result.curve[-1].closing_loss if result is not None and result.curve else None,
         machine=machine_name(request.device, threads),
         work_s=trial.earlier.work_s + trial.work_s,
+        latency_ms=end.latency_ms,
     )
 
 

@@ -53,6 +53,21 @@ def test_networks_are_searched_and_gone_on_with(tmp_path: Path, capsys: pytest.C
     assert again == [network.key for network in networks[:2]]
 
 
+def test_latencies_are_measured_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ("--folder", str(tmp_path), "--name", "fast")
+    answered(capsys, "search", *SMALL, *place, "--objectives", "params, latency", "--trials", "3", "--json", "-")
+    first = trials_in(tmp_path, "fast")
+    answered(capsys, "search", "--continue", "--in-process", *place, "--trials", "5", "--json", "-")
+    found = trials_in(tmp_path, "fast")
+    assert [trial.operator for trial in found[:3]] == [trial.operator for trial in first]
+    with Store.open(tmp_path) as store:
+        kept = store.search("fast").latencies("pytorch")
+    for trial in found:
+        assert trial.outcome is not None
+        assert trial.outcome["latency_ms"] > 0
+        assert kept[trial.number]["latency_ms"] == trial.outcome["latency_ms"]
+
+
 @pytest.mark.parametrize("mutations", ["random", "primer", "automl_zero"])
 def test_rivals_of_properties_are_searched_alike(
     mutations: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -88,7 +103,7 @@ def trials_in(folder: Path, name: str) -> list[SearchTrial]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--objectives", "speed"), "objectives: expected some of flops, params, found 'speed'"),
+        (("--objectives", "speed"), "objectives: expected some of flops, params, latency, found 'speed'"),
         (("--method", "random", "--objectives", "flops"), "objectives: expected the method pareto beside them, found"),
         (("--system", "alpha,canvas"), "system: expected whole networks alone, or operators for layers alone, found"),
         (("--rungs",), "rungs: expected operators for layers, found whole networks of αNAS; leave it out"),
