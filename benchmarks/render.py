@@ -11,6 +11,7 @@ import re
 import sys
 from pathlib import Path
 
+import page_alpha
 import page_canvas
 import page_networks
 import page_synthesis
@@ -18,7 +19,7 @@ from common import RESULTS, typed
 from page import Part, abouts, footer
 
 README = Path(__file__).parent / "README.md"
-PARTS = (*page_synthesis.PARTS, *page_networks.PARTS, *page_canvas.PARTS)
+PARTS = (*page_synthesis.PARTS, *page_networks.PARTS, *page_canvas.PARTS, *page_alpha.PARTS)
 
 
 def text_of(part: Part) -> str:
