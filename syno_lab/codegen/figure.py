@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno_lab import private
 from syno_lab.codegen.export_record import replacing
@@ -37,8 +37,6 @@ _LEAST, _MOST = 0.5, 40.0  # inches
 _LEAST_POINTS, _MOST_POINTS = 3.0, 40.0
 _DPI = 300
 _LONGEST = 500  # characters of a description in the head of a file
-
-Width = Literal["column", "page"] | float
 
 
 class Page(NamedTuple):
@@ -66,8 +64,8 @@ class Figure(ABC):
 
     description: str
 
-    def save(self, path: str | Path, *, width: Width = "column", font: str = "sans", points: float = 8.0) -> Path:
-        """Write the picture in the form of the suffix, whole or not at all.
+    def save(self, path: str | Path, *, width: str | float = "column", font: str = "sans", points: float = 8.0) -> Path:
+        r"""Write the picture in the form of the suffix, whole or not at all.
 
         Args:
             path: ends in ``.pdf``, ``.svg``, ``.png`` or, for a piece that a TeX document reads with ``\\input``,
@@ -96,7 +94,7 @@ class Figure(ABC):
             temporary.write_bytes(content)
         return place
 
-    def content(self, form: str, *, width: Width = "column", font: str = "sans", points: float = 8.0) -> bytes:
+    def content(self, form: str, *, width: str | float = "column", font: str = "sans", points: float = 8.0) -> bytes:
         """What :meth:`save` writes; ``form`` is the suffix without its dot.
 
         Raises:
@@ -143,7 +141,7 @@ class Figure(ABC):
         return embed_fonts(out.getvalue().decode().replace("<svg ", named, 1)).encode()
 
 
-def _page(width: Width, font: str, points: float) -> Page:
+def _page(width: str | float, font: str, points: float) -> Page:
     inches = WIDTHS.get(width) if isinstance(width, str) else width
     if isinstance(inches, bool) or not isinstance(inches, int | float) or not _LEAST <= inches <= _MOST:
         raise SpecError(
@@ -201,5 +199,5 @@ def style(page: Page) -> Iterator[None]:
         "ytick.major.width": 0.6,
         "hatch.linewidth": 0.6,
     }
-    with mpl.rc_context(options):
+    with mpl.rc_context(options):  # type: ignore[arg-type]  # one key is made of two words
         yield

@@ -75,7 +75,11 @@ class GraphFigure(Figure):
     """
 
     def __init__(
-        self, source: str, description: str, maths: Mapping[str, str] | None = None, said: Mapping[str, str] | None = None
+        self,
+        source: str,
+        description: str,
+        maths: Mapping[str, str] | None = None,
+        said: Mapping[str, str] | None = None,
     ) -> None:
         self.description = description
         for wide, tight in _TIGHTER:  # a title cannot hold these: its quotation marks are escaped
@@ -276,7 +280,7 @@ def _ellipse(rect: list[float]) -> list[Point]:
     return [(x + a * u, y + b * v) for u, v in [*ring, (1, 0)]]
 
 
-# -- writing ------------------------------------------------------------------------------------------------------------
+# -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def _patch(outline: Outline, scale: float) -> Any:
