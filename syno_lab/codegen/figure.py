@@ -10,7 +10,9 @@ Equal pictures give equal bytes: no file holds a date.
 from __future__ import annotations
 
 import io
+import logging
 import re
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +38,8 @@ FONTS = ("sans", "serif")
 _LEAST, _MOST = 0.5, 40.0  # inches
 _LEAST_POINTS, _MOST_POINTS = 3.0, 40.0
 _DPI = 300
+#: Matplotlib's settings are the whole process's: figures that views draw in threads wait for each other.
+_settings = threading.RLock()
 _LONGEST = 500  # characters of a description in the head of a file
 
 
@@ -190,6 +194,7 @@ def style(page: Page) -> Iterator[None]:
         "font.size": page.points,
         "mathtext.fontset": "stix" if is_serif else "dejavusans",
         "text.parse_math": False,  # a name with two dollar signs is a name
+        "text.hinting": "none",  # else letters are wider by up to half a dot of a PNG than they were measured
         "svg.fonttype": "none",
         "svg.hashsalt": "syno-lab",
         "pdf.fonttype": 42,  # letters stay letters; journals refuse the usual Type 3
@@ -199,5 +204,12 @@ def style(page: Page) -> Iterator[None]:
         "ytick.major.width": 0.6,
         "hatch.linewidth": 0.6,
     }
-    with mpl.rc_context(options):  # type: ignore[arg-type]  # one key is made of two words
-        yield
+    # fontTools warns of the dates in DejaVu's files whenever their letters are embedded.
+    log = logging.getLogger("fontTools.ttLib.tables._h_e_a_d")
+    with _settings, mpl.rc_context(options):  # type: ignore[arg-type]  # one key is made of two words
+        before = log.level
+        log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            log.setLevel(before)
