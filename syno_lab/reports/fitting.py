@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 28
 _LINE = "#767676"
 # Sizes of letters from a point to its name, the nearest first; then the directions, the usual one first.
-_FAR = (0.9, 1.8, 3.0, 4.5, 6.5, 9.0)
+_FAR = (0.9, 1.8, 3.0, 4.5, 6.5, 9.0, 12.0)
+_REFUSED = 10**6  # more than points and lines can be hit
 _WAYS = ((1, -1), (-1, -1), (1, 1), (-1, 1), (1, 0), (-1, 0), (0, -1), (0, 1))
 _LETTER = 0.58  # the width of a letter, in sizes of the font
 _SMALL = 0.85  # letters of a legend, in sizes of the font
@@ -98,7 +99,8 @@ def legend_above(plot: Plot, handles: Sequence[Any]) -> None:
 def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
     """Write the labels of the front's points beside them: near, inside the axes, on no point, line or other name.
 
-    A name that stands away from its point is tied to it by a thin line.
+    A name that stands away from its point is tied to it by a thin line. One that has no place but on another name or
+    outside the axes is left out; the description of the figure has all.
     """
     import matplotlib as mpl
     from matplotlib.transforms import Bbox
@@ -108,6 +110,7 @@ def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
     plot.draw_without_rendering()  # from here on it is known where points are
     dot = plot.dpi / 72
     taken = list(_taken(axes, front, _MARK * size * dot))
+    named: list[Bbox] = []
     inside = axes.bbox
     for place in front.front:
         point = front.points[place]
@@ -128,9 +131,9 @@ def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
                     arrowprops={"arrowstyle": "-", "color": _LINE, "lw": 0.5} if far > _FAR[0] else None,
                 )
                 drawn.set_in_layout(False)
-                box = drawn.get_window_extent(renderer) if far == _FAR[0] else _text_box(drawn, renderer)
-                outside = not (inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0)
-                hits = box.count_overlaps(taken) + 100 * (outside or box.y1 > inside.y1)
+                box = _text_box(drawn, renderer)
+                is_inside = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
+                hits = box.count_overlaps(taken) + (0 if is_inside and not box.count_overlaps(named) else _REFUSED)
                 if best is None or hits < best[0]:
                     if best is not None:
                         best[2].remove()
@@ -142,13 +145,17 @@ def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
             if best is not None and best[0] == 0:
                 break
         assert best is not None
-        taken.append(Bbox(_text_box(best[2], renderer).get_points()))
+        if best[0] >= _REFUSED:
+            best[2].remove()
+        else:
+            named.append(Bbox(_text_box(best[2], renderer).get_points()))
 
 
 def _text_box(drawn: Any, renderer: Any) -> Bbox:
     """The box of an annotation's text, without its line."""
     from matplotlib.text import Text
 
+    drawn.update_positions(renderer)  # before that, the offset counts from the figure's corner
     return Text.get_window_extent(drawn, renderer)
 
 
