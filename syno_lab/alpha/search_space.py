@@ -37,8 +37,8 @@ def meets(block: Block, wants: str) -> bool:
     """Whether a block mixes its axes (B, H, W, C) as is wished; one that is never changed counts as such."""
     if not wants or not block.mutable or len(block.graph.inputs) != 1 or len(block.graph.outputs) != 1:
         return True
-    wished = replace(Properties.of_wishes(wants, block.graph.inputs[0]), shape=None)
-    return wished.satisfied_by(block.graph)
+    wished = Properties.of_wishes(wants, block.graph.inputs[0])
+    return Properties(mixing=wished.mixing).satisfied_by(block.graph)
 
 
 class NetworkSpace(OperatorSpace):
