@@ -26,8 +26,17 @@ MAX_LINES = 600
 #: The rooms that are pGraphs' own, but for what knows graphviz, TVM, graphs and no operator.
 PGRAPHS = ("ir", "synthesis", "codegen", "operators", "pgraphs")
 OF_NO_OPERATOR = {
-    "ir": ("canonical",),
-    "codegen": ("drawing_render", "target_names", "tvm_device", "tvm_trace"),
+    "ir": ("canonical", "pairing", "size", "wants"),
+    "codegen": (
+        "drawing_render",
+        "figure",
+        "figure_fonts",
+        "figure_room",
+        "figure_tex",
+        "target_names",
+        "tvm_device",
+        "tvm_trace",
+    ),
 }
 
 #: Who reaches for pGraphs' insides all the same, and why; everything else knows operators by `syno_lab.protocol`.
@@ -35,14 +44,10 @@ REACHES = {
     "syno_lab/__init__.py": "says how the late methods of pGraphs' values are bound",
     "syno_lab/api.py": "binds the late methods of pGraphs' values",
     "syno_lab/alpha/drawing.py": "its pictures have the font and the colours of pGraphs: one style for all",
-    "syno_lab/alpha/pairings.py": "which axes are paired is one value for all systems",
-    "syno_lab/alpha/properties.py": "which axes are paired is one value for all systems",
-    "syno_lab/alpha/wanted.py": "which axes are paired is one value for all systems",
+    "syno_lab/alpha/session.py": "the course of a session is drawn from numbers alone, as pGraphs' is",
     "syno_lab/canvas/drawing.py": "its pictures have the font and the colours of pGraphs': one style for all",
-    "syno_lab/canvas/mixing.py": "its wishes and its matrix of paired axes are the values that pGraphs have",
     "syno_lab/canvas/probe.py": "the ranks of the kernel probe are those of pGraphs: one measure for both",
     "syno_lab/canvas/session.py": "the course of a session is drawn from numbers alone, as pGraphs' is",
-    "syno_lab/canvas/sizes.py": "its sizes are monomials too: one class for both",
     "syno_lab/canvas/space.py": "compares the ranks of a probed kernel with a convolution's, as pGraphs do",
     "syno_lab/commands/ablate.py": "measures the rules of the synthesis",
     "syno_lab/commands/enumerate.py": "enumerates pGraphs",
@@ -50,8 +55,8 @@ REACHES = {
     "syno_lab/commands/sample.py": "samples pGraphs",
     "syno_lab/commands/specs.py": "reads the spec of a synthesis",
     "syno_lab/doctor.py": "draws a pGraph to see whether graphviz works",
-    "syno_lab/models/wishes.py": "says what layers wish in the values that all systems read",
     "syno_lab/nas_pte/fingerprint.py": "its operators are linear too: one function hashes the terms of both",
+    "syno_lab/panes/forms.py": "graphs of all systems are drawn for papers alike, pGraphs with their formulas",
     "syno_lab/panes/asked.py": "names the middle of a receptive field as pGraphs do",
     "syno_lab/panes/reach.py": "what is read along an axis is said as of pGraphs: one table for all",
     "syno_lab/reports/paper/rates.py": "Table 2 of the paper: shares of canonical pGraphs",
