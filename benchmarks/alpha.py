@@ -24,7 +24,7 @@ from typing import Any
 
 from common import RESULTS, about, parser, save, say, typed, use_one_core
 
-from syno_lab.alpha import Draft, Graph, Mutations, Network, Properties, find_blocks, mutate, trace
+from syno_lab.alpha import Draft, Graph, Mutations, Properties, find_blocks, mutate, trace
 from syno_lab.alpha.properties import MIXING
 from syno_lab.alpha.synthesis import METHODS, offered
 from syno_lab.errors import SynoError
@@ -164,18 +164,18 @@ def rate(given: Any) -> dict[str, Any]:
 
 def edits(given: Any) -> dict[str, Any]:
     """Mutations of ResNet-20: drawn once, as in the paper, and again until one is found."""
-    net = BACKBONES["resnet20"].build(device="meta")
-    network = find_blocks(trace(net, (3, 32, 32)))
+    traced = trace(BACKBONES["resnet20"].build(), (3, 32, 32))
     return {
-        "once": _mutated(network, given.mutations, Mutations(attempts=1), given.seed),
-        "again": _mutated(network, given.mutations, Mutations(), given.seed),
+        "once": _mutated(traced, given.mutations, Mutations(attempts=1), given.seed),
+        "again": _mutated(traced, given.mutations, Mutations(), given.seed),
     }
 
 
-def _mutated(network: Network, number: int, rules: Mutations, seed: int) -> dict[str, Any]:
+def _mutated(traced: Graph, number: int, rules: Mutations, seed: int) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
+    network = find_blocks(traced)
     rng, times = random.Random(seed), []
     found = errors = shapes = 0
     kinds: Counter[str] = Counter()
@@ -193,10 +193,12 @@ def _mutated(network: Network, number: int, rules: Mutations, seed: int) -> dict
         found += 1
         kinds[type(edit).__name__] += 1
         graph = edit.apply(network).graph
-        every = Graph(graph.inputs, graph.nodes, tuple(range(len(graph.inputs) + len(graph.nodes))))
+        module: Any = graph.to_torch(traced).eval()
+        tensors, cpu = [torch.zeros(shape) for shape in graph.inputs], torch.device("cpu")
         with torch.no_grad():
-            tensors = every.to_torch().eval()(torch.zeros(graph.inputs[0]))
-        shapes += [tuple(tensor.shape) for tensor in tensors] == list(every.output_shapes)
+            for step in module._steps:
+                tensors.append(step.what.run(module, [tensors[number] for number in step.inputs], 1, cpu))
+        shapes += [tuple(tensor.shape) for tensor in tensors] == list(graph.shapes)
     return {
         "mutations": number,
         "found": found,
