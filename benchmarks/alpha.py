@@ -37,8 +37,8 @@ from syno_lab.trial import TrialRequest
 #: Tensors of ResNet-20's three stages and of a transformer's MLP, two examples each.
 SHAPES = ((2, 32, 32, 16), (2, 16, 16, 32), (2, 8, 8, 64), (2, 64, 96))
 PGRAPHS, CANVAS = "syno-lab-operator", "syno-lab-canvas"
-#: Of a layer whose sizes all differ, so that no axis is taken for another.
-SIZES = {"N": 2, "C_in": 16, "C_out": 16, "H": 12, "W": 14}
+#: Of a layer whose sizes all differ, so that no axis is taken for another, and that coefficients divide.
+SIZES = {"N": 2, "C_in": 32, "C_out": 32, "H": 16, "W": 24}
 #: The longest that a space is searched for the guide, in CPU-seconds.
 GUIDE_S = 120.0
 
