@@ -66,6 +66,7 @@ _bind(
     explain_property_distance=explain_property_distance,
     dot=_on_use("syno_lab.codegen.drawing", "dot"),
     svg=_on_use("syno_lab.codegen.drawing", "svg"),
+    figure=_on_use("syno_lab.codegen.figure_operator", "figure"),
     _repr_svg_=_on_use("syno_lab.codegen.drawing", "svg"),
 )
 _bind(
@@ -89,6 +90,7 @@ _bind(
     construct_kernel_packs=_on_use("syno_lab.codegen.kernel_pack", "construct_kernel_packs"),
     dot=_on_use("syno_lab.codegen.drawing", "dot"),
     svg=_on_use("syno_lab.codegen.drawing", "svg"),
+    figure=_on_use("syno_lab.codegen.figure_operator", "figure"),
     _repr_svg_=_on_use("syno_lab.codegen.drawing", "svg"),
 )
 _bind(

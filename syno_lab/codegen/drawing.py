@@ -88,6 +88,13 @@ def describe(graph: Drawable) -> str:
     return f"{what}; {len(steps)} {'step' if len(steps) == 1 else 'steps'}, bottom to top: " + "; ".join(steps) + "."
 
 
+def describe_parts(graph: Drawable) -> dict[str, str]:
+    """What is said of each node of the pGraph's picture, by its name."""
+    drawing = _Drawing(graph, (), None)
+    drawing.source()
+    return drawing.titles
+
+
 def describe_step(state: State, step: Step, names: dict[Coordinate, str] | None = None) -> str:
     """One step as text: ``UNFOLD i_H, k_1``; ``state`` gives the names of its coordinates."""
     names = expressions(state) if names is None else names

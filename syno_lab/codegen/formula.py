@@ -7,6 +7,7 @@ every browser.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -45,9 +46,9 @@ def formula_svg(latex: str, description: str) -> str:
 
     paths = []
     top = width = 0.0
-    for line in _lines(latex):
+    for line in lines_of(latex, lambda line: len(line) <= _MOST):
         try:
-            path = TextPath((0, 0), f"${line}$", size=_SIZE)
+            path = TextPath((0, 0), f"${for_matplotlib(line)}$", size=_SIZE)
         except ValueError as error:
             raise SynoError(f"equation: this LaTeX cannot be drawn: {str(error).splitlines()[-1]}") from None
         box = path.get_extents()
@@ -66,22 +67,33 @@ def formula_svg(latex: str, description: str) -> str:
     )
 
 
-def _lines(latex: str) -> list[str]:
+def lines_of(latex: str, fits: Callable[[str], bool]) -> list[str]:
+    """The formulas of LaTeX that the lab has written, each broken into lines where it does not fit.
+
+    Args:
+        latex: one formula, or several in ``aligned``.
+        fits: whether a line of LaTeX is short enough; a line without a place to break it need not fit.
+    """
     body = latex.replace("\\begin{aligned}\n", "").replace("\n\\end{aligned}", "").replace("&", "")
     found = []
     for formula in body.split(" \\\\\n"):
         parts = [part for part in _BREAKS.split(formula) if part.strip()]
         line = ""
         for part in parts:
-            if line and len(line) + len(part) > _MOST:
+            if line and not fits(line + part):
                 found.append(line)
                 line = r"\quad\quad "
             line += part
         found.append(line)
-    found = [_SIZED.sub("", line) for line in found]
-    for old, new in _FOR_MATPLOTLIB:
-        found = [line.replace(old, new) for line in found]
     return found
+
+
+def for_matplotlib(latex: str) -> str:
+    """LaTeX that the lab has written as matplotlib's mathematics knows it."""
+    latex = _SIZED.sub("", latex)
+    for old, new in _FOR_MATPLOTLIB:
+        latex = latex.replace(old, new)
+    return latex
 
 
 def _outline(path: Path, down: float) -> str:

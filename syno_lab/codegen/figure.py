@@ -1,0 +1,205 @@
+"""Pictures for papers: PDF, SVG, PNG and TeX, as wide as a column or a page, in a font of the reader's choice.
+
+>>> import syno_lab as sl
+>>> sl.operators.conv1d().figure().save("conv1d.pdf", width="column", font="serif")  # doctest: +SKIP
+
+Matplotlib draws all of them, and nothing needs LaTeX. Text stays text, and PDF and SVG hold the letters that they use.
+Equal pictures give equal bytes: no file holds a date.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from syno_lab import private
+from syno_lab.codegen.export_record import replacing
+from syno_lab.codegen.figure_fonts import embed_fonts
+from syno_lab.errors import FormatError, SpecError
+from syno_lab.inputs import printable, quoted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Plot
+
+#: Inches: a column and the whole text of a page in two columns (ACM's; those of IEEE are 3.5 and 7.16).
+WIDTHS = {"column": 3.33, "page": 7.0}
+#: All that has the form of TeX: a piece to be read with ``\\input``.
+TEX = ("tex", "tikz", "pgf")
+FORMS = ("pdf", "svg", "png", *TEX)
+FONTS = ("sans", "serif")
+_LEAST, _MOST = 0.5, 40.0  # inches
+_LEAST_POINTS, _MOST_POINTS = 3.0, 40.0
+_DPI = 300
+_LONGEST = 500  # characters of a description in the head of a file
+
+Width = Literal["column", "page"] | float
+
+
+class Page(NamedTuple):
+    """What a picture is drawn for.
+
+    Attributes:
+        width: of the picture, in inches.
+        font: ``sans``, ``serif``, or the name of an installed family.
+        points: the size of its letters; a wide graph has smaller ones.
+    """
+
+    width: float
+    font: str
+    points: float
+
+
+class Figure(ABC):
+    """A picture that can be saved for a paper.
+
+    A notebook shows it as SVG.
+
+    Attributes:
+        description: the picture in words, for readers who cannot see it.
+    """
+
+    description: str
+
+    def save(self, path: str | Path, *, width: Width = "column", font: str = "sans", points: float = 8.0) -> Path:
+        """Write the picture in the form of the suffix, whole or not at all.
+
+        Args:
+            path: ends in ``.pdf``, ``.svg``, ``.png`` or, for a piece that a TeX document reads with ``\\input``,
+                ``.tex``, ``.tikz`` or ``.pgf``; the first lines of that say which packages it needs.
+            width: ``column`` (3.33 inches), ``page`` (7) or inches. The page of a PDF is exactly that wide.
+            font: ``sans``, ``serif`` (as Times), or the name of an installed family. TeX takes its own for the first
+                two and knows no others.
+            points: the size of the letters. Those of a graph that would be wider than the page become smaller.
+
+        Returns:
+            The path.
+
+        Raises:
+            FormatError: for another suffix.
+            SpecError: for a width, font or size that cannot be.
+            SynoError: the layout program is missing, or the place cannot be written to.
+        """
+        place = Path(path)
+        form = place.suffix.lower().removeprefix(".")
+        if form not in FORMS:
+            raise FormatError(
+                f"expected a name that ends in {', '.join(f'.{one}' for one in FORMS)}, found {quoted(str(path))}"
+            )
+        content = self.content(form, width=width, font=font, points=points)
+        with private.usual(), replacing(place) as temporary:
+            temporary.write_bytes(content)
+        return place
+
+    def content(self, form: str, *, width: Width = "column", font: str = "sans", points: float = 8.0) -> bytes:
+        """What :meth:`save` writes; ``form`` is the suffix without its dot.
+
+        Raises:
+            FormatError, SpecError, SynoError: as :meth:`save`.
+        """
+        if form not in FORMS:
+            raise FormatError(f"expected one of {', '.join(FORMS)} for a figure, found {quoted(form)}")
+        page = _page(width, font, points)
+        if form in TEX and font not in FONTS:
+            raise SpecError(
+                f"font: expected {' or '.join(FONTS)} for .{form}, whose fonts are the document's, found {quoted(font)}"
+            )
+        if form in TEX:
+            with style(page._replace(font=f"tex {font}")):
+                return (_comment(self.description) + self._tex(page)).encode()
+        with style(page):
+            return self._file(self._plot(page), form)
+
+    def _repr_svg_(self) -> str:
+        return self.content("svg", width="page", points=10.0).decode()
+
+    @abstractmethod
+    def _plot(self, page: Page) -> Plot:
+        """The picture as matplotlib has it, ``page.width`` wide. Called within :func:`style`."""
+
+    def _tex(self, page: Page) -> str:
+        """The picture as a piece of a TeX document: PGF, unless a kind of picture has a better form."""
+        from syno_lab.codegen.figure_tex import pgf
+
+        return pgf(self._plot(page))
+
+    def _file(self, plot: Plot, form: str) -> bytes:
+        words = printable(self.description, _LONGEST)
+        metadata: dict[str, dict[str, Any]] = {
+            "svg": {"Date": None},
+            "pdf": {"CreationDate": None, "Subject": words},
+            "png": {"Description": words},
+        }
+        out = io.BytesIO()
+        plot.savefig(out, format=form, dpi=_DPI, facecolor="white", metadata=metadata[form])
+        if form != "svg":
+            return out.getvalue()
+        named = f'<svg role="img" aria-label="{escape(printable(self.description), quote=True)}" '
+        return embed_fonts(out.getvalue().decode().replace("<svg ", named, 1)).encode()
+
+
+def _page(width: Width, font: str, points: float) -> Page:
+    inches = WIDTHS.get(width) if isinstance(width, str) else width
+    if isinstance(inches, bool) or not isinstance(inches, int | float) or not _LEAST <= inches <= _MOST:
+        raise SpecError(
+            f"width: expected {', '.join(WIDTHS)} or {_LEAST:g} to {_MOST:g} inches, found {quoted(str(width))}"
+        )
+    if isinstance(points, bool) or not _LEAST_POINTS <= points <= _MOST_POINTS:
+        raise SpecError(
+            f"points: expected {_LEAST_POINTS:g} to {_MOST_POINTS:g} for letters, found {quoted(str(points))}"
+        )
+    if font not in FONTS:
+        _check_family(font)
+    return Page(float(inches), font, float(points))
+
+
+def _check_family(font: str) -> None:
+    from matplotlib.font_manager import FontProperties, findfont
+
+    try:
+        findfont(FontProperties(family=[font]), fallback_to_default=False)
+    except ValueError:
+        raise SpecError(
+            f"font: expected {', '.join(FONTS)} or a family that is installed here, found {quoted(font)}"
+        ) from None
+
+
+def _comment(text: str) -> str:
+    """A text as a comment of TeX: one line, however it is broken."""
+    return "% " + re.sub(r"\s+", " ", printable(text, _LONGEST)) + "\n"
+
+
+@contextmanager
+def style(page: Page) -> Iterator[None]:
+    """Within the block matplotlib draws for ``page``: its fonts, thin lines, no formulas in names, equal files."""
+    import matplotlib as mpl
+
+    is_serif = page.font.endswith("serif")
+    # TeX's own letters cannot be measured without it; DejaVu's are wider, so that what fits these fits TeX's.
+    faces = ["DejaVu Serif" if is_serif else "DejaVu Sans"]
+    if not page.font.startswith("tex "):
+        faces = ["STIXGeneral" if is_serif else "DejaVu Sans" if page.font == "sans" else page.font, "DejaVu Sans"]
+    family = "serif" if is_serif else "sans-serif"
+    options: dict[str, Any] = {
+        "font.family": [family],
+        f"font.{family}": faces,
+        "font.monospace": ["DejaVu Sans Mono"],
+        "font.size": page.points,
+        "mathtext.fontset": "stix" if is_serif else "dejavusans",
+        "text.parse_math": False,  # a name with two dollar signs is a name
+        "svg.fonttype": "none",
+        "svg.hashsalt": "syno-lab",
+        "pdf.fonttype": 42,  # letters stay letters; journals refuse the usual Type 3
+        "pgf.rcfonts": False,
+        "axes.linewidth": 0.6,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "hatch.linewidth": 0.6,
+    }
+    with mpl.rc_context(options):
+        yield

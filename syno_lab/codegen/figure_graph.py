@@ -1,0 +1,311 @@
+"""Graphs for papers: what the layout program places is drawn by matplotlib, and as TikZ with named nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from syno_lab.codegen.drawing_render import render
+from syno_lab.codegen.drawing_style import INK
+from syno_lab.codegen.figure import Figure, Page
+from syno_lab.codegen.figure_tex import FIT, tex_text
+from syno_lab.codegen.formula import for_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Plot
+
+Point = tuple[float, float]
+_USUAL_POINTS = 12.0  # of the letters in our DOT texts
+_ROOM = 6.0  # points beside a text that is alone in its line, in which it may be wider than the layout program thought
+_SPACE = 0.28  # of a letter's size, the width of a space
+_MARGIN = 2.0  # points around the picture, for thick borders
+_MOST_POINTS = 300.0
+
+
+class Outline(NamedTuple):
+    """A line or an area: corners, or the points of cubic curves after the first one (then three for each curve)."""
+
+    points: tuple[Point, ...]
+    is_curve: bool
+    is_closed: bool
+    fill: str | None
+    line: str | None
+    width: float
+    dash: str
+
+
+class Words(NamedTuple):
+    """A text: the middle of its baseline, the room that was kept for it, and the size of its letters."""
+
+    x: float
+    y: float
+    width: float
+    text: str
+    points: float
+    is_bold: bool
+    is_alone: bool
+
+
+class Part(NamedTuple):
+    """A node or an edge by its name, and what is drawn of it; ``box`` is a node's middle, width and height."""
+
+    name: str
+    box: tuple[float, float, float, float] | None
+    outlines: tuple[Outline, ...]
+    words: tuple[Words, ...]
+
+
+class GraphFigure(Figure):
+    """A graph in DOT as a picture for a paper.
+
+    Args:
+        source: the DOT text.
+        description: the picture in words.
+        maths: LaTeX of texts in it, by the text.
+        said: what is said of each node by its name, for the comments of the TikZ.
+    """
+
+    def __init__(
+        self, source: str, description: str, maths: Mapping[str, str] | None = None, said: Mapping[str, str] | None = None
+    ) -> None:
+        self.description = description
+        self._source = source
+        self._maths = dict(maths or {})
+        self._said = dict(said or {})
+
+    def _plot(self, page: Page) -> Plot:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure as Plot
+
+        width, height, parts = laid_out(self._source)
+        scale = _scale(page, width)
+        plot = Plot(figsize=(page.width, (height * scale + 2 * _MARGIN) / 72), facecolor="white")
+        FigureCanvasAgg(plot)
+        axes = plot.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        # The axes count in the layout's points; the graph is in their middle.
+        beside, around = (page.width * 72 / scale - width) / 2, _MARGIN / scale
+        axes.set_xlim(-beside, width + beside)
+        axes.set_ylim(-around, height + around)
+        for part in parts:
+            for outline in part.outlines:
+                axes.add_patch(_patch(outline, scale))
+        self._write(plot, axes, parts, scale)
+        return plot
+
+    def _write(self, plot: Plot, axes: Axes, parts: list[Part], scale: float) -> None:
+        """All texts, their letters as large as fit all of their places."""
+        drawn = []
+        renderer = plot.canvas.get_renderer()  # type: ignore[attr-defined]  # of FigureCanvasAgg
+        too_wide = 1.0
+        for words in (one for part in parts for one in part.words):
+            text, is_math = self._label(words.text, for_paper=True)
+            found = axes.text(
+                words.x,
+                words.y,
+                text,
+                ha="center",
+                va="baseline",
+                fontsize=words.points * scale,
+                fontweight="bold" if words.is_bold else "normal",
+                color=INK,
+                parse_math=is_math,
+            )
+            wide = found.get_window_extent(renderer).width / plot.dpi * 72
+            room = (words.width + (_ROOM if words.is_alone else 0.0)) * scale
+            too_wide = max(too_wide, wide / room)
+            drawn.append(found)
+        for found in drawn:
+            found.set_fontsize(float(found.get_fontsize()) / too_wide)
+
+    def _label(self, text: str, *, for_paper: bool) -> tuple[str, bool]:
+        """A text with its parts set as mathematics, and whether there are any; in TeX other parts are escaped."""
+        pieces = []
+        is_math = False
+        before, sign, after = text.partition(" = ")
+        for piece in (before, sign, after):
+            lead = ": " if piece.startswith(": ") else ""
+            latex = self._maths.get(piece.removeprefix(": "))
+            if latex is None:
+                pieces.append(piece if for_paper else tex_text(piece))
+            else:
+                is_math = True
+                pieces.append(f"{lead}${for_matplotlib(latex) if for_paper else latex}$")
+        if for_paper and not is_math:
+            return text, False
+        return "".join(pieces), is_math
+
+    def _tex(self, page: Page) -> str:
+        width, _, parts = laid_out(self._source)
+        scale = _scale(page, width)
+        family = r"\rmfamily" if page.font == "serif" else r"\sffamily"
+        colours = sorted({c for part in parts for one in part.outlines for c in (one.fill, one.line) if c} | {INK})
+        lines = [
+            "% needs \\usepackage{tikz} and \\usepackage{amssymb}; each node can be pointed at by its name",
+            r"\begingroup%",
+            *(rf"\definecolor{{syno-{one[1:7]}}}{{HTML}}{{{one[1:7].upper()}}}%" for one in colours),
+            FIT,
+            rf"\begin{{tikzpicture}}[x={scale:.5f}bp, y={scale:.5f}bp, line cap=round, line join=round]",
+        ]
+        for part in parts:
+            said = self._said.get(part.name)
+            if said:
+                lines.append(f"  % {part.name}: {' '.join(said.split())}")
+            lines += [f"  {_tikz(outline, scale)}" for outline in part.outlines]
+            for words in part.words:
+                size = words.points * scale
+                room = (words.width + (_ROOM if words.is_alone else 0.0)) * scale
+                bold = r"\bfseries" if words.is_bold else ""
+                label, _ = self._label(words.text, for_paper=False)
+                lines.append(
+                    rf"  \node[anchor=base, inner sep=0pt, text=syno-{INK[1:7]}] at ({words.x:.2f}, {words.y:.2f}) "
+                    rf"{{{family}{bold}\fontsize{{{size:.3f}bp}}{{{1.2 * size:.3f}bp}}\selectfont"
+                    rf"\synofit{{{room:.3f}bp}}{{{label}}}}};"
+                )
+            if part.box is not None:
+                x, y, wide, high = part.box
+                lines.append(
+                    rf"  \node[inner sep=0pt, outer sep=0pt, minimum width={wide * scale:.3f}bp, "
+                    rf"minimum height={high * scale:.3f}bp] ({part.name}) at ({x:.2f}, {y:.2f}) {{}};"
+                )
+        return "\n".join([*lines, r"\end{tikzpicture}%", r"\endgroup%"]) + "\n"
+
+
+def _scale(page: Page, width: float) -> float:
+    """How large a point of the layout is drawn, in points: as the letters are wished, but not wider than the page."""
+    return min(page.points / _USUAL_POINTS, (page.width * 72 - 2 * _MARGIN) / width)
+
+
+# -- reading the layout ------------------------------------------------------------------------------------------------
+
+
+def laid_out(source: str) -> tuple[float, float, list[Part]]:
+    """Width and height of a graph in points, and its parts: edges first, over them the nodes with their names.
+
+    Raises:
+        SynoError: as :func:`syno_lab.codegen.drawing_render.render`.
+    """
+    graph: dict[str, Any] = msgspec.json.decode(render(source, "json"))
+    left, bottom, right, top = map(float, graph["bb"].split(","))
+    parts = [Part("", None, (), tuple(_read(graph, "_ldraw_")[1]))]
+    for one in (*graph.get("edges", ()), *(o for o in graph.get("objects", ()) if "pos" in o)):
+        outlines: list[Outline] = []
+        words: list[Words] = []
+        for name in ("_draw_", "_tdraw_", "_hdraw_", "_ldraw_"):
+            more, texts = _read(one, name)
+            outlines += more
+            words += texts
+        box = None
+        if "width" in one:
+            x, y = map(float, one["pos"].split(","))
+            box = (x, y, 72 * float(one["width"]), 72 * float(one["height"]))
+        parts.append(Part(one.get("id", one.get("name", "")), box, tuple(outlines), tuple(words)))
+    assert (left, bottom) == (0.0, 0.0), graph["bb"]
+    return right, top, parts
+
+
+def _read(one: Mapping[str, Any], name: str) -> tuple[list[Outline], list[Words]]:
+    """The drawing operations of Graphviz's xdot under this name."""
+    outlines: list[Outline] = []
+    words: list[Words] = []
+    line, fill, width, dash, size, is_bold = "#000000", "#000000", 1.0, "", _USUAL_POINTS, False
+    for step in one.get(name, ()):
+        match step["op"]:
+            case "c":
+                line = step["color"]
+            case "C":
+                fill = step["color"]
+            case "S" if step["style"].startswith("setlinewidth("):
+                width = float(step["style"][13:-1])
+            case "S" if step["style"] in ("solid", "dashed", "dotted"):
+                dash = step["style"].removeprefix("solid")
+            case "F":
+                size = min(float(step["size"]), _MOST_POINTS)
+            case "t":
+                is_bold = bool(step["fontchar"] & 1)
+            case "T":
+                words.append(_words(step, size, is_bold))
+            case "P" | "p" | "L" | "B" | "b" | "E" | "e" as kind:
+                is_filled = kind in "PBE" and not _is_clear(fill)
+                points = _ellipse(step["rect"]) if kind in "Ee" else [tuple(point) for point in step["points"]]
+                outlines.append(
+                    Outline(
+                        tuple(points),
+                        kind in "BbEe",
+                        kind not in "Lb",
+                        fill if is_filled else None,
+                        None if _is_clear(line) else line,
+                        width,
+                        dash,
+                    )
+                )
+    return outlines, words
+
+
+def _is_clear(colour: str) -> bool:
+    return colour == "transparent" or (len(colour) == 9 and colour.endswith("00"))
+
+
+def _words(step: Mapping[str, Any], size: float, is_bold: bool) -> Words:
+    text: str = step["text"]
+    x, y = step["pt"]
+    width = float(step["width"])
+    x += {"l": width / 2, "r": -width / 2}.get(step["align"], 0.0)
+    # A space at an end belongs to the room and not to the text, which stands in the middle of the rest.
+    before, after = (len(text) - len(text.lstrip())) * _SPACE * size, (len(text) - len(text.rstrip())) * _SPACE * size
+    is_alone = text == text.strip() and not is_bold
+    return Words(x + (before - after) / 2, y, max(width - before - after, 1.0), text.strip(), size, is_bold, is_alone)
+
+
+def _ellipse(rect: list[float]) -> list[Point]:
+    """Four cubic curves; the error is below 0.03 % of the radius (the usual constant, 4/3 (sqrt 2 - 1))."""
+    x, y, a, b = rect
+    k = 0.5522847498
+    ring = [(1, 0), (1, k), (k, 1), (0, 1), (-k, 1), (-1, k), (-1, 0), (-1, -k), (-k, -1), (0, -1), (k, -1), (1, -k)]
+    return [(x + a * u, y + b * v) for u, v in [*ring, (1, 0)]]
+
+
+# -- writing ------------------------------------------------------------------------------------------------------------
+
+
+def _patch(outline: Outline, scale: float) -> Any:
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    points = list(outline.points)
+    codes = [Path.MOVETO, *[Path.CURVE4 if outline.is_curve else Path.LINETO] * (len(points) - 1)]
+    if outline.is_closed:
+        points.append(points[0])
+        codes.append(Path.CLOSEPOLY)
+    return PathPatch(
+        Path(points, codes),
+        facecolor=outline.fill or "none",
+        edgecolor=outline.line or "none",
+        linewidth=outline.width * scale,
+        linestyle={"dashed": "--", "dotted": ":"}.get(outline.dash, "-"),
+        joinstyle="round",
+        capstyle="round",
+    )
+
+
+def _tikz(outline: Outline, scale: float) -> str:
+    options = [f"line width={outline.width * scale:.3f}bp"]
+    options += [f"draw=syno-{outline.line[1:7]}"] if outline.line else []
+    options += [f"fill=syno-{outline.fill[1:7]}"] if outline.fill else []
+    options += [outline.dash] if outline.dash else []
+    return rf"\path[{', '.join(options)}] {''.join(_way(outline))};"
+
+
+def _way(outline: Outline) -> Iterator[str]:
+    texts = [f"({x:.2f}, {y:.2f})" for x, y in outline.points]
+    yield texts[0]
+    if outline.is_curve:
+        for one, other, end in zip(texts[1::3], texts[2::3], texts[3::3], strict=True):
+            yield f" .. controls {one} and {other} .. {end}"
+    else:
+        yield from (f" -- {one}" for one in texts[1:])
+    if outline.is_closed:
+        yield " -- cycle"

@@ -1,0 +1,126 @@
+"""TeX without TeX: names as text of TeX, and what matplotlib has drawn as PGF."""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Plot
+
+#: Shrinks what is wider than its place, as only TeX knows the width of its letters.
+FIT = r"\def\synofit#1#2{\setbox0\hbox{#2}\ifdim\wd0>#1\relax\resizebox{#1}{!}{\box0}\else\box0\fi}%"
+
+_SIGNS = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedblright{}",
+    # A group ends what would else become one sign with the next character.
+    "-": "-{}",
+    "`": r"\textasciigrave{}",
+    "'": "'{}",
+    "?": "?{}",
+    "!": "!{}",
+    "\u2212": r"\ensuremath{-}",
+    "–": r"\textendash{}",
+    "—": r"\textemdash{}",
+    "…": r"\dots{}",
+    "·": r"\ensuremath{\cdot}",
+    "×": r"\ensuremath{\times}",
+    "÷": r"\ensuremath{\div}",
+    "≤": r"\ensuremath{\le}",
+    "≥": r"\ensuremath{\ge}",
+    "→": r"\ensuremath{\to}",
+    "Σ": r"\ensuremath{\Sigma}",
+    "α": r"\ensuremath{\alpha}",
+    "∅": r"\ensuremath{\emptyset}",
+    "⊔": r"\ensuremath{\sqcup}",
+    "⊓": r"\ensuremath{\sqcap}",
+    "↻": r"\ensuremath{\circlearrowright}",
+    "⊞": r"\ensuremath{\boxplus}",
+    "⇥": r"\ensuremath{\rightarrow}\textbar{}",
+}
+_ACCENTS = {
+    "\u0300": "`",
+    "\u0301": "'",
+    "\u0302": "^",
+    "\u0303": "~",
+    "\u0304": "=",
+    "\u0306": "u",
+    "\u0307": ".",
+    "\u0308": '"',
+    "\u030a": "r",
+    "\u030b": "H",
+    "\u030c": "v",
+    "\u0327": "c",
+}
+
+
+def tex_text(text: str) -> str:
+    """Any text as text of TeX, all of it ASCII and no command.
+
+    A character for which plain LaTeX has no sign is shown by its number, ``[U+4E2D]``.
+    """
+    return "".join(map(_sign, text))
+
+
+@cache
+def _sign(character: str) -> str:
+    if character in _SIGNS:
+        return _SIGNS[character]
+    if " " <= character <= "~":
+        return character
+    base, *accents = unicodedata.normalize("NFKD", character)
+    if accents and len(accents) == 1 and accents[0] in _ACCENTS and base.isascii() and base.isalpha():
+        return rf"\{_ACCENTS[accents[0]]}{{{base}}}"
+    return " " if character.isspace() else f"[U+{ord(character):04X}]"
+
+
+def pgf(plot: Plot) -> str:
+    """A figure of matplotlib as a ``pgfpicture``; letters are measured as matplotlib's own, which are wider."""
+    width, height = plot.get_size_inches()
+    out = io.StringIO()
+    out.write("% needs \\usepackage{pgf}\n")
+    lines = (
+        r"\begingroup",
+        r"\makeatletter",
+        r"\def\mathdefault#1{#1}",
+        r"\begin{pgfpicture}",
+        rf"\pgfpathrectangle{{\pgfpointorigin}}{{\pgfqpoint{{{width:.6f}in}}{{{height:.6f}in}}}}",
+        r"\pgfusepath{use as bounding box, clip}",
+    )
+    out.writelines(f"{line}%\n" for line in lines)
+    plot.draw(_renderer()(plot, out))
+    out.writelines(f"{line}%\n" for line in (r"\end{pgfpicture}", r"\makeatother", r"\endgroup"))
+    return out.getvalue()
+
+
+@cache
+def _renderer() -> Any:
+    """Matplotlib's writer of PGF, which would ask a LaTeX process for the width of each text, and trusts the texts."""
+    from matplotlib.backend_bases import RendererBase
+    from matplotlib.backends.backend_pgf import RendererPgf
+
+    class Renderer(RendererPgf):
+        def get_text_width_height_descent(self, s: str, prop: Any, ismath: Any) -> Any:
+            return RendererBase.get_text_width_height_descent(self, s, prop, ismath)
+
+        def draw_text(
+            self, gc: Any, x: float, y: float, s: str, prop: Any, angle: float, ismath: Any = False, mtext: Any = None
+        ) -> None:
+            super().draw_text(gc, x, y, s if ismath else tex_text(s), prop, angle, ismath, mtext)
+
+    return Renderer
