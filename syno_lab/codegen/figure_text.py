@@ -18,8 +18,8 @@ _LETTER = 0.602  # the width of DejaVu Sans Mono, in sizes of the font
 _TEX_LETTER = 0.525  # of cmtt and lmtt
 _LINE = 1.25  # from line to line, in sizes of the font
 _INDENT = re.compile(r" *")
-_MORE = 8  # columns by which the rest of a broken line stands to the right
-_LEAST_COLUMNS = 48  # a narrower page has smaller letters
+_MORE = 4  # columns by which the rest of a broken line stands to the right
+_LEAST_COLUMNS = 64  # a narrower page has smaller letters
 _MARKED = re.compile(r"(?P<comment>#.*|//(?= ).*|/\*.*)|\b(?P<word>def|for|in|range|if|void|const|float|int|long)\b")
 _LOOKS = {"comment": {"color": "#5f5f68"}, "word": {"color": "#1f5fbf"}}
 
@@ -46,13 +46,14 @@ class CodeFigure(Figure):
         for line in self._code.expandtabs(4).rstrip().split("\n"):
             deep = _INDENT.match(line)
             assert deep is not None
+            sign = re.match(r"#|//", line.strip())  # the rest of a comment is a comment
             # Half of the usual indentation: seven loops and two conditions stand in a column.
             start = " " * (len(deep[0]) // 2)
             kept = textwrap.wrap(
                 line.strip(),
                 columns,
                 initial_indent=start,
-                subsequent_indent=start + " " * _MORE,
+                subsequent_indent=start + (sign[0].ljust(_MORE) if sign else " " * _MORE),
                 break_long_words=False,
                 break_on_hyphens=False,
             )
@@ -159,9 +160,11 @@ class EquationFigure(Figure):
 
 
 def _extent(line: str, points: float) -> tuple[float, float, float]:
-    """Width, height above and depth below the baseline of a line of mathematics, in points."""
+    """Width, height above and depth below the baseline of a line of mathematics, in points, as ``style`` sets it."""
     from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath
+    from matplotlib.mathtext import MathTextParser
 
-    box = TextPath((0, 0), f"${for_matplotlib(line)}$", size=points, prop=FontProperties()).get_extents()
-    return box.x1, max(box.y1, 0.7 * points), max(-box.y0, 0.2 * points)
+    # Matplotlib rounds up to whole dots: ten of them make a point here.
+    found = MathTextParser("path").parse(f"${for_matplotlib(line)}$", 720, FontProperties(size=points))
+    width, height, depth = (float(length) / 10 for length in found[:3])
+    return width, height - depth, depth

@@ -1,4 +1,4 @@
-"""Draw a front as SVG or PNG with matplotlib; equal data gives equal files."""
+"""Draw a front with matplotlib: as SVG or PNG for a page, and for papers; equal data gives equal files."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.codegen.figure import Figure, Page
 from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted
 from syno_lab.reports.fronts import Front, Placed
+from syno_lab.reports.fitting import draw_names, fit_labels, legend_above
 from syno_lab.reports.marks import BASELINE, Mark, mark_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Plot
 
 #: The grey of text and lines: readable on white and on black (contrast 4.5 and 4.6).
 GREY = "#767676"
@@ -29,7 +32,6 @@ LOOKS = {
 PAPER = "#7b3f9e"
 FORMS = ("svg", "png")
 _MOST_NAMES = 12
-_LONGEST_NAME = 28
 
 
 def kinds_of(front: Front) -> list[str]:
@@ -109,8 +111,12 @@ def front_picture(
         figure = Figure(figsize=(9.5, 4.6), facecolor="white", layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(2.2, 1))
         left.set_title(title, parse_math=False, fontsize=11)
-        _draw_points(figure, left, front, published if front.is_relative else ())
+        handles = _draw_points(figure, left, front, published if front.is_relative else ())
         _draw_history(right, front)
+        if len(front.front) <= _MOST_NAMES:
+            draw_names(figure, left, front)
+        if handles:
+            left.legend(handles=handles, loc="best", fontsize=8, framealpha=0.8)
         buffer = io.BytesIO()
         figure.savefig(
             buffer, format=form, dpi=144, facecolor="white", metadata={"Date": None} if form == "svg" else None
@@ -121,7 +127,42 @@ def front_picture(
     return buffer.getvalue().decode().replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1).encode()
 
 
-def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapping[str, Any]]) -> None:
+class FrontFigure(Figure):
+    """A front for a paper: the points alone, without a title, which the caption has.
+
+    Args:
+        front: as of :func:`front_picture`.
+        published: as of :func:`front_picture`.
+        title: for the description.
+    """
+
+    def __init__(
+        self, front: Front, *, published: Sequence[Mapping[str, Any]] = (), title: str = "Trials"
+    ) -> None:
+        self.description = describe_front(front, title)
+        self._front = front
+        self._published = tuple(published) if front.is_relative else ()
+
+    def _plot(self, page: Page) -> Plot:
+        from matplotlib.figure import Figure as Plot
+
+        plot = Plot(figsize=(page.width, min(0.72 * page.width, 4.2)), facecolor="white", layout="constrained")
+        axes = plot.subplots()
+        handles = _draw_points(plot, axes, self._front, self._published)
+        axes.spines[["top", "right"]].set_visible(False)
+        fit_labels(plot)
+        if handles:
+            legend_above(plot, handles)
+        if len(self._front.front) <= _MOST_NAMES:
+            draw_names(plot, axes, self._front)
+        return plot
+
+
+def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Draw the points and what belongs to them; returns what the legend shows."""
+    import matplotlib as mpl
+
+    scale = mpl.rcParams["font.size"] / 10  # marks are as large as letters are
     x, y = front.axes[:2]
     axes.set_xlabel(x.text, parse_math=False)
     axes.set_ylabel(y.text, parse_math=False)
@@ -154,7 +195,7 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
         drawn = axes.scatter(
             [point.values[0] for point in points],
             [point.values[1] for point in points],
-            s=size,
+            s=size * scale**2,
             marker=mark.marker,
             label=None if name in named or are_many else name,
             zorder=3,
@@ -172,8 +213,6 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
         line = [front.points[place].values for place in front.front]
         where: Any = "pre" if x.maximise else "post"
         axes.step([v[0] for v in line], [v[1] for v in line], where=where, color="#2a7fd4", linewidth=1.2)
-    if len(front.front) <= _MOST_NAMES:
-        _draw_names(axes, front)
     for number, one in enumerate(published):
         (x0, x1), (y0, y1) = one["ranges"][:2]
         axes.plot(
@@ -185,10 +224,8 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
             label="as the paper states" if number == 0 else None,
         )
     axes.margins(0.08)
-    if front.points or published:
-        handles, _ = axes.get_legend_handles_labels()
-        marks = _legend_of_systems(front, named) if are_many else []
-        axes.legend(handles=[*marks, *handles], loc="best", fontsize=8, framealpha=0.8)
+    handles, _ = axes.get_legend_handles_labels()
+    return [*(_legend_of_systems(front, named) if are_many else []), *handles]
 
 
 def _legend_of_systems(front: Front, kinds: Collection[str]) -> list[Any]:
@@ -206,25 +243,6 @@ def _legend_of_systems(front: Front, kinds: Collection[str]) -> list[Any]:
         mark, label = mark_of(its).marker, printable(title)
         found.append(Line2D([], [], linestyle="", marker=mark, markersize=6, color="#444444", label=label))
     return found
-
-
-def _draw_names(axes: Axes, front: Front) -> None:
-    """Write the labels of the front's points beside them, on the side with more room."""
-    seen = [point.values[0] for point in front.points]
-    turn = min(seen, default=0.0) + 0.7 * (max(seen, default=0.0) - min(seen, default=0.0))
-    for place in front.front:
-        point = front.points[place]
-        label = printable(point.name)
-        side, shift = ("right", -7) if point.values[0] > turn else ("left", 7)
-        axes.annotate(
-            label if len(label) <= _LONGEST_NAME else label[: _LONGEST_NAME - 1] + "…",
-            (point.values[0], point.values[1]),
-            (shift, -11),
-            textcoords="offset points",
-            ha=side,
-            fontsize=8,
-            parse_math=False,
-        )
 
 
 def _draw_history(axes: Axes, front: Front) -> None:
