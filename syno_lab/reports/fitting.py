@@ -20,6 +20,7 @@ _LINE = "#767676"
 _FAR = (0.9, 1.8, 3.0, 4.5, 6.5, 9.0)
 _WAYS = ((1, -1), (-1, -1), (1, 1), (-1, 1), (1, 0), (-1, 0), (0, -1), (0, 1))
 _LETTER = 0.58  # the width of a letter, in sizes of the font
+_SMALL = 0.85  # letters of a legend, in sizes of the font
 _LARGE = 1e4
 _MARK = 0.45  # half of the width of a point, likewise
 
@@ -50,15 +51,35 @@ def fit_labels(plot: Plot) -> None:
             label.set_text("\n".join(lines))
 
 
+def fit_tables(plot: Plot) -> None:
+    """Make the columns of tables as wide as their texts, and the letters so small that the figure has room for all."""
+    renderer = _renderer(plot)
+    for axes in plot.axes:
+        for table in axes.tables:
+            columns = sorted({column for _, column in table.get_celld()})
+            for _ in range(3):  # the space around texts shrinks with them, but not in proportion
+                table.auto_set_column_width(columns)
+                plot.draw_without_rendering()
+                too_wide = table.get_window_extent(renderer).width / (0.98 * plot.bbox.width)
+                if too_wide <= 1:
+                    break
+                size = table.get_celld()[0, columns[-1]].get_fontsize()
+                table.set_fontsize(size / too_wide)
+
+
 def legend_above(plot: Plot, handles: Sequence[Any]) -> None:
     """A legend above the axes, where it hides nothing, with as many columns as the figure has room for."""
+    import matplotlib as mpl
+
     renderer = _renderer(plot)
+    letters = int((plot.get_figwidth() * 72 - 3 * mpl.rcParams["font.size"]) / (_LETTER * _SMALL * mpl.rcParams["font.size"]))
     for columns in range(len(handles), 0, -1):
         legend = plot.legend(
             handles=list(handles),
+            labels=["\n".join(textwrap.wrap(str(one.get_label()), letters)) for one in handles],
             loc="outside upper center",
             ncols=columns,
-            fontsize="small",
+            fontsize=_SMALL * mpl.rcParams["font.size"],
             frameon=False,
             borderpad=0.1,
             handlelength=1.0,

@@ -6,16 +6,20 @@ import io
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.codegen.figure import Figure, Page
 from syno_lab.inputs import printable
+from syno_lab.reports.fitting import fit_labels, fit_tables, legend_above
 from syno_lab.reports.pictures import PAPER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Plot
 
     from syno_lab.reports.paper.facts import PaperFigure, Series
 
 _COLOURS = ("#2a7fd4", "#009e73", "#d55e00", "#e69f00", "#56b4e9", "#767676", "#cc79a7", "#444444")
-_MARKS = "oDs^vPX<"
+_MARKS = "oDs^vp><"
+_PAPER_MARKS = "XP*h"
 
 
 def draw(shown: PaperFigure, form: str) -> bytes:
@@ -27,7 +31,9 @@ def draw(shown: PaperFigure, form: str) -> bytes:
         figure = Figure(figsize=(8.5, 4.8), facecolor="white", layout="constrained")
         axes = figure.subplots()
         axes.set_title(printable(shown.title), fontsize=11)
-        {"bars": _bars, "points": _points, "table": _table}[shown.kind](axes, shown)
+        _DRAWN[shown.kind](axes, shown)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="best", fontsize=7.5, framealpha=0.85)
         figure.supxlabel(_wrapped(printable(shown.note)), fontsize=7.5, color="#555555")
         buffer = io.BytesIO()
         metadata = {"Date": None} if form == "svg" else None
@@ -38,13 +44,55 @@ def draw(shown: PaperFigure, form: str) -> bytes:
     return buffer.getvalue().decode().replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1).encode()
 
 
-def _bars(axes: Axes, shown: PaperFigure) -> None:
+class PaperPicture(Figure):
+    """A figure of the paper for a paper: without its title and note, which belong into the caption."""
+
+    def __init__(self, shown: PaperFigure) -> None:
+        self.description = shown.text
+        self._shown = shown
+
+    def _plot(self, page: Page) -> Plot:
+        from matplotlib.figure import Figure as Plot
+
+        shown = self._shown
+        high = min(0.75 * page.width, 4.2)
+        lines = page.points * 1.4 / 72
+        if shown.kind == "bars":
+            bars = sum(len(one.values) for one in shown.series)
+            high = (0.6 * bars + 1.6 * len(_places(shown)) + 3 + len(shown.series)) * lines
+        elif shown.kind == "table":
+            high = 3 * lines * (1 + len(shown.series))
+        plot = Plot(figsize=(page.width, high), facecolor="white", layout="constrained")
+        axes = plot.subplots()
+        if shown.kind == "bars":
+            _bars(axes, shown, across=True)
+        else:
+            _DRAWN[shown.kind](axes, shown)
+        axes.spines[["top", "right"]].set_visible(False)
+        fit_labels(plot)
+        fit_tables(plot)
+        handles, _ = axes.get_legend_handles_labels()
+        if handles:
+            legend_above(plot, handles)
+        return plot
+
+
+def _size(share: float) -> float:
+    """The size of small letters, in points."""
+    import matplotlib as mpl
+
+    return share * float(mpl.rcParams["font.size"])
+
+
+def _bars(axes: Axes, shown: PaperFigure, *, across: bool = False) -> None:
+    """Bars side by side; ``across`` from left to right, so that long names of categories have room."""
     import numpy as np
 
-    places = list(dict.fromkeys(str(place) for one in shown.series for place, _ in one.values))
+    places = _places(shown)
     at = {place: number for number, place in enumerate(places)}
     # Bars of one category are side by side; a series without that category leaves no gap.
     here = {place: [one for one in shown.series if any(str(p) == place for p, _ in one.values)] for place in places}
+    draw_bars: Any = axes.barh if across else axes.bar
     for number, one in enumerate(shown.series):
         xs, widths = [], []
         for place, _ in one.values:
@@ -56,21 +104,28 @@ def _bars(axes: Axes, shown: PaperFigure) -> None:
         look: dict[str, Any] = {"color": _COLOURS[number % len(_COLOURS)]}
         if one.is_paper:
             look = {"facecolor": "white", "edgecolor": PAPER, "hatch": "///"}
-        axes.bar(xs, heights, widths, label=printable(one.name), **look)
+        draw_bars(xs, heights, widths, label=printable(one.name), **look)
         spread = [(x, y, span) for x, y, span in zip(xs, heights, one.ranges, strict=False) if span[0] != span[1]]
         if spread:
             errors = np.array([[y - span[0], span[1] - y] for _, y, span in spread]).T
-            axes.errorbar(
-                [x for x, _, _ in spread], [y for _, y, _ in spread], errors, fmt="none", ecolor=PAPER, capsize=3
-            )
-    axes.set_xticks(range(len(places)), [_wrapped(printable(place), 22) for place in places], fontsize=7.5)
-    if len(places) > 5:
-        axes.tick_params(axis="x", rotation=35)
-    axes.axhline(
-        0 if min((v for one in shown.series for _, v in one.values), default=0) < 0 else 1, color="#444444", lw=0.8
-    )
-    axes.set_ylabel(shown.y)
-    _finish(axes, shown)
+            ends = [x for x, _, _ in spread], [y for _, y, _ in spread]
+            drawn = {"x": ends[1], "y": ends[0], "xerr": errors} if across else {"x": ends[0], "y": ends[1], "yerr": errors}
+            axes.errorbar(**drawn, fmt="none", ecolor=PAPER, capsize=3)
+    names = [_wrapped(printable(place), 22) for place in places]
+    line = 0 if min((v for one in shown.series for _, v in one.values), default=0) < 0 else 1
+    if across:
+        axes.set_yticks(range(len(places)), names, fontsize=_size(0.75))
+        axes.invert_yaxis()  # the first category on top
+        axes.axvline(line, color="#444444", lw=0.8)
+        axes.set_xlabel(shown.y)
+    else:
+        axes.set_xticks(range(len(places)), names, fontsize=_size(0.75))
+        if len(places) > 5:
+            axes.tick_params(axis="x", rotation=35)
+        axes.axhline(line, color="#444444", lw=0.8)
+        axes.set_ylabel(shown.y)
+    axes.grid(visible=True, axis="x" if across else "y", color="#e0e0e0", linewidth=0.8)
+    axes.set_axisbelow(True)
 
 
 def _points(axes: Axes, shown: PaperFigure) -> None:
@@ -78,7 +133,7 @@ def _points(axes: Axes, shown: PaperFigure) -> None:
         colour = PAPER if one.is_paper else _COLOURS[number % len(_COLOURS)]
         xs, ys = [float(place) for place, _ in one.values], [value for _, value in one.values]
         line = "-" if one.is_line else "none"
-        mark = "X" if one.is_paper else _MARKS[number % len(_MARKS)]
+        mark = _PAPER_MARKS[number % len(_PAPER_MARKS)] if one.is_paper else _MARKS[number % len(_MARKS)]
         size = 9 if len(xs) == 1 and not one.is_paper else 5
         axes.plot(xs, ys, linestyle=line, marker=mark, markersize=size, color=colour, label=printable(one.name))
         for place, value, span in zip(xs, ys, one.ranges, strict=False):
@@ -93,12 +148,13 @@ def _points(axes: Axes, shown: PaperFigure) -> None:
     axes.set_xlabel(shown.x)
     axes.set_ylabel(shown.y)
     axes.margins(0.08)
-    _finish(axes, shown)
+    axes.grid(visible=True, color="#e0e0e0", linewidth=0.8)
+    axes.set_axisbelow(True)
 
 
 def _table(axes: Axes, shown: PaperFigure) -> None:
     axes.axis("off")
-    places = list(dict.fromkeys(str(place) for one in shown.series for place, _ in one.values))
+    places = _places(shown)
     cells = [
         [f"{found:.4f}" if (found := _at(one, place)) is not None else "–" for place in places] for one in shown.series
     ]
@@ -107,22 +163,22 @@ def _table(axes: Axes, shown: PaperFigure) -> None:
     names = [_wrapped(printable(one.name), 28) for one in shown.series]
     table = axes.table(cells, rowLabels=names, colLabels=places, loc="center", cellLoc="right")
     table.auto_set_font_size(False)
-    table.set_fontsize(8)
+    table.set_fontsize(_size(0.8))
     table.scale(0.8, 1.8)
     for (row, _), cell in table.get_celld().items():
         if row > 0 and shown.series[row - 1].is_paper:
             cell.get_text().set_color(PAPER)
 
 
+def _places(shown: PaperFigure) -> list[str]:
+    return list(dict.fromkeys(str(place) for one in shown.series for place, _ in one.values))
+
+
+_DRAWN = {"bars": _bars, "points": _points, "table": _table}
+
+
 def _at(one: Series, place: str) -> float | None:
     return next((value for found, value in one.values if str(found) == place), None)
-
-
-def _finish(axes: Axes, shown: PaperFigure) -> None:
-    axes.grid(visible=True, axis="both" if shown.kind == "points" else "y", color="#e0e0e0", linewidth=0.8)
-    axes.set_axisbelow(True)
-    if shown.series:
-        axes.legend(loc="best", fontsize=7.5, framealpha=0.85)
 
 
 def _wrapped(text: str, width: int = 110) -> str:

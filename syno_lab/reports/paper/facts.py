@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from syno_lab.errors import FormatError, SynoError
+from syno_lab import private
+from syno_lab.codegen.export_record import replacing
+from syno_lab.errors import FormatError
 from syno_lab.inputs import read_json
 from syno_lab.reports.lab import LabReader, Reading
 from syno_lab.reports.published import Published
@@ -116,21 +118,27 @@ class PaperFigure:
 
         return draw(self, "png")
 
-    def save(self, path: str | Path) -> Path:
-        """Write the figure in the format of the suffix: ``.svg``, ``.png`` or ``.csv``.
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write the figure in the form of the suffix, whole or not at all.
+
+        ``.csv`` has the data; the others are for a paper, without title and note, which belong into the caption.
+
+        Args:
+            path: ends in ``.pdf``, ``.svg``, ``.png``, ``.tex``, ``.tikz``, ``.pgf`` or ``.csv``.
+            options: ``width``, ``font`` and ``points``, as of :meth:`syno_lab.codegen.figure.Figure.save`.
 
         Raises:
             FormatError: for another suffix.
+            SpecError: for a width, font or size that cannot be.
             SynoError: the file cannot be written.
         """
+        from syno_lab.reports.paper.drawing import PaperPicture
+
         place = Path(path)
-        forms = {".svg": lambda: self.svg().encode(), ".png": self.png, ".csv": lambda: self._csv()}
-        if place.suffix.lower() not in forms:
-            raise FormatError(f"{place}: expected a name that ends in {', '.join(forms)}")
-        try:
-            place.write_bytes(forms[place.suffix.lower()]())
-        except OSError as error:
-            raise SynoError(f"cannot write {place}: {error.strerror or error}") from None
+        if place.suffix.lower() != ".csv":
+            return PaperPicture(self).save(place, **options)
+        with private.usual(), replacing(place) as temporary:
+            temporary.write_bytes(self._csv())
         return place
 
     def _csv(self) -> bytes:
