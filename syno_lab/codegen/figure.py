@@ -10,13 +10,15 @@ Equal pictures give equal bytes: no file holds a date.
 from __future__ import annotations
 
 import io
+import logging
 import re
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno_lab import private
 from syno_lab.codegen.export_record import replacing
@@ -36,9 +38,9 @@ FONTS = ("sans", "serif")
 _LEAST, _MOST = 0.5, 40.0  # inches
 _LEAST_POINTS, _MOST_POINTS = 3.0, 40.0
 _DPI = 300
+#: Matplotlib's settings are the whole process's: figures that views draw in threads wait for each other.
+_settings = threading.RLock()
 _LONGEST = 500  # characters of a description in the head of a file
-
-Width = Literal["column", "page"] | float
 
 
 class Page(NamedTuple):
@@ -66,8 +68,8 @@ class Figure(ABC):
 
     description: str
 
-    def save(self, path: str | Path, *, width: Width = "column", font: str = "sans", points: float = 8.0) -> Path:
-        """Write the picture in the form of the suffix, whole or not at all.
+    def save(self, path: str | Path, *, width: str | float = "column", font: str = "sans", points: float = 8.0) -> Path:
+        r"""Write the picture in the form of the suffix, whole or not at all.
 
         Args:
             path: ends in ``.pdf``, ``.svg``, ``.png`` or, for a piece that a TeX document reads with ``\\input``,
@@ -96,7 +98,7 @@ class Figure(ABC):
             temporary.write_bytes(content)
         return place
 
-    def content(self, form: str, *, width: Width = "column", font: str = "sans", points: float = 8.0) -> bytes:
+    def content(self, form: str, *, width: str | float = "column", font: str = "sans", points: float = 8.0) -> bytes:
         """What :meth:`save` writes; ``form`` is the suffix without its dot.
 
         Raises:
@@ -143,7 +145,7 @@ class Figure(ABC):
         return embed_fonts(out.getvalue().decode().replace("<svg ", named, 1)).encode()
 
 
-def _page(width: Width, font: str, points: float) -> Page:
+def _page(width: str | float, font: str, points: float) -> Page:
     inches = WIDTHS.get(width) if isinstance(width, str) else width
     if isinstance(inches, bool) or not isinstance(inches, int | float) or not _LEAST <= inches <= _MOST:
         raise SpecError(
@@ -192,6 +194,7 @@ def style(page: Page) -> Iterator[None]:
         "font.size": page.points,
         "mathtext.fontset": "stix" if is_serif else "dejavusans",
         "text.parse_math": False,  # a name with two dollar signs is a name
+        "text.hinting": "none",  # else letters are wider by up to half a dot of a PNG than they were measured
         "svg.fonttype": "none",
         "svg.hashsalt": "syno-lab",
         "pdf.fonttype": 42,  # letters stay letters; journals refuse the usual Type 3
@@ -201,5 +204,12 @@ def style(page: Page) -> Iterator[None]:
         "ytick.major.width": 0.6,
         "hatch.linewidth": 0.6,
     }
-    with mpl.rc_context(options):
-        yield
+    # fontTools warns of the dates in DejaVu's files whenever their letters are embedded.
+    log = logging.getLogger("fontTools.ttLib.tables._h_e_a_d")
+    with _settings, mpl.rc_context(options):  # type: ignore[arg-type]  # one key is made of two words
+        before = log.level
+        log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            log.setLevel(before)

@@ -1,4 +1,4 @@
-"""Put the letters that an SVG uses into it, so that its texts are as wide as they were measured, wherever it is read."""
+"""Put the letters that an SVG uses into it, so that its texts are as wide wherever it is read as they were measured."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import io
 import re
 from functools import lru_cache
+from typing import Any
 from xml.etree import ElementTree
 
 # Matplotlib's own output is read: quoted names are families, the others are generic.
@@ -42,7 +43,8 @@ def _file(face: tuple[str, str, str]) -> str | None:
     from matplotlib.font_manager import FontProperties, findfont
 
     family, slant, weight = face
-    wanted = FontProperties(family=[family], style=slant, weight=int(weight) if weight.isdecimal() else weight)
+    style: Any = slant  # one of three words, by the expression that found it
+    wanted = FontProperties(family=[family], style=style, weight=int(weight) if weight.isdecimal() else weight)
     try:
         return str(findfont(wanted, fallback_to_default=False))
     except ValueError:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 Point = tuple[float, float]
 _USUAL_POINTS = 12.0  # of the letters in our DOT texts
-_ROOM = 6.0  # points beside a text that is alone in its line, in which it may be wider than the layout program thought
+_ROOM = 4.0  # points beside a text that is alone in its line, in which it may be wider than the layout program thought
 _SPACE = 0.28  # of a letter's size, the width of a space
 #: The distances of :mod:`.drawing_style` and its users on a screen, and on paper, where width is dear.
 _TIGHTER = (
-    ('margin="0.14,0.06"', 'margin="0.03,0.03"'),
+    ('margin="0.14,0.06"', 'margin="0.06,0.03"'),
     ('margin="0.2,0.04"', 'margin="0.06,0.02"'),
     ("nodesep=0.2, ranksep=0.28", "nodesep=0.12, ranksep=0.22"),
 )
@@ -75,7 +75,11 @@ class GraphFigure(Figure):
     """
 
     def __init__(
-        self, source: str, description: str, maths: Mapping[str, str] | None = None, said: Mapping[str, str] | None = None
+        self,
+        source: str,
+        description: str,
+        maths: Mapping[str, str] | None = None,
+        said: Mapping[str, str] | None = None,
     ) -> None:
         self.description = description
         for wide, tight in _TIGHTER:  # a title cannot hold these: its quotation marks are escaped
@@ -276,7 +280,7 @@ def _ellipse(rect: list[float]) -> list[Point]:
     return [(x + a * u, y + b * v) for u, v in [*ring, (1, 0)]]
 
 
-# -- writing ------------------------------------------------------------------------------------------------------------
+# -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def _patch(outline: Outline, scale: float) -> Any:

@@ -71,9 +71,7 @@ def figure(
     return EquationFigure(found.latex, f"Equation: {found}")
 
 
-def _graph(
-    graph: State | Operator | protocol.Operator, title: str | None, highlight: Iterable[Part]
-) -> Figure:
+def _graph(graph: State | Operator | protocol.Operator, title: str | None, highlight: Iterable[Part]) -> Figure:
     if isinstance(graph, State | Operator):
         marked = tuple(highlight)
         source = pgraph_dot(graph, highlight=marked, title=title)

@@ -83,8 +83,8 @@ def _sign(character: str) -> str:
         return _SIGNS[character]
     if " " <= character <= "~":
         return character
-    base, *accents = unicodedata.normalize("NFKD", character)
-    if accents and len(accents) == 1 and accents[0] in _ACCENTS and base.isascii() and base.isalpha():
+    base, *accents = list(unicodedata.normalize("NFKD", character))
+    if len(accents) == 1 and accents[0] in _ACCENTS and base.isascii() and base.isalpha():
         return rf"\{_ACCENTS[accents[0]]}{{{base}}}"
     return " " if character.isspace() else f"[U+{ord(character):04X}]"
 

@@ -6,6 +6,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Literal
 
+from syno_lab.codegen.drawing_style import INK
 from syno_lab.codegen.figure import Figure, Page
 from syno_lab.codegen.figure_tex import FIT
 from syno_lab.codegen.formula import for_matplotlib, lines_of
@@ -21,7 +22,7 @@ _INDENT = re.compile(r" *")
 _MORE = 4  # columns by which the rest of a broken line stands to the right
 _LEAST_COLUMNS = 64  # a narrower page has smaller letters
 _MARKED = re.compile(r"(?P<comment>#.*|//(?= ).*|/\*.*)|\b(?P<word>def|for|in|range|if|void|const|float|int|long)\b")
-_LOOKS = {"comment": {"color": "#5f5f68"}, "word": {"color": "#1f5fbf"}}
+_COLOURS = {"comment": "#5f5f68", "word": "#1f5fbf"}
 
 
 class CodeFigure(Figure):
@@ -78,20 +79,23 @@ class CodeFigure(Figure):
                 for column, text, kind in pieces:
                     x = (_MARGIN + (column + len(text) - len(text.lstrip())) * _LETTER * points) / (page.width * 72)
                     if text.strip():
-                        look = _LOOKS.get(kind, {"color": "#1b1b1f"})
-                        plot.text(x, y, text.strip(), family="monospace", fontsize=points, va="baseline", **look)
+                        colour = _COLOURS.get(kind, INK)
+                        plot.text(x, y, text.strip(), family="monospace", fontsize=points, va="baseline", color=colour)
         return plot
 
     def _tex(self, page: Page) -> str:
         lines, points = self._lines(page, _TEX_LETTER)
         named = {"python": "Python", "c": "C"}[self._language]
         look = rf"\ttfamily\fontsize{{{points:.3f}bp}}{{{_LINE * points:.3f}bp}}\selectfont"
+        options = (
+            f"language={named}, basicstyle={look}, columns=fixed, basewidth={_TEX_LETTER}em, "
+            "keepspaces=true, showstringspaces=false"
+        )
         return "\n".join(
             [
                 "% needs \\usepackage{listings}",
                 rf"\begin{{minipage}}{{{page.width:.4f}in}}",
-                rf"\begin{{lstlisting}}[language={named}, basicstyle={look}, columns=fixed, "
-                rf"basewidth={_TEX_LETTER}em, keepspaces=true, showstringspaces=false]",
+                rf"\begin{{lstlisting}}[{options}]",
                 *lines,
                 r"\end{lstlisting}",
                 r"\end{minipage}",

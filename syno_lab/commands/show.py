@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -35,25 +36,37 @@ class Form(StrEnum):
     DOT = "dot"
     SVG = "svg"
     FILE = "file"
+    FIGURE = "figure"
     WHY = "why"
 
 
-_STAGED = (Form.LOOPS, Form.PYTHON, Form.C, Form.LATEX)
+class Of(StrEnum):
+    """What of an operator a figure shows."""
+
+    GRAPH = "graph"
+    LOOPS = "loops"
+    EQUATION = "equation"
+
+
+_STAGED = (Form.LOOPS, Form.PYTHON, Form.C, Form.LATEX, Form.FIGURE)
 _GRADIENTS = (*_STAGED, Form.TABLE)
 _REACH = "reach"
 #: The forms that an operator of any system has. Those of a system with the pane have a receptive field; only pGraphs
 #: have the others.
-_OF_ALL = (Form.SUMMARY, Form.SOURCE, Form.TVM, Form.DOT, Form.SVG, Form.FILE)
+_OF_ALL = (Form.SUMMARY, Form.SOURCE, Form.TVM, Form.DOT, Form.SVG, Form.FILE, Form.FIGURE)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The options of a form: the sizes, stages, a gradient, an output element."""
+    """The options of a form: the sizes, stages, a gradient, an output element; what a figure shows, and its look."""
 
     bind: list[str]
     staged: bool = False
     wrt: str | None = None
     at: str | None = None
+    of: Of | None = None
+    width: str | None = None
+    font: str | None = None
 
 
 def command(
@@ -65,7 +78,8 @@ def command(
         typer.Option(
             "--as",
             help="python or c: its loop nest (loops: as python); latex: as an equation; table: its coordinates; "
-            "source: PyTorch; tvm: TIR; file: an operator file; why: why a search chose it.",
+            "source: PyTorch; tvm: TIR; file: an operator file; figure: for a paper, by the suffix of --out; "
+            "why: why a search chose it.",
         ),
     ] = Form.SUMMARY,
     bind: Annotated[list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A size; may be repeated.")] = None,
@@ -78,7 +92,19 @@ def command(
     at: Annotated[
         str | None, typer.Option(metavar="I,J,…", help="The output element, for receptive-field; : for all of an axis.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write it to this file; of --as why, .html writes a page.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write it to this file; of --as figure .pdf, .svg, .png, .tex, .tikz or .pgf, of --as why .html too."
+        ),
+    ] = None,
+    of: Annotated[Of | None, typer.Option(help="What --as figure shows (default: graph).")] = None,
+    width: Annotated[
+        str | None, typer.Option(metavar="column|page|INCHES", help="Of --as figure (default: column, 3.33 inches).")
+    ] = None,
+    font: Annotated[
+        str | None, typer.Option(metavar="sans|serif|FAMILY", help="Of --as figure (default: sans).")
+    ] = None,
     folder: Annotated[Path | None, typer.Option(help="The lab's folder, for --as why (default: .syno-lab).")] = None,
     json: JsonTarget = None,
 ) -> None:
@@ -89,12 +115,17 @@ def command(
     if folder is not None and form is not Form.WHY:
         raise SynoError(f"--folder: expected --as why, found --as {form}")
     if form is Form.WHY:
-        _check(form, _Asked(bind or [], staged, wrt, at))
+        _check(form, _Asked(bind or [], staged, wrt, at, of, width, font))
         _why(operator, folder, out, json)
         return
     label, value = load_operator(operator)
-    asked = _Asked(bind or [], staged, wrt, at)
+    asked = _Asked(bind or [], staged, wrt, at, of, width, font)
     _check(form, asked)
+    if form is Form.FIGURE:
+        _save_figure(value, asked, out)
+        say(str(out), json)
+        write_json(_facts(label, value, asked.bind), json)
+        return
     facts = _facts(label, value, asked.bind)
     if form in _OF_ALL:
         text = _text(value, form, facts, asked)
@@ -126,11 +157,31 @@ def _why(key: str, folder: Path | None, out: Path | None, json: str | None) -> N
     write_json({"label": found.row.label, "known": found.known, "tables": tables}, json)
 
 
+def _save_figure(operator: Operator, asked: _Asked, out: Path | None) -> None:
+    from syno_lab.codegen.figure_operator import figure
+
+    if out is None:
+        raise SynoError("expected --out FILE for the figure, such as --out figure.pdf")
+    of = asked.of or Of.GRAPH
+    if of is Of.GRAPH and (asked.staged or asked.wrt is not None):
+        raise SynoError("--staged and --wrt: expected --of loops or --of equation, found --of graph")
+    given = asked.width or "column"
+    width: float | str = given
+    with suppress(ValueError):  # what is neither a number nor a name is refused below
+        width = float(given)
+    bound = complete_binding(operator, asked.bind) if asked.bind and of is not Of.GRAPH else None
+    made = figure(operator, of.value, bound, staged=asked.staged, wrt=asked.wrt)
+    made.save(out, width=width, font=asked.font or "sans")
+
+
 def _check(form: Form, asked: _Asked) -> None:
     forms = {
         "--staged": (asked.staged, _STAGED),
         "--wrt": (asked.wrt is not None, _GRADIENTS),
         "--at": (asked.at is not None, (Form.RECEPTIVE_FIELD,)),
+        "--of": (asked.of is not None, (Form.FIGURE,)),
+        "--width": (asked.width is not None, (Form.FIGURE,)),
+        "--font": (asked.font is not None, (Form.FIGURE,)),
         "--bind": (bool(asked.bind), tuple(one for one in Form if one is not Form.WHY)),
     }
     for option, (given, fitting) in forms.items():

@@ -88,7 +88,7 @@ def export(asked: Asked[Any], name: str, data: dict[str, Any], form: str) -> byt
     Raises:
         SpecError: for a format that the pane does not have, or a PNG that only a browser can make.
     """
-    return forms.content(name, exports(asked, name, data), data, form)
+    return forms.content(asked, name, exports(asked, name, data), data, form)
 
 
 def _pane(asked: Asked[Any], name: str) -> Pane:

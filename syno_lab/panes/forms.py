@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from syno_lab.codegen.drawing_render import render
+from syno_lab.codegen.figure_operator import figure
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.panes.asked import Asked
@@ -27,6 +28,7 @@ _MIMES = {
     "py": "text/x-python",
     "tex": "text/x-tex",
     "txt": "text/plain",
+    "pdf": "application/pdf",
 }
 
 
@@ -38,7 +40,8 @@ def form(asked: Asked[Any], name: str, file: str, **more: Any) -> dict[str, Any]
         name: the form's name for people.
         file: the end of the file's name, such as ``cost.csv``.
         more: one of ``text``, ``path`` (where the text stands in the pane's data), ``svg_path`` (the SVG in the data of
-            which the browser makes a PNG) and ``pictures`` (the pictures in the data are put side by side).
+            which the browser makes a PNG), ``pictures`` (the pictures in the data are put side by side) and ``figure``
+            (options of :func:`syno_lab.codegen.figure_operator.figure`: the kernel draws it when it is asked for).
 
     Returns:
         ``format``, ``file``, ``mime`` and ``more``.
@@ -59,10 +62,19 @@ def drawn(asked: Asked[Any], what: str, path: Sequence[str | int], prefix: str =
     ]
 
 
+def on_paper(asked: Asked[Any], what: str, prefix: str = "", **options: Any) -> list[dict[str, Any]]:
+    """The forms PDF and TeX of a figure for a paper's column."""
+    return [
+        form(asked, f"{prefix}PDF", f"{what}.pdf", figure=options),
+        form(asked, f"{prefix}TeX", f"{what}-figure.tex", figure=options),
+    ]
+
+
 def picture_forms(asked: Asked[Any], what: str) -> list[dict[str, Any]]:
     """The forms of a pane ``graph``: its data are those of :func:`syno_lab.panes.generic.picture_pane` and more."""
     return [
         *drawn(asked, what, ["svg"]),
+        *on_paper(asked, what),
         form(asked, "DOT", f"{what}.dot", path=["dot"]),
         form(asked, OPERATOR_FILE, f"{what}.json", path=["json"]),
         form(asked, "description", f"{what}.txt", path=["description"]),
@@ -91,7 +103,7 @@ def _cell(value: Any) -> Any:
     return f"'{text}" if isinstance(text, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
-def content(pane: str, forms: Iterable[dict[str, Any]], data: dict[str, Any], name: str) -> bytes:
+def content(asked: Asked[Any], pane: str, forms: Iterable[dict[str, Any]], data: dict[str, Any], name: str) -> bytes:
     """See :func:`syno_lab.panes.export`."""
     by_name = {one["format"].lower(): one for one in forms}
     found = by_name.get(name.lower())
@@ -99,6 +111,9 @@ def content(pane: str, forms: Iterable[dict[str, Any]], data: dict[str, Any], na
         raise SpecError(f"format: expected one of {', '.join(by_name)} for the pane {pane}, found {quoted(name)}")
     if "text" in found:
         return str(found["text"]).encode()
+    if "figure" in found:
+        made = figure(asked.operator, **found["figure"])
+        return made.content(found["file"].rpartition(".")[2])
     if "path" in found:
         value: Any = data
         for key in found["path"]:

@@ -9,7 +9,7 @@ from syno_lab.reports.axes import Axis, find_axis, list_axes
 from syno_lab.reports.courses import Course, read_courses, rung_courses
 from syno_lab.reports.fronts import Front, Placed, front_of
 from syno_lab.reports.lab import LabReader, Reading
-from syno_lab.reports.pictures import front_picture
+from syno_lab.reports.pictures import FrontFigure, front_picture
 from syno_lab.reports.published import Published, published_on, published_points
 from syno_lab.reports.rows import Source, TrialRow
 from syno_lab.reports.sketch import front_sketch
@@ -19,6 +19,7 @@ __all__ = [
     "Axis",
     "Course",
     "Front",
+    "FrontFigure",
     "LabReader",
     "Placed",
     "Published",

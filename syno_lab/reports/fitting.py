@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.inputs import printable
@@ -72,7 +73,9 @@ def legend_above(plot: Plot, handles: Sequence[Any]) -> None:
     import matplotlib as mpl
 
     renderer = _renderer(plot)
-    letters = int((plot.get_figwidth() * 72 - 3 * mpl.rcParams["font.size"]) / (_LETTER * _SMALL * mpl.rcParams["font.size"]))
+    letters = int(
+        (plot.get_figwidth() * 72 - 3 * mpl.rcParams["font.size"]) / (_LETTER * _SMALL * mpl.rcParams["font.size"])
+    )
     for columns in range(len(handles), 0, -1):
         legend = plot.legend(
             handles=list(handles),
@@ -158,7 +161,7 @@ def _taken(axes: Axes, front: Front, half: float) -> Iterator[Bbox]:
     for line in axes.get_lines():
         ends = axes.transData.transform(line.get_xydata())
         style = line.get_drawstyle()
-        for (x0, y0), (x1, y1) in zip(ends, ends[1:], strict=False):
+        for (x0, y0), (x1, y1) in pairwise(ends):
             corner = (x1, y0) if style == "steps-post" else (x0, y1)
             for (a, b), (c, d) in (((x0, y0), corner), (corner, (x1, y1))):
                 yield Bbox([(min(a, c) - 1, min(b, d) - 1), (max(a, c) + 1, max(b, d) + 1)])

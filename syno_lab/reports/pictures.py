@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.codegen.figure import Figure, Page
 from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted
-from syno_lab.reports.fronts import Front, Placed
 from syno_lab.reports.fitting import draw_names, fit_labels, legend_above
+from syno_lab.reports.fronts import Front, Placed
 from syno_lab.reports.marks import BASELINE, Mark, mark_of
 
 if TYPE_CHECKING:
@@ -136,9 +136,7 @@ class FrontFigure(Figure):
         title: for the description.
     """
 
-    def __init__(
-        self, front: Front, *, published: Sequence[Mapping[str, Any]] = (), title: str = "Trials"
-    ) -> None:
+    def __init__(self, front: Front, *, published: Sequence[Mapping[str, Any]] = (), title: str = "Trials") -> None:
         self.description = describe_front(front, title)
         self._front = front
         self._published = tuple(published) if front.is_relative else ()

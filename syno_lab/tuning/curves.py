@@ -5,9 +5,14 @@ from __future__ import annotations
 import io
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from syno_lab.codegen.figure import Figure, Page
 from syno_lab.errors import TuningError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Plot
 
 #: Trial and best milliseconds so far, as in :class:`TuningResult.history
 #: <syno_lab.tuning.values.TuningResult>`.
@@ -58,21 +63,44 @@ def _best(run: History, trial: int) -> float:
 def curves_svg(curves: Sequence[Curve], title: str = "best latency over trials") -> str:
     """The curves as SVG text, latency on a logarithmic axis; the band is from the least to the greatest."""
     import matplotlib as mpl
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Plot
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab"}):  # equal data gives equal files
-        figure = Figure(figsize=(7.5, 4.2), facecolor="white", layout="constrained")
-        axes = figure.subplots()
-        for number, curve in enumerate(curves):
-            colour = _COLOURS[number % len(_COLOURS)]
-            axes.step(curve.trials, curve.median, where="post", color=colour, linewidth=1.6, label=curve.name)
-            axes.fill_between(curve.trials, curve.least, curve.greatest, step="post", color=colour, alpha=0.15, lw=0)
+        plot = Plot(figsize=(7.5, 4.2), facecolor="white", layout="constrained")
+        axes = _draw(plot, curves)
         axes.set_title(title, parse_math=False, fontsize=11)
-        axes.set_xlabel("trials")
-        axes.set_ylabel("milliseconds")
-        axes.set_yscale("log")
-        axes.grid(visible=True, which="both", color="#e0e0e0", linewidth=0.6)
         axes.legend(loc="best", fontsize=8, framealpha=0.8)
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None})
+        plot.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None})
     return buffer.getvalue().decode()
+
+
+class CurvesFigure(Figure):
+    """The curves of :func:`latency_curves` for a paper: without a title, which the caption has."""
+
+    def __init__(self, curves: Sequence[Curve]) -> None:
+        said = (f"{one.name}: {one.median[-1]:.4g} ms after {one.trials[-1]} trials" for one in curves)
+        self.description = f"Best latency over the trials of tunings. {'; '.join(said)}."
+        self._curves = tuple(curves)
+
+    def _plot(self, page: Page) -> Plot:
+        from matplotlib.figure import Figure as Plot
+
+        plot = Plot(figsize=(page.width, min(0.68 * page.width, 4.2)), facecolor="white", layout="constrained")
+        axes = _draw(plot, self._curves)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(loc="upper right", fontsize=0.85 * page.points, frameon=False)
+        return plot
+
+
+def _draw(plot: Plot, curves: Sequence[Curve]) -> Axes:
+    axes = plot.subplots()
+    for number, curve in enumerate(curves):
+        colour = _COLOURS[number % len(_COLOURS)]
+        axes.step(curve.trials, curve.median, where="post", color=colour, linewidth=1.6, label=curve.name)
+        axes.fill_between(curve.trials, curve.least, curve.greatest, step="post", color=colour, alpha=0.15, lw=0)
+    axes.set_xlabel("trials")
+    axes.set_ylabel("milliseconds")
+    axes.set_yscale("log")
+    axes.grid(visible=True, which="both", color="#e0e0e0", linewidth=0.6)
+    return axes

@@ -14,6 +14,10 @@ class View extends LiveView {
     this.titles = this.readTitles(); // where there are none, nothing of the view is put into the page
     this.build();
     this.attach(el, "The open panes stay; run the cell again for the others.");
+    this.custom = (content, buffers) => {
+      if (content.kind === "file") saveFile(new Blob(buffers), content.name);
+    };
+    model.on("msg:custom", this.custom);
     this.listen(["choices"], () => this.drawOffer());
     this.listen(["choices", "sizes"], () => this.drawPlaces());
     this.listen(["pane_graph"], () => this.drawGraph());
@@ -26,6 +30,11 @@ class View extends LiveView {
     this.listen(["staged"], () => this.drawPane("loops"));
     this.listen(["element", "photo", "weights"], () => this.drawChoices());
     this.listen(["selected"], () => this.drawSelected());
+  }
+
+  destroy() {
+    this.model.off("msg:custom", this.custom);
+    super.destroy();
   }
 
   // -- building -------------------------------------------------------------------------------------------------------
@@ -190,7 +199,7 @@ class View extends LiveView {
       return;
     }
     this.graph.draw(data.svg, data.links, data.description);
-    this.graphBar.replaceChildren(...this.exportBar(`the ${this.titles.graph}`, data, exports));
+    this.graphBar.replaceChildren(...this.exportBar(`the ${this.titles.graph}`, data, exports, "graph"));
     this.drawSearch();
     this.drawSelected();
   }
@@ -252,7 +261,7 @@ class View extends LiveView {
     body.setAttribute("aria-busy", String(state === "working"));
     if (state === "ready") {
       body.replaceChildren(...DRAW[name](data, this.told, this));
-      this.fillBar(name, this.exportBar(this.titles[name], data, exports));
+      this.fillBar(name, this.exportBar(this.titles[name], data, exports, name));
       if (name === "loops") this.drawLight();
     } else {
       const words = { working: "Computing …", failed: `Not available: ${error}`, closed: "Not computed yet." }[state];
@@ -286,7 +295,9 @@ class View extends LiveView {
 
   // -- taking away ----------------------------------------------------------------------------------------------------
 
-  exportBar(what, data, exports) {
+  exportBar(what, data, all, pane) {
+    // A figure for a paper is drawn by the kernel, which a page may not have.
+    const exports = all.filter((form) => !("figure" in form) || this.model.get("live"));
     const box = make("select", { "aria-label": `Format of ${what}` });
     box.append(...exports.map((form, number) => make("option", { value: number }, form.format)));
     const chosen = () => exports[Number(box.value)];
@@ -299,11 +310,13 @@ class View extends LiveView {
       }
     };
     const copy = run("Copied", async (form) => {
+      if ("figure" in form) throw new Error("figures for papers are saved");
       const content = await this.content(form, data);
       if (typeof content === "string") await copyText(content);
       else await navigator.clipboard.write([new ClipboardItem({ [form.mime]: content })]);
     });
     const save = run("Saved", async (form) => {
+      if ("figure" in form) return this.asker.ask("export", { pane, form: form.format });
       const content = await this.content(form, data);
       saveFile(typeof content === "string" ? new Blob([content], { type: form.mime }) : content, form.file);
     });

@@ -51,18 +51,21 @@ class ViewRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A message from the browser.
 
     Attributes:
-        kind: what to set; ``work`` has a pane worked out that was cancelled.
+        kind: what to set; ``work`` has a pane worked out that was cancelled; ``export`` asks for a file that only
+            the kernel can make.
         request: the browser's number for it, given back in the trait ``answered``.
         binding: for ``bind`` a size for each variable.
         element: for ``element`` the output element.
-        pane: for ``work`` its name.
+        pane: for ``work`` and ``export`` its name.
+        form: for ``export`` the format.
     """
 
-    kind: Literal["bind", "element", "work"]
+    kind: Literal["bind", "element", "work", "export"]
     request: int
     binding: dict[str, int] = {}
     element: str = ""
     pane: str = ""
+    form: str = ""
 
 
 def _pane(what: str) -> t.Dict[str, Any]:
@@ -412,7 +415,8 @@ class OperatorView(View):
 
     def _cancelled(self, work: Work) -> None:
         self._cancels += 1
-        self.set_trait(f"pane_{work.slot}", dict(_CLOSED))
+        if work.slot in self._panes:  # a file is of no pane
+            self.set_trait(f"pane_{work.slot}", dict(_CLOSED))
         self._settled.notify_all()
 
     def _work(self, pane: str, asked: Asked, work: Work | None = None) -> None:
@@ -442,14 +446,25 @@ class OperatorView(View):
 
     # -- from the browser --------------------------------------------------------------------------------------------
 
-    def _carry_out(self, request: ViewRequest) -> None:
+    def _carry_out(self, request: ViewRequest) -> Work | None:
         if request.kind == "bind":
             self.binding = request.binding
         elif request.kind == "element":
             self.element = request.element
         else:
             self._check_pane(request.pane)
+            if request.kind == "export":
+                return self._works.begin("making the file", lambda work: self._send_file(work, request), "file")
             self._open(request.pane)
+        return None
+
+    def _send_file(self, work: Work, request: ViewRequest) -> None:
+        with self._lock:
+            asked, shown = self._asked(), self._shown(request.pane)
+        content = export(asked, request.pane, shown["data"], request.form)
+        name = next(one["file"] for one in shown["exports"] if one["format"].lower() == request.form.lower())
+        with work.delivering():
+            self.send({"kind": "file", "name": name}, [content])
 
     # -- outputs -----------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ class RunsPage extends LiveView {
     this.clear = make("button", { type: "button", onclick: () => this.put("selected", []) }, "Clear selection");
     this.table.bar.append(this.clear);
     this.form = make("select", { "aria-label": "Format of the file" });
-    const forms = live ? ["CSV", "Parquet", "SVG", "PNG"] : Object.keys(this.model.get("files"));
+    const forms = live ? ["CSV", "Parquet", "SVG", "PNG", "PDF", "TeX"] : Object.keys(this.model.get("files"));
     this.form.append(...forms.map((form) => make("option", {}, form)));
     const save = make("button", { type: "button", onclick: () => this.save() }, "Save");
     const tools = choose("tool", "Drag:");

@@ -23,6 +23,7 @@ from syno_lab.jobs import Lab
 from syno_lab.panes.generic import described
 from syno_lab.reports import (
     Front,
+    FrontFigure,
     LabReader,
     Reading,
     TrialRow,
@@ -68,8 +69,9 @@ _FILES = (
 )
 _STYLES = ("shared.css", "jobs_view.css", "runs_view.css")
 _NEWEST = 50
+_NO_FRONT = "there is no front to draw: choose two or three different axes"
 _MOST_PICTURES = 200
-FORMS = {"CSV": "csv", "Parquet": "parquet", "SVG": "svg", "PNG": "png"}
+FORMS = {"CSV": "csv", "Parquet": "parquet", "SVG": "svg", "PNG": "png", "PDF": "pdf", "TeX": "tex"}
 
 
 class RunsRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -256,7 +258,10 @@ class RunsView(LookingView):
             return trials_frame(self._chosen_rows(selected), self._reading.targets, self._on_front())
 
     def export(self, form: str) -> bytes:
-        """The results as a file: ``CSV`` or ``Parquet`` (selected trials, else all), ``SVG`` or ``PNG`` (the front).
+        """The results as a file: ``CSV`` or ``Parquet`` (selected trials, else all), else the front.
+
+        The front is an ``SVG`` or ``PNG`` for a page, with its hypervolume over time; for a paper's column it is a
+        ``PDF`` or ``TeX``, alone (:meth:`figure` has more).
 
         Raises:
             SynoError: for another form, or while the lab cannot be read.
@@ -273,8 +278,23 @@ class RunsView(LookingView):
         if form in ("CSV", "Parquet"):
             return (trials_csv if form == "CSV" else trials_parquet)(rows, targets, best)
         if front is None:
-            raise StoreError("there is no front to draw: choose two or three different axes")
+            raise StoreError(_NO_FRONT)
+        if form in ("PDF", "TeX"):
+            return FrontFigure(front, title=title, published=paper).content(FORMS[form])
         return front_picture(front, FORMS[form], title=title, published=paper)
+
+    def figure(self) -> FrontFigure:
+        """The front that is shown, for a paper: ``view.figure().save("front.pdf", width="column")``.
+
+        Raises:
+            SynoError: while the lab cannot be read, or two of the axes are the same.
+        """
+        with self._lock:
+            if self._reading is None:
+                self.refresh()
+            if self._front is None:
+                raise StoreError(_NO_FRONT)
+            return FrontFigure(self._front, title=self._title(), published=self._paper())
 
     def to_html(self, path: str | Path | None = None, *, most_pictures: int = 100) -> str:
         """Write a page that holds all results: it fetches nothing and needs no kernel.

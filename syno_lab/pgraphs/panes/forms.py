@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syno_lab.panes.forms import cost_forms, csv_text, drawn, form, picture_forms, whole
+from syno_lab.panes.forms import cost_forms, csv_text, drawn, form, on_paper, picture_forms, whole
 from syno_lab.pgraphs.panes.asked import Asked
 
 Forms = list[dict[str, Any]]
@@ -22,6 +22,7 @@ def loops(asked: Asked, data: dict[str, Any]) -> Forms:
     return [
         form(asked, "Python", "loops.py", path=["nests", 0, "text"]),
         form(asked, "Python, by stages", "stages.py", path=["nests", 1, "text"]),
+        *on_paper(asked, "loops", of="loops"),
         whole(asked, "loops"),
     ]
 
@@ -34,6 +35,7 @@ def equation(asked: Asked, data: dict[str, Any]) -> Forms:
             form(asked, f"{prefix}LaTeX", f"{what}.tex", path=["forms", number, "latex"]),
             form(asked, f"{prefix}text", f"{what}.txt", path=["forms", number, "text"]),
             *drawn(asked, what, ["forms", number, "svg"], prefix),
+            *on_paper(asked, what, prefix, of="equation", staged=bool(number), binding=asked.bound()),
         ]
     return found
 

@@ -109,7 +109,9 @@ def _bars(axes: Axes, shown: PaperFigure, *, across: bool = False) -> None:
         if spread:
             errors = np.array([[y - span[0], span[1] - y] for _, y, span in spread]).T
             ends = [x for x, _, _ in spread], [y for _, y, _ in spread]
-            drawn = {"x": ends[1], "y": ends[0], "xerr": errors} if across else {"x": ends[0], "y": ends[1], "yerr": errors}
+            drawn: dict[str, Any] = {"x": ends[0], "y": ends[1], "yerr": errors}
+            if across:
+                drawn = {"x": ends[1], "y": ends[0], "xerr": errors}
             axes.errorbar(**drawn, fmt="none", ecolor=PAPER, capsize=3)
     names = [_wrapped(printable(place), 22) for place in places]
     line = 0 if min((v for one in shown.series for _, v in one.values), default=0) < 0 else 1

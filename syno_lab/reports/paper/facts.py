@@ -12,8 +12,9 @@ import msgspec
 
 from syno_lab import private
 from syno_lab.codegen.export_record import replacing
+from syno_lab.codegen.figure import FORMS
 from syno_lab.errors import FormatError
-from syno_lab.inputs import read_json
+from syno_lab.inputs import quoted, read_json
 from syno_lab.reports.lab import LabReader, Reading
 from syno_lab.reports.published import Published
 from syno_lab.versioned import reason
@@ -135,7 +136,11 @@ class PaperFigure:
         from syno_lab.reports.paper.drawing import PaperPicture
 
         place = Path(path)
-        if place.suffix.lower() != ".csv":
+        suffix = place.suffix.lower()
+        if suffix.removeprefix(".") not in (*FORMS, "csv"):
+            known = ", ".join(f".{one}" for one in (*FORMS, "csv"))
+            raise FormatError(f"expected a name that ends in {known}, found {quoted(str(path))}")
+        if suffix != ".csv":
             return PaperPicture(self).save(place, **options)
         with private.usual(), replacing(place) as temporary:
             temporary.write_bytes(self._csv())
