@@ -20,7 +20,8 @@ from fontTools.ttLib import TTFont
 from syno_lab.codegen.figure import Figure, Page, style
 
 long = pytest.mark.skipif(os.environ.get("SYNO_LAB_LONG") != "1", reason="needs LaTeX: set SYNO_LAB_LONG=1 to run it")
-_STRINGS = re.compile(rb"\(((?:[^()\\]|\\.)*)\)")
+_SHOWN = re.compile(rb"\[(?:[^][()]|\((?:[^()\\]|\\.)*\))*\]\s+TJ|\((?:[^()\\]|\\.)*\)\s+Tj", re.DOTALL)
+_STRINGS = re.compile(rb"\(((?:[^()\\]|\\.)*)\)", re.DOTALL)
 _PACKAGES = r"\usepackage{tikz,amssymb,amsmath,listings,pgf,graphicx}"
 
 
@@ -40,7 +41,7 @@ def pdf_texts(content: bytes) -> list[str]:
             continue
         if b" Tf" not in drawn:
             continue
-        for shown in re.findall(rb"(\[.*?\] TJ|\((?:[^()\\]|\\.)*\) Tj)", drawn, re.DOTALL):
+        for shown in _SHOWN.findall(drawn):
             pieces = (re.sub(rb"\\(.)", rb"\1", piece) for piece in _STRINGS.findall(shown))
             letters = b"".join(pieces)  # of one byte, or of two
             found.append(letters.decode("utf-16-be" if b"\0" in letters else "latin-1", errors="replace"))

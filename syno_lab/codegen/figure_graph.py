@@ -262,7 +262,7 @@ def _is_clear(colour: str) -> bool:
 
 
 def _words(step: Mapping[str, Any], size: float, is_bold: bool) -> Words:
-    text: str = step["text"]
+    text: str = step["text"].replace(r"\\", "\\")  # Graphviz writes a backslash twice into its JSON
     x, y = step["pt"]
     width = float(step["width"])
     x += {"l": width / 2, "r": -width / 2}.get(step["align"], 0.0)
