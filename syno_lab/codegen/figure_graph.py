@@ -19,16 +19,19 @@ if TYPE_CHECKING:
 
 Point = tuple[float, float]
 _USUAL_POINTS = 12.0  # of the letters in our DOT texts
-_ROOM = 4.0  # points beside a text that is alone in its line, in which it may be wider than the layout program thought
+_ROOM = 2.0  # points beside a text that is alone in its line, in which it may be wider than the layout program thought
 _SPACE = 0.28  # of a letter's size, the width of a space
 #: The distances of :mod:`.drawing_style` and its users on a screen, and on paper, where width is dear.
 _TIGHTER = (
-    ('margin="0.14,0.06"', 'margin="0.06,0.03"'),
+    ('margin="0.14,0.06"', 'margin="0.08,0.03"'),
     ('margin="0.2,0.04"', 'margin="0.06,0.02"'),
     ("nodesep=0.2, ranksep=0.28", "nodesep=0.12, ranksep=0.22"),
 )
 _MARGIN = 2.0  # points around the picture, for thick borders
 _MOST_POINTS = 300.0
+#: Letters are set in this size and then scaled: TeX has no mathematics below 5 points, so that an index of small letters
+#: would be larger than they are.
+_TEX_POINTS = 10.0
 
 
 class Outline(NamedTuple):
@@ -160,6 +163,7 @@ class GraphFigure(Figure):
             r"\begingroup%",
             *(rf"\definecolor{{syno-{one[1:7]}}}{{HTML}}{{{one[1:7].upper()}}}%" for one in colours),
             FIT,
+            rf"\def\synosize{{\fontsize{{{_TEX_POINTS:g}bp}}{{{1.2 * _TEX_POINTS:g}bp}}\selectfont}}%",
             rf"\begin{{tikzpicture}}[x={scale:.5f}bp, y={scale:.5f}bp, line cap=round, line join=round]",
         ]
         for part in parts:
@@ -174,8 +178,7 @@ class GraphFigure(Figure):
                 label, _ = self._label(words.text, for_paper=False)
                 lines.append(
                     rf"  \node[anchor=base, inner sep=0pt, text=syno-{INK[1:7]}] at ({words.x:.2f}, {words.y:.2f}) "
-                    rf"{{{family}{bold}\fontsize{{{size:.3f}bp}}{{{1.2 * size:.3f}bp}}\selectfont"
-                    rf"\synofit{{{room:.3f}bp}}{{{label}}}}};"
+                    rf"{{\synofit{{{room:.3f}bp}}{{\scalebox{{{size / _TEX_POINTS:.4f}}}{{{family}{bold}\synosize {label}}}}}}};"
                 )
             if part.box is not None:
                 x, y, wide, high = part.box

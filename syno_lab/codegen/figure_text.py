@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MARGIN = 2.0  # points around a text
 _LETTER = 0.602  # the width of DejaVu Sans Mono, in sizes of the font
-_TEX_LETTER = 0.525  # of cmtt and lmtt
+_TEX_LETTER = 0.532  # of cmtt and lmtt at 8 points, where they are widest
 _LINE = 1.25  # from line to line, in sizes of the font
 _INDENT = re.compile(r" *")
 _MORE = 4  # columns by which the rest of a broken line stands to the right
@@ -88,7 +88,7 @@ class CodeFigure(Figure):
         named = {"python": "Python", "c": "C"}[self._language]
         look = rf"\ttfamily\fontsize{{{points:.3f}bp}}{{{_LINE * points:.3f}bp}}\selectfont"
         options = (
-            f"language={named}, basicstyle={look}, columns=fixed, basewidth={_TEX_LETTER}em, "
+            f"language={named}, basicstyle={look}, columns=fixed, basewidth={_TEX_LETTER * points:.3f}bp, "
             "keepspaces=true, showstringspaces=false"
         )
         return "\n".join(

@@ -47,7 +47,7 @@ def fit_labels(plot: Plot) -> None:
         for axis in (axes.xaxis, axes.yaxis):
             if axis.get_scale() == "linear" and max(map(abs, axis.get_view_interval())) >= _LARGE:
                 axis.set_major_formatter(EngFormatter(sep=""))
-        for label, length in ((axes.xaxis.label, 0.75 * width), (axes.yaxis.label, 0.7 * height)):
+        for label, length in ((axes.xaxis.label, 0.75 * width), (axes.yaxis.label, 0.8 * height)):
             lines = textwrap.wrap(label.get_text(), max(8, int(length / letter)))
             label.set_text("\n".join(lines))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Operation = Literal["+", "-", "*", "//", "%"]
 _PLUS, _TIMES, _ATOM = 1, 2, 3
 _RANK = {"+": _PLUS, "-": _PLUS, "*": _TIMES, "//": _TIMES, "%": _TIMES}
-_NAME = re.compile(r"(?P<stem>#|[A-Za-z]+)_?(?P<index>\w*)")
+_NAME = re.compile(r"(?P<stem>#|[A-Za-z]+)(?:_(?=.))?(?P<index>\w*)")
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _leaf_latex(leaf: str | Size | int | None) -> str:
 def _name_latex(text: str) -> str:
     found = _NAME.fullmatch(text)
     if found is None:
-        return rf"\mathrm{{{text}}}"
+        return r"\mathrm{" + text.replace("_", r"\_") + "}"
     stem = found["stem"].replace("#", r"\#")
     index = found["index"].replace("_", r"\_")
     return f"{stem}_{{{index}}}" if index else stem
