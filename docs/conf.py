@@ -19,6 +19,7 @@ CONTENTS = {
             "docs/building-by-hand",
             "docs/looking-at-an-operator",
             "docs/operator-forms",
+            "docs/to-paper",
             "docs/sampling",
             "docs/searching",
             "docs/training",

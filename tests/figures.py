@@ -87,7 +87,17 @@ def boxes(figure: Figure, page: Page) -> tuple[Any, list[tuple[str, Any]]]:
         plot.set_dpi(300)  # as a PNG has
         canvas = FigureCanvasAgg(plot)
         canvas.draw()
+        # The label of a tick that lies outside the axes is there, and is not drawn.
+        undrawn = {
+            label
+            for axes in plot.axes
+            for axis in (axes.xaxis, axes.yaxis)
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+            if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
+            for label in (tick.label1, tick.label2)
+        }
         shown = [one for one in plot.findobj(Text) if one.get_visible() and one.get_text().strip()]
+        shown = [one for one in shown if one not in undrawn]
         # Without the line from a name to its point.
         return plot, [(one.get_text(), Text.get_window_extent(one, canvas.get_renderer())) for one in shown]
 

@@ -343,6 +343,7 @@ EXAMPLES = {
     "README.md": (("torch.Size([1, 64, 32, 32])",), ("operator.svg",)),
     "docs/operator-forms.md": (("m many-to-one", "elements of X"), ("operator.onnx", "operator.pt")),
     "docs/sampling.md": (("torch.Size([1, 64, 32, 32])", "m many-to-one"), ("operator.svg",)),
+    "docs/to-paper.md": ((), ("conv2d.pdf", "loops.tex", "equation.svg")),
     "docs/training.md": (("2 2400 parameters",), ()),
 }
 ELSEWHERE = {"docs/canvas.md", "docs/alpha.md"}  # have tests of their own

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Inches: a column and the whole text of a page in two columns (ACM's; those of IEEE are 3.5 and 7.16).
 WIDTHS = {"column": 3.33, "page": 7.0}
-#: All that has the form of TeX: a piece to be read with ``\\input``.
+#: All that has the form of TeX: a piece to be read with ``\input``.
 TEX = ("tex", "tikz", "pgf")
 FORMS = ("pdf", "svg", "png", *TEX)
 FONTS = ("sans", "serif")
@@ -72,7 +72,7 @@ class Figure(ABC):
         r"""Write the picture in the form of the suffix, whole or not at all.
 
         Args:
-            path: ends in ``.pdf``, ``.svg``, ``.png`` or, for a piece that a TeX document reads with ``\\input``,
+            path: ends in ``.pdf``, ``.svg``, ``.png`` or, for a piece that a TeX document reads with ``\input``,
                 ``.tex``, ``.tikz`` or ``.pgf``; the first lines of that say which packages it needs.
             width: ``column`` (3.33 inches), ``page`` (7) or inches. The page of a PDF is exactly that wide.
             font: ``sans``, ``serif`` (as Times), or the name of an installed family. TeX takes its own for the first

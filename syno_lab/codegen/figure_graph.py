@@ -29,8 +29,8 @@ _TIGHTER = (
 )
 _MARGIN = 2.0  # points around the picture, for thick borders
 _MOST_POINTS = 300.0
-#: Letters are set in this size and then scaled: TeX has no mathematics below 5 points, so that an index of small letters
-#: would be larger than they are.
+#: Letters are set in this size and then scaled: TeX has no mathematics below 5 points, so that small letters would have
+#: an index that is larger than they are.
 _TEX_POINTS = 10.0
 
 
@@ -174,11 +174,12 @@ class GraphFigure(Figure):
             for words in part.words:
                 size = words.points * scale
                 room = (words.width + (_ROOM if words.is_alone else 0.0)) * scale
-                bold = r"\bfseries" if words.is_bold else ""
+                look = family + (r"\bfseries" if words.is_bold else "")
                 label, _ = self._label(words.text, for_paper=False)
                 lines.append(
                     rf"  \node[anchor=base, inner sep=0pt, text=syno-{INK[1:7]}] at ({words.x:.2f}, {words.y:.2f}) "
-                    rf"{{\synofit{{{room:.3f}bp}}{{\scalebox{{{size / _TEX_POINTS:.4f}}}{{{family}{bold}\synosize {label}}}}}}};"
+                    rf"{{\synofit{{{room:.3f}bp}}{{"
+                    rf"\scalebox{{{size / _TEX_POINTS:.4f}}}{{{look}\synosize {label}}}}}}};"
                 )
             if part.box is not None:
                 x, y, wide, high = part.box

@@ -8,9 +8,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.codegen.figure import Figure, Page
+from syno_lab.codegen.figure_room import fit_labels, legend_above
 from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted
-from syno_lab.reports.fitting import draw_names, fit_labels, legend_above
+from syno_lab.reports.front_names import draw_names
 from syno_lab.reports.fronts import Front, Placed
 from syno_lab.reports.marks import BASELINE, Mark, mark_of
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from syno_lab.codegen.figure import Figure, Page
+from syno_lab.codegen.figure_room import legend_above
 from syno_lab.errors import TuningError
 
 if TYPE_CHECKING:
@@ -85,11 +86,14 @@ class CurvesFigure(Figure):
 
     def _plot(self, page: Page) -> Plot:
         from matplotlib.figure import Figure as Plot
+        from matplotlib.ticker import LogFormatter
 
         plot = Plot(figsize=(page.width, min(0.68 * page.width, 4.2)), facecolor="white", layout="constrained")
         axes = _draw(plot, self._curves)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(loc="upper right", fontsize=0.85 * page.points, frameon=False)
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.4)))
+        legend_above(plot, axes.get_legend_handles_labels()[0])
         return plot
 
 

@@ -134,6 +134,9 @@ def test_operator_view_in_the_lab(page: Page, lab: Lab) -> None:
     expect(view.get_by_role("tabpanel")).to_contain_text("T.Buffer", timeout=60_000)
     assert saved(page, view, "the pGraph", "PNG").startswith(b"\x89PNG")
     assert saved(page, view, "the pGraph", "DOT").decode() == drawing.dot(conv2d())
+    assert saved(page, view, "the pGraph", "PDF") == conv2d().figure().content("pdf")
+    view.get_by_role("button", name="Copy the pGraph").click()
+    expect(view.get_by_role("status").filter(has_text="figures for papers are saved").first).to_be_visible()
     view.get_by_role("tab", name="Receptive field").click()
     # What is typed and not sent yet stays while the panes are worked out anew.
     view.get_by_label("Output element").fill("0,0,0,0")
@@ -167,5 +170,8 @@ def test_the_page_that_stands_alone(open_alone: Callable[..., Page], tmp_path: P
     view.get_by_role("tab", name="TIR").click()
     expect(view.get_by_role("tabpanel")).to_contain_text("Not computed yet.")
     assert saved(page, view, "the pGraph", "SVG").decode() == drawing.svg(conv2d())
+    forms = view.get_by_label("Format of the pGraph").locator("option").all_text_contents()
+    assert "DOT" in forms
+    assert not {"PDF", "TeX"} & set(forms), "there is no kernel to draw them"
     assert view.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
     page.screenshot(path=tmp_path / f"operator-view-{scheme}.png")

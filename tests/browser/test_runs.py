@@ -125,6 +125,7 @@ def test_lasso_and_click_lead_to_the_operator(page: Page, lab: Lab, tmp_path: Pa
     assert {row.get_attribute("data-key") for row in rows.all()} == inside
     exported = pd.read_csv(io.BytesIO(saved(page, view, "CSV")))
     assert set(exported["source"] + "#" + exported["number"].astype(str)) == inside
+    assert saved(page, view, "PDF").startswith(b"%PDF")
     view.get_by_role("button", name="Clear selection").click()
     expect(view.locator(".syno-count")).to_have_text("61 of 61 shown, page 1 of 2")
     with LabReader(tmp_path) as reader:

@@ -11,7 +11,17 @@ from random import Random
 from typing import Any
 
 import pytest
-from figures import boxes, check_pdf_fonts, check_room, compile_tex, latex, pdf_inches, pdf_texts, svg_letters, svg_texts
+from figures import (
+    boxes,
+    check_pdf_fonts,
+    check_room,
+    compile_tex,
+    latex,
+    pdf_inches,
+    pdf_texts,
+    svg_letters,
+    svg_texts,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

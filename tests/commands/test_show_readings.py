@@ -1,11 +1,15 @@
 """``syno-lab show`` as a program, an equation, a table, a receptive field and a mixing matrix."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import answered, refused
 
 from syno_lab import operators
+from syno_lab.codegen.figure_operator import figure
+from syno_lab.nas_pte.operator import nas_pte_1
 
 SIZES = ["--bind", "N=1", "--bind", "C_in=8", "--bind", "C_out=8", "--bind", "H=6", "--bind", "W=6"]
 
@@ -43,12 +47,55 @@ def test_sizes_are_used(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "made", "options"),
+    [
+        ([], operators.operator_1().figure(), {}),
+        (["--width", "page", "--font", "serif"], operators.operator_1().figure(), {"width": "page", "font": "serif"}),
+        (
+            ["--of", "loops", "--wrt", "X", "--width", "3.5"],
+            operators.operator_1().figure("loops", wrt="X"),
+            {"width": 3.5},
+        ),
+        (["--of", "equation", "--staged"], operators.operator_1().figure("equation", staged=True), {}),
+    ],
+)
+def test_a_figure_is_saved(
+    arguments: list[str], made: Any, options: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "f.pdf"
+    assert answered(capsys, "show", "operator_1", "--as", "figure", "--out", str(out), *arguments) == f"{out}\n"
+    assert out.read_bytes() == made.content("pdf", **options)
+
+
+def test_a_figure_of_another_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "f.tikz"
+    answered(capsys, "show", "nas_pte_1", "--as", "figure", "--out", str(out))
+    assert out.read_bytes() == figure(nas_pte_1()).content("tikz")
+    of_loops = ("show", "nas_pte_1", "--as", "figure", "--of", "loops", "--out", str(tmp_path / "g.pdf"))
+    assert "of: expected graph, as only complete pGraphs have more" in refused(capsys, *of_loops)
+    assert [one.name for one in tmp_path.iterdir()] == ["f.tikz"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--as", "c", "--wrt", "W3"], "wrt: expected X or W1, found 'W3'"),
         (["--as", "c", "--wrt", "X", "--staged"], "staged: the stages are those of the forward operator"),
-        (["--as", "mixing", "--wrt", "X"], "--wrt: expected --as loops, python, c, latex, table, found --as mixing"),
-        (["--staged"], "--staged: expected --as loops, python, c, latex, found --as summary"),
+        (
+            ["--as", "mixing", "--wrt", "X"],
+            "--wrt: expected --as loops, python, c, latex, figure, table, found --as mixing",
+        ),
+        (["--staged"], "--staged: expected --as loops, python, c, latex, figure, found --as summary"),
+        (["--as", "figure"], "expected --out FILE for the figure, such as --out figure.pdf"),
+        (
+            ["--as", "figure", "--out", "x.doc"],
+            "expected a name that ends in .pdf, .svg, .png, .tex, .tikz, .pgf",
+        ),
+        (["--as", "figure", "--out", "x.pdf", "--width", "wide"], "width: expected column, page or 0.5 to 40 inches"),
+        (["--as", "figure", "--out", "x.pdf", "--font", "No"], "font: expected sans, serif or a family"),
+        (["--as", "figure", "--out", "x.pdf", "--staged"], "--staged and --wrt: expected --of loops or --of equation"),
+        (["--as", "svg", "--width", "page"], "--width: expected --as figure, found --as svg"),
+        (["--of", "loops"], "--of: expected --as figure, found --as summary"),
         (["--as", "c", "--at", "0"], "--at: expected --as receptive-field, found --as c"),
         (
             ["--as", "receptive-field", *SIZES, "--at", "0,0"],

@@ -16,6 +16,7 @@ import pytest
 import syno_widgets
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from labs import until
 from syno_widgets import OperatorView
 from syno_widgets.scripts import module
 from syno_widgets.standalone import page
@@ -81,6 +82,31 @@ def test_opening_a_pane_has_it_worked_out(view: OperatorView) -> None:
     assert states(view)["cost"] == "ready"
     assert states(view)["near"] == "closed"
     assert json.loads(view.export("mixing", "json")) == view.pane_mixing["data"]
+
+
+def test_figures_for_papers_are_made_when_asked_for(view: OperatorView, monkeypatch: pytest.MonkeyPatch) -> None:
+    caught: list[tuple[dict[str, Any], list[bytes]]] = []
+    monkeypatch.setattr(view, "send", lambda content, buffers=None: caught.append((content, buffers)))
+    ask(view, "export", pane="graph", form="PDF")
+    until(lambda: caught or view.error)
+    ask(view, "export", pane="loops", form="TeX")
+    until(lambda: len(caught) == 2 or view.error)
+    assert [content for content, _ in caught] == [
+        {"kind": "file", "name": "conv2d-pgraph.pdf"},
+        {"kind": "file", "name": "conv2d-loops-figure.tex"},
+    ]
+    assert caught[0][1] == [conv2d().figure().content("pdf")]
+    assert caught[1][1] == [conv2d().figure("loops").content("tex")]
+    view.read("equation", WITHIN_S)
+    for form, staged in (("PDF", False), ("stages PDF", True)):
+        made = conv2d().figure("equation", SIZES, staged=staged)
+        assert view.export("equation", form) == made.content("pdf")
+    ask(view, "export", pane="graph", form="GIF")
+    until(lambda: view.error)
+    assert "format: expected one of svg, " in view.error
+    ask(view, "export", pane="cost", form="PDF")
+    assert view.error == "pane: expected one that is ready, found cost, which is closed"
+    assert len(caught) == 2
 
 
 def test_other_sizes_renew_what_depends_on_them(view: OperatorView) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import syno_widgets
+from figures import pdf_inches, pdf_texts
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from known_rungs import FIRST, SECOND, fill_rungs
@@ -22,6 +23,7 @@ from syno_widgets import RunsView
 from syno_widgets.jobs_view import JobsView
 from traitlets.config import Config
 
+from syno_lab.codegen.figure import WIDTHS
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.jobs.context import job_folder
 from syno_lab.jobs.ledger import Ledger
@@ -203,8 +205,14 @@ def test_pictures_and_files_are_sent_when_asked_for(view: RunsView, monkeypatch:
     assert len(view.frame()) == 31
     assert view.export("PNG").startswith(b"\x89PNG")
     assert b"hypervolume" in view.export("SVG")
-    ask(view, kind="export", form="PDF")
-    assert view.error == "export: expected one of CSV, Parquet, SVG, PNG, found 'PDF'"
+    ((file, (content,)),) = sent(view, monkeypatch, kind="export", form="PDF")
+    assert file["name"].endswith(".pdf")
+    assert content == view.figure().content("pdf")
+    assert pdf_inches(content)[0] == pytest.approx(WIDTHS["column"], abs=1e-3)
+    assert "on the front" in pdf_texts(content)
+    assert view.export("TeX") == view.figure().content("tex")
+    ask(view, kind="export", form="GIF")
+    assert view.error == "export: expected one of CSV, Parquet, SVG, PNG, PDF, TeX, found 'GIF'"
 
 
 def test_a_job_of_a_folder_is_steered(view: RunsView, folder: Path) -> None:

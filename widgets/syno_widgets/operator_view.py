@@ -454,6 +454,10 @@ class OperatorView(View):
         else:
             self._check_pane(request.pane)
             if request.kind == "export":
+                if self._state(request.pane) != "ready":
+                    raise SpecError(
+                        f"pane: expected one that is ready, found {request.pane}, which is {self._state(request.pane)}"
+                    )
                 return self._works.begin("making the file", lambda work: self._send_file(work, request), "file")
             self._open(request.pane)
         return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.codegen.figure import Figure, Page
+from syno_lab.codegen.figure_room import fit_labels, fit_tables, legend_above
 from syno_lab.inputs import printable
-from syno_lab.reports.fitting import fit_labels, fit_tables, legend_above
 from syno_lab.reports.pictures import PAPER
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _COLOURS = ("#2a7fd4", "#009e73", "#d55e00", "#e69f00", "#56b4e9", "#767676", "#cc79a7", "#444444")
 _MARKS = "oDs^vp><"
 _PAPER_MARKS = "XP*h"
+_LONGEST_PLACE = 22  # letters of a line of a category's name
 
 
 def draw(shown: PaperFigure, form: str) -> bytes:
@@ -55,13 +57,8 @@ class PaperPicture(Figure):
         from matplotlib.figure import Figure as Plot
 
         shown = self._shown
-        high = min(0.75 * page.width, 4.2)
-        lines = page.points * 1.4 / 72
-        if shown.kind == "bars":
-            bars = sum(len(one.values) for one in shown.series)
-            high = (0.6 * bars + 1.6 * len(_places(shown)) + 3 + len(shown.series)) * lines
-        elif shown.kind == "table":
-            high = 3 * lines * (1 + len(shown.series))
+        line = page.points * 1.4 / 72
+        high = 3 * line * (1 + len(shown.series)) if shown.kind == "table" else min(0.75 * page.width, 4.2)
         plot = Plot(figsize=(page.width, high), facecolor="white", layout="constrained")
         axes = plot.subplots()
         if shown.kind == "bars":
@@ -74,7 +71,18 @@ class PaperPicture(Figure):
         handles, _ = axes.get_legend_handles_labels()
         if handles:
             legend_above(plot, handles)
+        if shown.kind == "bars":
+            # What stands around the axes is as high as it is: the rest of the height is for the bars.
+            plot.draw_without_rendering()
+            plot.set_figheight(high - axes.bbox.height / plot.dpi + len(_places(shown)) * _spacing(shown) * line)
         return plot
+
+
+def _spacing(shown: PaperFigure) -> float:
+    """Lines of text from one category of bars across to the next: room for the bars and for the name of each."""
+    bars = Counter(str(place) for one in shown.series for place, _ in one.values)
+    names = (_wrapped(printable(place), _LONGEST_PLACE).count("\n") + 1 for place in bars)
+    return max(0.55 * max(bars.values()) + 0.6, 0.75 * max(names) + 0.4)
 
 
 def _size(share: float) -> float:
@@ -113,7 +121,7 @@ def _bars(axes: Axes, shown: PaperFigure, *, across: bool = False) -> None:
             if across:
                 drawn = {"x": ends[1], "y": ends[0], "xerr": errors}
             axes.errorbar(**drawn, fmt="none", ecolor=PAPER, capsize=3)
-    names = [_wrapped(printable(place), 22) for place in places]
+    names = [_wrapped(printable(place), _LONGEST_PLACE) for place in places]
     line = 0 if min((v for one in shown.series for _, v in one.values), default=0) < 0 else 1
     if across:
         axes.set_yticks(range(len(places)), names, fontsize=_size(0.75))
