@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _COLOURS = ("#2a7fd4", "#009e73", "#d55e00", "#e69f00", "#56b4e9", "#767676", "#cc79a7", "#444444")
 _MARKS = "oDs^vp><"
+_HATCHES = ("///", "...", "xxx", "---")
 _PAPER_MARKS = "XP*h"
 _LONGEST_PLACE = 22  # letters of a line of a category's name
 
@@ -111,7 +112,7 @@ def _bars(axes: Axes, shown: PaperFigure, *, across: bool = False) -> None:
         heights = [value for _, value in one.values]
         look: dict[str, Any] = {"color": _COLOURS[number % len(_COLOURS)]}
         if one.is_paper:
-            look = {"facecolor": "white", "edgecolor": PAPER, "hatch": "///"}
+            look = {"facecolor": "white", "edgecolor": PAPER, "hatch": _HATCHES[number % len(_HATCHES)]}
         draw_bars(xs, heights, widths, label=printable(one.name), **look)
         spread = [(x, y, span) for x, y, span in zip(xs, heights, one.ranges, strict=False) if span[0] != span[1]]
         if spread:
