@@ -135,8 +135,9 @@ def test_operator_view_in_the_lab(page: Page, lab: Lab) -> None:
     assert saved(page, view, "the pGraph", "PNG").startswith(b"\x89PNG")
     assert saved(page, view, "the pGraph", "DOT").decode() == drawing.dot(conv2d())
     assert saved(page, view, "the pGraph", "PDF") == conv2d().figure().content("pdf")
+    expect(view.locator(".syno-live")).to_have_text(re.compile(r"^Saved: .*mine.*-pgraph\.pdf$"))
     view.get_by_role("button", name="Copy the pGraph").click()
-    expect(view.get_by_role("status").filter(has_text="figures for papers are saved").first).to_be_visible()
+    expect(view.get_by_role("alert").first).to_contain_text("figures for papers are saved")
     view.get_by_role("tab", name="Receptive field").click()
     # What is typed and not sent yet stays while the panes are worked out anew.
     view.get_by_label("Output element").fill("0,0,0,0")

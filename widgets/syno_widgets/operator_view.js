@@ -15,7 +15,9 @@ class View extends LiveView {
     this.build();
     this.attach(el, "The open panes stay; run the cell again for the others.");
     this.custom = (content, buffers) => {
-      if (content.kind === "file") saveFile(new Blob(buffers), content.name);
+      if (content.kind !== "file") return;
+      saveFile(new Blob(buffers), content.name);
+      this.say(`Saved: ${content.name}`);
     };
     model.on("msg:custom", this.custom);
     this.listen(["choices"], () => this.drawOffer());
@@ -303,8 +305,8 @@ class View extends LiveView {
     const chosen = () => exports[Number(box.value)];
     const run = (verb, act) => async () => {
       try {
-        await act(chosen());
-        this.say(`${verb}: ${what}, ${chosen().format}`);
+        const isUnderWay = await act(chosen());
+        if (!isUnderWay) this.say(`${verb}: ${what}, ${chosen().format}`);
       } catch (error) {
         this.complain(`${what} could not be copied or saved: ${error.message}`);
       }
@@ -316,7 +318,10 @@ class View extends LiveView {
       else await navigator.clipboard.write([new ClipboardItem({ [form.mime]: content })]);
     });
     const save = run("Saved", async (form) => {
-      if ("figure" in form) return this.asker.ask("export", { pane, form: form.format });
+      if ("figure" in form) {
+        this.asker.ask("export", { pane, form: form.format });
+        return true;
+      }
       const content = await this.content(form, data);
       saveFile(typeof content === "string" ? new Blob([content], { type: form.mime }) : content, form.file);
     });
