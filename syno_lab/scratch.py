@@ -15,6 +15,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from syno_lab.errors import ExportError
+
 #: How the name of each such folder ends; folders of versions that held no lock have another name and stay.
 SUFFIX = ".scratch"
 #: Begins the name of each that stands in the user's folder for temporary files.
@@ -96,3 +98,20 @@ def _hold(path: Path, *, wait: bool) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A place to write a file of that name; it takes the place of ``path`` at the end, whole or not at all.
+
+    Raises:
+        ExportError: when the place cannot be written to.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with scratch(f".{path.name}-", path.parent) as folder:
+            temporary = folder / path.name
+            yield temporary
+            temporary.replace(path)
+    except OSError as error:
+        raise ExportError(f"expected to write {path}, found: {error.strerror or error}; choose another place") from None

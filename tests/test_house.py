@@ -27,7 +27,16 @@ MAX_LINES = 600
 PGRAPHS = ("ir", "synthesis", "codegen", "operators", "pgraphs")
 OF_NO_OPERATOR = {
     "ir": ("canonical",),
-    "codegen": ("drawing_render", "target_names", "tvm_device", "tvm_trace"),
+    "codegen": (
+        "drawing_render",
+        "figure",
+        "figure_fonts",
+        "figure_room",
+        "figure_tex",
+        "target_names",
+        "tvm_device",
+        "tvm_trace",
+    ),
 }
 
 #: Who reaches for pGraphs' insides all the same, and why; everything else knows operators by `syno_lab.protocol`.
@@ -53,6 +62,7 @@ REACHES = {
     "syno_lab/models/wishes.py": "says what layers wish in the values that all systems read",
     "syno_lab/nas_pte/fingerprint.py": "its operators are linear too: one function hashes the terms of both",
     "syno_lab/panes/asked.py": "names the middle of a receptive field as pGraphs do",
+    "syno_lab/panes/forms.py": "figures for papers: one function draws the operators of all systems",
     "syno_lab/panes/reach.py": "what is read along an axis is said as of pGraphs: one table for all",
     "syno_lab/reports/paper/rates.py": "Table 2 of the paper: shares of canonical pGraphs",
     "syno_lab/tuning/checkup.py": "tunes one convolution on a board",

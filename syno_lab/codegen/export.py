@@ -36,12 +36,13 @@ from syno_lab.codegen.export_check import (
     weights_of,
 )
 from syno_lab.codegen.export_program import save_onnx, save_program, traced
-from syno_lab.codegen.export_record import Record, identity, operators_in, read_operator, record_of, replacing
+from syno_lab.codegen.export_record import Record, identity, operators_in, read_operator, record_of
 from syno_lab.codegen.export_source import standalone_source
 from syno_lab.codegen.export_weights import load_weights, load_weights_into, save_weights
 from syno_lab.errors import ExportError
 from syno_lab.inputs import quoted
 from syno_lab.protocol import Binding, Operator
+from syno_lab.scratch import replacing
 
 if TYPE_CHECKING:
     import torch

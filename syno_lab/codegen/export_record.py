@@ -9,19 +9,17 @@ from __future__ import annotations
 import ast
 import hashlib
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from syno_lab.codegen import library
-from syno_lab.errors import ExportError, FormatError, SynoError
+from syno_lab.errors import FormatError, SynoError
 from syno_lab.inputs import QUOTED, check_regular, printable, quoted, read_bytes
 from syno_lab.ir.operator import FORMAT as PGRAPH
 from syno_lab.protocol import Binding, Operator
-from syno_lab.scratch import scratch
 from syno_lab.systems import MAX_BYTES, is_operator
 from syno_lab.systems import read_operator as read_json
 from syno_lab.versioned import read_versioned
@@ -219,23 +217,3 @@ def _in_python(path: Path) -> Record | None:
         return record_of({"": (operator, msgspec.convert(found["BINDING"], dict[str, int]))})
     except SynoError as error:
         raise FormatError(f"{path}: {error}") from None
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A place to write a file of that name; it takes the place of ``path`` at the end, whole or not at all.
-
-    Raises:
-        ExportError: when the place cannot be written to.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with scratch(f".{path.name}-", path.parent) as folder:
-            temporary = folder / path.name
-            yield temporary
-            temporary.replace(path)
-    except OSError as error:
-        raise ExportError(f"expected to write {path}, found: {error.strerror or error}; choose another place") from None

@@ -15,11 +15,11 @@ from syno_lab.codegen.export_record import (
     operators_in,
     read_record,
     record_of,
-    replacing,
 )
 from syno_lab.errors import ExportError, FormatError
 from syno_lab.inputs import QUOTED, printable, quoted
 from syno_lab.protocol import Binding, Operator
+from syno_lab.scratch import replacing
 
 if TYPE_CHECKING:
     import torch

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno_lab import private
-from syno_lab.codegen.export_record import replacing
 from syno_lab.codegen.figure_fonts import embed_fonts
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import printable, quoted
+from syno_lab.scratch import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from syno_lab import private
-from syno_lab.codegen.export_record import replacing
 from syno_lab.codegen.figure import FORMS
 from syno_lab.errors import FormatError
 from syno_lab.inputs import quoted, read_json
 from syno_lab.reports.lab import LabReader, Reading
 from syno_lab.reports.published import Published
+from syno_lab.scratch import replacing
 from syno_lab.versioned import reason
 
 if TYPE_CHECKING:
