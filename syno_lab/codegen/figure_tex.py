@@ -101,7 +101,7 @@ def _sign(character: str) -> str:
 
 
 def pgf(plot: Plot) -> str:
-    """A figure of matplotlib as a ``pgfpicture``; letters are measured as its own, and TeX's are fitted into that room."""
+    """A figure of matplotlib as a ``pgfpicture``; its letters are measured, and TeX's fit into that room."""
     width, height = plot.get_size_inches()
     out = io.StringIO()
     out.write("% needs \\usepackage{pgf}\n")
