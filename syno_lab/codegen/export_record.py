@@ -217,6 +217,3 @@ def _in_python(path: Path) -> Record | None:
         return record_of({"": (operator, msgspec.convert(found["BINDING"], dict[str, int]))})
     except SynoError as error:
         raise FormatError(f"{path}: {error}") from None
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------

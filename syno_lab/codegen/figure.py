@@ -182,7 +182,7 @@ def style(page: Page) -> Iterator[None]:
     import matplotlib as mpl
 
     is_serif = page.font.endswith("serif")
-    # TeX's own letters cannot be measured without it; DejaVu's are wider, so that what fits these fits TeX's.
+    # TeX's own letters cannot be measured without it; those that are wider than DejaVu's are made to fit their room.
     faces = ["DejaVu Serif" if is_serif else "DejaVu Sans"]
     if not page.font.startswith("tex "):
         faces = ["STIXGeneral" if is_serif else "DejaVu Sans" if page.font == "sans" else page.font, "DejaVu Sans"]

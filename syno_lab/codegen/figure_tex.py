@@ -101,7 +101,7 @@ def _sign(character: str) -> str:
 
 
 def pgf(plot: Plot) -> str:
-    """A figure of matplotlib as a ``pgfpicture``; letters are measured as matplotlib's own, which are wider."""
+    """A figure of matplotlib as a ``pgfpicture``; its letters are measured, and TeX's fit into that room."""
     width, height = plot.get_size_inches()
     out = io.StringIO()
     out.write("% needs \\usepackage{pgf}\n")
@@ -109,6 +109,7 @@ def pgf(plot: Plot) -> str:
         r"\begingroup",
         r"\makeatletter",
         r"\def\mathdefault#1{#1}",
+        FIT.removesuffix("%"),
         r"\begin{pgfpicture}",
         rf"\pgfpathrectangle{{\pgfpointorigin}}{{\pgfqpoint{{{width:.6f}in}}{{{height:.6f}in}}}}",
         r"\pgfusepath{use as bounding box, clip}",
@@ -132,6 +133,10 @@ def _renderer() -> Any:
         def draw_text(
             self, gc: Any, x: float, y: float, s: str, prop: Any, angle: float, ismath: Any = False, mtext: Any = None
         ) -> None:
-            super().draw_text(gc, x, y, s if ismath else tex_text(s), prop, angle, ismath, mtext)
+            text = s
+            if not ismath:
+                wide = self.get_text_width_height_descent(s, prop, ismath)[0] / self.dpi * 72
+                text = rf"\synofit{{{wide:.3f}bp}}{{{tex_text(s)}}}"
+            super().draw_text(gc, x, y, text, prop, angle, ismath, mtext)
 
     return Renderer

@@ -231,7 +231,7 @@ def test_solutions_by_place() -> None:
     asked = asked_for(operator, SMALL)
     data = PANES["cost"].read(asked)
     assert data["solutions"] == rows
-    text = content("cost", PANES["cost"].exports(asked, data), data, "csv of solutions").decode()
+    text = content(asked, "cost", PANES["cost"].exports(asked, data), data, "csv of solutions").decode()
     assert [int(row["x0"]) for row in csv.DictReader(io.StringIO(text))] == [row["x0"] for row in rows]
     unsolved = asked_for(Fitted(known.squeeze_excite()), SMALL)
     data = PANES["cost"].read(unsolved)

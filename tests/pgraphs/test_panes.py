@@ -315,13 +315,15 @@ def test_every_form_of_every_pane_is_a_file() -> None:
             content = export(asked, pane, data, form["format"].upper())
             if form["file"].endswith(".png"):
                 assert content.startswith(b"\x89PNG")
+            elif form["file"].endswith(".pdf"):
+                assert content.startswith(b"%PDF")
             elif form["file"].endswith(".json"):
                 json.loads(content)
             elif form["file"].endswith(".svg"):
                 ElementTree.fromstring(content)
             else:
                 assert content.strip()
-    assert kinds == {"svg", "png", "dot", "json", "txt", "py", "tex", "csv"}
+    assert kinds == {"svg", "png", "dot", "json", "txt", "py", "tex", "csv", "pdf"}
 
 
 def test_the_operator_file_reads_back() -> None:

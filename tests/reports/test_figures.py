@@ -109,6 +109,7 @@ def test_what_the_paper_states_is_in_every_form(tmp_path: Path) -> None:
             content = shown.save(tmp_path / f"{name}.{form}", width="page", font="serif").read_bytes()
             read = {"pdf": pdf_texts, "svg": svg_texts, "tex": lambda text: text.decode().splitlines()}[form](content)
             assert "the paper" in " ".join(read)
+            assert len(content) < 300_000, "TeX takes a minute for a surface of a million dots"
             if form == "pdf":
                 assert pdf_inches(content)[0] == pytest.approx(7, abs=1e-3)
                 check_pdf_fonts(content)

@@ -98,7 +98,7 @@ def test_figures_for_papers_are_made_when_asked_for(view: OperatorView, monkeypa
     assert caught[0][1] == [conv2d().figure().content("pdf")]
     assert caught[1][1] == [conv2d().figure("loops").content("tex")]
     view.read("equation", WITHIN_S)
-    for form, staged in (("PDF", False), ("stages PDF", True)):
+    for form, staged in (("PDF", False), ("by stages, PDF", True)):
         made = conv2d().figure("equation", SIZES, staged=staged)
         assert view.export("equation", form) == made.content("pdf")
     ask(view, "export", pane="graph", form="GIF")

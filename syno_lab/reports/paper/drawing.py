@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _COLOURS = ("#2a7fd4", "#009e73", "#d55e00", "#e69f00", "#56b4e9", "#767676", "#cc79a7", "#444444")
 _MARKS = "oDs^vp><"
-_HATCHES = ("///", "...", "xxx", "---")
+_HATCHES = ("///", "\\\\\\", "---", "|||")  # lines alone: in PGF, a surface of dots has megabytes
 _PAPER_MARKS = "XP*h"
 _LONGEST_PLACE = 22  # letters of a line of a category's name
 
@@ -101,6 +102,7 @@ def _bars(axes: Axes, shown: PaperFigure, *, across: bool = False) -> None:
     at = {place: number for number, place in enumerate(places)}
     # Bars of one category are side by side; a series without that category leaves no gap.
     here = {place: [one for one in shown.series if any(str(p) == place for p, _ in one.values)] for place in places}
+    hatches = itertools.cycle(_HATCHES)
     draw_bars: Any = axes.barh if across else axes.bar
     for number, one in enumerate(shown.series):
         xs, widths = [], []
@@ -112,7 +114,7 @@ def _bars(axes: Axes, shown: PaperFigure, *, across: bool = False) -> None:
         heights = [value for _, value in one.values]
         look: dict[str, Any] = {"color": _COLOURS[number % len(_COLOURS)]}
         if one.is_paper:
-            look = {"facecolor": "white", "edgecolor": PAPER, "hatch": _HATCHES[number % len(_HATCHES)]}
+            look = {"facecolor": "white", "edgecolor": PAPER, "hatch": next(hatches)}
         draw_bars(xs, heights, widths, label=printable(one.name), **look)
         spread = [(x, y, span) for x, y, span in zip(xs, heights, one.ranges, strict=False) if span[0] != span[1]]
         if spread:
