@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from syno_lab.codegen.drawing_render import render
-from syno_lab.codegen.figure_operator import figure
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.panes.asked import Asked
@@ -112,6 +111,8 @@ def content(asked: Asked[Any], pane: str, forms: Iterable[dict[str, Any]], data:
     if "text" in found:
         return str(found["text"]).encode()
     if "figure" in found:
+        from syno_lab.codegen.figure_operator import figure  # its rooms are pGraphs' own: loaded on use
+
         made = figure(asked.operator, **found["figure"])
         return made.content(found["file"].rpartition(".")[2])
     if "path" in found:

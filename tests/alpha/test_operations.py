@@ -18,7 +18,8 @@ from syno_lab.alpha.operations import choices, representatives
 from syno_lab.alpha.pairings import of_reshape
 from syno_lab.errors import SpecError
 
-IN_TORCH = [name for name in OPERATIONS if name != "opaque"]
+# An operation of another system is held against its own system: test_operator_node.
+IN_TORCH = [name for name in OPERATIONS if name not in ("opaque", "operator")]
 
 
 @pytest.mark.parametrize("name", IN_TORCH)

@@ -15,7 +15,8 @@ from syno_lab.alpha.reference import run
 from syno_lab.alpha.torch_source import module_class, to_torch_source
 from syno_lab.errors import SpecError
 
-ONE = [name for name, row in OPERATIONS.items() if row.inputs == 1]
+# An operation of another system is held against its own system: test_operator_node.
+ONE = [name for name, row in OPERATIONS.items() if row.inputs == 1 and name != "operator"]
 
 
 def check(graph: Graph) -> None:

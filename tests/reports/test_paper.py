@@ -222,8 +222,8 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
         figure_9(file)
     with pytest.raises(FormatError, match=r"missing\.json: expected a file of results"):
         table_2(tmp_path / "missing.json")
-    with pytest.raises(FormatError, match=r"expected a name that ends in \.pdf, .*\.csv, found '.*x\.docx'"):
-        table_2().save(tmp_path / "x.docx")
+    with pytest.raises(FormatError, match=r"expected a name that ends in \.pdf, .*\.csv, found 'x\.docx'"):
+        table_2().save("x.docx")
     for suffix in (".csv", ".svg"):
         with pytest.raises(SynoError, match=r"expected to write .*; choose another place"):
             table_2().save(file / f"x{suffix}")

@@ -233,12 +233,12 @@ function equationPane(data) {
 
 /** What each pane shows of its data; `told` is as in `GraphView`. */
 const DRAW = {
+  lineage: lineagePane,
   loops: (data, told, view) => [loopNest(data.nests[view.model.get("staged") ? 1 : 0], told)],
   source: (data) => [codeBlock(data.text, "PyTorch source")],
   tir: (data) => [codeBlock(data.text, "TVM TIR")],
   equation: equationPane,
   cost: costTable,
-  lineage: lineagePane,
   solutions: plainTable,
   reach: (data) => [picture(data.svg, "Map of the receptive field", data.text), codeBlock(data.text, "Receptive field, axis by axis")],
   mixing: mixingTable,

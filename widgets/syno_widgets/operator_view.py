@@ -138,6 +138,9 @@ class OperatorView(View):
     pane_graph = _pane("The picture")
     """The drawing and its links (of a pGraph :func:`syno_lab.pgraphs.panes.graph.graph_pane`)."""
 
+    pane_lineage = _pane("The lineage")
+    """The edits of a network of αNAS with their pictures, and its blocks (:mod:`syno_lab.alpha.lineage`)."""
+
     pane_loops = _pane("The loop nest")
     """The loop nests in pieces (:func:`syno_lab.pgraphs.panes.program.loop_pane`)."""
 

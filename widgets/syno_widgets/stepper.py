@@ -422,7 +422,8 @@ class Stepper(View):
             case "load" | "replay":
                 return self._move(lambda: session.load(request.name, at_start=request.kind == "replay"))
             case "undo" | "undo_to_progress" | "redo" | "reset":
-                return self._move(getattr(session, request.kind))
+                ways = {"undo": session.undo, "redo": session.redo, "reset": session.reset}
+                return self._move((ways | {"undo_to_progress": session.undo_to_progress})[request.kind])
             case "why":
                 return self._works.begin("drawing the reason", lambda work: self._show_why(work, request), "reason")
             case "preview":
