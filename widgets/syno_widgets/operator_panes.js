@@ -134,7 +134,7 @@ function lineagePane(data) {
     return make("li", {}, make("details", { open }, make("summary", {}, ...said), make("div", { class: "syno-edit-pair" }, ...shown)));
   });
   return [
-    make("p", {}, "From the seed, each edit below the network that it was made in:"),
+    make("p", {}, "The edits from the seed on, each with the costs of the network after it:"),
     make("ol", { class: "syno-lineage", start: "0", "aria-label": "Lineage" }, ...steps),
     ...plainTable({ ...data, marked: [] }),
   ];
