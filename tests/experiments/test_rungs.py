@@ -366,4 +366,8 @@ def test_other_systems_go_through_the_rungs(tmp_path: Path) -> None:
     for name, best in result["best"].items():
         assert best is None or best["replaced_ratio"] <= SHARES[name]
     finals = finals_table(result)
-    assert any("(Canvas)" in str(row[0]) for row in finals.rows)
+    # Which of them come so far depends on how many are trained in the time; each says of which system it is.
+    systems = {f"trial {one['number']} ({one['system']})" for one in result["recorded"]}
+    systems |= {one["known"] for one in result["recorded"] if one["known"]}
+    assert {str(row[0]) for row in finals.rows} - {"baseline"} <= systems
+    assert len(finals.rows) > 1
