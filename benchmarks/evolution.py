@@ -18,6 +18,7 @@ import random
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -63,14 +64,15 @@ def main() -> None:
     found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for name in [given.part] if given.part else PARTS:
         try:
-            found[name] = {"about": about(typed(), None), **PARTS[name](given)}
+            for part in PARTS[name](given):
+                found[name] = {"about": about(typed(), None), **part}
+                save("evolution", found)  # at once: a run may be cut off
         except SynoError as error:
             sys.exit(str(error))
-        save("evolution", found)
 
 
-def searches(given: argparse.Namespace) -> dict[str, Any]:
-    """All searches, their fronts, and the best smaller network of those by properties."""
+def searches(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """All searches so far, their fronts, and the best smaller network of those by properties."""
     rows = []
     for name, seeds in SEARCHES.items():
         for seed, way in product(seeds, WAYS if name == "cnn" else WAYS[:1]):
@@ -81,7 +83,7 @@ def searches(given: argparse.Namespace) -> dict[str, Any]:
                 row["half"] = half(lab)
             say(str(row))
             rows.append(row)
-    return {"trials": given.trials, "epochs": given.epochs, "images": IMAGES, "rows": rows}
+            yield {"trials": given.trials, "epochs": given.epochs, "images": IMAGES, "rows": rows}
 
 
 def search(lab: Path, backbone: str, seed: int, way: str, given: argparse.Namespace) -> None:
@@ -177,7 +179,7 @@ def _train(request: TrialRequest, folder: Path) -> TrialOutcome:
     return run_trial(request, folder=folder)
 
 
-def locality(given: argparse.Namespace) -> dict[str, Any]:
+def locality(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Children of the CNN by properties and by random subgraphs: one replaced subgraph each, two epochs."""
     base = TrialRequest(backbone="cnn", data=given.data, epochs=2)
     seed = Variant(find_blocks(trace(*example_of(base))))
@@ -198,7 +200,7 @@ def locality(given: argparse.Namespace) -> dict[str, Any]:
         }
         say(f"{way}: {found[way]}")
     found["difference"] = difference(accuracies[WAYS[0]], accuracies[WAYS[1]])
-    return found
+    yield found
 
 
 def drawn(seed: Variant, way: str, number: int) -> list[Variant]:

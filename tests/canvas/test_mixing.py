@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -21,22 +22,23 @@ from syno_lab.errors import SpecError
 from syno_lab.ir.probe import Probe, convolution_probe
 
 SIZES = {"N": 1, "C_in": 8, "C_out": 8, "H": 12, "W": 14, "KH": 3, "KW": 3, "s": 1}
-#: In the place of functions that are flat somewhere, or choose one side: their derivatives are nowhere 0.
+#: In the place of functions that are flat somewhere, choose one side or subtract: their derivatives are above 0.
 SMOOTH = {
-    "F.relu(": "F.softplus(",
-    "torch.abs(": "F.softplus(",
-    "torch.minimum(": "torch.logaddexp(",
-    "torch.maximum(": "torch.logaddexp(",
-    ".amax(": ".logsumexp(",
+    r"F\.relu\(": "F.softplus(",
+    r"torch\.abs\(": "F.softplus(",
+    r"torch\.(minimum|maximum)\(": "torch.logaddexp(",
+    r"\.amax\(": ".logsumexp(",
+    r"= -(t\d+)": r"= F.softplus(\1)",
+    r" - ": " + ",
 }
-#: What may be 0 for all weights though elements are read: what a softmax subtracts, and differences.
-MAY_CANCEL = ("softmax", "sub")
+#: What may be 0 for all weights though elements are read: a softmax subtracts.
+MAY_CANCEL = ("softmax",)
 
 
 def smooth_module(operator: Fitted, rng: torch.Generator) -> nn.Module:
     source = operator.to_torch_source(SIZES)
-    for name, other in SMOOTH.items():
-        source = source.replace(name, other)
+    for pattern, other in SMOOTH.items():
+        source = re.sub(pattern, other, source)
     made: dict[str, Any] = {"__name__": "smooth"}
     exec(source, made)
     module: nn.Module = made["SynoOperator"]().double().eval()
