@@ -42,7 +42,7 @@ from syno_lab.trial.run import TrialOutcome, run_trial
 #: By properties, and two rivals of the paper.
 WAYS = ("progressive", "random", "primer")
 #: Backbones with the seeds of their searches.
-SEARCHES = {"cnn": (0, 1, 2), "resnet20": (0,)}
+SEARCHES = {"resnet20": (0,), "cnn": (0, 1, 2)}
 CHANCE = 0.1  # of ten classes
 FRESH = (3000, 3001, 3002)
 #: Images of a search's trainings, and of its tests; the specification's for two cores.
