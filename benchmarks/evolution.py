@@ -131,48 +131,49 @@ def trials(lab: Path) -> list[Any]:
 
 
 def half(lab: Path) -> dict[str, Any] | None:
-    """The most accurate network with at most half of the seed's parameters, beside the seed, on fresh seeds."""
+    """The most accurate network with at most half of the seed's parameters, beside the seed, on fresh seeds.
+
+    A network whose training diverges on a fresh seed is counted, and the next one takes its place.
+    """
     rows = trials(lab)
     able = [row for row in rows if row.accuracy is not None and row.params <= rows[0].params / 2]
-    if not able:
-        return None
-    best = max(able, key=lambda row: row.accuracy)
     result = read_result(lab, "search")
     assert result is not None
     base = msgspec.convert(result["settings"], SearchSettings).training
     base = msgspec.structs.replace(base, stopping=None, holdout=None, keep_predictions=True)
-    outcomes = train(
-        {"seed": base, f"trial-{best.number}": msgspec.structs.replace(base, operator=best.operator)}, lab / "half"
-    )
-    found = compared(base, list(FRESH), *outcomes)
-    return {
-        "number": best.number,
-        "operator": best.operator,
-        "flops_ratio": found.flops_ratio,
-        "params_ratio": found.params_ratio,
-        "accuracy": found.operator,
-        "seed_accuracy": found.baseline,
-        "over_seeds": msgspec.to_builtins(found.over_seeds),
-        "verdict": found.verdict,
-    }
+    seeds = train(base, lab / "half", "seed")
+    diverged = []
+    for best in sorted(able, key=lambda row: -row.accuracy):
+        request = msgspec.structs.replace(base, operator=best.operator)
+        outcomes = train(request, lab / "half", f"trial-{best.number}")
+        if any(one.state != "finished" for one in outcomes):
+            diverged.append(best.number)
+            continue
+        found = compared(base, list(FRESH), seeds, outcomes)
+        return {
+            "number": best.number,
+            "diverged": diverged,
+            "operator": best.operator,
+            "flops_ratio": found.flops_ratio,
+            "params_ratio": found.params_ratio,
+            "accuracy": found.operator,
+            "seed_accuracy": found.baseline,
+            "over_seeds": msgspec.to_builtins(found.over_seeds),
+            "verdict": found.verdict,
+        }
+    return None
 
 
-def train(wanted: dict[str, TrialRequest], folder: Path) -> list[list[TrialOutcome]]:
-    """The outcomes of each request on the fresh seeds, two trainings at a time."""
-    tasks = [(name, seed) for name in wanted for seed in FRESH]
-    requests = [msgspec.structs.replace(wanted[name], seed=seed) for name, seed in tasks]
-    outcomes = train_all(requests, [folder / f"{name}-{seed}" for name, seed in tasks])
-    return [outcomes[at : at + len(FRESH)] for at in range(0, len(outcomes), len(FRESH))]
+def train(request: TrialRequest, folder: Path, name: str) -> list[TrialOutcome]:
+    """The outcomes of a request on the fresh seeds."""
+    requests = [msgspec.structs.replace(request, seed=seed) for seed in FRESH]
+    return train_all(requests, [folder / f"{name}-{seed}" for seed in FRESH])
 
 
 def train_all(requests: list[TrialRequest], folders: list[Path]) -> list[TrialOutcome]:
     """The outcomes of trainings, two at a time."""
     with ProcessPoolExecutor(2) as pool:
-        outcomes = list(pool.map(_train, requests, folders))
-    failed = [one.reason for one in outcomes if one.state != "finished"]
-    if failed:
-        raise SynoError(f"expected all trainings to finish, found {failed[0]}")
-    return outcomes
+        return list(pool.map(_train, requests, folders))
 
 
 def _train(request: TrialRequest, folder: Path) -> TrialOutcome:
@@ -190,8 +191,8 @@ def locality(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
         children = drawn(seed, way, given.children)
         requests = [msgspec.structs.replace(base, operator=NetworkOperator(child).to_json()) for child in children]
         folders = [given.labs / "locality" / f"{way}-{number}" for number in range(len(children))]
-        outcomes = train_all(requests, folders)
-        accuracies[way] = np.array([one.accuracy for one in outcomes])
+        # A child that diverges is no better than a guess.
+        accuracies[way] = np.array([one.accuracy or CHANCE for one in train_all(requests, folders)])
         found[way] = {
             "accuracies": accuracies[way].tolist(),
             "median": statistics.median(accuracies[way].tolist()),
