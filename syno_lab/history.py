@@ -131,6 +131,10 @@ class History(ABC, Generic[_State, _Step, _Entry]):
         session.go(place)
         return session
 
+    def copy(self) -> Self:
+        """The same places, to move on by themselves; what is worked out of a place is shared."""
+        return type(self).restored(self._places, self.turns, self._place, self.known)
+
     # -- what a system says ------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -192,6 +196,14 @@ class History(ABC, Generic[_State, _Step, _Entry]):
     def ahead(self, place: int) -> int | None:
         """The place behind a place that redo goes to; None where there is none."""
         return self._ahead[place]
+
+    def behind(self, step: Any) -> int | None:
+        """The place behind the shown one that a step or a candidate has led to; None where it was not taken."""
+        try:
+            taken = self._step(step)
+        except SynoError:  # it cannot be taken
+            return None
+        return next((child for child in self._children[self._place] if self._places[child].step == taken), None)
 
     @property
     def turns(self) -> list[int]:
@@ -472,8 +484,9 @@ class Tree:
             effort: what it may take.
 
         Returns:
-            Records of ``place``, ``text``, ``level`` (of indentation), ``branch`` (whether a branch begins here),
-            ``start`` (whether it is a beginning rather than a step), ``distance`` and ``complete``.
+            Records of ``place``, its ``parent`` (None for the first), ``text``, ``level`` (of indentation),
+            ``branch`` (whether a branch begins here), ``start`` (whether it is a beginning rather than a step),
+            ``distance`` and ``complete``.
 
         Raises:
             EffortError: when the effort does not suffice; asked again, it goes on from there.
@@ -495,6 +508,7 @@ class Tree:
                 effort.tick("listing the history")
             self._said[entry.number] = {
                 "place": entry.number,
+                "parent": entry.parent,
                 "text": entry.note if entry.step is None else self._describe(entry),
                 "start": entry.step is None,
                 "distance": entry.measured(effort),

@@ -24,6 +24,10 @@ class SessionPlace(Protocol):
         """Its number, in the order in which places were made."""
 
     @property
+    def parent(self) -> int | None:
+        """The number of the place before; None for the first."""
+
+    @property
     def operator(self) -> Any:
         """The loaded operator whose last step ends here, else None."""
 
@@ -140,6 +144,15 @@ class Session(Protocol):
     @property
     def history(self) -> Sequence[SessionPlace]:
         """The places that undo and redo move along, the shown one among them."""
+
+    def ahead(self, place: int) -> int | None:
+        """The place behind a place that redo goes to; None where there is none."""
+
+    def behind(self, step: Any) -> int | None:
+        """The place behind the shown one that a step or a candidate has led to; None where it was not taken."""
+
+    def copy(self) -> Session:
+        """The same places, to move on by themselves."""
 
     def apply(self, step: Any) -> Any:
         """Take a step or a candidate and return the new state. Raises SynoError for an illegal one."""

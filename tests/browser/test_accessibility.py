@@ -12,7 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from known_rungs import fill_rungs
 from known_runs import fill_lab
 from known_trees import known_search, small_spec
-from playwright.sync_api import Page, expect
+from pages import with_state
+from playwright.sync_api import Browser, Page, expect
 from syno_widgets import Explorer, OperatorView, RunsView, Stepper
 from syno_widgets.course import Cards, Moved
 from syno_widgets.jobs_view import JobsView
@@ -116,10 +117,29 @@ def test_pages(open_alone: Callable[..., Page], pages: dict[str, Path], name: st
 def test_what_cannot_be_shown_says_so(
     open_alone: Callable[..., Page], pages: dict[str, Path], tmp_path: Path, name: str, what: str
 ) -> None:
-    broken = re.sub('(id="state">)[^<]*', r"\1{}", pages[name].read_text())
-    (tmp_path / "broken.html").write_text(broken)
+    (tmp_path / "broken.html").write_text(with_state(pages[name].read_text(), {}))
     page = open_alone(tmp_path / "broken.html", "dark")
     expect(page.get_by_role("alert").filter(has_text=f"The {what} cannot be shown: ")).to_be_visible()
+    assert findings(page, "main") == []
+
+
+@pytest.mark.parametrize("name", ["stepper", "operator", "runs", "jobs", "tree"])
+def test_a_page_without_scripts_or_data_says_so_above_its_picture(
+    browser: Browser, open_alone: Callable[..., Page], pages: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    kept = f"[data-syno-static] {'table' if name == 'jobs' else 'img'}"
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto(pages[name].as_uri())
+    assert "This page needs JavaScript" in page.locator("noscript").inner_text()
+    assert page.locator(kept).first.is_visible()
+    context.close()
+
+    cut = re.sub('(id="state">[^<]{40})[^<]*', r"\1", pages[name].read_text())
+    (tmp_path / "cut.html").write_text(cut)
+    page = open_alone(tmp_path / "cut.html", "dark")
+    expect(page.get_by_role("alert")).to_contain_text("This page is damaged, or the browser is too old for it")
+    expect(page.locator(kept).first).to_be_visible()
     assert findings(page, "main") == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import syno_widgets
 from known_trees import known_search, small_spec
+from pages import page_state
 from syno_widgets import Explorer
 from syno_widgets.view import View
 from traitlets import TraitError
@@ -220,7 +220,7 @@ def test_the_page_and_the_picture(space: Explorer, tmp_path: Path) -> None:
     assert space.headline in bundle["text/plain"]
     text = space.to_html(tmp_path / "space.html")
     assert text == (tmp_path / "space.html").read_text()
-    state = json.loads(re.search(r'id="state">(.*?)</script>', text)[1])  # type: ignore[index]
+    state = page_state(text)
     assert state["live"] is False
     assert state["boxes"] == space.boxes
     assert state["opened"] is None

@@ -17,6 +17,7 @@ import syno_widgets
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from labs import until
+from pages import page_state
 from syno_widgets import OperatorView
 from syno_widgets.scripts import module
 from syno_widgets.standalone import page
@@ -304,7 +305,7 @@ def test_a_page_that_stands_alone(tmp_path: Path) -> None:
         assert not {name for name in attributes if name.startswith("on")}
         for name in ("src", "href"):
             assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
-    state = json.loads(re.search(r'id="state">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+    state = page_state(text)
     assert (state["live"], state["name"]) == (False, HOSTILE)
     assert state["pane_cost"]["state"] == state["pane_graph"]["state"] == "ready"
     assert state["pane_tir"]["state"] == "closed"

@@ -19,6 +19,7 @@ from IPython.utils.capture import capture_output
 from known_rungs import FIRST, SECOND, fill_rungs
 from known_runs import curve, end_job, fill_lab
 from labs import until
+from pages import page_state
 from syno_widgets import RunsView
 from syno_widgets.jobs_view import JobsView
 from traitlets.config import Config
@@ -183,7 +184,7 @@ def test_operators_of_several_systems_are_shown_alike(tmp_path: Path, monkeypatc
         assert re.search("operator file: expected a format among .*found 'of nobody'", view.error)
         assert view.opened.operator == conv2d()
         page = view.to_html()
-        state = json.loads(re.search(r'id="state">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+        state = page_state(page)
         known = {f"search:known#{number}" for number in (0, 1, 3, 4)}
         assert set(state["pictures"]) == known, "the page has no picture of an operator of nobody"
     finally:
@@ -285,7 +286,7 @@ def test_a_search_in_rungs_is_followed_to_its_finals(tmp_path: Path) -> None:
         assert "Rungs" in [table["title"] for table in view.why["tables"]]
         ask(view, kind="why", key="search:rungs#baseline")
         until(lambda: "is the network as it is: expected a trial with an operator" in view.error)
-        state = json.loads(re.search(r'id="state">(.*?)</script>', view.to_html(), re.DOTALL)[1])  # type: ignore[index]
+        state = page_state(view.to_html())
         assert list(state["whys"]) == ["search:rungs#0", "search:rungs#1"]
         assert state["progress"]["text"].startswith("Funnel of rungs")
     finally:
@@ -322,7 +323,7 @@ def test_the_page_holds_everything_and_no_text_becomes_markup(folder: Path, tmp_
         text = view.to_html(tmp_path / "runs.html")
         assert (tmp_path / "runs.html").read_text() == text
         assert "<img src=x" not in text
-        state = json.loads(re.search(r'id="state">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+        state = page_state(text)
         assert state["courses"][0]["name"] == hostile
         best = [k for p in state["front"]["front"] if (k := state["front"]["keys"][p])[-1] != "e"]
         assert list(state["pictures"])[: len(best)] == best, "the front comes first"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import syno_widgets
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from pages import page_state
 from syno_widgets import Stepper
 from syno_widgets.static import static_bundle
 from syno_widgets.view import View
@@ -378,7 +378,7 @@ def test_a_page_that_stands_alone(stepper: Stepper, tmp_path: Path) -> None:
     file = tmp_path / "stepper.html"
     text = stepper.to_html(file)
     assert file.read_text() == text
-    state = json.loads(re.search(r'id="state">(.*?)</script>', text, re.DOTALL)[1])
+    state = page_state(text)
     assert state["live"] is False
     assert state["svg"] == stepper.svg
     assert set(state) == own_traits()

@@ -35,7 +35,8 @@ class View {
     });
     this.steps = new StepList(model, { ask: (kind, more) => (kind === "preview" ? this.ask(kind, more) : this.act(kind, more)), mark: (ids, on) => this.mark(ids, on) });
     this.aims = new AimTables({ aim: (name) => this.act("aim", { name }), live: () => model.get("live") });
-    this.history = new HistoryList(model, { go: (place) => this.act("go", { index: place }) });
+    this.history = new HistoryList(model, { go: (place) => this.act("go", { index: place }), has: (place) => this.reaches(place) });
+    this.replay = model.get("live") ? null : new Player(model);
     this.build();
     this.listener = listener(model);
     const listen = (names, draw) => this.listener.on(names, draw.bind(this));
@@ -46,7 +47,7 @@ class View {
     listenLate(["revision", "menu", "unlisted"], this.drawLists);
     listenLate(["preview"], this.drawPreview);
     listenLate(["why"], this.drawWhy);
-    listenLate(["tree", "revision"], this.drawHistory);
+    listenLate(["tree", "revision", ...(this.replay ? ["place"] : [])], this.drawHistory);
     listenLate(["distance"], this.drawDistance);
     listen(["status"], this.drawStatus);
     listen(["complete"], this.drawStatus);
@@ -58,6 +59,7 @@ class View {
     listenLate(["answered"], this.drawAnswer);
     this.style = hideStatic(model.get("static_id"));
     this.drawWaiting();
+    this.replay?.followAddress();
   }
 
   /**
@@ -85,10 +87,16 @@ class View {
     clearTimeout(this.playing);
     this.running.stop();
     this.style.remove();
+    this.replay?.stop();
     this.root.remove();
   }
 
   // -- asking ---------------------------------------------------------------------------------------------------------
+
+  /** Whether a place can be shown: by a kernel each, by a page those that it holds. */
+  reaches(place) {
+    return !this.replay || this.replay.has(place);
+  }
 
   /** What the reader does by hand, which ends what is being played. */
   act(kind, more = {}) {
@@ -97,7 +105,11 @@ class View {
   }
 
   ask(kind, more = {}) {
-    if (!this.model.get("live")) return;
+    if (this.replay) {
+      this.replay.take(kind, more);
+      if (this.playing) this.play();
+      return;
+    }
     this.number += 1;
     const { revision } = this.steps; // of the lists that the reader sees
     this.isAnswered = false;
@@ -188,20 +200,23 @@ class View {
     const live = this.model.get("live");
     const labels = this.model.get("labels");
     const press = (text, title, onclick, more = {}) =>
-      make("button", { type: "button", class: "syno-button", title, onclick, disabled: !live, ...more }, text);
+      make("button", { type: "button", class: "syno-button", title, onclick, ...more }, text);
     const button = (text, kind, title) => press(text, title, () => this.act(kind), { "data-kind": kind });
     this.undo = button("Undo", "undo", "Back by one place (Ctrl+Z)");
     this.redo = button("Redo", "redo", "Forth by one place (Ctrl+Shift+Z or Ctrl+Y)");
     this.toProgress = button("Undo to last progress", "undo_to_progress", labels.progress);
-    this.toProgress.hidden = !labels.progress;
+    this.toProgress.hidden = !live || !labels.progress;
     this.reset = button("Start over", "reset", labels.reset);
     this.player = press("Play", "Take the steps that lie ahead one after the other, or stop", () =>
       this.playing ? this.pause() : this.play(),
     );
     this.suggest = button("Suggest", "suggest", labels.suggest);
-    this.select = make("select", { class: "syno-select", "aria-label": "Known operator", disabled: !live });
+    const help = [this.reset, make("span", { class: "syno-gap" }), this.suggest, button("Suggest to the end", "finish", labels.finish), button("Complete at random", "random", labels.random)];
+    this.select = make("select", { class: "syno-select", "aria-label": "Known operator" });
+    this.branches = make("div", { class: "syno-bar syno-branches", role: "group", "aria-label": "Branches" });
     const load = (text, kind, title) =>
       press(text, title, () => this.act(kind, { name: this.select.value }), { "data-kind": kind });
+    this.where = make("span", { class: "syno-quiet" });
     this.status = make("p", { class: "syno-status", role: "status", "aria-live": "polite" });
     this.strip = make("ul", { class: "syno-strip", "aria-label": labels.strip });
     this.error = make("p", { class: "syno-error", role: "alert" });
@@ -230,19 +245,18 @@ class View {
         this.redo,
         this.player,
         this.toProgress,
-        this.reset,
-        make("span", { class: "syno-gap" }),
-        this.suggest,
-        button("Suggest to the end", "finish", labels.finish),
-        button("Complete at random", "random", labels.random),
+        ...(live ? help : [this.where]), // what needs a kernel is not on a page without one
       ),
-      make(
-        "div",
-        { class: "syno-bar", role: "group", "aria-label": "Known operators" },
-        this.select,
-        load("Load", "load", "Show this operator, all steps taken"),
-        load("Replay", "replay", "Show this operator from its start; Redo or Play takes its steps"),
-      ),
+      this.branches,
+      live
+        ? make(
+            "div",
+            { class: "syno-bar", role: "group", "aria-label": "Known operators" },
+            this.select,
+            load("Load", "load", "Show this operator, all steps taken"),
+            load("Replay", "replay", "Show this operator from its start; Redo or Play takes its steps"),
+          )
+        : "",
       this.running.element,
       this.status,
       this.strip,
@@ -289,18 +303,17 @@ class View {
         this.complain(`The session could not be copied: ${error.message}`);
       }
     };
+    const open = make("button", { type: "button", "data-kind": "open", onclick: () => this.act("open", { name: text.value }) }, "Open");
+    const words = live
+      ? "All places and branches as one word, to be pasted here again or sent to somebody."
+      : "All places and branches as one word, to be pasted into a stepper in a notebook, which continues from here.";
     this.session = make(
       "details",
       { class: "syno-session" },
-      make("summary", {}, "Keep this session, or open another"),
-      make("p", { class: "syno-quiet" }, "All places and branches as one word, to be pasted here again or sent to somebody."),
+      make("summary", {}, live ? "Keep this session, or open another" : "Keep this session"),
+      make("p", { class: "syno-quiet" }, words),
       make("button", { type: "button", onclick: copy }, "Copy session"),
-      text,
-      make(
-        "button",
-        { type: "button", "data-kind": "open", disabled: !live, onclick: () => this.act("open", { name: text.value }) },
-        "Open",
-      ),
+      ...(live ? [text, open] : []),
     );
     return this.session;
   }
@@ -378,7 +391,7 @@ class View {
     this.all.hidden = !chosen;
     write(this.live, link ? `${link.words}${link.top ? "" : "; nothing can be done with it"}` : "");
     this.drawHeading();
-    if (chosen && !this.model.get("live")) this.toSteps = false;
+    if (this.replay) this.drawLists(); // a kernel sends them
   }
 
   drawHeading() {
@@ -463,20 +476,40 @@ class View {
 
   drawHistory() {
     this.history.draw();
+    this.drawBranches();
   }
 
   /** What can be done from here. */
   drawMoves() {
-    const live = this.model.get("live");
     const line = this.model.get("line");
     const at = line.indexOf(this.model.get("place"));
-    this.undo.disabled = this.toProgress.disabled = !live || at <= 0;
-    this.redo.disabled = !live || at >= line.length - 1;
+    this.undo.disabled = this.toProgress.disabled = at <= 0 || !this.reaches(line[at - 1]);
+    this.redo.disabled = at >= line.length - 1 || !this.reaches(line[at + 1]);
+    write(this.where, `Place ${at + 1} of ${line.length}`);
     this.drawPlayer();
   }
 
+  /** Where the session goes on in several ways from here, a button for each. */
+  drawBranches() {
+    const [place, line] = [this.model.get("place"), this.model.get("line")];
+    const ways = this.model.get("tree").filter((row) => row.parent === place);
+    const next = line[line.indexOf(place) + 1];
+    const had = this.branches.contains(document.activeElement);
+    this.branches.hidden = ways.length < 2;
+    const button = (row) =>
+      make("button", {
+        type: "button",
+        "data-branch": row.place,
+        class: row.place === next ? "syno-next" : undefined,
+        disabled: !this.reaches(row.place),
+        onclick: () => this.act("go", { index: row.place }),
+      }, row.text);
+    this.branches.replaceChildren(...(ways.length < 2 ? [] : [make("span", {}, "Goes on with: "), ...ways.map(button)]));
+    if (had) (this.branches.querySelector("button:enabled") ?? this.graph.element).focus();
+  }
+
   drawLists() {
-    const had = this.steps.draw(this.model.get("live") ? this.model.get("selected") : "");
+    const had = this.steps.draw(this.model.get("selected"));
     this.drawHeading();
     if (this.toSteps) (this.steps.summary("") || this.stepsHeading).focus();
     else if (had) (this.steps.summary(had) || this.stepsHeading).focus();

@@ -22,6 +22,7 @@ import traitlets as t
 from syno_lab.effort import Stop
 from syno_lab.errors import SpecError, StoppedError, SynoError
 from syno_lab.inputs import quoted, read_text
+from syno_lab.player import COURSE, played
 from syno_lab.protocol import Operator
 from syno_lab.session_protocol import Session
 from syno_lab.systems import all_systems, is_operator, session_of
@@ -31,7 +32,10 @@ from syno_widgets.stepper_request import Request
 from syno_widgets.view import View
 from syno_widgets.working import Work
 
-_FILES = ("shared.js", "operator_graph.js", "mixing_table.js", "stepper_steps.js", "stepper_history.js", "stepper.js")
+_FILES = (
+    *("shared.js", "operator_graph.js", "mixing_table.js", "stepper_steps.js", "stepper_history.js"),
+    *("stepper_player.js", "stepper.js"),
+)
 _STYLES = ("shared.css", "operator_graph.css", "stepper.css")
 _MAX_TICKS = 256
 _MAX_BYTES = 1 << 22  # of a text that is opened
@@ -39,7 +43,6 @@ _FIRST_S = 1.0  # so long the cell that makes a stepper waits for its first list
 _PICTURE_S = 0.3  # of computing for the shape distance said with a picture; where that is too little it comes later
 _LISTING = "listing the next steps"
 _UNLISTED = "They are being listed."
-_COURSE = 48  # places of the line of distances that are drawn, those around the one shown
 
 
 class Stepper(View):
@@ -138,6 +141,9 @@ class Stepper(View):
 
     known = t.List(t.Unicode(), read_only=True).tag(sync=True)
     """The operators that can be loaded by name."""
+
+    player = t.Dict(read_only=True).tag(sync=True)
+    """On a page that stands alone, what is shown at each place (:func:`syno_lab.player.played`); a kernel draws it."""
 
     revision = t.Int(0, read_only=True).tag(sync=True)
     """Counts the states shown; a choice made from older lists is refused."""
@@ -510,7 +516,7 @@ class Stepper(View):
         found = self._found if self._listed == place else session.candidates(state, should_stop=stop)
         explanation = session.explain(state, should_stop=stop)
         rows = session.rows(should_stop=stop)
-        course = session.course(_COURSE)
+        course = session.course(COURSE)
         if self._listed != place:
             self._whole.clear()
         menu = session.menu(state, found, chosen, self._whole)
@@ -552,6 +558,16 @@ class Stepper(View):
 
     def _page_title(self) -> str:
         return f"Stepper: {self.status}"
+
+    def _page_state(self) -> dict[str, Any]:
+        session, player = self.session, played(self.session)
+        place, end = (str(entry.number) for entry in (session.entry, session.history[-1]))
+        here = player["places"][place]
+        course = player["courses"].get(end, {}).get(place, "")
+        shown = {"menu": here["menu"], "unlisted": "", "distance": {**here["distance"], "course": course}}
+        kept = {"tree": session.rows(), "word": session.to_word(), "player": player}
+        by_hand: dict[str, Any] = {"ticks": [], "preview": {}, "why": {}, "known": []}
+        return {**super()._page_state(), **shown, **kept, **by_hand}
 
     def _bundle(self) -> Bundle:
         return static_bundle(self.static_id, self.svg, self.description)

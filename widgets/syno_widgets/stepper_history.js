@@ -4,14 +4,13 @@
 const SHOWN_PLACES = 60;
 
 class HistoryList {
-  /** `told.go(place)` is called with the number of the place that the reader chooses. */
+  /** `told.go(place)` is called with the place that the reader chooses; `told.has(place)`: whether it can be shown. */
   constructor(model, told) {
     this.model = model;
     this.told = told;
     this.element = make("ol", {
       class: "syno-history",
       start: "0",
-      tabindex: model.get("live") ? undefined : "0",
       onkeydown: (event) => this.onKey(event),
     });
   }
@@ -63,13 +62,14 @@ class HistoryList {
         "data-place": row.place,
         "aria-current": isCurrent ? "step" : undefined,
         tabindex: "-1",
-        disabled: !this.model.get("live"),
+        disabled: !this.told.has(row.place),
         onclick: () => this.told.go(row.place),
       },
       row.branch ? "branch: " : "",
       row.text,
       make("span", { class: "syno-quiet" }, ` (${far})`),
       ahead.has(row.place) ? make("span", {}, " (undone)") : "",
+      this.told.has(row.place) ? "" : make("span", {}, " (not in this page)"),
     );
     if (isCurrent) this.current = button;
     const item = make("li", { value: row.place, class: ahead.has(row.place) ? "syno-ahead" : undefined }, button);
@@ -83,15 +83,13 @@ class HistoryList {
       this.show(from);
       this.focus(this.model.get("tree")[nearest].place);
     };
-    const tabindex = this.model.get("live") ? "-1" : undefined;
-    return make("li", { class: "syno-more" }, make("button", { type: "button", class: "syno-places", tabindex, onclick }, text));
+    return make("li", { class: "syno-more" }, make("button", { type: "button", class: "syno-places", tabindex: "-1", onclick }, text));
   }
 
   focus(place) {
     const button = this.element.querySelector(`.syno-place[data-place="${place}"]`);
     button.scrollIntoView({ block: "nearest" });
-    // Where no step can be taken the buttons take no focus; the list does.
-    if (button.disabled) return this.element.focus({ preventScroll: true });
+    if (button.disabled) return; // a place that is not in the page
     for (const other of this.element.querySelectorAll("button")) other.setAttribute("tabindex", other === button ? "0" : "-1");
     button.focus();
   }

@@ -12,6 +12,13 @@ function farText(distance, labels) {
   return distance === 0 ? labels.reached : labels.far.replace("#", distance);
 }
 
+/** Of a group what uses one coordinate; a kernel lists that anew. */
+function using(group, id) {
+  const those = (items) => items.filter((item) => item.operands.includes(id) || item.given.includes(id));
+  const some = { canonical: those(group.canonical), pruned: those(group.pruned) };
+  return { ...group, ...some, more_canonical: 0, more_pruned: 0, unjudged: 0 };
+}
+
 const BY_HAND = {
   sign: "×",
   colour: "#0b7480",
@@ -43,11 +50,12 @@ class StepList {
     const known = new Set(this.model.get("ticks").map((tick) => tick.id));
     this.share = new Set([...this.share].filter((id) => known.has(id)));
     this.give = new Set([...this.give].filter((id) => known.has(id)));
-    const groups = this.model.get("menu");
+    const live = this.model.get("live");
+    const groups = live || !chosen ? this.model.get("menu") : this.model.get("menu").map((entry) => using(entry, chosen));
     const blocks = groups.map((entry) => this.group(entry, chosen));
     // A contraction can be put together by hand even where the budget lists none.
     const labels = this.labels();
-    if (labels.hand && !groups.some((entry) => entry.primitive === labels.hand_group) && !chosen) {
+    if (live && labels.hand && !groups.some((entry) => entry.primitive === labels.hand_group) && !chosen) {
       const byHand = this.group({ ...BY_HAND, primitive: labels.hand_group, title: labels.hand_title }, chosen);
       if (labels.hand_group) blocks.push(byHand);
       else blocks.unshift(byHand); // it belongs to no primitive
@@ -110,7 +118,7 @@ class StepList {
         entry.primitive ? make("span", { class: "syno-count" }, counted) : "",
       ),
       entry.signature ? make("p", { class: "syno-card" }, make("code", {}, entry.signature), ` ${entry.meaning}`) : "",
-      isByHand ? this.contraction() : "",
+      isByHand && this.model.get("live") ? this.contraction() : "",
       entry.primitive ? this.items(entry.canonical, entry.more_canonical, false) : "",
       pruned
         ? make(
@@ -151,8 +159,8 @@ class StepList {
           "data-text": item.text,
           "data-operands": item.operands.join(" "),
           "data-given": item.given.join(" "),
-          disabled: !this.model.get("live"),
-          onclick: () => this.told.ask("step", { index: item.index }),
+          disabled: !this.model.get("live") && typeof item.leads !== "number",
+          onclick: () => (this.model.get("live") ? this.told.ask("step", { index: item.index }) : this.told.ask("go", { index: item.leads })),
           onmouseenter: () => mark(true),
           onmouseleave: () => mark(false),
           onfocus: () => mark(true),
