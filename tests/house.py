@@ -42,6 +42,7 @@ SHARED = (
     "errors",
     "history",
     "inputs",
+    "player",
     "private",
     "protocol",
     "scratch",
