@@ -82,13 +82,20 @@ def command(
         if part is not Part.layers:
             whole = compare_networks(value, net, image, threads=threads, rounds=rounds, deadline_s=deadline, **options)
     told = {"operator": label, "backbone": chosen.name, "image": list(image), "target": target}
-    write_json(told | _tell(label, chosen.name, layers, whole, json), json)
+    count = trials or find_preset(preset).trials
+    where = f"on {target}, at most {count} candidates for each function and layer"
+    write_json(told | {"trials": count} | _tell(label, chosen.name, where, layers, whole, json), json)
 
 
 def _tell(
-    label: str, name: str, layers: tuple[LayerComparison, ...], whole: NetworkComparison | None, json: str | None
+    label: str,
+    name: str,
+    where: str,
+    layers: tuple[LayerComparison, ...],
+    whole: NetworkComparison | None,
+    json: str | None,
 ) -> dict[str, Any]:
-    """Print the results and return them for JSON."""
+    """Print the results, ``where`` and how they were measured, and return them for JSON."""
     from syno_lab.tuning.versus import geometric_mean
 
     told: dict[str, Any] = {}
@@ -100,7 +107,11 @@ def _tell(
                     say(f"{what}, {one.shape}: not tuned: {found}", json)
         mean = geometric_mean(layers)
         if mean is not None:
-            say(f"layer by layer: {label} is {mean:.2f} times as fast as conv2d (geometric mean over the layers)", json)
+            say(
+                f"layer by layer, {where}: {label} is {mean:.2f} times as fast as conv2d (geometric mean over the "
+                "layers, not the network)",
+                json,
+            )
         told |= {"layers": [one.to_dict() for one in layers], "geometric_mean": mean}
     if whole is not None:
         stays = [place for place in whole.places if not place.replaced]
@@ -114,7 +125,7 @@ def _tell(
             )
             for function, reason in network.failed.items():
                 say(f"  {function}: not tuned: {reason}", json)
-        say(f"end to end: {whole.speedup:.2f} times as fast", json)
+        say(f"whole network, {where}: {whole.speedup:.2f} times as fast as with convolutions", json)
         told["whole"] = whole.to_dict()
     return told
 

@@ -520,13 +520,18 @@ def _shares(best: dict[str, Any]) -> dict[str, str]:
 def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:
     baseline = tuning["baseline_ms"]
     told = tuning["baseline_reason"] if baseline is None else f"baseline {baseline:.4g} ms"
-    say(f"{tuning['tuned']} tuned for {tuning['target']}, milliseconds of the {tuning['of']}; {told}", json)
+    each = f", {tuning['trials']} candidates for each size of layer" if "trials" in tuning else ""
+    say(
+        f"{tuning['tuned']} tuned for {tuning['target']}{each}; milliseconds are the sum over the {tuning['of']}, not "
+        f"the whole network; {told}",
+        json,
+    )
     say_table(
         [
             {
                 "front": f"trial {point['number']}",
                 "accuracy": point["accuracy"],
-                "ms": point["latency_ms"],
+                "sum of layers [ms]": point["latency_ms"],
                 "speedup": None if baseline is None else f"{baseline / point['latency_ms']:.2f}",
             }
             for point in tuning["front"]

@@ -190,6 +190,7 @@ class Tunings:
         return {
             "target": self.choice.target,
             "of": OF,
+            "trials": self._trials,
             "within": self.choice.within,
             "least_accuracy": self.least,
             "tuned": len(self._latencies),
@@ -209,7 +210,7 @@ class Tunings:
         if front := self.front():
             fastest = min(front, key=lambda point: float(point["latency_ms"]))
             than = f" (baseline {self.baseline_ms:.4g} ms)" if self.baseline_ms is not None else ""
-            parts.append(f"fastest {fastest['latency_ms']:.4g} ms{than}: trial {fastest['number']}")
+            parts.append(f"least sum of layers {fastest['latency_ms']:.4g} ms{than}: trial {fastest['number']}")
         if self.failed:
             number, reason = list(self.failed.items())[-1]
             parts.append(f"trial {number} was not tuned: {reason}")
@@ -224,9 +225,13 @@ class Tunings:
         running = self._tuners.find(name, params) or self._tuners.submit(name, params)
         self._pending.append(_Pending(number, layers, running))
 
+    @property
+    def _trials(self) -> int:
+        return self.choice.trials or find_preset(self.choice.preset).trials
+
     def _params(self, layers: list[Layer]) -> dict[str, Any]:
         choice = self.choice
-        trials = choice.trials or find_preset(choice.preset).trials
+        trials = self._trials
         params: dict[str, Any] = {
             "tasks": [one.task for one in layers],
             "target": choice.target,

@@ -76,6 +76,17 @@ def grouped() -> Operator:
     return build.finish(n, build.split(a, c), build.unfold(h, p), build.unfold(w, q))
 
 
+def grouped_strided() -> Operator:
+    """:func:`grouped` with stride s, from ``[N, C_in, s*H, s*W]``: window and padding as in :func:`strided`."""
+    build = Build("[N, C_in, s*H, s*W]", OUTPUT, IMAGE, ["k_1=3", "s=2", "g=4"], fixed_io_pairs=[(0, 0)])
+    n, c_out, h, w = build.output
+    c, p, q = build.reduce("g^-1*C_in"), build.reduce("k_1"), build.reduce("k_1")
+    a, o = build.merge(c_out, "g^-1*C_out")
+    build.contract(share=[a, c, p, q], give=[o])
+    h, w = build.unfold(build.stride(h, "s"), p), build.unfold(build.stride(w, "s"), q)
+    return build.finish(n, build.split(a, c), h, w)
+
+
 def separable() -> Operator:
     """Depthwise separable convolution: depthwise K x K, then 1x1; weights [C_in, C_out] and [C_in, K, K]."""
     build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3"], fixed_io_pairs=[(0, 0)])

@@ -16,7 +16,7 @@ __all__ = ["LATENCY", "RUNG", "Axis", "axis_value", "find_axis", "is_accuracy", 
 
 #: The name of the accuracy on a rung is ``accuracy@RUNG``; that of the finals is ``accuracy``.
 RUNG = "accuracy@"
-#: The name of the latency on a target is ``latency_ms@TARGET``.
+#: The name of the latency on a target is ``latency_ms@TARGET``: what runs and searches store is a sum over layers.
 LATENCY = "latency_ms@"
 _MEMORY = Axis("memory_mib", "memory of the training", "MiB", False)
 _PROBE = Axis("probe", "score of the probe", "", True)
@@ -28,6 +28,11 @@ def list_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> tuple[Axis, 
     accuracy, *others = _PLAIN.values()
     named = (*(RUNG + rung for rung in rungs), *(LATENCY + target for target in targets))
     return (accuracy, *map(find_axis, named), *others)
+
+
+def latency_title(target: str) -> str:
+    """What people read beside a stored latency: the sum over the replaced layers, which is not the whole network's."""
+    return f"sum of layers' latencies on {target}"
 
 
 def is_accuracy(axis: Axis) -> bool:
@@ -46,7 +51,7 @@ def find_axis(name: str) -> Axis:
     if name in _PLAIN:
         return _PLAIN[name]
     if name.startswith(LATENCY) and len(name) > len(LATENCY):
-        return Axis(name, f"latency on {name.removeprefix(LATENCY)}", "ms", False)
+        return Axis(name, latency_title(name.removeprefix(LATENCY)), "ms", False)
     if name.startswith(RUNG) and len(name) > len(RUNG):
         return Axis(name, f"accuracy on the rung {name.removeprefix(RUNG)}, held-out images", "", True)
     raise SynoError(f"no axis {quoted(name)}: expected one of {', '.join(_PLAIN)}, {RUNG}RUNG or {LATENCY}TARGET")

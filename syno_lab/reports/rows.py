@@ -110,7 +110,8 @@ class TrialRow:
 class Source:
     """A search or a run of a store: its ``key`` is ``search:NAME`` or ``run:NAME``.
 
-    ``trainings`` are those of a search in rungs that have ended, in the order of queueing.
+    ``trainings`` are those of a search in rungs that have ended, in the order of queueing. ``measured`` says for each
+    target what its latencies are and with how many candidates they were tuned.
     """
 
     key: str
@@ -121,6 +122,7 @@ class Source:
     targets: tuple[str, ...]
     baseline: TrialRow | None
     trainings: tuple[Trained, ...] = ()
+    measured: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rungs(self) -> tuple[str, ...]:
@@ -162,7 +164,8 @@ def read_run(run: Run) -> tuple[Source, list[TrialRow]]:
             )
         )
     baseline = next((row for row in rows if row.is_baseline), None)
-    return Source(source, "run", run.name, run.created, run.settings, tuple(targets), baseline), rows
+    about = {target: tuned_how(()) for target in targets}
+    return Source(source, "run", run.name, run.created, run.settings, tuple(targets), baseline, measured=about), rows
 
 
 def read_search(
@@ -218,7 +221,29 @@ def read_search(
         rows.append(_in_rungs(row, by_number.get(trial.number, ()), intervals.get(trial.number)) if trainings else row)
     if baseline is not None:
         targets = sorted({*targets, *baseline.latencies})
-    return Source(source, "search", log.name, log.created, log.settings, tuple(targets), baseline, trainings), rows
+    about = {target: tuned_how(measured.get(target, {}).values()) for target in targets}
+    return Source(
+        source, "search", log.name, log.created, log.settings, tuple(targets), baseline, trainings, about
+    ), rows
+
+
+def tuned_how(results: Iterable[Mapping[str, Any]]) -> str:
+    """What latencies cover and how they were tuned, from data of :func:`syno_lab.experiments.layers.summed`.
+
+    ``sum over the replaced layers, not the whole network, 48 to 64 candidates tried for each operator in 3 sizes of
+    layers``.
+    """
+    given = list(results)
+    what = "sum over the replaced layers, not the whole network"
+    trials = [count for one in given if isinstance(count := one.get("trials"), int)]
+    sizes = [len(layers) for one in given if isinstance(layers := one.get("layers"), list)]
+    tried = f", {_range(trials)} candidates tried for each operator" if trials else ""
+    return f"{what}{tried}{f' in {_range(sizes)} sizes of layers' if sizes else ''}"
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _in_rungs(row: TrialRow, trainings: Sequence[Trained], interval: tuple[float, float] | None) -> TrialRow:

@@ -203,4 +203,20 @@ def summary(reading: Reading, rows: Sequence[TrialRow], front: Front | None) -> 
     text = f"{total} {'trial' if total == 1 else 'trials'}: " + ", ".join(f"{n} {name}" for name, n in states.items())
     if front is None or not front.points:
         return f"{text}."
-    return f"{text}; {len(front.front)} on the front, hypervolume {front.hypervolume:.4g}."
+    text += f"; {len(front.front)} on the front, hypervolume {front.hypervolume:.4g}."
+    return text + _latencies(reading, rows, front)
+
+
+def _latencies(reading: Reading, rows: Sequence[TrialRow], front: Front) -> str:
+    """What the latencies on the front's axes are, and how they were tuned; of several searches what each has."""
+    shown = {row.source for row in rows if row.latencies}
+    sources = [one for one in reading.sources if one.key in shown]
+    told: dict[str, list[str]] = {}
+    for axis in front.axes:
+        target = axis.name.removeprefix(LATENCY)
+        for one in sources if axis.name.startswith(LATENCY) else ():
+            if target in one.measured:
+                told.setdefault(f"{target}: {one.measured[target]}", []).append(one.name)
+    if len(told) < 2:
+        return "".join(f" On {what}." for what in told)
+    return "".join(f" On {what} ({', '.join(names)})." for what, names in told.items())

@@ -12,6 +12,7 @@ from syno_lab.errors import StoreError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.panes import Asked, panes_of, read_pane
 from syno_lab.protocol import Operator
+from syno_lab.reports.axes import latency_title
 from syno_lab.reports.lab import LabReader
 from syno_lab.reports.rows import TrialRow
 from syno_lab.reports.rungs import OnRung, finalists
@@ -101,7 +102,7 @@ def why_tables(found: Why) -> list[Table]:
     rows = [[title, _plain(getattr(row, name)), _over(found, name)] for name, title in _COSTS]
     if row.accuracy is not None:
         rows.insert(0, ["accuracy", f"{row.accuracy:.3f}", _over(found, "accuracy")])
-    rows += [[f"latency on {target}", f"{latency:.3g} ms", ""] for target, latency in row.latencies.items()]
+    rows += [[latency_title(target), f"{latency:.3g} ms", ""] for target, latency in row.latencies.items()]
     if row.probe is not None:
         rows.append(["probe", f"{row.probe:.2f}", ""])
     heads: tuple[str, ...]

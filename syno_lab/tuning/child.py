@@ -26,7 +26,7 @@ from syno_lab.processes.process import cores, follow_parent
 from syno_lab.systems import MOVED
 from syno_lab.tuning.jobs import HERE, Device
 from syno_lab.tuning.presets import find_preset
-from syno_lab.tuning.targets import resolve
+from syno_lab.tuning.targets import check_here, resolve
 from syno_lab.tuning.values import TuningTask
 from syno_lab.tuning.worker import workers
 
@@ -65,6 +65,8 @@ def _tune(pipe: IO[bytes], say: Say) -> None:
         from syno_lab.tuning.spaces import Means
 
         target = resolve(request["target"])
+        if request["tracker"] is None:
+            check_here(target, request["target"])
         tame_intrinsics(*target.intrinsics)
         say({"event": "start", "target": target.text, "tvm": tvm.__version__})
         known = json.loads(pipe.readline())  # empty where the parent needs only the target

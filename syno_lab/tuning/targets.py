@@ -15,7 +15,17 @@ from syno_lab.inputs import quoted
 if TYPE_CHECKING:
     import tvm
 
-__all__ = ["LOCAL", "TARGETS", "NamedTarget", "ResolvedTarget", "check_target", "is_local", "resolve", "threads_of"]
+__all__ = [
+    "LOCAL",
+    "TARGETS",
+    "NamedTarget",
+    "ResolvedTarget",
+    "check_here",
+    "check_target",
+    "is_local",
+    "resolve",
+    "threads_of",
+]
 
 #: MetaSchedule's rules look tensor intrinsics up by name: the families of TVM modules that a target may ask for.
 _INTRINSICS = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm_cpu", "arm64": "arm_cpu"}
@@ -59,6 +69,22 @@ def is_local(name: str) -> bool:
 def threads_of(name: str) -> int | None:
     """The threads in which this machine must run operators for ``name``; None for another machine's target."""
     return local_threads(name)
+
+
+def check_here(target: ResolvedTarget, name: str) -> None:
+    """Raise :class:`TuningError` where this machine cannot run what is compiled for ``target``, called ``name``."""
+    import tvm
+
+    from syno_lab.codegen.tvm_device import machine
+
+    where = machine(target.tvm)
+    if where == platform.machine() and tvm.device(target.device, 0).exist:
+        return
+    lacking = f"it is for {where}" if where != platform.machine() else f"TVM finds no {target.device} device here"
+    raise TuningError(
+        f"expected a target that this machine ({platform.machine()}) can run, found {quoted(name)}: {lacking}; "
+        "name the tracker and the key of a board that has it"
+    )
 
 
 def resolve(name: str) -> ResolvedTarget:

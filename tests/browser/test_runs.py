@@ -294,7 +294,7 @@ def test_the_page_by_keyboard(open_alone: Callable[..., Page], tmp_path: Path, s
     plot.focus()
     page.keyboard.press("Home")
     said = view.locator(".syno-said")
-    expect(said).to_contain_text("latency on cpu [ms]")
+    expect(said).to_contain_text("sum of layers' latencies on cpu [ms]")
     page.keyboard.press("Space")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Space")

@@ -136,7 +136,12 @@ def test_trials_within_the_margin_are_tuned_and_their_latency_is_the_sum_over_th
 
 @pytest.mark.parametrize(
     ("backbone", "options", "data"),
-    [("resnet20", {}, "digits"), ("gpt_tiny", {"context": 16}, "text"), ("resnet18", {"strides": "shape"}, "digits")],
+    [
+        ("resnet20", {}, "digits"),
+        ("gpt_tiny", {"context": 16}, "text"),
+        ("resnet18", {"strides": "shape"}, "digits"),
+        ("resnext29_2x64d", {"strides": "shape"}, "digits"),
+    ],
 )
 def test_the_baseline_s_layers_do_its_work(backbone: str, options: dict[str, Any], data: str, tmp_path: Path) -> None:
     """As operators they have the FLOPs that the layers themselves have, strides and positions among them."""
@@ -155,8 +160,8 @@ def test_the_baseline_s_layers_do_its_work(backbone: str, options: dict[str, Any
 
 def test_layers_that_are_no_operator_of_ours_are_named() -> None:
     sites = sites_of(settings().training)
-    with pytest.raises(SpecError, match=r"^conv1: expected a square convolution without groups and dilation"):
-        baseline_layers([replace(sites[0], name="conv1", groups=2)])
+    with pytest.raises(SpecError, match=r"^conv1: expected a square convolution without dilation whose stride divides"):
+        baseline_layers([replace(sites[0], name="conv1", dilation=(2, 2))])
 
 
 def test_a_task_names_its_builder_where_it_is_not_the_default() -> None:

@@ -13,6 +13,7 @@ import syno_lab as sl
 from syno_lab.codegen.reference import reference
 from syno_lab.errors import PrimitiveError
 from syno_lab.operators import KNOWN
+from syno_lab.operators.convolution import grouped_strided
 
 Tensor = torch.Tensor
 Binding = dict[str, int]
@@ -78,6 +79,17 @@ NAMESAKES: dict[str, Callable[..., Tensor]] = {
     "stacked_grouped_convolution": lambda x, w2, w1, b: two_stages(x, w2, w1, b, b["k_1"]),
     "operator_2": lambda x, w2, w1, b: two_stages(x, w2, w1, b, 1),
 }
+
+
+@pytest.mark.parametrize("binding", IMAGE, ids=lambda b: f"K={b['k_1']},s={b['s']},g={b['g']}")
+def test_a_grouped_convolution_with_a_stride(binding: Binding) -> None:
+    """The layer of a network that is in no list of known operators."""
+    operator = grouped_strided()
+    bound = {v: binding[v] for v in operator.spec.symbols.names}
+    x, (weight,) = random_arrays(operator, bound, 3)
+    full = grouped(torch.from_numpy(x), torch.from_numpy(weight), bound).numpy()
+    want = full[:, :, :: bound["s"], :: bound["s"]]
+    np.testing.assert_allclose(reference(operator, x, weight, binding=bound), want, rtol=1e-10, atol=1e-10)
 
 
 def check(name: str, binding: Binding, expected: Callable[..., Tensor]) -> None:

@@ -64,7 +64,9 @@ def values(series: Series) -> dict[object, float]:
 def test_figure_5_takes_the_fastest_that_loses_little(folder: Path) -> None:
     figure = figure_5(folder)
     (here,) = figure.measured
-    assert here.name == "here, cpu"
+    assert here.name == "here, sum of layers, cpu"
+    assert "end-to-end" not in f"{figure.title} {figure.note}".lower()
+    assert "Measured here: digits on cpu: sum over the replaced layers, not the whole network" in figure.note
     assert values(here) == {"resnet20 (digits)": 32 / 10}  # 2 * (8 + 8) over 2 * (4 + 1)
     (looser,) = figure_5(folder, within=5.1).measured
     assert values(looser) == {"resnet20 (digits)": 8.0}

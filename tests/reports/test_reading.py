@@ -454,4 +454,4 @@ def test_the_paper_on_axes() -> None:
     assert "ImageNet" in operator_1["text"]
     assert [one["ranges"][0] for one in published_on(("flops", "accuracy"))] == [[0.37] * 2, [0.63] * 2, [0.75] * 2]
     assert published_on(("params", "accuracy")) == []
-    assert find_axis("latency_ms@a@b").title == "latency on a@b"
+    assert find_axis("latency_ms@a@b").title == "sum of layers' latencies on a@b"

@@ -28,6 +28,30 @@ def machines(path: Path) -> list[int]:
     return found
 
 
+def drawn(target: Any, path: str) -> list[int]:
+    """The kernels of a candidate that the default method draws for a GPU, and ELF's machines of what is compiled."""
+    from tvm.s_tir import meta_schedule as ms
+
+    from syno_lab.codegen.tvm_device import device_source
+    from syno_lab.codegen.tvm_target import to_tvm
+    from syno_lab.operators import conv2d
+    from syno_lab.processes.light import tame_intrinsics
+    from syno_lab.tuning.jobs import compile_candidate
+    from syno_lab.tuning.method import Method
+    from syno_lab.tuning.spaces import Means
+
+    tame_intrinsics(*target.intrinsics)
+    module = to_tvm(conv2d(), BINDING)
+    space = Means(Method().request(Path(path).parent), target).space(module)
+    means = {"space_generator": space, "search_strategy": "replay-trace", "rand_state": 1, "num_threads": 1}
+    context = ms.TuneContext(mod=module, target=target.tvm, **means)
+    context.pre_tuning(8, 8, context.generate_design_space(), ms.database.MemoryDatabase(), ms.cost_model.RandomModel())
+    found = context.generate_measure_candidates() or []
+    program = found[0].sch.mod
+    compile_candidate(program, target.tvm, path)
+    return [device_source(program, target.tvm).count('extern "C" __global__ void'), *machines(Path(path))]
+
+
 def facts(name: str, folder: str) -> dict[str, Any]:
     """What TVM makes of one target."""
     import tvm
@@ -52,6 +76,8 @@ def facts(name: str, folder: str) -> dict[str, Any]:
         "artifact": found.artifact,
         "cubin": None,
     }
+    if name == "jetson-orin-nano":
+        answer["drawn"] = drawn(found, str(Path(folder) / "drawn.tar"))
     module = tvm_device.for_target(to_tvm(conv2d(), BINDING), target)
     path = Path(folder) / "made.tar"
     tvm.compile(module, target=tvm_device.with_host(target)).export_library(str(path), fcompile=tar)

@@ -58,6 +58,9 @@ def test_every_target_gets_code_of_its_own_processor() -> None:
             assert answers[name]["arch"] in answers[name]["no_cubin"]
         else:
             assert cubin == {"elf": True, "names_arch": True}
+    kernels, *objects = answers["jetson-orin-nano"]["drawn"]
+    assert kernels >= 1
+    assert set(objects) == {AARCH64}
     assert answers["cuda"]["arch"] == "sm_75"
     # Not TVM's default of the oldest processor of the family.
     assert answers["local"]["mcpu"] not in ("", "generic", platform.machine())

@@ -390,6 +390,15 @@ def test_spaces_of_gpus_are_told(task, target):
     assert len(pipelined) == (2 if "orin" in target else 0)
 
 
+@pytest.mark.tvm
+def test_targets_that_this_machine_cannot_run_need_a_board(task, tmp_path):
+    for target, reason in (("jetson-orin-nano", "it is for aarch64"), ("cuda", "TVM finds no cuda device here")):
+        with pytest.raises(
+            TuningError, match=f"expected a target that this machine .* can run, found '{target}': {reason}"
+        ):
+            tune(task, work_dir=tmp_path, target=target, trials=1)
+
+
 # ---- tunings
 
 

@@ -85,7 +85,7 @@ def test_it_shows_what_the_store_holds(view: RunsView) -> None:
     assert view.front["unplaced"] == 31 - len(view.front["keys"])
     assert view.headline == (
         f"30 trials: 27 finished, 3 diverged; {len(view.front['front'])} on the front, "
-        f"hypervolume {view.front['hypervolume']:.4g}."
+        f"hypervolume {view.front['hypervolume']:.4g}. On cpu: sum over the replaced layers, not the whole network."
     )
     assert view.status == "2 jobs: 2 finished."
     assert [(one["kind"], len(one["points"])) for one in view.courses] == [("train", 4), ("tune", 2)]
