@@ -25,6 +25,35 @@ def sampler(result: Result) -> str:
     return table(f"{heading} | of the budget these use, median / least", rows)
 
 
+def solver(result: Result) -> str:
+    """The time of the constraint solver for all places of a network."""
+    median, worst = result["ms"]["median"], result["ms"]["worst"]
+    return (
+        f"CPU time to solve one kernel with dynamic variables for the {result['places']} places of ResNet-34, within "
+        "half of their FLOPs and of their parameters, of 300 random kernels: "
+        f"median {median:.1f} ms, longest {worst:.1f} ms."
+    )
+
+
+def rediscovery(result: Result) -> str:
+    """CPU-seconds until known kernels are drawn from small sets of primitives."""
+    rows = []
+    for name, found in result.items():
+        if name == "about":
+            continue
+        seconds = [one["cpu_s"] for one in found]
+        met = [one for one in seconds if one is not None]
+        rows.append(
+            [
+                name.replace("_", " "),
+                f"{len(met)} of {len(found)}",
+                ", ".join("more than 60" if one is None else f"{one:.2g}" for one in seconds),
+                ", ".join(f"{one['kernels']:,}" for one in found),
+            ]
+        )
+    return table("kernel | seeds that drew it | CPU-seconds until then | kernels drawn until then", rows)
+
+
 def trust(result: Result) -> str:
     """How many kernels agreed, and how often each primitive and each kind of place was met."""
     names = {"values": "torch values", "gradients": "torch gradients", "tvm": "compiled TVM"}
@@ -88,6 +117,8 @@ PARTS = (
     Part(
         "canvas",
         _measure("sampler", "Kernels a CPU-second", sampler),
+        _measure("solver", "The sizes of a kernel at all places", solver),
+        _measure("rediscovery", "Known kernels, drawn by chance", rediscovery),
         _measure("trust", "All forms of random kernels agree", trust),
         _measure("modules", "Random kernels in a network", modules, " --data FOLDER"),
         _measure("conv2d", "The convolution as a kernel", conv2d),

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.alpha import drawing as _drawing
 from syno_lab.alpha import files as _files
+from syno_lab.alpha import stepping as _stepping
+from syno_lab.alpha import wanted as _wanted
 from syno_lab.alpha.blocks import Block as Block
 from syno_lab.alpha.blocks import Network as Network
 from syno_lab.alpha.blocks import find_blocks as find_blocks
@@ -60,15 +62,21 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'syno_lab.alpha' has no attribute {name!r}")
 
 
-# Graphs and networks know nothing of pictures and files, so these methods are bound here, as in syno_lab.canvas.
-_METHODS = {
+# Graphs and networks know nothing of pictures, files and properties, so these methods are bound here, as in
+# syno_lab.canvas.
+_METHODS: dict[type, dict[str, Any]] = {
     Graph: {
         "dot": _drawing.dot,
         "svg": _drawing.svg,
         "to_json": _files.to_json,
         "from_json": staticmethod(_files.from_json),
         "to_torch": _to_torch,
+        "properties": lambda graph, **options: Properties.of(graph, **options),
+        "shape": _wanted.shape_of,
+        "depth": _wanted.depth_of,
+        "mixing": _wanted.mixing_of,
     },
+    Draft: {"explain_distance": _stepping.explain_distance},
     Network: {"to_json": _files.network_to_json, "from_json": staticmethod(_files.network_from_json)},
 }
 for _class, _methods in _METHODS.items():

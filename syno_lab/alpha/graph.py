@@ -23,6 +23,8 @@ from syno_lab.ir.canonical import Vertex, least_form
 if TYPE_CHECKING:
     from torch import nn
 
+    from syno_lab.ir.pairing import Pairing
+
 #: Nodes of one graph: networks with some hundred layers have fewer.
 MOST_NODES = 1 << 13
 _DIGEST_BYTES = 16
@@ -346,6 +348,18 @@ class Graph:
 
         def to_torch(self, traced: Graph | None = None) -> nn.Module:
             """See :func:`syno_lab.alpha.module.to_torch`."""
+
+        def properties(self, **options: Any) -> Any:  # Properties
+            """See :meth:`.Properties.of`."""
+
+        def shape(self, output: int = 0) -> Shape:
+            """See :func:`syno_lab.alpha.wanted.shape_of`."""
+
+        def depth(self, source: int = 0, output: int = 0) -> int:
+            """See :func:`syno_lab.alpha.wanted.depth_of`."""
+
+        def mixing(self, source: int = 0, output: int = 0) -> Pairing:
+            """See :func:`syno_lab.alpha.wanted.mixing_of`."""
 
     def __str__(self) -> str:
         lines = [f"t{number} = input: {list(shape)}" for number, shape in enumerate(self.inputs)]

@@ -2,17 +2,21 @@
 
 A subgraph is drawn in a random block; its properties are inferred and relaxed, and a graph that satisfies them takes
 its place there and, by chance, in other blocks of the type.
+
+Where the subgraph leads into an operation with several inputs, such as the sum at the end of a residual block, its
+shape is kept: it is a part of a chain inside the block, and the shapes of inner chains are not mutated (section 4.6).
+Another shape hardly ever fits: in ResNet-20 6 of 210 did.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syno_lab.alpha import operator_node
 from syno_lab.alpha.blocks import Network
 from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement
-from syno_lab.alpha.graph import Graph
+from syno_lab.alpha.graph import Graph, Region
 from syno_lab.alpha.mutation import RELAXATIONS, Relax
 from syno_lab.alpha.operations import Operation
 from syno_lab.alpha.rivals import RIVALS
@@ -124,7 +128,10 @@ def _drawn(network: Network, changeable: list[int], rng: random.Random, rules: M
     for other in alike:
         graph = network.blocks[other].graph
         elsewhere.append(graph.subgraph(graph.region(region.nodes)))
-    new = _instead_of(old, rng, rules, elsewhere)
+    relax = RELAXATIONS[rules.relax] if isinstance(rules.relax, str) else rules.relax
+    if _is_inner(region):
+        relax = replace(relax, shape=0.0)
+    new = _instead_of(old, rng, replace(rules, relax=relax), elsewhere)
     if new is None:
         return None
     blocks = tuple(sorted([number, *alike]))
@@ -134,6 +141,20 @@ def _drawn(network: Network, changeable: list[int], rng: random.Random, rules: M
         return Replacement(blocks, tuple(sorted(region.nodes)), shown, new.at(*shown.inputs))
     except SpecError:  # a new shape that the first of the blocks cannot have
         return None
+
+
+def _is_inner(region: Region) -> bool:
+    """Whether the results of a region lead to an operation of its graph that has several inputs."""
+    graph = region.graph
+    open_, seen = list(region.outputs), set(region.nodes)
+    while open_:
+        for user in graph.users[open_.pop()]:
+            if user not in seen:
+                if len(graph.nodes[user].inputs) > 1:
+                    return True
+                seen.add(user)
+                open_.append(graph.tensor(user))
+    return False
 
 
 def _instead_of(old: Graph, rng: random.Random, rules: Mutations, elsewhere: list[Graph]) -> Graph | None:

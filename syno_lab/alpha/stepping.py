@@ -75,6 +75,14 @@ def explain(draft: Draft) -> dict[str, Any]:
     }
 
 
+def explain_distance(draft: Draft) -> str:
+    """What is missing, a line for each property; and, if nothing leads to what is wanted, which part of it."""
+    words = list(explain(draft)["words"])
+    if isinf(draft.distance):
+        words.append(f"From here {hopeless_words(draft)}.")
+    return "\n".join(words)
+
+
 def _missing(draft: Draft, name: str) -> str:
     if name != "mixing":
         return f"{said(wanted(draft, name))} is wanted, found {said(draft.values[name])}"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from math import inf, isinf
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation, Rel, Shape, choices
@@ -284,6 +284,11 @@ class Draft:
         """The chain as a graph."""
         return Graph.chain(self.input_shape, self.chain)
 
+    if TYPE_CHECKING:  # bound in syno_lab.alpha: the words are above drafts
+
+        def explain_distance(self) -> str:
+            """See :func:`syno_lab.alpha.stepping.explain_distance`."""
+
     def exchanged(self, rng: random.Random, operators: Sequence[Operation] = ()) -> Draft:
         """The second pass of section 4.5: each operation by chance any that it represents; the properties stay.
 
@@ -440,7 +445,10 @@ def hopeless_words(draft: Draft) -> str:
     said = [name for name, distance in draft.distances.items() if isinf(distance)]
     wanted = draft.properties.mixing[0][0] if MIXING.name in said else None
     value = draft.values[MIXING.name]
-    if wanted is not None and (len(wanted.rows), len(wanted.columns)) == (len(value.rows), len(value.columns)):
+    if wanted is not None and len(wanted.columns) != len(value.columns):
+        wished, found = len(wanted.columns), len(value.columns)
+        said[said.index(MIXING.name)] = f"mixing of an input with {wished} axes, found one with {found}"
+    elif wanted is not None and len(wanted.rows) == len(value.rows):
         ins, outs = axis_names(len(wanted.columns)), axis_names(len(wanted.rows))
         entries = [f"{ins[axis]}->{outs[out]}>={wanted.marks[out][axis]}" for out, axis in beyond(value, wanted)]
         said[said.index(MIXING.name)] = f"mixing {', '.join(entries)}"
@@ -467,7 +475,7 @@ def synthesise(
     others: Sequence[tuple[Shape, Shape | None]] = (),
     operators: Sequence[Operation] = (),
 ) -> Graph | None:
-    """A chain that satisfies the properties; None where the method finds none.
+    """A chain that satisfies the properties; None where the method finds none (``Draft.explain_distance`` says why).
 
     Args:
         properties: what is wanted, of one input and one output.

@@ -13,7 +13,17 @@ from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.mutation import RELAXATIONS, Relax
 from syno_lab.alpha.operations import Shape
 from syno_lab.alpha.pairings import axis_names
-from syno_lab.alpha.properties import MIXING, SHAPE, Producer, Property, Table, Value, depth_property, pairing_of
+from syno_lab.alpha.properties import (
+    DEPTH,
+    MIXING,
+    SHAPE,
+    Producer,
+    Property,
+    Table,
+    Value,
+    depth_property,
+    pairing_of,
+)
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 from syno_lab.ir.pairing import Pairing
@@ -230,6 +240,38 @@ class Properties:
             producer=read.producer,
             length=read.length,
         )
+
+
+# -- of a graph --------------------------------------------------------------------------------------------------------
+
+
+def shape_of(graph: Graph, output: int = 0) -> Shape:
+    """The shape of an output. Raises SpecError for one that is not there."""
+    _check_number("output", output, len(graph.outputs))
+    return graph.output_shapes[output]
+
+
+def depth_of(graph: Graph, source: int = 0, output: int = 0) -> int:
+    """The depth from an input, ``source``, to an output. Raises SpecError for one that is not there."""
+    _check_number("input", source, len(graph.inputs))
+    _check_number("output", output, len(graph.outputs))
+    found = DEPTH.infer(graph)[source][output]
+    assert found is not None
+    return found
+
+
+def mixing_of(graph: Graph, source: int = 0, output: int = 0) -> Pairing:
+    """The pairings of the axes of an output and an input, ``source``. Raises SpecError for one that is not there."""
+    _check_number("input", source, len(graph.inputs))
+    _check_number("output", output, len(graph.outputs))
+    found = MIXING.infer(graph)[source][output]
+    assert found is not None
+    return replace(found, rows=axis_names(len(found.rows)), columns=axis_names(len(found.columns)))
+
+
+def _check_number(what: str, number: int, many: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < many:
+        raise SpecError(f"{what}: expected a number from 0 to {many - 1}, found {quoted(number)}")
 
 
 class _Record(msgspec.Struct, omit_defaults=True):

@@ -151,6 +151,14 @@ def test_files_of_edited_networks() -> None:
     assert from_json(text) == operator
     assert from_json(text).variant.edits == edited.edits
     assert "conv 1x1" in str(operator)
+    # Edits alone, for a seed that has changed since.
+    edits = edited.to_json()
+    assert Variant.from_json(edits, edited.seed).edits == edited.edits
+    _, other = seed("cnn", width=8)
+    with pytest.raises(
+        FormatError, match=f"expected edits of the network {other.seed.digest}, found those of '{edited.seed.digest}'"
+    ):
+        Variant.from_json(edits, other.seed)
     record = json.loads(text)
     record["edits"][0]["nodes"] = [99]
     with pytest.raises(FormatError, match="αNAS file: edit 0: expected nodes from 0 to"):
@@ -158,6 +166,19 @@ def test_files_of_edited_networks() -> None:
     record["seed"]["blocks"][0]["graph"]["nodes"][0]["operation"] = "launch"
     with pytest.raises(FormatError, match="αNAS file: seed: block 0: node 0: expected an operation"):
         from_json(json.dumps(record))
+
+
+def test_mutations_keep_the_shapes_of_inner_chains() -> None:
+    """What leads into the sum of a residual block; the result of a chain of blocks may get another shape."""
+    changed = {}
+    for name, options in {"resnet20": {"width": 4, "blocks": 1}, "cnn": {"width": 4}}.items():
+        _, variant = seed(name, **options)
+        once = alpha.Mutations(duplicate=0.0, delete=0.0, attempts=1)
+        drawn = [alpha.mutate(variant.network, random.Random(number), once) for number in range(40)]
+        found = [edit for edit in drawn if isinstance(edit, Replacement)]
+        assert len(found) > 15
+        changed[name] = sum(edit.old.output_shapes != edit.new.output_shapes for edit in found)
+    assert changed["resnet20"] == 0 < changed["cnn"]
 
 
 def test_random_networks_are_operators(rng: random.Random) -> None:

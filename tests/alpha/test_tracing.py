@@ -239,6 +239,10 @@ def test_decisions_by_sizes_are_made_and_those_by_values_are_refused() -> None:
         sl.alpha.trace(Calls(lambda net, x: torch.cat((x, x[:1]))), (3, 6, 6))
     with pytest.raises(SpecError, match=r"expected the shape of an input as \[C, H, W\]"):
         sl.alpha.trace(nn.ReLU(), (3, 0))
+    # An input of another rank.
+    for shape, found in (((3, 6), r"\[2, 3, 6\]"), ((1, 3, 6, 6), r"\[2, 1, 3, 6, 6\]")):
+        with pytest.raises(SpecError, match=rf"Calls: expected a network that takes {found}, found: .*, in a$"):
+            sl.alpha.trace(Calls(lambda net, x: net.a(x), a=nn.Conv2d(4, 4, 3)), shape)
 
 
 def test_several_inputs_and_outputs() -> None:

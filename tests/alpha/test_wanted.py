@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from math import inf
 from typing import Any
 
 import pytest
 from alpha_jacobians import random_graph
 
+from syno_lab.alpha import Draft
 from syno_lab.alpha.graph import Graph, Node
 from syno_lab.alpha.mutation import RELAXATIONS
 from syno_lab.alpha.operations import operation
@@ -103,3 +105,38 @@ def test_other_refusals() -> None:
             Properties.from_json(text)
     with pytest.raises(SpecError, match="properties: mixing: expected a matrix"):
         Properties.from_json('{"format": "syno-lab-properties", "version": 1, "mixing": [[["q"]]]}')
+
+
+def test_a_graph_says_its_properties() -> None:
+    """For each pair of an input and an output, as the table of all has them."""
+    found = Properties.of(TWO)
+    assert TWO.properties() == found
+    for source, output in product(range(len(TWO.inputs)), range(len(TWO.outputs))):
+        assert TWO.shape(output) == found.shape[0][output]
+        assert TWO.depth(source, output) == found.depth[source][output]
+        wanted = found.mixing[source][output]
+        assert wanted is not None
+        assert TWO.mixing(source, output).marks == wanted.marks
+    for wrong in (2, -1, True):
+        for ask in (TWO.shape, lambda number: TWO.depth(0, number), lambda number: TWO.mixing(0, number)):
+            with pytest.raises(SpecError, match=f"output: expected a number from 0 to 1, found {wrong}"):
+                ask(wrong)
+        with pytest.raises(SpecError, match=f"input: expected a number from 0 to 1, found {wrong}"):
+            TWO.mixing(wrong)
+
+
+def test_a_draft_explains_its_distance() -> None:
+    shape = (2, 8, 8, 16)
+    draft = Draft(Properties(shape=(2, 4, 4, 16), depth=1), shape)
+    assert draft.explain_distance().splitlines() == [
+        "shape: [2, 4, 4, 16] is wanted, found [2, 8, 8, 16]: distance 2.",
+        "depth: 1 is wanted, found 0: distance 1.",
+    ]
+    done = draft.apply(operation("average_pool", window=2, stride=2))
+    assert done.explain_distance() == "Nothing is missing: all that is wanted is satisfied."
+    # What nothing leads to is named by its entry and its axes, or by the axes of the input.
+    wish = Draft(Properties.of_wishes("C>=m, B->C>=m", shape), shape)
+    assert wish.explain_distance().splitlines()[-1] == "From here nothing leads to the mixing B->C>=m."
+    flat = Draft(Properties.of_wishes("C>=m", shape), (2, 16))
+    said = "From here nothing leads to the shape and the mixing of an input with 4 axes, found one with 2."
+    assert flat.explain_distance().splitlines()[-1] == said

@@ -84,6 +84,15 @@ def test_the_form_of_a_file() -> None:
             text({"primitive": "fc", "inputs": [0], "parameter": "x0"}),
             r"output of C·H·W elements, found \[x0",
         ),
+        # A variable in the place of a spatial axis.
+        (
+            text({"primitive": "unfold", "inputs": [0], "parameter": "x0"}),
+            r"node 0: unfold: expected a parameter among H \| W \| H,W, found 'x0'",
+        ),
+        (
+            text({"primitive": "softmax", "inputs": [0], "parameter": "x0,W"}),
+            "node 0: softmax: expected adjacent axes of C,H,W, found 'x0,W'",
+        ),
         (text(RELU, RELU), "expected one tensor that no node uses, found t1, t2"),
         (text(*[{"primitive": "sin", "inputs": [place]} for place in range(65)]), "node 64: expected at most 64 nodes"),
         (text(RELU, groups=0), "groups: expected a whole number from 1 up, found 0"),
