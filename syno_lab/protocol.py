@@ -254,6 +254,25 @@ class PrimitiveCard:
     draw: Callable[[], str]
 
 
+@dataclass(frozen=True)
+class TracedStep:
+    """One step of an operator, to be put beside those of others.
+
+    Attributes:
+        kind: its primitive; only steps of one kind are put side by side where they differ.
+        words: the step in words, for people.
+        key: equal keys, among those of one call of :meth:`System.traces`, are steps that do the same to the same.
+        takes: the keys of what it is applied to; steps that take nothing in common are not put side by side.
+        ids: the nodes of the picture that are this step.
+    """
+
+    kind: str
+    words: str
+    key: int
+    takes: frozenset[int] = frozenset()
+    ids: tuple[str, ...] = ()
+
+
 class System(Protocol):
     """A system of operators. All methods but :meth:`read` take only operators of this system.
 
@@ -390,6 +409,13 @@ class System(Protocol):
     def knows(self, start: Any) -> bool:
         """Whether steps from this value (a spec, a state, an operator) build operators of this system."""
         return False
+
+    def traces(self, values: Sequence[Any]) -> Sequence[Sequence[TracedStep]]:
+        """The steps of several operators, or of states that a session builds, so that equal ones can be told.
+
+        Nothing where operators do not consist of steps.
+        """
+        return [()] * len(values)
 
     def session(self, start: Any) -> Session:
         """A session that begins with a value that the system :meth:`knows`, or with the text of a session.

@@ -28,6 +28,10 @@ class SessionPlace(Protocol):
         """The number of the place before; None for the first."""
 
     @property
+    def state(self) -> Any:
+        """The state there."""
+
+    @property
     def operator(self) -> Any:
         """The loaded operator whose last step ends here, else None."""
 

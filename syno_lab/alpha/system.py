@@ -13,7 +13,7 @@ from syno_lab.alpha.known import KNOWN
 from syno_lab.alpha.operator import FORMAT, NetworkOperator, from_json
 from syno_lab.alpha.synthesis import Draft
 from syno_lab.errors import SpecError
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System, TracedStep
 
 if TYPE_CHECKING:
     from syno_lab.alpha.session import AlphaSession
@@ -96,6 +96,12 @@ class Alpha(System):
     def knows(self, start: Any) -> bool:
         """A draft, a graph, or a variant."""
         return isinstance(start, Draft | Graph | Variant)
+
+    def traces(self, values: Sequence[Any]) -> Sequence[Sequence[TracedStep]]:
+        """See :func:`syno_lab.alpha.traces.traces`."""
+        from syno_lab.alpha.traces import traces
+
+        return traces(values)
 
     def session(self, start: Any) -> AlphaSession:
         """See :class:`syno_lab.alpha.session.AlphaSession`; a text is read by :func:`.read_session`."""

@@ -13,7 +13,7 @@ from syno_lab.canvas.known import KNOWN
 from syno_lab.canvas.places import obstacle_to
 from syno_lab.canvas.solutions import outer_of, place_name
 from syno_lab.errors import SpecError
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System, TracedStep
 
 if TYPE_CHECKING:
     from syno_lab.canvas.around import DraftsAround
@@ -149,6 +149,12 @@ class Canvas(System):
         from syno_lab.canvas.sampler import Sampler
 
         return isinstance(start, Draft | Kernel | Fitted | Sampler | AimedDraft)
+
+    def traces(self, values: Sequence[Any]) -> Sequence[Sequence[TracedStep]]:
+        """See :func:`syno_lab.canvas.traces.traces`."""
+        from syno_lab.canvas.traces import traces
+
+        return traces(values)
 
     def session(self, start: Any) -> CanvasSession:
         """See :class:`syno_lab.canvas.session.CanvasSession`; a text is read by :func:`.read_session`.

@@ -10,7 +10,17 @@ from syno_lab.ir.files import from_json, primitives_of
 from syno_lab.ir.operator import FORMAT, Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SearchStep, SpaceRequest, System
+from syno_lab.protocol import (
+    Binding,
+    OperatorSpace,
+    Pane,
+    Placement,
+    PrimitiveCard,
+    SearchStep,
+    SpaceRequest,
+    System,
+    TracedStep,
+)
 
 if TYPE_CHECKING:
     from syno_lab.ir.pairing import Pairing
@@ -145,6 +155,12 @@ class PGraphs(System):
     def knows(self, start: Any) -> bool:
         """A spec, a partial pGraph or an operator."""
         return isinstance(start, Spec | State | Operator)
+
+    def traces(self, values: Sequence[Operator | State]) -> Sequence[Sequence[TracedStep]]:
+        """See :func:`syno_lab.pgraphs.traces.traces`."""
+        from syno_lab.pgraphs.traces import traces
+
+        return traces(values)
 
     def session(self, start: Any) -> PGraphSession:
         """See :class:`syno_lab.pgraphs.stepping.PGraphSession`; a text is read by :func:`.read_session`."""

@@ -6,18 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from syno_widgets.compare import Compare as Compare
     from syno_widgets.explorer import Explorer as Explorer
     from syno_widgets.operator_view import OperatorView as OperatorView
     from syno_widgets.runs_view import RunsView as RunsView
     from syno_widgets.stepper import Stepper as Stepper
 
 _HOMES = {
+    "Compare": "syno_widgets.compare",
     "Explorer": "syno_widgets.explorer",
     "OperatorView": "syno_widgets.operator_view",
     "RunsView": "syno_widgets.runs_view",
     "Stepper": "syno_widgets.stepper",
 }
-__all__ = ["Explorer", "OperatorView", "RunsView", "Stepper"]
+__all__ = ["Compare", "Explorer", "OperatorView", "RunsView", "Stepper"]
 
 
 def __getattr__(name: str) -> Any:

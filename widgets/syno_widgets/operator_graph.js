@@ -221,12 +221,25 @@ class GraphView {
 
   /** The light of `ids`, and which of them is chosen. */
   light(ids, chosen) {
+    this.lightParts(new Set(ids.flatMap((id) => this.links[id]?.light ?? [])), chosen);
+  }
+
+  /** These parts alone are lit. */
+  lightParts(lit, chosen) {
     if (!this.svg) return;
-    const lit = new Set(ids.flatMap((id) => this.links[id]?.light ?? []));
     this.svg.classList.toggle("syno-lighted", lit.size > 0);
     for (const [id, part] of this.parts) {
       part.classList.toggle("syno-lit", lit.has(id));
       if (part.getAttribute("role") === "button") part.setAttribute("aria-pressed", String(id === chosen));
+    }
+  }
+
+  /** A class for each part that is named, and words that a screen reader reads out with it. */
+  mark(classes, words) {
+    for (const [id, name] of Object.entries(classes)) {
+      const part = this.parts.get(id);
+      part?.classList.add(name);
+      if (part?.hasAttribute("aria-label")) part.setAttribute("aria-label", `${this.links[id].words}; ${words[name]}`);
     }
   }
 

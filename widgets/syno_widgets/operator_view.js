@@ -224,23 +224,7 @@ class View extends LiveView {
 
   drawSizes() {
     const sizes = this.model.get("sizes");
-    const words = Object.entries(sizes).map(([name, number]) => `${name}=${number}`).join(", ");
-    const form = make(
-      "form",
-      {
-        class: "syno-bar",
-        onsubmit: (event) => {
-          event.preventDefault();
-          const boxes = [...form.querySelectorAll("input")];
-          this.asker.ask("bind", { binding: Object.fromEntries(boxes.map((box) => [box.name, Number(box.value)])) });
-        },
-      },
-      ...Object.entries(sizes).map(([name, value]) =>
-        make("label", {}, `${name} `, make("input", { type: "number", name, value, min: 1, max: 100000, required: true })),
-      ),
-      make("button", { type: "submit" }, "Use these sizes"),
-    );
-    this.sizes.replaceChildren(make("summary", {}, `Sizes: ${words}`), this.model.get("live") ? form : "");
+    drawSizes(this.sizes, "Sizes", sizes, this.model.get("live"), (binding) => this.asker.ask("bind", { binding }));
   }
 
   drawTabs() {

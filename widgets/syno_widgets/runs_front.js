@@ -139,6 +139,13 @@ class FrontChart {
     this.ring.setAttribute("cy", there[1]);
   }
 
+  /** A point is selected, or no longer. */
+  toggle(place) {
+    const keys = new Set(this.marked);
+    if (!keys.delete(this.keys[place])) keys.add(this.keys[place]);
+    this.told.select([...keys]);
+  }
+
   /** A point in words. */
   words(place) {
     const values = this.values.map((axis, number) => {
@@ -161,9 +168,7 @@ class FrontChart {
     else if (event.key === "End") this.at = this.order[this.order.length - 1];
     else if (event.key === "Enter" && this.at >= 0) this.told.choose(this.at);
     else if (event.key === " " && this.at >= 0) {
-      const keys = new Set(this.marked);
-      if (!keys.delete(this.keys[this.at])) keys.add(this.keys[this.at]);
-      this.told.select([...keys]);
+      this.toggle(this.at);
     } else if (event.key === "Escape") this.told.select([]);
     else return;
     event.preventDefault();
@@ -240,7 +245,8 @@ class FrontChart {
       if (place >= 0) {
         this.at = place;
         this.drawRing();
-        this.told.choose(place);
+        if (event.ctrlKey || event.metaKey || event.shiftKey) this.toggle(place);
+        else this.told.choose(place);
       } else this.told.select([]);
       return;
     }

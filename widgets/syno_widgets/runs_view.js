@@ -12,6 +12,7 @@ class RunsPage extends LiveView {
     this.buildParts();
     this.attach(el, "Run the cell again to continue.", FIRST_REQUEST);
     this.child = new ChildView(model, this.opened, (text) => this.complain(`The operator cannot be shown: ${text}`));
+    this.comparison = new ChildView(model, this.compared, (text) => this.complain(`The comparison cannot be shown: ${text}`));
     this.jobs = new JobsTable(model, this.jobsPlace);
     this.jobs.error.remove(); // the page says it for both
     this.custom = (content, buffers) => this.receive(content, buffers);
@@ -29,6 +30,7 @@ class RunsPage extends LiveView {
     this.listen(["why"], this.drawWhy);
     this.listen(["chosen", "whys"], this.drawAsk);
     this.listen(["opened"], () => this.child.draw(model.get("opened")));
+    this.listen(["compared"], () => this.comparison.draw(model.get("compared")));
     if (!model.get("live")) this.goToAddress();
   }
 
@@ -82,7 +84,9 @@ class RunsPage extends LiveView {
       hover: (key, line) => this.hoverLine(key, line),
     });
     this.clear = make("button", { type: "button", onclick: () => this.put("selected", []) }, "Clear selection");
-    this.table.bar.append(this.clear);
+    this.compare = make("button", { type: "button", onclick: () => this.asker.ask("compare", {}) }, "Compare");
+    this.compare.title = "Put the operators of two to four selected trials side by side";
+    this.table.bar.append(this.compare, this.clear);
     this.form = make("select", { "aria-label": "Format of the file" });
     const forms = live ? ["CSV", "Parquet", "SVG", "PNG", "PDF", "TeX"] : Object.keys(this.model.get("files"));
     this.form.append(...forms.map((form) => make("option", {}, form)));
@@ -96,6 +100,7 @@ class RunsPage extends LiveView {
     this.legend = make("ul", { class: "syno-legend syno-systems", "aria-label": "Systems" });
     const plot = make("div", { class: "syno-plot-frame" }, this.front.root, this.legend, this.card, this.said);
     this.opened = make("div", { class: "syno-opened" });
+    this.compared = make("div", { class: "syno-opened" });
     this.ask = make("button", { type: "button", onclick: () => this.openWhy(this.model.get("chosen")) }, "Why this one?");
     this.search = new SearchPanel((key) => this.openWhy(key));
     this.panels = {
@@ -105,7 +110,7 @@ class RunsPage extends LiveView {
     };
     this.note = make("p", { class: "syno-quiet" });
     const columns = make("div", { class: "syno-columns" }, plot, this.volume.root);
-    this.panels.results.append(this.note, columns, this.table.root, this.ask, this.opened);
+    this.panels.results.append(this.note, columns, this.table.root, this.compared, this.ask, this.opened);
     this.jobsPlace = make("div");
     this.charts = new Map(); // by title: curves of two rungs are never in one
     this.curves = make("div", { class: "syno-columns" });
@@ -119,6 +124,7 @@ class RunsPage extends LiveView {
     this.model.off("msg:custom", this.custom);
     clearTimeout(this.hovering);
     this.child.close();
+    this.comparison.close();
     this.jobs.destroy();
     super.destroy();
   }
@@ -212,6 +218,8 @@ class RunsPage extends LiveView {
     const keys = this.model.get("selected");
     this.front.mark(new Set(keys));
     this.clear.hidden = keys.length === 0;
+    this.compare.hidden = keys.length === 0 || !this.model.get("live");
+    this.compare.disabled = keys.length < 2 || keys.length > 4;
   }
 
   drawCourses() {

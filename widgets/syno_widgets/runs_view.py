@@ -21,6 +21,7 @@ from ipywidgets import widget_serialization
 from syno_lab.errors import FormatError, SpecError, StoreError, SynoError
 from syno_lab.jobs import Lab
 from syno_lab.panes.generic import described
+from syno_lab.protocol import Operator
 from syno_lab.reports import (
     Front,
     FrontFigure,
@@ -53,6 +54,8 @@ from syno_lab.reports.shown import (
 )
 from syno_lab.reports.why import read_why, shown_why
 from syno_lab.systems import read_operator
+from syno_widgets.compare import Compare
+from syno_widgets.comparing import Comparing
 from syno_widgets.jobs_view import has_work, html_table, job_line, jobs_status, steer, text_table, without_buttons
 from syno_widgets.looking import LookingView
 from syno_widgets.operator_view import OperatorView
@@ -79,21 +82,21 @@ class RunsRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     Attributes:
         kind: what to do with a job, or ``picture`` for that of a trial's operator, ``why`` for why it was chosen, or
-            ``export``.
+            ``export``, or ``compare`` for the selected trials.
         request: the browser's number for it, given back in the trait ``answered``.
         job: the job's number.
         key: of the trial.
         form: of :data:`FORMS`.
     """
 
-    kind: Literal["cancel", "pause", "resume", "retry", "log", "picture", "why", "export"]
+    kind: Literal["cancel", "pause", "resume", "retry", "log", "picture", "why", "export", "compare"]
     request: int
     job: int = 0
     key: str = ""
     form: str = ""
 
 
-class RunsView(LookingView):
+class RunsView(Comparing, LookingView):
     """The jobs, curves, trials and fronts of one lab.
 
     Args:
@@ -296,6 +299,20 @@ class RunsView(LookingView):
                 raise StoreError(_NO_FRONT)
             return FrontFigure(self._front, title=self._title(), published=self._paper())
 
+    def compare(self, *keys: str) -> Compare:
+        """Compare the operators of two to four trials, those selected if no keys are given, below the view.
+
+        Raises:
+            SynoError: when the lab cannot be read, has no such trial, or one of them has no operator.
+        """
+        with self._lock:
+            if self._reading is None:
+                self.refresh()
+            assert self._reading is not None
+            rows = [self._reading.row(key) for key in keys or self.selected]
+        operators = [_operator_of(row) for row in rows]
+        return self._open_comparison(*operators, names=[f"{row.label} of {row.source}" for row in rows], trials=rows)
+
     def to_html(self, path: str | Path | None = None, *, most_pictures: int = 100) -> str:
         """Write a page that holds all results: it fetches nothing and needs no kernel.
 
@@ -437,9 +454,7 @@ class RunsView(LookingView):
                 if self._reading is None:
                     raise StoreError(f"no trial {key!r}: the lab cannot be read")
                 row = self._reading.row(key)
-                if not row.operator:
-                    raise StoreError(f"{row.label} is the network as it is: there is no operator to show")
-                operator, name = read_operator(row.operator), f"{row.label} of {row.source}"
+                operator, name = _operator_of(row), f"{row.label} of {row.source}"
                 if self.opened is None:
                     self.set_trait("opened", OperatorView(operator, name=name))
                 else:
@@ -464,6 +479,8 @@ class RunsView(LookingView):
                 picture = self._picture(request.key)
             if picture is not None:
                 self.send({"kind": "picture", "key": request.key, **picture})
+        elif request.kind == "compare":
+            self.compare()
         elif request.kind == "why":
             return self._works.begin("looking why it was chosen", lambda work: self._show_why(work, request.key))
         elif request.kind == "export":
@@ -527,6 +544,13 @@ class RunsView(LookingView):
 
     def __repr__(self) -> str:
         return f"<RunsView of {self._reader.folder}: {self.headline}>"
+
+
+def _operator_of(row: TrialRow) -> Operator:
+    """The operator of a trial. Raises SynoError where it has none."""
+    if not row.operator:
+        raise StoreError(f"{row.label} is the network as it is: there is no operator to show")
+    return read_operator(row.operator)
 
 
 def _opened(folder: Path) -> Lab:

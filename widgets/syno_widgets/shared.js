@@ -271,6 +271,26 @@ function fillSelect(select, options, chosen) {
   select.value = chosen;
 }
 
+/** The sizes of an operator's variables in a `<details>`, with a form where others can be asked for. */
+function drawSizes(box, title, sizes, live, bind) {
+  const words = Object.entries(sizes).map(([name, number]) => `${name}=${number}`).join(", ");
+  const form = make(
+    "form",
+    {
+      class: "syno-bar",
+      onsubmit: (event) => {
+        event.preventDefault();
+        bind(Object.fromEntries([...form.querySelectorAll("input")].map((one) => [one.name, Number(one.value)])));
+      },
+    },
+    ...Object.entries(sizes).map(([name, value]) =>
+      make("label", {}, `${name} `, make("input", { type: "number", name, value, min: 1, max: 100000, required: true })),
+    ),
+    make("button", { type: "submit" }, "Use these sizes"),
+  );
+  box.replaceChildren(make("summary", {}, `${title}: ${words}`), live ? form : "");
+}
+
 /** The arrow keys lead from one of `items()` to the next; only one of them is in the order of Tab. */
 function moveAmong(event, items) {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];

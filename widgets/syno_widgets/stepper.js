@@ -37,6 +37,10 @@ class View {
     this.aims = new AimTables({ aim: (name) => this.act("aim", { name }), live: () => model.get("live") });
     this.history = new HistoryList(model, { go: (place) => this.act("go", { index: place }), has: (place) => this.reaches(place) });
     this.replay = model.get("live") ? null : new Player(model);
+    this.comparison = new PlaceComparison(model, {
+      compare: (place) => this.act("compare", { index: place }),
+      complain: (text) => this.complain(text),
+    });
     this.build();
     this.listener = listener(model);
     const listen = (names, draw) => this.listener.on(names, draw.bind(this));
@@ -86,6 +90,7 @@ class View {
     clearTimeout(this.waiting);
     clearTimeout(this.playing);
     this.running.stop();
+    this.comparison.destroy();
     this.style.remove();
     this.replay?.stop();
     this.root.remove();
@@ -275,7 +280,7 @@ class View {
             this.live,
           ),
           make("section", { "aria-label": labels.distance }, make("h4", {}, `${labels.distance} `, this.farNumber), this.course, this.groups, this.aims.element, this.wish),
-          make("section", { "aria-label": "History" }, make("h4", {}, "History"), this.history.element),
+          make("section", { "aria-label": "History" }, make("h4", {}, "History"), this.history.element, this.comparison.element),
           this.buildSession(live),
         ),
         make(
@@ -285,6 +290,7 @@ class View {
           this.steps.element,
         ),
       ),
+      this.comparison.place,
     );
     this.running.listen(this.root);
     // Whether the keyboard or the pointer was used last decides where the focus goes.

@@ -26,6 +26,7 @@ from syno_lab.player import COURSE, played
 from syno_lab.protocol import Operator
 from syno_lab.session_protocol import Session
 from syno_lab.systems import all_systems, is_operator, session_of
+from syno_widgets.comparing import ComparesPlaces
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.stepper_request import Request
@@ -34,7 +35,7 @@ from syno_widgets.working import Work
 
 _FILES = (
     *("shared.js", "operator_graph.js", "mixing_table.js", "stepper_steps.js", "stepper_history.js"),
-    *("stepper_player.js", "stepper.js"),
+    *("stepper_player.js", "stepper_compare.js", "stepper.js"),
 )
 _STYLES = ("shared.css", "operator_graph.css", "stepper.css")
 _MAX_TICKS = 256
@@ -45,7 +46,7 @@ _LISTING = "listing the next steps"
 _UNLISTED = "They are being listed."
 
 
-class Stepper(View):
+class Stepper(ComparesPlaces):
     """A pGraph, a kernel of Canvas, a chain of αNAS, or an operator of another system, under construction.
 
     Made by ``Stepper(spec)``, ``Stepper(state)``, ``Stepper(operator)``, ``Stepper(sampler)`` (Canvas: kernels for its
@@ -398,7 +399,7 @@ class Stepper(View):
 
     # -- from the browser --------------------------------------------------------------------------------------------
 
-    def _carry_out(self, request: Any) -> Work:
+    def _carry_out(self, request: Any) -> Work | None:
         number = len(request.share) + len(request.give)
         if number > _MAX_TICKS:
             raise SynoError(f"expected at most {_MAX_TICKS} ticks, found {number}")
@@ -411,7 +412,7 @@ class Stepper(View):
             raise SynoError(f"no step {request.index}: expected a number from 0 to {len(self._found) - 1}")
         return self._begun(request)
 
-    def _begun(self, request: Request) -> Work:
+    def _begun(self, request: Request) -> Work | None:
         session = self.session
         match request.kind:
             case "step":
@@ -425,6 +426,9 @@ class Stepper(View):
                 return self._move(lambda: session.apply(aimed))
             case "go":
                 return self._move(lambda: session.go(request.index))
+            case "compare":
+                self.compare(request.index)
+                return None
             case "load" | "replay":
                 return self._move(lambda: session.load(request.name, at_start=request.kind == "replay"))
             case "undo" | "undo_to_progress" | "redo" | "reset":

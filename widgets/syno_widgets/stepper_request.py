@@ -14,7 +14,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
         kind: what to do.
         request: the browser's number for it, given back in the trait ``answered``.
         revision: the ``revision`` of the lists that the user saw; a choice from older lists is not carried out.
-        index: for ``step`` and ``why`` the item's index, for ``go`` the place.
+        index: for ``step`` and ``why`` the item's index, for ``go`` and ``compare`` the place.
         name: for ``load`` and ``replay`` the operator, for ``open`` the text, for ``whole`` the primitive, for
             ``contract`` the chosen one of several ticked steps, for ``aim`` the choice of what is wanted.
         share: for ``contract`` and ``preview`` the names of what is ticked in the first column: the
@@ -33,6 +33,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
         "redo",
         "reset",
         "go",
+        "compare",
         "load",
         "replay",
         "open",

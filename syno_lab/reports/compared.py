@@ -1,0 +1,81 @@
+"""The results of operators in a lab, for a comparison side by side: which trials are of them, and how these ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from syno_lab.errors import FormatError
+from syno_lab.panes.compared import Subject, table_row
+from syno_lab.protocol import Operator
+from syno_lab.reports.lab import Reading
+from syno_lab.reports.rows import TrialRow, rungs_among
+from syno_lab.systems import read_operator
+
+GROUP = "Results"
+
+
+def trials_of(reading: Reading, subjects: Sequence[Subject]) -> list[TrialRow | None]:
+    """For each operator its trial in a lab that says the most, else None.
+
+    A trial is of an operator where it holds an equal one. That with an accuracy comes before that with a probe alone,
+    and of several the newest.
+    """
+    known: dict[str, Operator | None] = {}
+    found: list[TrialRow | None] = []
+    for one in subjects:
+        rows = [row for row in reading.rows if one.operator is not None and _is_of(row, one.operator, known)]
+        found.append(max(rows, key=_says, default=None))
+    return found
+
+
+def _says(row: TrialRow) -> tuple[bool, int, bool, str]:
+    return row.accuracy is not None, len(row.rungs), row.probe is not None, row.ended
+
+
+def _is_of(row: TrialRow, operator: Operator, known: dict[str, Operator | None]) -> bool:
+    text = row.operator
+    if not text:
+        return False
+    if text not in known:
+        known[text] = None
+        try:
+            known[text] = read_operator(text)
+        except FormatError:  # of a system that nobody knows here
+            pass
+    return known[text] == operator
+
+
+def result_rows(rows: Sequence[TrialRow | None]) -> list[dict[str, Any]]:
+    """Lines of the table of a comparison: accuracies, latencies, costs of the network, probe and seconds.
+
+    Args:
+        rows: the trial of each operator, None for one without.
+
+    Returns:
+        As :func:`syno_lab.panes.compared.table_row`; a line that no trial has a value for is left out.
+    """
+    there = [row for row in rows if row is not None]
+    if not there:
+        return []
+    readers: dict[str, Callable[[TrialRow], Any]] = {
+        "trial": lambda row: f"{row.label} of {row.source.partition(':')[2]}",
+        "training": lambda row: row.state,
+        "accuracy": lambda row: row.accuracy,
+    }
+    for rung in rungs_among(there):
+        readers[f"accuracy on {rung}"] = lambda row, rung=rung: row.accuracy_on(rung)  # type: ignore[misc]
+    for target in dict.fromkeys(target for row in there for target in row.latencies):
+        readers[f"ms on {target}"] = lambda row, target=target: row.latencies.get(target)  # type: ignore[misc]
+    readers |= {
+        "FLOPs of the network": lambda row: row.flops,
+        "parameters of the network": lambda row: row.params,
+        "probe": lambda row: row.probe,
+        "seconds of training": lambda row: row.wall_s or None,
+    }
+    found = []
+    for title, read in readers.items():
+        values = [None if row is None else read(row) for row in rows]
+        if any(value is not None for value in values):
+            found.append(table_row(GROUP, title, values))
+    return found

@@ -1,0 +1,54 @@
+"""Views that open a comparison below themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import traitlets as t
+from ipywidgets import widget_serialization
+
+from syno_lab.errors import SpecError
+from syno_lab.session_protocol import Session
+
+from syno_widgets.compare import Compare
+from syno_widgets.view import View
+
+
+class Comparing(View):
+    """A view with a trait for a comparison, which :meth:`_open_comparison` makes; another one replaces it."""
+
+    compared = t.Instance(Compare, allow_none=True, read_only=True).tag(sync=True, **widget_serialization)
+    """The comparison that is open; None before one was asked for."""
+
+    def _open_comparison(self, *operators: Any, **options: Any) -> Compare:
+        """Open a comparison, with the arguments and errors of :class:`Compare`."""
+        made = Compare(*operators, **options)
+        old = self.compared
+        self.set_trait("compared", made)
+        if old is not None:
+            old.close()
+        return made
+
+    def close(self) -> None:
+        """Take the view and its comparison off the page."""
+        if self.compared is not None:
+            self.compared.close()
+        super().close()
+
+    def _page_state(self) -> dict[str, Any]:
+        return {**super()._page_state(), "compared": None}
+
+
+class ComparesPlaces(Comparing):
+    """The comparison of places of a session: of a stepper."""
+
+    session: Session
+
+    def compare(self, *places: int) -> Compare:
+        """Compare the shown place with one to three others, by their numbers; the page opens it below the stepper."""
+        entries = self.session.places
+        if wrong := [place for place in places if not 0 <= place < len(entries)]:
+            raise SpecError(f"place: expected a number from 0 to {len(entries) - 1}, found {wrong[0]}")
+        shown = [self.session.entry, *(entries[place] for place in places)]
+        states = [entry.state if entry.operator is None else entry.operator for entry in shown]
+        return self._open_comparison(*states, names=[f"place {entry.number}" for entry in shown])
