@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from syno_lab.errors import FormatError
@@ -39,10 +40,8 @@ def _is_of(row: TrialRow, operator: Operator, known: dict[str, Operator | None])
         return False
     if text not in known:
         known[text] = None
-        try:
+        with suppress(FormatError):  # of a system that nobody knows here
             known[text] = read_operator(text)
-        except FormatError:  # of a system that nobody knows here
-            pass
     return known[text] == operator
 
 

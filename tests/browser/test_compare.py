@@ -30,8 +30,8 @@ SEEN = "print('SEEN', runs.selected, stepper.compared.status)"
 
 def lit(view: Locator, number: int) -> list[str]:
     """The nodes that are lit in one picture."""
-    names: list[str] = view.locator(".syno-graph").nth(number).locator(".syno-lit").evaluate_all(
-        "gs => gs.map(g => g.dataset.id)"
+    names: list[str] = (
+        view.locator(".syno-graph").nth(number).locator(".syno-lit").evaluate_all("gs => gs.map(g => g.dataset.id)")
     )
     return sorted(names)
 

@@ -35,7 +35,8 @@ _FIND = """([place, skip]) => {
         const down = hides(style.overflowY) && (box.top < frame.top - 2.5 || box.bottom > frame.bottom + 2.5);
         if (across || down) found.push(`cut: ${say(node.data)}`);
       }
-      if (!isOutside && box.right > document.documentElement.clientWidth + 1) found.push(`beyond the page: ${say(node.data)}`);
+      const end = document.documentElement.clientWidth + 1;
+      if (!isOutside && box.right > end) found.push(`beyond the page: ${say(node.data)}`);
     }
   }
   for (let a = 0; a < boxes.length; a += 1) {

@@ -432,8 +432,7 @@ class Stepper(ComparesPlaces):
             case "load" | "replay":
                 return self._move(lambda: session.load(request.name, at_start=request.kind == "replay"))
             case "undo" | "undo_to_progress" | "redo" | "reset":
-                ways = {"undo": session.undo, "redo": session.redo, "reset": session.reset}
-                return self._move((ways | {"undo_to_progress": session.undo_to_progress})[request.kind])
+                return self._move(getattr(session, request.kind))
             case "why":
                 return self._works.begin("drawing the reason", lambda work: self._show_why(work, request), "reason")
             case "preview":
@@ -460,8 +459,7 @@ class Stepper(ComparesPlaces):
                 self.set_trait("why", {"index": request.index, **found})
 
     def _show_preview(self, work: Work, request: Request) -> None:
-        share, give, stop = request.share, request.give, work.should_stop
-        found = self.session.preview(self.state, self._found, share, give, should_stop=stop)
+        found = self.session.preview(self.state, self._found, request.share, request.give, should_stop=work.should_stop)
         with work.delivering():
             if request.revision == self.revision:
                 self.set_trait("preview", found)

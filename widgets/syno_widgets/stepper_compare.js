@@ -4,11 +4,19 @@ class PlaceComparison {
   /** `told.compare(place)` is called with the number of the other place. */
   constructor(model, told) {
     this.model = model;
-    this.number = make("input", { type: "number", min: "0", step: "1", required: true, value: "0", "aria-label": "The other place" });
     const asked = (event) => {
       event.preventDefault();
-      told.compare(Number(this.number.value));
+      if (this.number.reportValidity()) told.compare(Number(this.number.value));
     };
+    this.number = make("input", {
+      type: "number",
+      min: "0",
+      step: "1",
+      required: true,
+      value: "0",
+      "aria-label": "The other place",
+      onkeydown: (event) => event.key === "Enter" && asked(event), // JupyterLab keeps it from submitting the form
+    });
     const button = make("button", { type: "submit" }, "Compare");
     const words = make("span", {}, "Compare this place with place ");
     this.element = make("form", { class: "syno-bar", hidden: !model.get("live"), onsubmit: asked }, words, this.number, button);
