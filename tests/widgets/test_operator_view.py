@@ -243,7 +243,7 @@ def test_an_operator_of_another_system_has_the_panes_of_its_system() -> None:
         view.show(operator)
         assert (view.pane, states(view)["loops"]) == ("cost", "closed")
         assert view.read("cost", WITHIN_S)["binding"]["C_in"] == 64
-        assert "pane_cost" in view.to_html(panes=[])
+        assert "pane_cost" in page_state(view.to_html(panes=[]))
     finally:
         view.close()
 

@@ -356,7 +356,11 @@ def test_traits_are_what_the_scripts_read() -> None:
         if not name.startswith("_") and name not in ("layout", "tabbable", "tooltip", "comm", "keys")
     }
     assert read | named | jobs == own & set(RunsView.class_traits(sync=True))
-    source = "".join((WIDGETS / name).read_text() for name in ("view.py", "runs_view.py") if (WIDGETS / name).is_file())
+    source = "".join(
+        (WIDGETS / name).read_text()
+        for name in ("view.py", "comparing.py", "runs_view.py")
+        if (WIDGETS / name).is_file()
+    )
     for name in own:
         assert re.search(rf'    {name} = t\..*\n    """', source), f"{name} has no line of documentation"
 

@@ -16,6 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from pages import page_state
 from syno_widgets import Stepper
+from syno_widgets.comparing import Comparing
 from syno_widgets.static import static_bundle
 from syno_widgets.view import View
 from traitlets.config import Config
@@ -66,7 +67,7 @@ def test_an_operator_is_shown_against_the_wish(stepper: Stepper) -> None:
 
 def own_traits() -> set[str]:
     """The traits that the page sees, but for those of every widget."""
-    own = {*View.class_own_traits(sync=True), *Stepper.class_own_traits(sync=True)}
+    own = {name for kind in (View, Comparing, Stepper) for name in kind.class_own_traits(sync=True)}
     return {name for name in own if not name.startswith("_")}
 
 
@@ -485,7 +486,7 @@ def test_traits_are_what_the_script_reads() -> None:
     read = set(re.findall(r'model\.get\("(\w+)"\)', own_script()))
     own = own_traits()
     assert read == own
-    source = (WIDGETS / "stepper.py").read_text() + (WIDGETS / "view.py").read_text()
+    source = "".join((WIDGETS / name).read_text() for name in ("stepper.py", "comparing.py", "view.py"))
     for name in own:
         assert re.search(rf'    {name} = t\..*\n    """', source), f"{name} has no line of documentation"
 
