@@ -117,6 +117,7 @@ def _settings(
     from syno_lab.experiments import SearchSettings
     from syno_lab.experiments.settings import USUAL_OBJECTIVES
     from syno_lab.trial import TrialRequest
+    from syno_lab.trial.request import ENDLESS
 
     untrained = choice.untrained
     systems = _systems(choice.system)
@@ -127,6 +128,7 @@ def _settings(
             raise SearchError(f"{option}: expected --method mcts beside it, found {method.value}")
     minutes = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
     workers = 1 if untrained else machine.workers or (1 if run.in_process or machine.device != "cpu" else _cores())
+    is_stopped = not training.to_the_end and training.budget is None
     request = TrialRequest(
         backbone=network.backbone,
         options=_options(training.option or [], training.width, training.blocks),
@@ -134,7 +136,8 @@ def _settings(
         resolution=training.resolution,
         train_images=training.images,
         test_images=training.test_images,
-        epochs=training.epochs,
+        epochs=training.epochs if training.budget is None else ENDLESS,
+        budget_s=training.budget,
         batch_size=training.batch_size,
         learning_rate=training.learning_rate,
         device=machine.device,
@@ -142,9 +145,11 @@ def _settings(
         precision=precision_of(machine.precision, machine.device),
         channels_last=True,
         time_limit_s=training.time_limit,
-        stopping=None if training.to_the_end else _stopping(training.stop_early, training.epochs),
+        stopping=_stopping(training.stop_early, training.epochs) if is_stopped else None,
     )
-    rungs = _in_rungs(choice, request, place, tuning)
+    if training.budget is not None:
+        _check_budget(training.budget, choice)
+    rungs = training.budget is None and _in_rungs(choice, request, place, tuning)
     return SearchSettings(
         training=request,
         name=run.name,
@@ -172,6 +177,14 @@ def _settings(
             named_value(text, "--system-option", "mutations=primer") for text in choice.system_option or ()
         ),
     )
+
+
+def _check_budget(seconds: float, choice: Choice) -> None:
+    if not 0 < seconds < float("inf"):
+        raise SearchError(f"--budget: expected seconds above 0, found {seconds:g}")
+    if choice.rungs or choice.untrained:
+        other = "--rungs" if choice.rungs else "--untrained"
+        raise SearchError(f"--budget: expected trainings of the network itself, found {other}; leave one of them out")
 
 
 def _in_rungs(choice: Choice, request: TrialRequest, place: Path, tuning: TuningChoice | None) -> bool:

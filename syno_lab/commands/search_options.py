@@ -155,6 +155,14 @@ class Training:
         Rule.canvas
     )
     to_the_end: Annotated[bool, flag("--to-the-end", "End no training early.")] = False
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Train every operator, and the baseline, for so many seconds instead of --epochs, none is ended "
+            "early: a faster operator takes more steps. Use --workers 1, so that all have the machine alike.",
+        ),
+    ] = None
     time_limit: Annotated[
         float | None, typer.Option(help="The most seconds of a training. [default: twice the baseline's]")
     ] = None

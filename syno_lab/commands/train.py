@@ -46,6 +46,14 @@ def precision_of(chosen: Precision, device: str) -> Literal["float32", "bfloat16
     return fastest_precision(device)
 
 
+class Augment(StrEnum):
+    """The changes of training images."""
+
+    none = "none"
+    crop = "crop"
+    resized_crop = "resized-crop"
+
+
 class Rule(StrEnum):
     """The rules for early termination."""
 
@@ -92,13 +100,18 @@ def command(
         float | None, typer.Option(help="The most seconds of a training; a longer one ends as a timeout.")
     ] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds after which a training stops and is tested.")] = None,
+    augment: Annotated[
+        Augment | None,
+        typer.Option(
+            help="Changes of training images: shifted and mirrored, or a part of each scaled and mirrored. [default: "
+            "crop for CIFAR, resized-crop for folders that are too large to be held in memory, else none]"
+        ),
+    ] = None,
     width: Annotated[int | None, typer.Option(min=1, help="Channels of the network. [default: its own, or 16]")] = None,
     blocks: Annotated[int | None, typer.Option(min=1, help="Residual blocks in each stage. [default: 1]")] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Another option of the network, as in layers=2, context=128, tokens=characters, strides=shape."
-        ),
+        typer.Option(help="Another option of the network, as in layers=2, context=128, tokens=bpe, strides=shape."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     seeds: Annotated[
@@ -164,6 +177,7 @@ def command(
             channels_last=channels_last,
             time_limit_s=time_limit,
             budget_s=budget,
+            augment=None if augment is None else augment.value,
             stopping=_rule(patience, stop_early),
         )
         if detach:
@@ -279,6 +293,7 @@ def _say(
                 "FLOPs": trial["flops"],
                 "parameters": trial["params"],
                 measure: trial[measure],
+                **({"per byte": trial["perplexity_per_byte"]} if measure == "perplexity" else {}),
                 "epochs": len(trial["curve"]),
                 "seconds": trial["wall_s"],
                 "MiB": trial["peak_mib"],

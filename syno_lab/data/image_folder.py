@@ -7,13 +7,15 @@ folders; then every fifth image is a test image. Shapes: N images, C = 3 channel
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
@@ -21,6 +23,9 @@ from numpy.typing import NDArray
 
 from syno_lab.errors import DataError
 from syno_lab.inputs import read_bytes
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 SIZE = 224
 """The default height and width that images are scaled to: those usual for ImageNet (He et al. 2016)."""
@@ -38,6 +43,7 @@ _FORMS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
 _LARGE = 1 << 24  # pixels: such images are decoded one at a time
 _TEST_EVERY = 5
 _large = Lock()
+LEAST_AREA, MOST_SIDES = 0.08, 4 / 3
 _DECODERS = 8  # threads: reading waits for the disk, and decoding releases Python's lock
 
 
@@ -149,7 +155,7 @@ def _read(files: Sequence[tuple[Path, int]], size: int) -> tuple[NDArray[np.uint
     images = np.empty((len(files), 3, size, size), dtype=np.uint8)
 
     def read(place: int) -> None:
-        images[place] = _decoded(files[place][0], size)
+        images[place] = decode(files[place][0], lambda image: fit(image, size))
 
     with ThreadPoolExecutor(_DECODERS) as pool:
         for _ in pool.map(read, range(len(files))):
@@ -157,8 +163,13 @@ def _read(files: Sequence[tuple[Path, int]], size: int) -> tuple[NDArray[np.uint
     return images, np.array([label for _, label in files], dtype=np.int64)
 
 
-def _decoded(path: Path, size: int) -> NDArray[np.uint8]:
-    from PIL import Image, ImageOps
+def decode(path: Path, change: Callable[[Image.Image], Image.Image]) -> NDArray[np.uint8]:
+    """The image of a file in RGB after ``change``, as uint8 [3, H, W].
+
+    Raises:
+        DataError: for a file that is no image, or damaged.
+    """
+    from PIL import Image
 
     try:
         content = read_bytes(path, MOST_BYTES)
@@ -166,9 +177,38 @@ def _decoded(path: Path, size: int) -> NDArray[np.uint8]:
             Image.open(io.BytesIO(content), formats=_FORMS) as image,
             _large if image.width * image.height > _LARGE else nullcontext(),
         ):
-            fitted = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
+            changed = change(image.convert("RGB"))
     except Exception as error:  # noqa: BLE001 - Pillow's decoders can raise any exception on a damaged file
         said = str(getattr(error, "strerror", None) or error)
         reason = (said.splitlines() or [type(error).__name__])[0][:120]
         raise DataError(f"{path}: expected an image, found: {reason}; remove it or get it again") from None
-    return np.asarray(fitted).transpose(2, 0, 1)
+    return np.asarray(changed).transpose(2, 0, 1)
+
+
+def fit(image: Image.Image, size: int) -> Image.Image:
+    """The image with its shorter side scaled to ``size``, and the longer one cropped to its middle."""
+    from PIL import Image, ImageOps
+
+    return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
+
+
+def resized_crop(image: Image.Image, size: int, choices: Sequence[float]) -> Image.Image:
+    """A rectangle of the image scaled to ``size``, and mirrored or not: the usual augmentation for ImageNet.
+
+    Its area is 0.08 to 1 of the image's and its sides are as 3 to 4 up to 4 to 3 (Szegedy et al. 2015, section 6), less
+    where the image is too narrow for it. ``choices``: five numbers from 0 to 1, for area, sides, left, top and mirror.
+    """
+    from PIL import Image, ImageOps
+
+    box, mirror = crop_box(image.width, image.height, choices)
+    found = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    return ImageOps.mirror(found) if mirror else found
+
+
+def crop_box(width: float, height: float, choices: Sequence[float]) -> tuple[tuple[float, float, float, float], bool]:
+    """The rectangle (left, top, right, bottom) of :func:`resized_crop`, and whether it is mirrored."""
+    area = (LEAST_AREA + (1 - LEAST_AREA) * choices[0]) * width * height
+    sides = math.exp((2 * choices[1] - 1) * math.log(MOST_SIDES))
+    wide, high = min(math.sqrt(area * sides), width), min(math.sqrt(area / sides), height)
+    left, top = (width - wide) * choices[2], (height - high) * choices[3]
+    return (left, top, left + wide, top + high), choices[4] < 0.5

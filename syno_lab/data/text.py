@@ -1,6 +1,7 @@
 """Read a text file as data for a language model, with a training part and a test part.
 
-Shapes: T tokens. Nothing is downloaded; tokens are the text's bytes or its characters (:mod:`syno_lab.models.tokens`).
+Shapes: T tokens. Nothing is downloaded; tokens are the text's bytes, its characters, or pieces of words that are learnt
+from its training part (:mod:`syno_lab.models.tokens`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from syno_lab.errors import DataError
 from syno_lab.inputs import is_file, quoted, read_bytes
-from syno_lab.models.tokens import TokenKind, Tokens, tokens_for
+from syno_lab.models.tokens import VOCABULARY, TokenKind, Tokens, tokens_for
 
 TEST_SHARE = 0.1
 """The share of the text, at its end, that is the test part."""
@@ -57,11 +58,19 @@ class TextData:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the tokens and of their meaning, 128 bits in hexadecimal."""
-        digest = hashlib.blake2b((self.tokens.alphabet or "").encode("utf-8", "surrogatepass"), digest_size=16)
+        meaning = self.tokens.learnt or self.tokens.alphabet or ""
+        digest = hashlib.blake2b(meaning.encode("utf-8", "surrogatepass"), digest_size=16)
         for values in (self.train, self.test):
             digest.update(repr(values.shape).encode())
             digest.update(np.ascontiguousarray(values).data)
         return digest.hexdigest()
+
+    def bytes_per_token(self, most: int | None = None) -> float:
+        """The mean bytes in UTF-8 of the tokens of the test part that are predicted: at most so many, not the first.
+
+        A loss of x nats for each token is x divided by it for each byte, which compares vocabularies.
+        """
+        return float(self.tokens.lengths[self.test[1 : None if most is None else most + 1]].mean())
 
     def holding_out(self, share: float) -> TextData:
         """A text whose test part is the last ``share`` of this one's training part; the test part is left out.
@@ -83,12 +92,17 @@ def is_text_file(path: str | Path) -> bool:
         return False
 
 
-def load_text(path: str | Path, kind: TokenKind = "bytes", *, test_share: float = TEST_SHARE) -> TextData:
+def load_text(
+    path: str | Path, kind: TokenKind = "bytes", *, test_share: float = TEST_SHARE, vocabulary: int = VOCABULARY
+) -> TextData:
     """Read a text in UTF-8 as tokens; the last ``test_share`` of it is the test part.
 
+    ``bpe`` learns a ``vocabulary`` of so many tokens from the training part alone; its test part is a share of the
+    characters, not of the tokens.
+
     Raises:
-        DataError: for a file that is missing, cannot be read, is not text, or is too short.
-        SpecError: for a ``kind`` other than bytes and characters.
+        DataError: for a file that is missing, cannot be read, is not text, is too short, or has no words for ``bpe``.
+        SpecError: for another ``kind``, or a vocabulary out of range.
     """
     place = Path(path).expanduser()
     if not 0 < test_share < 1:
@@ -106,6 +120,14 @@ def load_text(path: str | Path, kind: TokenKind = "bytes", *, test_share: float 
         ) from None
     if not text:
         raise DataError(f"expected a text at {place}, found an empty file")
+    if kind == "bpe":
+        first = len(text) - max(2, round(len(text) * test_share))
+        parts = text[: max(first, 0)], text[max(first, 0) :]
+        try:
+            learnt = tokens_for(parts[0], kind, vocabulary)
+        except DataError as error:
+            raise DataError(f"{place}: {error}") from None
+        return TextData(place.name, str(place), learnt.encode(parts[0]), learnt.encode(parts[1]), learnt)
     tokens = tokens_for(text, kind)
     numbers = tokens.encode(text)
     first_of_test = len(numbers) - max(2, round(len(numbers) * test_share))

@@ -6,13 +6,15 @@ Shapes: N test images, M windows of a test text.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import torch
 from torch import Tensor, nn
 
 from syno_lab.data.datasets import Dataset
+from syno_lab.data.stream import ImageStream
 from syno_lab.data.text import TextData
-from syno_lab.training.images import ImageTask
+from syno_lab.training.images import image_task
 from syno_lab.training.loop import Task, cross_entropy
 from syno_lab.training.recipes import Arithmetic, Precision
 from syno_lab.training.text import TextTask
@@ -21,7 +23,7 @@ from syno_lab.training.train import find_device
 
 def image_answers(
     module: nn.Module,
-    dataset: Dataset,
+    dataset: Dataset | ImageStream,
     *,
     batch_size: int = 64,
     device: str | torch.device = "cpu",
@@ -29,12 +31,12 @@ def image_answers(
     channels_last: bool = False,
 ) -> tuple[list[int], list[float]]:
     """The class that ``module`` predicts for each test image [N], and the loss of each [N] in nats."""
-    task = ImageTask(dataset, find_device(device), batch_size, augment=False, channels_last=channels_last)
     predictions: list[int] = []
     losses: list[float] = []
-    for logits, answers in _tested(module, task, precision):
-        predictions += logits.argmax(1).tolist()
-        losses += cross_entropy(logits, answers, reduction="none").tolist()
+    with closing(image_task(dataset, find_device(device), batch_size, "none", channels_last=channels_last)) as task:
+        for logits, answers in _tested(module, task, precision):
+            predictions += logits.argmax(1).tolist()
+            losses += cross_entropy(logits, answers, reduction="none").tolist()
     return predictions, losses
 
 

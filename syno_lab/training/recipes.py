@@ -35,8 +35,13 @@ class Recipe:
     largest_norm: float | None = None
 
 
-def image_recipe() -> Recipe:
-    """SGD with Nesterov's momentum and one cosine cycle (He et al. 2016, section 4.2, but for the steps there)."""
+def image_recipe(*, ends_by_clock: bool = False) -> Recipe:
+    """SGD with Nesterov's momentum and one cosine cycle (He et al. 2016, section 4.2, but for the steps there).
+
+    A training that only the clock ends has the schedule of a text's.
+    """
+    if ends_by_clock:
+        return Recipe("sgd, inverse root", _sgd, inverse_root)
     return Recipe("sgd", _sgd, cycle)
 
 

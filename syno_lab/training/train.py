@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ import torch
 from torch import nn
 
 from syno_lab.data.datasets import Dataset
+from syno_lab.data.stream import ImageStream
 from syno_lab.data.text import TextData
 from syno_lab.errors import TrainingError
 from syno_lab.inputs import quoted
-from syno_lab.training.images import ImageTask
+from syno_lab.training.images import Augment, augmentation, image_task
 from syno_lab.training.limits import Limits
 from syno_lab.training.loop import Judge, Loop, Watch
 from syno_lab.training.recipes import Arithmetic, Precision, image_recipe, text_recipe
@@ -30,7 +32,7 @@ from syno_lab.training.text import TextTask
 
 def train(
     module: nn.Module,
-    dataset: Dataset,
+    dataset: Dataset | ImageStream,
     *,
     epochs: int,
     batch_size: int = 64,
@@ -42,7 +44,8 @@ def train(
     patience: int | None = None,
     device: str | torch.device = "cpu",
     precision: Precision = "float32",
-    augment: bool | None = None,
+    augment: Augment | bool | None = None,
+    ends_by_clock: bool = False,
     steps: int | None = None,
     channels_last: bool = False,
     on_progress: Callable[[TrainingProgress], None] | None = None,
@@ -54,12 +57,15 @@ def train(
 ) -> TrainingResult:
     """Train ``module`` ([B, C, H, W] images to [B, classes] logits) in place, and test it after every epoch.
 
-    Images are normalised by the training images' mean and deviation in each channel; ``augment`` (by default for CIFAR
-    only) shifts them by up to 1/8 of their height and width and mirrors half of them. ``learning_rate`` is the highest
-    of the cycle. ``time_limit_s`` bounds all seconds spent, including those before a resumption; it and ``should_stop``
-    are checked after every batch; with ``gives_up`` the training ends as soon as the pace of its batches shows that the
+    Images are normalised by the training images' mean and deviation in each channel; ``augment`` says how training
+    images are changed (:data:`.images.Augment`, True: ``crop``; by default what is usual for the data).
+    ``learning_rate`` is the highest of the cycle. ``time_limit_s`` bounds all seconds spent, including those before a
+    resumption; it and ``should_stop`` are checked after every batch; with ``gives_up`` the training ends as soon as the
+    pace of its batches shows that the
     limit is too short. ``patience`` is the number of epochs to wait for a better test accuracy; ``judge`` is asked
     after every epoch but the last whether to go on (:mod:`..trial.stopping` has such rules).
+
+    ``ends_by_clock`` is for a training that ``time_limit_s`` ends, as for :func:`train_text`.
 
     ``steps`` makes it a training of so many batches in all, whatever ``epochs`` says: its curve has one record, it is
     measured at the end alone, and it has no checkpoint. ``channels_last`` keeps images and the weights of ``nn.Conv2d``
@@ -85,15 +91,16 @@ def train(
     _check_numbers(epochs=epochs, batch_size=batch_size, patience=patience, steps=steps, probe_steps=probe_steps)
     _check_positive(learning_rate=learning_rate, time_limit_s=time_limit_s)
     _check_seed(seed)
-    if augment is None:
-        augment = dataset.name.startswith("cifar")
+    kind = augmentation(dataset, augment)
     place = find_device(device)
     if channels_last:
         to_channels_last(module)
+    recipe = image_recipe(ends_by_clock=ends_by_clock)
+    task = image_task(dataset, place, batch_size, kind, channels_last=channels_last)
     loop = Loop(
         module.to(place),
-        ImageTask(dataset, place, batch_size, augment, channels_last=channels_last),
-        image_recipe(),
+        task,
+        recipe,
         Arithmetic(precision, place),
         {
             "dataset": dataset.fingerprint,
@@ -101,10 +108,12 @@ def train(
             "batch_size": batch_size,
             "learning_rate": float(learning_rate),
             "seed": seed,
-            "augment": augment,
+            "augment": kind if kind == "resized-crop" else kind == "crop",  # as older checkpoints have it
             "precision": precision,
             "total_steps": steps,
-            "channels_last": channels_last or None,  # None, as checkpoints without it say
+            # None, as checkpoints without them say.
+            "channels_last": channels_last or None,
+            "recipe": recipe.name if ends_by_clock else None,
         },
         None if checkpoint is None else Path(checkpoint),
         Watch(
@@ -115,7 +124,8 @@ def train(
             patience,
         ),
     )
-    return _run(loop, raise_on_divergence)
+    with closing(task):
+        return _run(loop, raise_on_divergence)
 
 
 def train_text(

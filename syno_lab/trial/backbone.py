@@ -31,9 +31,9 @@ from syno_lab.trial.request import TrialRequest
 #: of layer names: ``match`` selects layers to replace, ``leave`` layers to keep.
 PLACE_OPTIONS = ("strides", "pointwise", "match", "leave")
 
-#: Options of text data: ``tokens`` ("bytes" or "characters"), ``context`` (tokens of a window), ``steps`` (batches of
-#: an epoch).
-TEXT_OPTIONS = ("tokens", "context", "steps")
+#: Options of text data: ``tokens`` ("bytes", "characters" or "bpe"), ``vocabulary`` (tokens of bpe), ``context``
+#: (tokens of a window), ``steps`` (batches of an epoch).
+TEXT_OPTIONS = ("tokens", "vocabulary", "context", "steps")
 
 
 @dataclass

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 
 from syno_lab.data.datasets import DIGITS, Dataset, data_path, holds_cifar, load_dataset
+from syno_lab.data.image_folder import find_image_folder, is_image_folder
+from syno_lab.data.stream import MOST_HELD, ImageStream, stream_of
 from syno_lab.data.text import TextData
 from syno_lab.trial.facts import facts_of, text_of
 from syno_lab.trial.request import TrialRequest
@@ -18,8 +21,10 @@ TEST_WINDOWS = 256
 _Files = tuple[tuple[str, int, int], ...]
 
 
-def images_of(request: TrialRequest) -> Dataset:
+def images_of(request: TrialRequest) -> Dataset | ImageStream:
     """The request's images; the test part is what the outcome is measured on, so held-out images where it has any.
+
+    Images in class folders that would take more than :data:`.stream.MOST_HELD` bytes in memory are streamed.
 
     The last data sets are kept as long as their files do not change, but for images in class folders: the many short
     trials of a process read their data once. Raises DataError where they cannot be read.
@@ -62,11 +67,27 @@ def _kept(
     test_images: int | None,
     holdout: float | None,
     _files: _Files,
-) -> Dataset:
+) -> Dataset | ImageStream:
     return _load(data, resolution, train_images, test_images, holdout)
 
 
 def _load(
     data: str, resolution: int | None, train_images: int | None, test_images: int | None, holdout: float | None
-) -> Dataset:
+) -> Dataset | ImageStream:
+    stream = None if data == DIGITS else _streamed(data_path(data), resolution, train_images, test_images, holdout)
+    if stream is not None:
+        return stream
     return load_dataset(data, size=resolution, train_images=train_images, test_images=test_images, holdout=holdout)
+
+
+def _streamed(
+    folder: Path, size: int | None, train_images: int | None, test_images: int | None, holdout: float | None
+) -> ImageStream | None:
+    """The images of a folder as a stream if they are too many to be held."""
+    if holds_cifar(folder) or not is_image_folder(folder):
+        return None
+    stream = stream_of(find_image_folder(folder), size).part(train_images)
+    stream = stream if holdout is None else stream.holding_out(holdout)
+    stream = stream.part(None, test_images)
+    needed = (len(stream.train) + len(stream.test)) * prod(stream.image_shape)
+    return stream if needed > MOST_HELD else None

@@ -13,6 +13,7 @@ from syno_lab.data.text import TextData, is_text_file, load_text
 from syno_lab.errors import DataError, SpecError
 from syno_lab.inputs import quoted
 from syno_lab.models.registry import backbone
+from syno_lab.models.tokens import VOCABULARY, TokenKind
 from syno_lab.trial.request import TrialRequest
 
 CONTEXT = 64
@@ -76,9 +77,10 @@ def text_of(request: TrialRequest) -> TextData:
         changed = path.stat().st_mtime_ns
     except OSError as error:
         raise DataError(f"expected a text file at {path}, found: {error.strerror or error}") from None
-    return _text(str(path), changed, request.options.get("tokens", "bytes"))
+    options = request.options
+    return _text(str(path), changed, options.get("tokens", "bytes"), options.get("vocabulary", VOCABULARY))
 
 
 @lru_cache(maxsize=2)
-def _text(path: str, _changed: int, kind: Literal["bytes", "characters"]) -> TextData:
-    return load_text(path, kind)
+def _text(path: str, _changed: int, kind: TokenKind, vocabulary: int) -> TextData:
+    return load_text(path, kind, vocabulary=vocabulary)

@@ -8,13 +8,17 @@ import msgspec
 
 from syno_lab.errors import FormatError
 
+#: Epochs of a training that only its budget of seconds ends.
+ENDLESS = 1_000_000
+
 State = Literal["finished", "pruned", "diverged", "oom", "timeout", "interrupted", "failed"]
 Precision = Literal["float32", "bfloat16", "float16"]
+Augment = Literal["none", "crop", "resized-crop"]
 MeasuredOn = Literal["test", "held out"]
 
 #: Fields that requests did not always have. Where they mean what was done before, they are left out of a request's
 #: dictionary, so that stored requests, jobs and searches stay equal to new ones.
-LATER_FIELDS = ("steps", "holdout", "channels_last", "probe_steps", "measure_latency")
+LATER_FIELDS = ("steps", "holdout", "channels_last", "probe_steps", "measure_latency", "augment")
 
 
 def without_later(plain: dict[str, Any]) -> dict[str, Any]:
@@ -36,9 +40,12 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         holdout: the share of these training images (of a text's training part: at its end) that is held out and that
             the outcome is measured on; the split is the same for every seed, and the test images stay unread. None:
             all are trained on, and the outcome is measured on the test images.
-        epochs: number of epochs; for a text an epoch is ``options["steps"]`` batches.
+        epochs: number of epochs; for a text an epoch is ``options["steps"]`` batches. With ``budget_s`` and
+            :data:`ENDLESS` epochs the training ends by the clock alone, and so does its schedule of learning rates.
         steps: train for so many batches in all and then measure, once; ``epochs`` does not count then, the learning
             rate's cycle spans the steps, and a stopped training begins anew. None: ``epochs`` decides.
+        augment: how training images are changed: ``none``, ``crop`` or ``resized-crop``
+            (:data:`syno_lab.training.images.Augment`); None: what is usual for the data.
         batch_size, learning_rate: examples in a batch, and the highest learning rate of the cycle; None: 0.1 for
         images, 0.001 for text.
         seed: decides weights, order and augmentation.
@@ -86,6 +93,12 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     holdout: float | None = None
     channels_last: bool = False
     probe_steps: int | None = None
+    augment: Augment | None = None
+
+    @property
+    def ends_by_clock(self) -> bool:
+        """Whether only ``budget_s`` ends the training."""
+        return self.budget_s is not None and self.epochs >= ENDLESS
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dictionaries, for JSON."""
@@ -117,7 +130,8 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
         train_loss: the mean training loss in nats of the last batches (:data:`syno_lab.training.loop.CLOSING`), while
             the weights still changed; None where no epoch was completed, and in outcomes from before there was it.
         best_accuracy: the highest accuracy of any epoch, for comparison with papers that report it.
-        perplexity: for a text, after the last epoch.
+        perplexity: for a text, after the last epoch, for each token; ``perplexity_per_byte``: for each byte of UTF-8,
+            which compares texts in different tokens.
         curve: for each epoch ``epoch``, ``train_loss``, ``test_loss``, ``accuracy`` (the measure), ``seconds``, and of
             a text ``perplexity``.
         flops, params: of the network for one example, as trained; ``baseline_flops``, ``baseline_params`` without the
@@ -164,6 +178,7 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
     machine: str = ""
     work_s: float = 0.0
     latency_ms: float | None = None
+    perplexity_per_byte: float | None = None
 
     @property
     def loss(self) -> float | None:

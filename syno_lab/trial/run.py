@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import torch
 
+from syno_lab.data.text import TextData
 from syno_lab.errors import DiskFullError, SynoError, TrainingError
 from syno_lab.inputs import read_json
 from syno_lab.store.courses import CURVE_FILE, write_course
@@ -37,7 +38,7 @@ from syno_lab.version import __version__
 
 if TYPE_CHECKING:
     from syno_lab.data.datasets import Dataset
-    from syno_lab.data.text import TextData
+    from syno_lab.data.stream import ImageStream
 
 Report = Callable[[float, str], None]
 
@@ -129,6 +130,8 @@ class _Trial:
     facts: Facts | None = None
     earlier: Resumption = field(default_factory=lambda: Resumption(0, 0.0, 0.0))
     work_s: float = 0.0
+    bytes_per_token: float = 1.0
+    began: float = 0.0
 
     def attempt(self, batch_size: int) -> _End:
         try:
@@ -158,13 +161,19 @@ class _Trial:
             raise TrainingError(f"expected threads as a whole number from 1 up, found {request.threads}")
         self.report(0.0, f"reading {request.data}")
         self.facts = facts_of(request)
-        data: Dataset | TextData = held_text_of(request) if self.facts.domain == "text" else images_of(request)
+        data: Dataset | ImageStream | TextData = (
+            held_text_of(request) if self.facts.domain == "text" else images_of(request)
+        )
+        if isinstance(data, TextData):
+            context = context_of(request)
+            windows = min((len(data.test) - 1) // context, request.test_images or TEST_WINDOWS)
+            self.bytes_per_token = data.bytes_per_token(max(windows, 1) * context)
         self.network = build(request)
         if self.network.replaced:
             where = f"an operator in {self.network.replaced} of {self.network.places} layers"
             self.report(0.0, f"{request.backbone} with {where}, {self.network.flops:,} FLOPs")
         clock = time.thread_time if request.device == "cpu" else time.monotonic
-        start = clock()
+        start, self.began = clock(), time.monotonic()
         result = self._fit(data, batch_size)
         self.work_s = clock() - start
         end = _End(*_STATES[result.stopped], result)
@@ -215,7 +224,16 @@ class _Trial:
             "checkpoint": self.folder / f"checkpoint-{batch_size}.pt",
             "should_stop": self.should_stop,
         }
-        begin = partial(train, network.module, data, steps=request.steps, channels_last=request.channels_last, **shared)
+        begin = partial(
+            train,
+            network.module,
+            data,
+            steps=request.steps,
+            channels_last=request.channels_last,
+            ends_by_clock=request.ends_by_clock,
+            augment=request.augment,
+            **shared,
+        )
         if facts.domain == "text":
             begin = partial(
                 train_text,
@@ -256,6 +274,12 @@ class _Trial:
         is_text = self.facts is not None and self.facts.domain == "text"
         return math.exp(-record.test_loss) if is_text else record.test_accuracy
 
+    def per_byte(self, row: dict[str, float]) -> float | None:
+        """The perplexity for each byte of a row of :meth:`rows`; None of images."""
+        if "perplexity" not in row:
+            return None
+        return math.exp(min(row["test_loss"] / self.bytes_per_token, 700.0))  # a larger exponent overflows a float
+
     def rows(self, curve: Sequence[EpochRecord]) -> list[dict[str, float]]:
         """The curve in the form that an outcome has."""
         is_text = self.facts is not None and self.facts.domain == "text"
@@ -274,9 +298,13 @@ class _Trial:
     def _progress(self, now: TrainingProgress) -> None:
         share = (now.epoch - 1 + (now.batch / max(now.batches, 1) if now.phase == "train" else 1.0)) / now.epochs
         what = "" if now.phase == "train" else "test "
+        total = f" of {now.epochs}"
+        if self.request.ends_by_clock and self.request.budget_s:
+            share = (time.monotonic() - self.began + self.earlier.wall_s) / self.request.budget_s
+            total = f", {min(share, 1.0):.0%} of {self.request.budget_s:g} s"
         self.report(
             min(share, 1.0),
-            f"epoch {now.epoch} of {now.epochs}: {what}loss {now.loss:.3f}, accuracy {now.accuracy:.3f}",
+            f"epoch {now.epoch}{total}: {what}loss {now.loss:.3f}, accuracy {now.accuracy:.3f}",
         )
 
     def _resumed(self, found: Resumption) -> None:
@@ -284,7 +312,7 @@ class _Trial:
         self.report(
             min(found.epochs / self.request.epochs, 1.0),
             f"resumed from a checkpoint after epoch {found.epochs}"
-            + (f" of {self.request.epochs}" if self.request.steps is None else ""),
+            + (f" of {self.request.epochs}" if self.request.steps is None and not self.request.ends_by_clock else ""),
         )
 
 
@@ -309,6 +337,7 @@ def _outcome(trial: _Trial, end: _End, meter: Meter) -> TrialOutcome:
         accuracy=curve[-1]["accuracy"] if curve else None,
         best_accuracy=max((row["accuracy"] for row in curve), default=None),
         perplexity=curve[-1].get("perplexity") if curve else None,
+        perplexity_per_byte=trial.per_byte(curve[-1]) if curve else None,
         curve=curve,
         flops=network.flops if network else 0,
         params=network.params if network else 0,
@@ -354,7 +383,9 @@ def _device_name(device: str) -> str:
 def _summary(outcome: TrialOutcome) -> str:
     found = "" if outcome.accuracy is None else f", accuracy {outcome.accuracy:.4f}"
     if outcome.perplexity is not None:
-        found = f", perplexity {outcome.perplexity:.2f}"
+        found = f", perplexity {outcome.perplexity:.2f} a token"
+        if outcome.perplexity_per_byte is not None:
+            found += f", {outcome.perplexity_per_byte:.3f} a byte"
     return f"{outcome.state}{found}{f' ({outcome.reason})' if outcome.reason else ''}"
 
 

@@ -40,6 +40,20 @@ def test_a_search_is_made_and_gone_on_with(tmp_path: Path, capsys: pytest.Captur
     assert "4 trials" in text
 
 
+def test_a_budget_of_seconds_is_every_training_s_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ("--folder", str(tmp_path), "--name", "timed")
+    words = ("--budget", "0.3", "--trials", "1", "--seeds", "0")
+    found = json.loads(answered(capsys, "search", *SMALL, *place, *words, "--json", "-"))
+    training = found["settings"]["training"]
+    assert (training["budget_s"], training["stopping"], found["settings"]["rungs"]) == (0.3, None, False)
+    assert found["recorded"][0]["accuracy"] is not None
+    for wrong, message in (
+        (("--budget", "0"), "--budget: expected seconds above 0, found 0"),
+        (("--budget", "1", "--rungs"), "--budget: expected trainings of the network itself, found --rungs"),
+    ):
+        assert message in refused(capsys, "search", *SMALL, *place, *wrong)
+
+
 def test_minutes_go_in_rungs_unless_the_user_says_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, in_rungs in (((), True), (("--no-rungs", "--seeds", "0"), False)):
         place = ("--folder", str(tmp_path), "--name", f"search-{in_rungs}")

@@ -48,7 +48,7 @@ def test_what_is_no_token_is_refused():
     for alphabet in ("", "aa"):
         with pytest.raises(SpecError, match="an alphabet has each of its characters once"):
             Tokens(alphabet)
-    with pytest.raises(SpecError, match="tokens: expected 'bytes' or 'characters', found 'words'"):
+    with pytest.raises(SpecError, match="tokens: expected one of 'bytes', 'characters', 'bpe', found 'words'"):
         tokens_for("a", "words")
 
 
@@ -76,3 +76,27 @@ def test_a_network_at_a_resolution_sees_that_size():
         AtResolution(torch.nn.Identity(), 0)
     with pytest.raises(SpecError, match="an image needs resolution as a whole number from 1 up, found 0"):
         scale_images(torch.rand(1, 1, 2, 2), 0)
+
+
+@given(st.text())
+def test_learnt_pieces_take_every_text(text):
+    tokens = tokens_for("the cat and the hat and the bat\n" * 8, "bpe", 280)
+    numbers = tokens.encode(text)
+    assert tokens.decode(numbers) == text
+    assert tokens.lengths[numbers].sum() == len(text.encode())
+    assert len(numbers) <= len(text.encode())
+
+
+def test_pieces_are_those_that_occur_most():
+    """Of "ab" 3 times, "cd" once: the first pair that is learnt is a and b."""
+    tokens = tokens_for("ab ab ab cd", "bpe", 257)
+    assert tokens.size == 257
+    assert tokens.lengths.tolist() == [1] * 256 + [2]
+    assert tokens.decode(np.array([256])) == "ab"
+    assert tokens == tokens_for("ab ab ab cd", "bpe", 257)
+    with pytest.raises(DataError, match="expected words to learn tokens from, found a text without letters and digits"):
+        tokens_for(" .\n" * 9, "bpe")
+    with pytest.raises(SpecError, match="vocabulary: expected a whole number from 257 to 131072, found 256"):
+        tokens_for("a", "bpe", 256)
+    with pytest.raises(SpecError, match="tokens: expected an alphabet or what was learnt, found both"):
+        Tokens("ab", tokens.learnt)

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -170,6 +171,28 @@ def test_a_budget_ends_a_training_that_is_finished(verse, tmp_path):
     assert 0 < len(outcome.curve) < 100_000
 
 
+def test_the_perplexity_of_a_byte_is_that_of_the_same_text(verse, tmp_path):
+    """The bits of the test text are the same, whether they are told for each token or for each byte."""
+    options = {"width": 8, "layers": 1, "heads": 1, "context": 8, "steps": 1, "tokens": "bpe", "vocabulary": 300}
+    request = TrialRequest(backbone="gpt_tiny", options=options, data=str(verse), epochs=1)
+    outcome = run_trial(request, folder=tmp_path)
+    assert outcome.state == "finished", outcome.reason
+    text = load_text(verse, "bpe", vocabulary=300)
+    assert text.tokens.size <= 300
+    assert text.tokens.decode(text.train) + text.tokens.decode(text.test) == verse.read_text()
+    guessed = text.test[1 : (len(text.test) - 1) // 8 * 8 + 1]
+    count = len(text.tokens.decode(guessed).encode())
+    assert len(guessed) < count
+    assert math.log(outcome.perplexity_per_byte) * count == pytest.approx(outcome.loss * len(guessed), rel=1e-6)
+    blank = tmp_path / "blank.txt"
+    blank.write_text(". - .\n" * 50)
+    failed = run_trial(msgspec.structs.replace(request, data=str(blank)), folder=tmp_path / "blank")
+    assert (failed.state, failed.reason) == (
+        "failed",
+        f"{blank}: expected words to learn tokens from, found a text without letters and digits; take bytes",
+    )
+
+
 def test_where_a_clock_ends_it_the_rate_does_not_depend_on_the_number_of_steps():
     rate = text_recipe(ends_by_clock=True).rate
     assert [rate(step, 10) for step in range(300)] == [rate(step, 10**6) for step in range(300)]
@@ -193,7 +216,7 @@ def test_texts_that_cannot_be_learnt_are_refused(tmp_path, verse):
         load_text(path)
     with pytest.raises(DataError, match="expected test_share as a number between 0 and 1, found 1"):
         load_text(verse, test_share=1)
-    with pytest.raises(SpecError, match="tokens: expected 'bytes' or 'characters', found 'words'"):
+    with pytest.raises(SpecError, match="tokens: expected one of 'bytes', 'characters', 'bpe', found 'words'"):
         load_text(verse, "words")
     with pytest.raises(DataError, match="expected tokens from 0 to 255, found 0 to 256"):
         TextData("t", "t", np.array([0, 256]), np.array([0, 1]), Tokens())

@@ -1,0 +1,206 @@
+"""Images in class folders that are decoded while a network trains, for folders that do not fit into memory.
+
+Worker processes of torch's ``DataLoader`` decode the next few batches, no more, so that memory does not grow with the
+number of images. Shapes: N images, B in a batch, C = 3 channels, S the height and width that images are scaled to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syno_lab.data.datasets import held_out
+from syno_lab.data.image_folder import SIZE, ImageFolder, decode, fit, resized_crop
+from syno_lab.errors import DataError
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
+
+MOST_HELD = 1 << 29
+"""Folders whose images would take more bytes than this in memory are streamed."""
+
+MOST_COUNTED = 2048
+"""Mean and deviation of the channels are those of the first so many training images, which cover all classes."""
+
+PREFETCH = 2
+"""The batches that each worker process has ready or in work."""
+
+CHOICES = 5
+"""Numbers from 0 to 1 that the augmentation of one image is made from."""
+
+_Files = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageStream:
+    """Image files with the index of their classes, in a training part and a test part; nothing is decoded yet.
+
+    ``train`` and ``test`` have names relative to ``source``, ``size`` is S.
+    """
+
+    name: str
+    source: str
+    train: _Files
+    test: _Files
+    classes: tuple[str, ...]
+    size: int = SIZE
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """The shape [C, S, S] of every image."""
+        return 3, self.size, self.size
+
+    @cached_property
+    def train_labels(self) -> NDArray[np.int64]:
+        """The classes of the training images [N]."""
+        return np.array([label for _, label in self.train], np.int64)
+
+    @cached_property
+    def test_labels(self) -> NDArray[np.int64]:
+        """The classes of the test images [N]."""
+        return np.array([label for _, label in self.test], np.int64)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of names, sizes in bytes and classes of the files, 128 bits in hexadecimal; contents are not read.
+
+        Raises DataError for a file that is gone.
+        """
+        digest = hashlib.blake2b(str(self.size).encode(), digest_size=16)
+        for part in (self.train, self.test):
+            for name, label in part:
+                try:
+                    length = (Path(self.source) / name).stat().st_size
+                except OSError as error:
+                    raise DataError(f"{Path(self.source) / name}: expected an image, found: {error.strerror}") from None
+                digest.update(f"{name}\0{label}\0{length}\n".encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
+
+    def part(self, train_images: int | None = None, test_images: int | None = None) -> ImageStream:
+        """A stream of the first ``train_images`` and ``test_images`` (None: all); DataError for a number below 1."""
+        for name, count in (("train_images", train_images), ("test_images", test_images)):
+            if count is not None and count < 1:
+                raise DataError(f"expected {name} as a whole number from 1 up, found {count}")
+        return replace(self, train=self.train[:train_images], test=self.test[:test_images])
+
+    def holding_out(self, share: float) -> ImageStream:
+        """See :meth:`.Dataset.holding_out`: the same images are held out."""
+        held = held_out(len(self.train), share, self.name)
+        parts = [tuple(one for one, is_held in zip(self.train, held, strict=True) if is_held is wanted)
+                 for wanted in (np.False_, np.True_)]  # fmt: skip
+        return replace(self, train=parts[0], test=parts[1])
+
+    def channel_statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and deviation [C] over the first training images, see :data:`MOST_COUNTED`; pixels scaled to 0 … 1."""
+        return self._statistics
+
+    @cached_property
+    def _statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        counts = np.zeros((3, 256), np.int64)
+        for name, _ in self.train[:MOST_COUNTED]:
+            image = decode(Path(self.source) / name, lambda image: fit(image, self.size))
+            counts += np.stack([np.bincount(channel.ravel(), minlength=256) for channel in image])
+        levels, share = np.arange(256) / 255, counts / counts.sum(axis=1, keepdims=True)
+        mean = share @ levels
+        deviation = np.sqrt((share * (levels - mean[:, None]) ** 2).sum(axis=1))
+        return mean, np.where(deviation > 1e-12, deviation, 1.0)
+
+
+def stream_of(folder: ImageFolder, size: int | None = None) -> ImageStream:
+    """The images of a folder as a stream."""
+    parts = [tuple((str(file.relative_to(folder.path)), label) for file, label in part)
+             for part in (folder.train, folder.test)]  # fmt: skip
+    return ImageStream(folder.path.name, str(folder.path), parts[0], parts[1], folder.classes, size or SIZE)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Files to decode as one batch: ``names`` [B], and the numbers of the augmentation [B, CHOICES], None for none."""
+
+    names: tuple[str, ...]
+    choices: NDArray[np.float64] | None = None
+
+
+class Decoder:
+    """Decodes the batches of a stream in ``workers`` processes, in order.
+
+    The processes begin with the first batch, and end with :meth:`close` and with the process that made it.
+    """
+
+    def __init__(self, stream: ImageStream, workers: int) -> None:
+        self._batches: Sequence[Batch] = ()
+        self._files = _Batches(Path(stream.source), stream.size)
+        self._workers = workers
+        self._loader: DataLoader[Any] | None = None
+
+    def close(self) -> None:
+        """End the processes, once the last iterator of :meth:`images` is gone too."""
+        self._loader = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def images(self, batches: Sequence[Batch]) -> Iterator[NDArray[np.uint8]]:
+        """The images uint8 [B, C, S, S] of each batch; the iterator before this one is left where it is.
+
+        Raises:
+            DataError: an image cannot be decoded.
+        """
+        from torch.utils.data import DataLoader
+
+        self._batches = batches
+        if self._loader is None:
+            self._loader = DataLoader(
+                self._files,  # type: ignore[arg-type] # a map of batches to arrays
+                batch_size=None,  # a batch is decoded as a whole
+                sampler=self,
+                collate_fn=_as_it_is,  # arrays: tensors would need shared memory, of which a container has little
+                num_workers=self._workers,
+                prefetch_factor=PREFETCH,
+                persistent_workers=True,
+            )
+        for found in self._loader:
+            if isinstance(found, str):
+                raise DataError(found)
+            yield found
+
+
+class _Batches:
+    """What a worker process does with a batch: an error comes back as its line, without the process's traceback."""
+
+    def __init__(self, root: Path, size: int) -> None:
+        self._root, self._size = root, size
+
+    def __getitem__(self, batch: Batch) -> NDArray[np.uint8] | str:
+        images = np.empty((len(batch.names), 3, self._size, self._size), np.uint8)
+        for place, name in enumerate(batch.names):
+            try:
+                images[place] = self._image(name, None if batch.choices is None else batch.choices[place])
+            except DataError as error:
+                return str(error)
+        return images
+
+    def _image(self, name: str, choices: NDArray[np.float64] | None) -> NDArray[np.uint8]:
+        if choices is None:
+            return decode(self._root / name, lambda image: fit(image, self._size))
+        return decode(self._root / name, lambda image: resized_crop(image, self._size, choices.tolist()))
+
+
+def _as_it_is(found: Any) -> Any:
+    return found
+
+
+def workers_for(threads: int) -> int:
+    """Decoding processes beside a training in so many threads."""
+    return max(1, min(8, math.ceil(threads / 2)))
