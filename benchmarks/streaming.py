@@ -3,7 +3,7 @@
 Makes class folders of generated images (noise that JPEG can compress a little) in a temporary folder, and goes through
 one epoch of each number of images twice, in processes of their own: as a stream (decoded by worker processes), and held
 in memory as before. Nothing is trained. Peak memory is the proportional set size of the process and its workers,
-sampled ten times a second, less what the process had before it read an image; the names of the files count.
+sampled once a second, less what the process had before it read an image; the names of the files count.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def child(place: str, how: str, size: int) -> None:
 
     def watch() -> None:
         nonlocal peak
-        while not over.wait(0.1):
+        while not over.wait(1.0):
             peak = max(peak, memory())
 
     watcher = threading.Thread(target=watch)
