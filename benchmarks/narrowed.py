@@ -6,8 +6,9 @@ network and ResNet-20 are trained alike on seeds that neither the search nor its
 
     python benchmarks/narrowed.py NAME LAB
 
-The file ``benchmarks/results/narrowed.json`` keeps a row for each NAME and finalist. Trainings lie in the folder
-``narrowed`` of the lab, from which a run that was cut off goes on.
+With ``--stored FILE --data CIFAR`` the finalists are those of the searches in ``benchmarks/results/FILE.json``, which
+were compared with ResNet-20 already; only they and the narrowed networks are trained. The file
+``benchmarks/results/narrowed.json`` keeps a row for each NAME and finalist. Trainings lie in a folder NAME of the lab.
 """
 
 from __future__ import annotations
@@ -43,9 +44,16 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     arguments.add_argument("name", help="of the rows, as in 'canvas'")
     arguments.add_argument("lab", type=Path, help="the folder of a lab with a search named search")
+    arguments.add_argument("--stored", help="the name of stored searches instead, such as canvas_searches")
+    arguments.add_argument("--data", help="the folder of CIFAR-10's binary batches, for stored searches")
+    arguments.add_argument("--seeds", type=int, default=len(SEEDS), help="trainings of each (5)")
     chosen = arguments.parse_args()
     try:
-        rows = compare_all(chosen.name, chosen.lab)
+        if chosen.stored:
+            base, operators = stored(chosen.stored, chosen.data)
+        else:
+            base, operators = of_lab(chosen.lab)
+        rows = compare_all(chosen, base, operators)
     except SynoError as error:
         sys.exit(str(error))
     file = RESULTS / f"{NAME}.json"
@@ -54,11 +62,11 @@ def main() -> None:
     save(NAME, {"about": about(typed(), None), "rows": [*kept, *rows]})
 
 
-def compare_all(name: str, lab: Path) -> list[dict[str, Any]]:
-    """A row for each finalist of the lab's search.
+def of_lab(lab: Path) -> tuple[TrialRequest, dict[str, str]]:
+    """How the lab's search trains, and its finalists as texts.
 
     Raises:
-        SynoError: there is no such search, or a training did not finish.
+        SynoError: there is no such search.
     """
     result = read_result(lab, "search")
     if result is None:
@@ -66,27 +74,54 @@ def compare_all(name: str, lab: Path) -> list[dict[str, Any]]:
     with LabReader(lab) as reader:
         trials = {row.number: row for row in reader.read().of("search:search")}
     base = msgspec.convert(result["settings"], SearchSettings).training
-    base = msgspec.structs.replace(base, stopping=None, keep_predictions=True)
-    wanted: dict[str, TrialRequest] = {"baseline": base}
-    widths: dict[int, int] = {}
-    for number in sorted(set(finalists(result).values())):
-        with_operator = msgspec.structs.replace(base, operator=trials[number].operator)
-        widths[number] = narrowest(base, full_costs_of(with_operator).flops)
-        wanted[f"operator-{number}"] = with_operator
-        wanted[f"width-{widths[number]}"] = narrowed(base, widths[number])
-    outcomes = train(wanted, lab / NAME)
+    found = {f"operator-{number}": str(trials[number].operator) for number in sorted(set(finalists(result).values()))}
+    return msgspec.structs.replace(base, stopping=None, keep_predictions=True), found
+
+
+def stored(name: str, data: str | None) -> tuple[TrialRequest, dict[str, str]]:
+    """The same of stored searches of the command with its defaults, all of one backbone and as many epochs.
+
+    Raises:
+        SynoError: without data, or when they are of several backbones or epochs.
+    """
+    rows = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+    kinds = sorted({(row["settings"]["backbone"], row["settings"]["epochs"]) for row in rows})
+    if data is None or len(kinds) != 1:
+        raise SynoError(f"expected --data, and searches of one backbone and as many epochs, found {data}, {kinds}")
+    (backbone, epochs), found = kinds[0], dict[str, str]()
+    for place, row in enumerate(rows):
+        for best in row["best"].values():
+            if best is not None and best["operator"] not in found.values():
+                found[f"search-{place}-operator-{best['number']}"] = best["operator"]
+    base = TrialRequest(backbone=backbone, data=data, epochs=epochs, threads=1, channels_last=True)
+    return msgspec.structs.replace(base, keep_predictions=True), found
+
+
+def compare_all(given: Any, base: TrialRequest, operators: dict[str, str]) -> list[dict[str, Any]]:
+    """A row for each operator; ``base`` trains the network itself, which is left out where it was compared already.
+
+    Raises:
+        SynoError: a training did not finish.
+    """
+    seeds = list(SEEDS[: given.seeds])
+    wanted: dict[str, TrialRequest] = {} if given.stored else {"baseline": base}
+    widths: dict[str, int] = {}
+    for name, text in operators.items():
+        wanted[name] = msgspec.structs.replace(base, operator=text)
+        widths[name] = narrowest(base, full_costs_of(wanted[name]).flops)
+        wanted[f"width-{widths[name]}"] = narrowed(base, widths[name])
+    outcomes = train(wanted, given.lab / given.name, seeds)
     rows = []
-    for number, width in widths.items():
-        operator = outcomes[f"operator-{number}"]
-        against = {
-            "baseline": compared(base, list(SEEDS), outcomes["baseline"], operator),
-            "narrowed": compared(base, list(SEEDS), outcomes[f"width-{width}"], operator),
-        }
-        text = str(trials[number].operator)
+    for name, width in widths.items():
+        operator, text = outcomes[name], operators[name]
+        others = {"narrowed": outcomes[f"width-{width}"]}
+        if "baseline" in outcomes:
+            others["baseline"] = outcomes["baseline"]
+        against = {key: compared(base, seeds, other, operator) for key, other in others.items()}
         rows.append(
             {
-                "name": name,
-                "number": number,
+                "name": given.name,
+                "finalist": name,
                 "system": find_system(format_of(text)).title,
                 "operator": find_system(format_of(text)).summary(text),
                 "flops": operator[0].flops,
@@ -103,12 +138,12 @@ def compare_all(name: str, lab: Path) -> list[dict[str, Any]]:
                     }
                     for key, one in against.items()
                 },
-                "seeds": list(SEEDS),
-                "machine": against["baseline"].machine,
+                "seeds": seeds,
+                "machine": against["narrowed"].machine,
             }
         )
         said = {key: one["over_seeds"] for key, one in rows[-1]["against"].items()}
-        say(f"{name}, operator {number}, width {width}: {said}")
+        say(f"{given.name}, {name}, width {width}: {said}")
     return rows
 
 
@@ -125,9 +160,9 @@ def narrowest(base: TrialRequest, flops: int) -> int:
     return WIDTH
 
 
-def train(wanted: dict[str, TrialRequest], folder: Path) -> dict[str, list[TrialOutcome]]:
+def train(wanted: dict[str, TrialRequest], folder: Path, seeds: list[int]) -> dict[str, list[TrialOutcome]]:
     """The outcomes of each request on all seeds, two at a time."""
-    tasks = [(name, seed) for seed in SEEDS for name in wanted]
+    tasks = [(name, seed) for seed in seeds for name in wanted]
     requests = [msgspec.structs.replace(wanted[name], seed=seed) for name, seed in tasks]
     folders = [folder / f"{name}-{seed}" for name, seed in tasks]
     found: dict[str, list[TrialOutcome]] = {name: [] for name in wanted}
