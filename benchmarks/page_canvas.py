@@ -104,6 +104,30 @@ def conv2d(result: Result) -> str:
     )
 
 
+def narrowed(result: Result) -> str:
+    """Finalists against the network of fewer channels that has at least their FLOPs."""
+    rows = []
+    for row in result["rows"]:
+        other = row["against"]["narrowed"]
+        difference, low, high = (100 * other["over_seeds"][key] for key in ("difference", "low", "high"))
+        rows.append(
+            [
+                row["name"],
+                row["system"],
+                f"{row['flops']:,} / {row['params']:,}",
+                (
+                    f"{row['width']}: {round(row['flops'] / other['flops_ratio']):,} / "
+                    f"{round(row['params'] / other['params_ratio']):,}"
+                ),
+                f"{other['operator_accuracy']:.3f} / {other['accuracy']:.3f}",
+                f"{difference:+.1f} ({low:+.1f} to {high:+.1f})",
+                str(len(row["seeds"])),
+            ]
+        )
+    heading = "search | finalist | its FLOPs / parameters | width of ResNet-20: FLOPs / parameters | accuracy, both"
+    return table(f"{heading} | points | seeds", rows)
+
+
 def _measure(name: str, title: str, rows: Callable[[Result], str], more: str = "") -> Measure:
     command = f"{COMMAND} {name}{more}"
 
@@ -131,6 +155,12 @@ PARTS = (
             "python benchmarks/half_hours.py --name canvas_searches",
             half_hours,
             "### Searches of half an hour for ResNet-20",
+        ),
+        Measure(
+            "narrowed",
+            "python benchmarks/narrowed.py NAME LAB",
+            narrowed,
+            "### Their finalists against a network of fewer channels",
         ),
     ),
 )

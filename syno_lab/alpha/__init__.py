@@ -71,7 +71,7 @@ _METHODS: dict[type, dict[str, Any]] = {
         "to_json": _files.to_json,
         "from_json": staticmethod(_files.from_json),
         "to_torch": _to_torch,
-        "properties": lambda graph, **options: Properties.of(graph, **options),
+        "properties": _wanted.properties_of,
         "shape": _wanted.shape_of,
         "depth": _wanted.depth_of,
         "mixing": _wanted.mixing_of,

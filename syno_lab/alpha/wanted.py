@@ -245,6 +245,11 @@ class Properties:
 # -- of a graph --------------------------------------------------------------------------------------------------------
 
 
+def properties_of(graph: Graph, *, normalised: bool = False, producer: Producer | None = None) -> Properties:
+    """See :meth:`Properties.of`."""
+    return Properties.of(graph, normalised=normalised, producer=producer)
+
+
 def shape_of(graph: Graph, output: int = 0) -> Shape:
     """The shape of an output. Raises SpecError for one that is not there."""
     _check_number("output", output, len(graph.outputs))

@@ -56,7 +56,8 @@ class Sampler:
 
     Args:
         places: the convolutions that one kernel replaces, as places or as sites of a network; sites that no kernel can
-            replace stay as they are. :meth:`of_network` finds them.
+            replace stay as they are. Or a network, whose dense convolutions larger than 1 x 1 they are then.
+        example: of a network, the shape [C, H, W] of one image, or a tensor (:func:`syno_lab.models.layers.survey`).
         max_flops, max_params: the budget, as shares of what these convolutions cost; None: no limit.
         min_flops, min_params: the least that a kernel must use.
         primitives: the fewest and the most primitives, input and output not counted.
@@ -78,8 +79,9 @@ class Sampler:
 
     def __init__(
         self,
-        places: Sequence[Place | Site],
+        places: Sequence[Place | Site] | nn.Module,
         *,
+        example: Example | None = None,
         max_flops: float | None = 0.5,
         max_params: float | None = None,
         min_flops: float | None = None,
@@ -96,8 +98,9 @@ class Sampler:
         without_rules: Collection[str] = (),
         seed: int = 0,
     ) -> None:
-        self.sites = tuple([place for place in places if not isinstance(place, Place)])
-        self.places = places_of(places)
+        given = _given(places, example)
+        self.sites = tuple([place for place in given if not isinstance(place, Place)])
+        self.places = places_of(given)
         self.budget = Budget.of_shares(
             self.places, max_flops=max_flops, max_params=max_params, min_flops=min_flops, min_params=min_params
         )
@@ -138,16 +141,8 @@ class Sampler:
 
     @classmethod
     def of_network(cls, net: nn.Module, example: Example, **options: Any) -> Sampler:
-        """A sampler for the dense convolutions of a network that are larger than 1 x 1.
-
-        Args:
-            net: the network; it stays as it is.
-            example: the shape [C, H, W] of one image, or a tensor; see :func:`syno_lab.models.layers.survey`.
-            options: those of the sampler.
-        """
-        from syno_lab.models.layers import survey
-
-        return cls(survey(net, example).select(), **options)
+        """A sampler for a network, which stays as it is: ``Sampler(net, example=example, **options)``."""
+        return cls(net, example=example, **options)
 
     def replace(self, net: nn.Module, operator: Fitted) -> nn.Module:
         """A copy of a network with an operator in all places that it fits, with weights of its own in each.
@@ -259,6 +254,20 @@ class Sampler:
                 fitted = self.sample(seconds=seconds, should_stop=should_stop)
             known.add(fitted.kernel.key)
             yield fitted
+
+
+def _given(places: Any, example: Example | None) -> Sequence[Place | Site]:
+    """Places and sites as they are, of a network its sites."""
+    if not hasattr(places, "named_modules"):  # no network; torch need not be loaded to see that
+        if example is not None:
+            raise SpecError("example: expected none for places, which have their sizes, found one")
+        found: Sequence[Place | Site] = places
+        return found
+    if example is None:
+        raise SpecError("example: expected the shape [C, H, W] of an image beside a network, found none")
+    from syno_lab.models.layers import survey
+
+    return survey(places, example).select()
 
 
 def _length_weight(length: int, types: int) -> float:

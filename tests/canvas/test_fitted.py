@@ -210,6 +210,11 @@ def test_a_kernel_is_fitted_to_a_network() -> None:
     sampler = sl.canvas.Sampler.of_network(net, (3, 8, 8), max_flops=0.6, seed=3)
     assert sampler.places == (Place(8, 16, 4, 4, stride=2),)  # 3 and 8 channels: none is a multiple of the other
     operator = sampler.sample()
+    assert sl.canvas.Sampler(net, example=(3, 8, 8), max_flops=0.6, seed=3).sample() == operator
+    with pytest.raises(SpecError, match=r"example: expected the shape \[C, H, W\] of an image beside a network"):
+        Sampler(net)
+    with pytest.raises(SpecError, match="example: expected none for places"):
+        Sampler(sampler.places, example=(3, 8, 8))
     made = sampler.replace(net, operator)
     made(torch.zeros(2, 3, 8, 8)).sum().backward()
     assert isinstance(net[1], torch.nn.Conv2d)
