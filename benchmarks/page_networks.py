@@ -348,6 +348,10 @@ PARTS = (
         Measure("store", "python benchmarks/store.py", store, "### The store (in brackets: CPU-seconds)"),
     ),
     Part(
+        "search-gpt-tiny",
+        Measure("search_gpt_tiny", "syno-lab search --backbone gpt_tiny; then stored_evidence.py search", search),
+    ),
+    Part(
         "search-resnet20",
         Measure("search_resnet20", "syno-lab search --minutes 30", search),
         Measure("search_resnet20_ten_minutes", "syno-lab search --minutes 10", search),

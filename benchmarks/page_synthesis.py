@@ -174,6 +174,40 @@ def half_hours(result: Result) -> str:
     )
 
 
+def validation(result: Result) -> str:
+    """How well rungs, probe and yardsticks rank operators, beside the ceiling of the truth's own repeatability."""
+    rows = [
+        [
+            one["predictor"],
+            NONE if one["spearman"] is None else f"{one['spearman']:.2f}",
+            NONE if one["low"] is None else f"{one['low']:.2f} to {one['high']:.2f}",
+            NONE if one["above"] is None else f"{one['above']:.0%}",
+            {True: "yes", False: "no", None: NONE}[one["is_used"]],
+        ]
+        for one in result["agreements"]
+    ]
+    ceiling = result["ceiling"]
+    costs = "; ".join(
+        f"{rung['name']}: {rung['seeds']} training{'s' * (rung['seeds'] > 1)} of {rung['cpu_s']:.1f} CPU-seconds"
+        for rung in result["rungs"]
+    )
+    words = (
+        f"{result['backbone']}, {result['data']}: {result['counted']} operators, the full recipe on "
+        f"{len(result['seeds'])} seeds, {result['full_cpu_s']:.0f} CPU-seconds a training. {costs}. "
+    )
+    if ceiling["most"] is not None:
+        words += (
+            f"Ceiling {ceiling['most']:.2f}: two seeds of the full recipe agree by {ceiling['between_seeds']:.2f}, and "
+            f"their mean has the reliability {ceiling['reliability']:.2f}."
+        )
+    heading = "ranked by | Spearman | 95 % interval | above FLOPs and parameters, of resamples | used"
+    return f"{table(heading, rows)}\n\n{words} {_sentence(result['note'])}".strip()
+
+
+def _sentence(note: str) -> str:
+    return f"{note[:1].upper()}{note[1:]}." if note else ""
+
+
 def wished(result: Result) -> str:
     """Descents with and without bound and weights, and the rate of a search without training."""
     rows = []
@@ -358,6 +392,10 @@ PARTS = (
     single("spread", spread),
     single("rediscovery", rediscovery),
     single("half-hours", half_hours),
+    Part(
+        "validation",
+        Measure("validation", "syno-lab search --validate-proxy; then stored_evidence.py validation", validation),
+    ),
     single("wished", wished),
     single("step", step),
     single("bias", bias),
