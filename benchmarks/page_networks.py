@@ -304,13 +304,21 @@ def search(result: Result) -> str:
         best = max(known, key=lambda one: one["accuracy"])
         wanted["known"] = f"best of {len(known)} known operators, {best['known']}"
     told = (
-        "accuracy {operator:.3f} at {flops_ratio:.3f} of the FLOPs, {params_ratio:.3f} of the parameters; difference "
-        "{interval[difference]:+.3f}, 95 % interval {interval[low]:+.3f} to {interval[high]:+.3f}"
+        "{measure} {operator:.3f} (baseline {baseline:.3f}) at {flops_ratio:.3f} of the FLOPs, {params_ratio:.3f} of "
+        "the parameters; difference {interval[difference]:+.3f}, 95 % interval {interval[low]:+.3f} to "
+        "{interval[high]:+.3f}"
     )
     for name, which in wanted.items():
         found = result["comparisons"].get(name)
-        lines.append(f"- {which}: {told.format_map(found) if found else 'none'}")
+        lines.append(f"- {which}: {told.format_map({'measure': 'accuracy', **_all_seeds(found)}) if found else 'none'}")
+    if result.get("note"):
+        lines.append(f"- {result['note']}")
     return "\n".join(lines)
+
+
+def _all_seeds(found: Result) -> Result:
+    """A comparison with the interval over seeds and images, where it has one."""
+    return {**found, "interval": found.get("over_seeds") or found["interval"]}
 
 
 def traffic(result: Result) -> str:

@@ -28,7 +28,17 @@ from syno_lab.reports.progress import read_result
 #: Fields of a search's result that are kept as they are.
 KEPT = ("trials", "states", "end", "trials_per_hour", "pruned_share", "overhead_share", "search_s", "verdict", "front")
 BEST = ("number", "accuracy", "flops_ratio", "params", "known", "operator")
-COMPARED = ("baseline", "operator", "flops_ratio", "params_ratio", "seeds", "interval", "over_seeds", "verdict")
+COMPARED = (
+    "measure",
+    "baseline",
+    "operator",
+    "flops_ratio",
+    "params_ratio",
+    "seeds",
+    "interval",
+    "over_seeds",
+    "verdict",
+)
 SETTINGS = ("method", "seed", "minutes", "workers", "seeds", "max_replaced_ratio", "starts_with_known", "wants")
 
 
