@@ -7,7 +7,7 @@ from syno_lab.experiments.settings import SearchSettings, TuningChoice
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.standing import SHARES, Standing, Times, share_text
 from syno_lab.experiments.tunings import JobTuners, LocalTuners, Tuners, Tunings
-from syno_lab.experiments.untrained import FRONT_FILE, PROBED, Untrained, first_asked, run_untrained
+from syno_lab.experiments.untrained import FRONT_FILE, PROBED, Untrained, run_untrained
 from syno_lab.experiments.watching import (
     LOCK_FILE,
     RESULT_FILE,
@@ -44,7 +44,6 @@ __all__ = [
     "Tunings",
     "Untrained",
     "busy",
-    "first_asked",
     "read_json",
     "run_here",
     "run_search",

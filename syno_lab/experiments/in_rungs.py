@@ -46,6 +46,7 @@ def run_in_rungs(
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
     """Do the search of ``settings``, whose minutes bound all of it, or continue it from the store.
 
@@ -79,6 +80,7 @@ def run_in_rungs(
             report,
             should_stop,
             clock,
+            sleep=sleep,
             uses_probe=uses_probe,
             elapsed_s=float(earlier.get("search_s") or 0.0),
             funnel=Funnel.begun(earlier.get("funnel")),
@@ -197,7 +199,8 @@ def times(
 ) -> dict[str, Any]:
     """Where the time of all workers went, as shares of ``workers`` x wall time.
 
-    ``rest`` is what is left for the store, the jobs, the estimate and idle workers.
+    ``rest`` is what is left for the store, the jobs, the estimate and idle workers. ``idle`` is the share of wall time
+    in which workers trained nothing, whatever else the machine did.
     """
     total = settings.workers * driver.search_s
     spent: defaultdict[str, float] = defaultdict(float)
@@ -210,6 +213,7 @@ def times(
         "wall_s": driver.search_s,
         "cpu_s": dict(spent),
         "search_process_s": process_s,
+        "idle": 1 - sum(float(one.outcome.get("wall_s") or 0.0) for one in trainings) / total,
         "shares": shares | {"rest": 1 - sum(shares.values())},
     }
 

@@ -2,37 +2,39 @@
 
 Successive halving (Jamieson and Talwalkar 2016) with a plan of time: the baseline tells what a training costs on each
 rung, the plan shares the minutes, and then the parts follow one another. The queue of trainings is in the store, so
-that a killed search goes on with what is there. Baseline trainings of the finals have the last priority: workers do
-them whenever nothing else waits.
+that a killed search goes on with what is there.
+
+A worker that waits costs as much as one that trains, so something useful always waits in the queue. The first rung
+begins at once, and the search without training draws beside it. At the end of a rung, all but one worker would wait for
+the last training of it: they train the baseline on seeds of the finals, which has the last priority.
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 import msgspec
 
 from syno_lab.errors import SearchError
-from syno_lab.experiments.driver import LOOK_S, PATIENCE_S, Report, Stopped
+from syno_lab.experiments.driver import PATIENCE_S, Report, Stopped
 from syno_lab.experiments.funnel import Funnel
 from syno_lab.experiments.plan import FEWEST, MORE_SEEDS, Plan, plan_for, worthwhile
 from syno_lab.experiments.rung_worker import TIMING_STEPS, Workers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
-from syno_lab.experiments.untrained import first_asked
 from syno_lab.experiments.watching import PERIOD_S, Board
 from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Rung
 from syno_lab.protocol import Operator
-from syno_lab.search import Candidate, Search
-from syno_lab.search.protocol import Trail
+from syno_lab.search import Candidate, Elite, EliteSearch, Search
 from syno_lab.store import SearchLog
-from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TIMING, RungTraining
+from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TAKEN, TIMING, WAITING, RungTraining
 from syno_lab.systems import read_operator
 from syno_lab.trial import TrialOutcome
 from syno_lab.trial.examples import batches_of
@@ -42,6 +44,12 @@ from syno_lab.trial.rungs import HOLDOUT
 AHEAD = 2
 #: The share of the first rung for the elites of the search without training; the rest is asked for by the method.
 MOST_ELITES = 0.6
+#: Operators drawn in the hope of a new elite before the method is asked, whose answer takes about as long as these.
+DRAWS_FOR_ONE = 6
+#: CPU seconds that the search without training may take for one operator before the search looks after its workers.
+DRAW_S = 0.5
+#: Seconds between two looks at workers and outcomes.
+PAUSE_S = 0.2
 #: A forward pass takes about this share of a training step.
 FORWARD = 1 / 3
 #: Priorities: what comes first. Rungs lie between, later rungs before earlier ones.
@@ -109,7 +117,7 @@ class RungDriver:
         workers: take the trainings from the queue of ``log``.
         board: writes the search's state to files, for the runs view.
         shares: of the replaced layers' FLOPs, for each of which a best operator is looked for.
-        clock: seconds of wall time; ``cpu_clock``: CPU seconds of this thread.
+        clock: seconds of wall time; ``cpu_clock``: CPU seconds of this thread; ``sleep`` waits so many seconds.
         uses_probe: whether the score of the probe, where the system has one, may choose what is asked.
         elapsed_s: wall time that earlier processes of this search took.
     """
@@ -125,6 +133,7 @@ class RungDriver:
     should_stop: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
     cpu_clock: Callable[[], float] = time.thread_time
+    sleep: Callable[[float], None] = time.sleep
     uses_probe: bool = True
     elapsed_s: float = 0.0
     end_reason: str = ""
@@ -137,14 +146,14 @@ class RungDriver:
         self._begun = self.clock() - self.elapsed_s
         self._next_report = -float("inf")
         self._given: list[Operator] = []
-        self._elites: list[tuple[Operator, Trail, float]] = []
+        self._untrained: EliteSearch | None = None
+        self._elites = 0  # asked for so far
         self._told: set[int] = set()
         self._candidates: dict[int, Candidate] = {}
         self._numbers: set[int] = set()
         self._known_trials: dict[int, str] = {}  # names of the known operators, by the numbers of their trials
         self._plan: Plan | None = None
         self._shown: Search | None = None
-        self._trainings: dict[int, RungTraining] = {}
 
     # -- the parts, in order -----------------------------------------------------------------------------------------
 
@@ -155,11 +164,11 @@ class RungDriver:
             SearchError: the minutes are too few, or the baseline does not train to the end.
             Stopped: ``should_stop`` returned True; the queue keeps what was done.
         """
+        # They take the time until the first operators are drawn, and the last of the timing.
+        self._queue_baselines(self.settings.workers)
         plan = self.plan = self._planned()
         self._show(now=True)  # before the search begins, people see its plan
-        for seed in self.settings.seeds:
-            self.queue.queue(BASELINE, FINAL, seed, _LAST)
-        self._draw(plan)
+        self._begin()
         self._first_rung(plan)
         for rung in self.rungs[1:]:
             self._next_rung(plan, rung)
@@ -167,10 +176,15 @@ class RungDriver:
         self._finals()
         self._show(now=True)
 
+    def _queue_baselines(self, count: int | None = None) -> None:
+        """Have the baseline trained on so many seeds of the finals, or on all, whenever a worker would wait."""
+        for seed in self.settings.seeds[:count]:
+            self.queue.queue(BASELINE, FINAL, seed, _LAST)
+
     def _planned(self) -> Plan:
         """Time the baseline on each rung, and share the minutes."""
         self.phase = "timing"
-        asked = [(rung.name, 0) for rung in self.rungs if not rung.is_full] + [(TIMING, 0)]
+        asked = [(TIMING, 0), *((rung.name, 0) for rung in reversed(self.rungs) if not rung.is_full)]  # longest first
         for name, seed in asked:
             self.queue.queue(BASELINE, name, seed, _FIRST)
         self._wait(lambda: all(self._baseline(name) is not None for name, _ in asked))
@@ -202,48 +216,50 @@ class RungDriver:
         steps = request.epochs * batches if request.steps is None else request.steps
         return each_s * (steps + request.epochs * FORWARD * tests)
 
-    def _draw(self, plan: Plan) -> None:
-        """Fill the list of operators that are asked first: known ones, then the elites of a search without training."""
-        self.phase = "draws"
+    def _begin(self) -> None:
+        """Make the search, and tell it what an earlier process of it was told."""
         has_probe = self.uses_probe and self.space.has_probe
         self.search = self._shown = self.space.search(self.settings, self.space.score if has_probe else None)
+        if has_probe:
+            self._untrained = self.space.elite_search(random.Random(self.settings.seed))  # noqa: S311 - for choices
         if self.settings.starts_with_known:
             found = self.space.operators.known(self.search.root)
             self._given = list(found.values())
             self.known = {operator.to_json(): name for name, operator in found.items()}
         self._resume()
-        if self._told or not has_probe:  # an earlier process has drawn
-            return
-        begun = self.cpu_clock()
-
-        def should_stop() -> bool:
-            self._show()
-            return self.should_stop()
-
-        seconds = plan.part("draws").seconds / self.settings.workers
-        self._elites = first_asked(self.space, self.settings, seconds, should_stop)
-        del self._elites[int(MOST_ELITES * plan.part(self.rungs[0].name).trainings) :]
-        self.funnel.draws.seconds += self.cpu_clock() - begun
-        self._look()
 
     def _first_rung(self, plan: Plan) -> None:
-        """Ask and train on the first rung until the time of the later parts must begin."""
+        """Draw, ask, and train on the first rung until the time of the later parts must begin."""
         first, later = self.rungs[0], self.rungs[1:]
         self.phase = first.name
         is_over = bool(self._with_more_seeds()) or any(self._mine(rung.name) for rung in later)
-        reserve = self._reserve(plan, first)
+        reserve, ahead = self._reserve(plan, first), (first.name, WAITING)
         while not is_over:
             self._look()
-            waiting = sum(1 for one in self._mine(first.name) if not one.is_ended)
-            is_over = self._is_time_for(reserve) or self._has_enough(plan)
-            if is_over:
+            held = [one for one in self.queue.current() if one.state == TAKEN or (one.rung, one.state) == ahead]
+            if self._is_time_for(reserve) or self._has_enough(plan):
                 break
-            if waiting >= self.settings.workers + AHEAD:
-                time.sleep(LOOK_S / 5)
-                continue
-            is_over = not self._ask(first)
-        self._wait(lambda: all(one.is_ended for one in self._mine(first.name)))
+            if len(held) < self.settings.workers + AHEAD:
+                is_over = not self._ask(first)
+            elif not self._draw():
+                self.sleep(PAUSE_S)
+        self._finish(first)
         self._tell()
+
+    def _draw(self) -> bool:
+        """Go on with the search without training, by one operator at most; False where its part of the plan is over."""
+        search, most_s = self._untrained, self.plan.part("draws").seconds / self.settings.workers
+        if search is None or self.funnel.draws.seconds >= most_s:
+            return False
+        begun = self.cpu_clock()
+        candidate = search.ask(lambda: self.should_stop() or self.cpu_clock() > begun + DRAW_S)
+        if candidate is not None:
+            search.tell(candidate, self.space.score(candidate.operator))
+            search.told.clear()  # its elites are all that is needed
+        taken = self.cpu_clock() - begun
+        self.funnel.draws.seconds += taken
+        # One that was not found in time may be found in the next part of it; else there is none.
+        return candidate is not None or taken > DRAW_S
 
     def _has_enough(self, plan: Plan) -> bool:
         trials = self.settings.trials
@@ -255,9 +271,22 @@ class RungDriver:
         self.phase = rung.name
         if not self._mine(rung.name):
             count = self._room(plan, rung)
-            for number in survivors(self.scores(before), count, self.shares):
+            for number in self._longest_first(survivors(self.scores(before), count, self.shares), before):
                 for seed in range(rung.seeds):
                     self.queue.queue(number, rung.name, seed, _RUNGS - self.rungs.index(rung))
+        self._finish(rung)
+
+    def _longest_first(self, numbers: Iterable[int], rung: Rung) -> list[int]:
+        """Trials by the seconds of their trainings on a rung, the longest first: so workers end together."""
+        taken: Counter[int] = Counter()
+        for one in self._mine(rung.name):
+            taken[one.number] += one.outcome.get("work_s") or 0.0
+        return sorted(numbers, key=lambda number: -taken[number])
+
+    def _finish(self, rung: Rung) -> None:
+        """Wait for all trainings on a rung; on the network itself they are long, and the baseline's fill the gaps."""
+        if rung.is_full:
+            self._queue_baselines()
         self._wait(lambda: all(one.is_ended for one in self._mine(rung.name)))
 
     def _confirm(self, plan: Plan) -> None:
@@ -266,10 +295,11 @@ class RungDriver:
         seeds = range(last.seeds, last.seeds + MORE_SEEDS)
         if not self._with_more_seeds():
             count = int((self._left_s() - self._finals_s()) / (MORE_SEEDS * plan.part(CONFIRM).each_s))
-            for number in survivors(self.scores(last), count, self.shares) if count >= FEWEST else ():
+            chosen = survivors(self.scores(last), count, self.shares) if count >= FEWEST else ()
+            for number in self._longest_first(chosen, last):
                 for seed in seeds:
                     self.queue.queue(number, last.name, seed, _RUNGS - len(self.rungs))
-        self._wait(lambda: all(one.is_ended for one in self._mine(last.name)))
+        self._finish(last)
 
     def _room(self, plan: Plan, rung: Rung) -> int:
         """The operators that the rung can train in what is left of the time: as planned, or as many as still fit."""
@@ -278,17 +308,21 @@ class RungDriver:
         return max(FEWEST, int(left / each))
 
     def _reserve(self, plan: Plan, rung: Rung) -> float:
-        """Worker seconds for the rungs after this one: their planned share of what is left without the finals."""
-        parts = [plan.part(one.name).seconds for one in self.rungs[self.rungs.index(rung) :]]
-        parts.append(plan.part(CONFIRM).seconds)
-        return max(0.0, self._left_s() - self._finals_s()) * (1 - parts[0] / sum(parts))
+        """Worker seconds for the rungs after this one: their planned share of what is left without the finals.
+
+        The first rung has the time of the draws too, which it trains beside.
+        """
+        at = self.rungs.index(rung)
+        mine = plan.part(rung.name).seconds + (0.0 if at else plan.part("draws").seconds)
+        later = sum(plan.part(name).seconds for name in [*(one.name for one in self.rungs[at + 1 :]), CONFIRM])
+        return max(0.0, self._left_s() - self._finals_s()) * later / (mine + later)
 
     def _finals(self) -> None:
         """Train the best operator within each share, and the best known one, on the seeds of the finals."""
         self.phase = FINAL
         if not self.settings.seeds:
             return
-        for number in self.finalists():
+        for number in self._longest_first(self.finalists(), self.rungs[-1]):
             for seed in self.settings.seeds:
                 self.queue.queue(number, FINAL, seed, _FIRST)
         self._wait(lambda: all(one.is_ended for one in self._all(FINAL)))
@@ -403,25 +437,28 @@ class RungDriver:
             self._known_trials[number] = self.known[operator]
 
     def _next_candidate(self) -> Candidate | None:
-        begun = self.cpu_clock()
-        try:
-            return self._found_candidate()
-        finally:
-            self.funnel.draws.seconds += self.cpu_clock() - begun
-
-    def _found_candidate(self) -> Candidate | None:
         while self._given:
             candidate = self.search.adopt(self._given.pop(0))
             if candidate is not None:
                 return candidate
-        while self._elites:
-            operator, trail, _ = self._elites.pop(0)
-            if not self.search.knows(operator):
-                candidate = self.search.adopt(operator, trail)
-                if candidate is not None:
-                    return candidate
-        deadline = self.cpu_clock() + PATIENCE_S
-        return self.search.ask(lambda: self.should_stop() or self.cpu_clock() > deadline)
+        wants_elite = self._elites < MOST_ELITES * self.plan.part(self.rungs[0].name).trainings
+        for _ in range(DRAWS_FOR_ONE if wants_elite else 0):
+            elite = self._next_elite()
+            if elite is not None:
+                self._elites += 1
+                return self.search.adopt(elite.operator, elite.trail)
+            if not self._draw():
+                break
+        begun = self.cpu_clock()
+        try:
+            return self.search.ask(lambda: self.should_stop() or self.cpu_clock() > begun + PATIENCE_S)
+        finally:
+            self.funnel.draws.seconds += self.cpu_clock() - begun
+
+    def _next_elite(self) -> Elite | None:
+        """The best one so far that was not asked for, of each range of FLOPs in turn."""
+        elites = [] if self._untrained is None else self._untrained.elites.in_turn()
+        return next((elite for elite in elites if not self.search.knows(elite.operator)), None)
 
     def _tell(self) -> None:
         """Record the outcomes of the first rung and tell the search."""
@@ -451,8 +488,8 @@ class RungDriver:
 
     def _finals_s(self) -> float:
         """Worker seconds that the finals still take: the baseline's trainings that wait, and those of the finalists."""
-        waiting = sum(1 for one in self._all(FINAL) if not one.is_ended and one.number == BASELINE)
-        return waiting * self.plan.part("baseline").each_s + self.plan.part("finals").seconds
+        ended = sum(1 for one in self._all(FINAL) if one.is_ended and one.number == BASELINE)
+        return (len(self.settings.seeds) - ended) * self.plan.part("baseline").each_s + self.plan.part("finals").seconds
 
     def _is_time_for(self, reserve: float) -> bool:
         return self._left_s() <= reserve + self._finals_s()
@@ -465,8 +502,7 @@ class RungDriver:
     # -- waiting and showing -----------------------------------------------------------------------------------------
 
     def _all(self, rung: str) -> list[RungTraining]:
-        self.queue.refresh(self._trainings)
-        return [one for one in self._trainings.values() if one.rung == rung]
+        return [one for one in self.queue.current() if one.rung == rung]
 
     def _mine(self, rung: str) -> list[RungTraining]:
         return [one for one in self._all(rung) if one.number != BASELINE]
@@ -480,7 +516,7 @@ class RungDriver:
     def _wait(self, is_over: Callable[[], bool]) -> None:
         while not is_over():
             self._look()
-            time.sleep(LOOK_S / 5)
+            self.sleep(PAUSE_S)
 
     def _look(self) -> None:
         """Look after workers, outcomes and wishes of the user."""
@@ -512,8 +548,7 @@ class RungDriver:
 
     def _count(self) -> None:
         self.funnel.draws.see(**self.space.counts)
-        self.queue.refresh(self._trainings)
-        self.funnel.count(self.rungs, list(self._trainings.values()), FINAL)
+        self.funnel.count(self.rungs, self.queue.current(), FINAL)
 
     @property
     def plan(self) -> Plan:

@@ -22,6 +22,7 @@ import msgspec
 from syno_lab.errors import SynoError
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.watching import search_folder
+from syno_lab.jobs.records import ENDED
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungLog, RungTraining
 from syno_lab.trial import TrialOutcome, TrialRequest, TrialWorker
@@ -190,21 +191,20 @@ class JobWorkers:
         self._settings = settings
         self._lab = lab
         self._handles: list[JobHandle] = []
+        self._queue = lab.store.search(settings.name, settings.identity).rungs
 
     def look(self) -> None:
         """See :class:`Workers`."""
-        queue = self._lab.store.search(self._settings.name, self._settings.identity).rungs
-        alive = []
-        for handle in self._handles:
+        # This is called many times a second: the states alone cost little.
+        ended = [handle for handle in self._handles if self._lab.ledger.state(handle.id) in ENDED]
+        for handle in ended:
+            self._queue.release(holder_of(handle.id))
             record = handle.record()
-            if not record.is_ended:
-                alive.append(handle)
-                continue
-            queue.release(holder_of(handle.id))
             if record.state != "finished":
                 raise SynoError(f"a worker of the search ended as {record.state}: {record.reason}")
-        missing = self._settings.workers - len(alive)
-        self._handles = [*alive, *(self._submit() for _ in range(missing))]
+            self._handles.remove(handle)
+        while len(self._handles) < self._settings.workers:
+            self._handles.append(self._submit())
 
     def _submit(self) -> JobHandle:
         return self._lab.submit(KIND, self._settings.to_dict(), name=f"{self._settings.name}: worker")
@@ -219,9 +219,8 @@ class JobWorkers:
                 else:
                     handle.resume()
                     self._handles.append(handle)
-        queue = self._lab.store.search(self._settings.name, self._settings.identity).rungs
-        for holder in queue.holders() - {holder_of(handle.id) for handle in self._handles}:
-            queue.release(holder, is_dead=False)
+        for holder in self._queue.holders() - {holder_of(handle.id) for handle in self._handles}:
+            self._queue.release(holder, is_dead=False)
         self.look()
         return self
 

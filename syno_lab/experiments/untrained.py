@@ -3,12 +3,11 @@
 To draw and examine an operator takes about a tenth of a second, where to train it takes seconds to hours: thousands are
 examined within minutes. Any method may ask for them. Kept are the best few of each range of FLOPs
 (:mod:`syno_lab.search.elites`), in the store as trials in the state ``probed``; the product is the front of score
-against FLOPs. A search that trains may begin with what is found so (:func:`first_asked`).
+against FLOPs. A search in rungs draws so too (:mod:`.rung_driver`).
 """
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -249,21 +248,3 @@ def run_untrained(
     board.write(RESULT_FILE, msgspec.json.encode(result))
     board.show({"phase": "done", **driver.to_dict()}, now=True)
     return result
-
-
-def first_asked(
-    space: Space, settings: SearchSettings, seconds: float, should_stop: Stop = never
-) -> list[tuple[Operator, Trail, float]]:
-    """The operators that a search without training finds within so many CPU seconds, with their trails and scores.
-
-    The best of each range of FLOPs come first. The trails begin at ``space.root``, at which the searches of
-    ``space`` begin too: ``search.adopt(operator, trail)`` takes one in without looking for it.
-
-    Raises:
-        SpecError: the system has no probe.
-    """
-    search = space.elite_search(random.Random(settings.seed))  # noqa: S311 - for choices
-    deadline = time.thread_time() + seconds
-    for _ in examine(search, space.score, lambda: should_stop() or time.thread_time() >= deadline):
-        search.told.clear()
-    return [(elite.operator, elite.trail, elite.score) for elite in search.elites.in_turn()]

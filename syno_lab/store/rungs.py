@@ -74,6 +74,8 @@ class RungLog:
     def __init__(self, database: Database, key: int) -> None:
         self._database = database
         self._key = key
+        self._seen: tuple[int, int] | None = None  # the database's version of what is below
+        self._known: dict[int, RungTraining] = {}  # by their place in the queue
 
     def queue(self, number: int, rung: str, seed: int, priority: int) -> bool:
         """Add a training; False where the queue has it already (its priority stays)."""
@@ -148,14 +150,18 @@ class RungLog:
             rest, given = f"{rest} AND rung=?", (*given, rung)
         return list(map(_training, self._database.read(_COLUMNS, f"{rest} ORDER BY place", given)))
 
-    def refresh(self, known: dict[int, RungTraining]) -> None:
-        """Bring ``known``, trainings by their place in the queue, up to date; only rows that changed are read whole."""
-        query = f"SELECT place, state FROM {_TABLE} WHERE search=? ORDER BY place"
-        states: list[tuple[Any, ...]] = self._database.columns(query, (self._key,))
-        for place, state in states:
-            if place not in known or known[place].state != state:
-                rows = self._database.read(_COLUMNS, f"FROM {_TABLE} WHERE place=?", (place,))
-                known.update((place, _training(row)) for row in rows)
+    def current(self) -> list[RungTraining]:
+        """As :meth:`trainings`, for whoever asks many times a second: only rows that changed are read again."""
+        version = self._database.version()
+        if version != self._seen:
+            query = f"SELECT place, state FROM {_TABLE} WHERE search=? ORDER BY place"
+            states: list[tuple[Any, ...]] = self._database.columns(query, (self._key,))
+            for place, state in states:
+                if place not in self._known or self._known[place].state != state:
+                    rows = self._database.read(_COLUMNS, f"FROM {_TABLE} WHERE place=?", (place,))
+                    self._known.update((place, _training(row)) for row in rows)
+            self._seen = version
+        return list(self._known.values())
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Return how many trainings there are, by rung and state."""

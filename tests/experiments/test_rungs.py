@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
+from itertools import pairwise
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,14 +26,14 @@ from syno_lab.experiments.agreement import Ceiling
 from syno_lab.experiments.in_rungs import SHARES, _evidence, run_in_rungs
 from syno_lab.experiments.plan import FINALISTS, plan_for
 from syno_lab.experiments.rung_driver import Score, survivors
-from syno_lab.experiments.rung_worker import TIMING_STEPS, LocalWorkers
+from syno_lab.experiments.rung_worker import TIMING_STEPS, LocalWorkers, request_for
 from syno_lab.experiments.validate_proxy import RESULT_FILE, Validation
 from syno_lab.models.rungs import Rung
 from syno_lab.reports.progress import finals_table
-from syno_lab.store import Store
-from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TIMING
+from syno_lab.store import SearchLog, Store
+from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TIMING, RungTraining
 from syno_lab.trial import TrialOutcome, TrialRequest
-from syno_lab.trial.rungs import rungs_of
+from syno_lab.trial.rungs import reward_of, rungs_of
 
 RUNGS = rungs_of(TRAINING)
 FIRST, SECOND, NETWORK = (rung.name for rung in RUNGS)
@@ -80,6 +82,53 @@ class Known:
             predictions=[0] * 360 if request.keep_predictions else None,
             losses=[1.0] * 360 if request.keep_predictions else None,
         )
+
+
+class InTurn(Known):
+    """Workers whose time stands still between the search's looks: a training takes longer, the slower its operator."""
+
+    def __init__(self, settings: SearchSettings, log: SearchLog) -> None:
+        super().__init__()
+        self.settings, self.log = settings, log
+        self.now = 0.0
+        self.running: list[tuple[float, RungTraining, TrialOutcome] | None] = [None] * settings.workers
+        self.spans: list[list[tuple[float, float, str]]] = [[] for _ in self.running]  # begin, end, rung; by worker
+
+    def __enter__(self) -> InTurn:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def look(self) -> None:
+        self.sleep(0.02)
+
+    def sleep(self, seconds: float) -> None:
+        until = self.now + seconds
+        while True:
+            for worker, running in enumerate(self.running):
+                if running is None and (one := self.log.rungs.take(f"worker {worker}")) is not None:
+                    self._begin(worker, one)
+            ends = [inf if running is None else running[0] for running in self.running]
+            self.now = min(*ends, until)
+            if self.now == until:
+                return
+            self._end(ends.index(self.now))
+
+    def _begin(self, worker: int, one: RungTraining) -> None:
+        operator = None if one.number == BASELINE else self.log.trial(one.number).operator
+        outcome = self(request_for(self.settings, one, operator, None), folder=Path())
+        slow = 1.0 if operator is None else random.Random(f"time of {operator}").uniform(1, 1.6)
+        end = self.now + slow * outcome.work_s
+        self.spans[worker].append((self.now, end, one.rung))
+        self.running[worker] = end, one, outcome
+
+    def _end(self, worker: int) -> None:
+        running = self.running[worker]
+        assert running is not None
+        _, one, outcome = running
+        measures = {rung.name: rung.measure for rung in RUNGS}
+        self.log.rungs.record(one, outcome.to_dict(), reward_of(measures.get(one.rung, "accuracy"), outcome))
+        self.running[worker] = None
 
 
 def worth(operator: str) -> float:
@@ -150,10 +199,18 @@ def test_the_best_go_on_and_nothing_is_trained_twice(tmp_path: Path) -> None:
 
 
 def test_the_finalists_are_the_best_of_those_with_more_seeds(tmp_path: Path) -> None:
-    asked = chosen(minutes=4)
-    result = search(tmp_path, Known(), asked)
+    asked = chosen(minutes=4, seeds=(100, 101, 102, 103))
     with Store.open(tmp_path) as store:
-        queue = store.search(asked.name, asked.identity).rungs.trainings()
+        log = store.search(asked.name, asked.identity)
+        workers = InTurn(asked, log)
+        result = run_in_rungs(
+            asked, store, lambda _: workers, folder=tmp_path / "board", clock=lambda: workers.now, sleep=workers.sleep
+        )
+        queue = log.rungs.trainings()
+    # No worker stands idle: a baseline that waited takes the time until the last training on a rung has ended.
+    for spans in workers.spans:
+        gaps = [after[0] - before[1] for before, after in pairwise(spans)]
+        assert max(gaps) < 3.0 < min(end - begin for begin, end, rung in spans if rung in (NETWORK, FINAL))
     ratio = {one["number"]: one["replaced_ratio"] for one in result["recorded"]}
     again = {one.number for one in queue if one.rung == NETWORK and one.seed >= RUNGS[-1].seeds}
     assert len(again) > 1

@@ -24,7 +24,6 @@ from syno_lab.experiments import (
     Stopped,
     TuningChoice,
     Untrained,
-    first_asked,
     read_json,
     run_untrained,
 )
@@ -200,26 +199,3 @@ def test_searches_that_train_are_what_they_were() -> None:
     assert "untrained" not in trained().identity
     assert settings().identity["untrained"] is True
     assert SearchSettings.from_dict(json.loads(json.dumps(settings().to_dict()))) == settings()
-
-
-def test_what_it_found_is_adopted_by_a_search_that_trains() -> None:
-    chosen = trained(method="mcts", max_flops_ratio=2.0)
-    space = Space(chosen)
-    found = first_asked(space, chosen, 3.0)
-    assert len(found) > 10
-    assert all(value == score(operator) for operator, _, value in found)
-    # The best of each range first.
-    elites = Elites()
-    for operator, trail, value in found:
-        elites.add(Elite(trail, operator, value, space.share(operator)))
-    assert [operator for operator, _, _ in found] == [elite.operator for elite in elites.in_turn()]
-    search = space.search(chosen, prior=space.score)
-    for operator, trail, value in found[:5]:
-        candidate = search.adopt(operator, trail)
-        assert candidate is not None
-        assert candidate.operator == operator
-        search.tell(candidate, value)
-    fresh = search.ask()
-    assert fresh is not None
-    assert fresh.operator not in [operator for operator, _, _ in found[:5]]
-    assert first_asked(space, chosen, 60.0, should_stop=lambda: True) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from syno_lab.operators import conv2d
 from syno_lab.store import Store
-from syno_lab.store.rungs import BASELINE, MOST_DEATHS
+from syno_lab.store.rungs import BASELINE, MOST_DEATHS, TAKEN, WAITING
 
 
 def test_trainings_are_taken_by_priority_and_recorded_once(tmp_path: Path) -> None:
@@ -89,3 +89,18 @@ def test_searches_have_queues_of_their_own(tmp_path: Path) -> None:
         one.rungs.queue(0, "first", 0, 1)
         assert other.rungs.take("a") is None
         assert one.rungs.take("a") is not None
+
+
+def test_what_is_read_again_and_again_is_up_to_date(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store, Store.open(tmp_path) as elsewhere:
+        asking, working = store.search("s", {}).rungs, elsewhere.search("s", {}).rungs
+        assert asking.current() == []
+        for seed in range(3):
+            asking.queue(BASELINE, "final", seed, 1)
+            assert asking.current() == asking.trainings()
+        one = working.take("a")
+        assert one is not None
+        assert [each.state for each in asking.current()] == [TAKEN, WAITING, WAITING]
+        working.record(one, {"state": "finished", "accuracy": 0.5}, 0.5)
+        assert asking.current() == working.trainings()
+        assert asking.current()[0].measure == 0.5
