@@ -19,7 +19,8 @@ from syno_lab.store.rungs import TAKEN
 def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     settings = SearchSettings(
         training=TRAINING,
-        minutes=0.6,
+        minutes=4.0,  # of a machine that may do other work; the trials bound it on a quiet one
+        trials=10,
         rungs=True,
         method="random",
         limits={"max_primitives": 4},
