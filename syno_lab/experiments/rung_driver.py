@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -278,7 +278,7 @@ class RungDriver:
 
     def _longest_first(self, numbers: Iterable[int], rung: Rung) -> list[int]:
         """Trials by the seconds of their trainings on a rung, the longest first: so workers end together."""
-        taken: Counter[int] = Counter()
+        taken: defaultdict[int, float] = defaultdict(float)
         for one in self._mine(rung.name):
             taken[one.number] += one.outcome.get("work_s") or 0.0
         return sorted(numbers, key=lambda number: -taken[number])
