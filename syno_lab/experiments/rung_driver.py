@@ -164,8 +164,7 @@ class RungDriver:
             SearchError: the minutes are too few, or the baseline does not train to the end.
             Stopped: ``should_stop`` returned True; the queue keeps what was done.
         """
-        # They take the time until the first operators are drawn, and the last of the timing.
-        self._queue_baselines(self.settings.workers)
+        self._queue_baselines(gaps=0)  # the last training of the timing, and the draws of the first operators
         plan = self.plan = self._planned()
         self._show(now=True)  # before the search begins, people see its plan
         self._begin()
@@ -176,8 +175,14 @@ class RungDriver:
         self._finals()
         self._show(now=True)
 
-    def _queue_baselines(self, count: int | None = None) -> None:
-        """Have the baseline trained on so many seeds of the finals, or on all, whenever a worker would wait."""
+    def _queue_baselines(self, gaps: int | None = None) -> None:
+        """Have the baseline trained on seeds of the finals where workers would wait.
+
+        One seed for each worker, which all wait at the beginning; one for each but one at each of so many later gaps,
+        and not more, or the last worker would take one too before the next stage is in the queue. None: all seeds.
+        """
+        workers = self.settings.workers
+        count = None if gaps is None else workers + gaps * (workers - 1)
         for seed in self.settings.seeds[:count]:
             self.queue.queue(BASELINE, FINAL, seed, _LAST)
 
@@ -243,7 +248,7 @@ class RungDriver:
                 is_over = not self._ask(first)
             elif not self._draw():
                 self.sleep(PAUSE_S)
-        self._finish(first)
+        self._finish(first, gaps=int(first.is_full))
         self._tell()
 
     def _draw(self) -> bool:
@@ -274,7 +279,7 @@ class RungDriver:
             for number in self._longest_first(survivors(self.scores(before), count, self.shares), before):
                 for seed in range(rung.seeds):
                     self.queue.queue(number, rung.name, seed, _RUNGS - self.rungs.index(rung))
-        self._finish(rung)
+        self._finish(rung, gaps=int(rung.is_full))
 
     def _longest_first(self, numbers: Iterable[int], rung: Rung) -> list[int]:
         """Trials by the seconds of their trainings on a rung, the longest first: so workers end together."""
@@ -283,10 +288,9 @@ class RungDriver:
             taken[one.number] += one.outcome.get("work_s") or 0.0
         return sorted(numbers, key=lambda number: -taken[number])
 
-    def _finish(self, rung: Rung) -> None:
-        """Wait for all trainings on a rung; on the network itself they are long, and the baseline's fill the gaps."""
-        if rung.is_full:
-            self._queue_baselines()
+    def _finish(self, rung: Rung, gaps: int) -> None:
+        """Wait for all trainings on a rung; those of the network itself are long, and leave gaps worth filling."""
+        self._queue_baselines(gaps)
         self._wait(lambda: all(one.is_ended for one in self._mine(rung.name)))
 
     def _confirm(self, plan: Plan) -> None:
@@ -299,7 +303,7 @@ class RungDriver:
             for number in self._longest_first(chosen, last):
                 for seed in seeds:
                     self.queue.queue(number, last.name, seed, _RUNGS - len(self.rungs))
-        self._finish(last)
+        self._finish(last, gaps=2)
 
     def _room(self, plan: Plan, rung: Rung) -> int:
         """The operators that the rung can train in what is left of the time: as planned, or as many as still fit."""
@@ -325,6 +329,7 @@ class RungDriver:
         for number in self._longest_first(self.finalists(), self.rungs[-1]):
             for seed in self.settings.seeds:
                 self.queue.queue(number, FINAL, seed, _FIRST)
+        self._queue_baselines()
         self._wait(lambda: all(one.is_ended for one in self._all(FINAL)))
 
     def finalists(self) -> list[int]:

@@ -117,7 +117,7 @@ class InTurn(Known):
     def _begin(self, worker: int, one: RungTraining) -> None:
         operator = None if one.number == BASELINE else self.log.trial(one.number).operator
         outcome = self(request_for(self.settings, one, operator, None), folder=Path())
-        slow = 1.0 if operator is None else random.Random(f"time of {operator}").uniform(1, 1.6)
+        slow = 1.0 if operator is None else random.Random(f"time of {operator}").uniform(1, 1.4)
         end = self.now + slow * outcome.work_s
         self.spans[worker].append((self.now, end, one.rung))
         self.running[worker] = end, one, outcome
@@ -199,7 +199,7 @@ def test_the_best_go_on_and_nothing_is_trained_twice(tmp_path: Path) -> None:
 
 
 def test_the_finalists_are_the_best_of_those_with_more_seeds(tmp_path: Path) -> None:
-    asked = chosen(minutes=4, seeds=(100, 101, 102, 103))
+    asked = chosen(minutes=5, seeds=(100, 101, 102, 103))
     with Store.open(tmp_path) as store:
         log = store.search(asked.name, asked.identity)
         workers = InTurn(asked, log)
