@@ -27,6 +27,8 @@ MAX_PLACES = 20_000
 #: Bytes of the JSON of a history.
 MAX_BYTES = 1 << 22
 MAX_NOTE = 80
+#: Letters of a comment.
+MAX_COMMENT = 1000
 PREFIX = "syno-session:"
 #: Seconds of computing for a suggestion or a completion, unless told.
 PATIENCE_S = 4.0
@@ -47,6 +49,7 @@ class Entry:
         operator: the operator that was given, where it was.
         number: of the place, in order of creation.
         parent: the number of the place before; None for the first.
+        comment: what the user wrote about it.
     """
 
     state: Any
@@ -55,6 +58,7 @@ class Entry:
     operator: Any = None
     number: int = 0
     parent: int | None = None
+    comment: str = ""
 
     @property
     def distance(self) -> float | None:
@@ -167,6 +171,10 @@ class History(ABC, Generic[_State, _Step, _Entry]):
             return True
         before, after = self._places[entry.parent].distance, entry.distance
         return after is not None and (before is None or after < before)
+
+    def take_instead(self, candidate: Any) -> _State:
+        """Take the canonical steps in place of a pruned one. Raises SynoError where none are known."""
+        raise SynoError("no canonical steps are known in place of this one; undo, and choose one of the lists")
 
     def aimed(self, state: _State, choice: str) -> _Step:
         """The step that changes what is wanted. Raises SynoError where nothing is that can be changed."""
@@ -339,6 +347,16 @@ class History(ABC, Generic[_State, _Step, _Entry]):
         """Begin again where the way to this place begins; what was before can be had back by :meth:`undo`."""
         return self.go(self._grow(self._place, (replace(self._beginning(self.state), note="reset"),)))
 
+    def comment(self, text: str) -> None:
+        """Write about the place that is shown; an empty text removes what was written.
+
+        Raises:
+            SynoError: for a text that is too long.
+        """
+        if len(text) > MAX_COMMENT:
+            raise SynoError(f"comment: expected at most {MAX_COMMENT} letters, found {len(text)}; shorten it")
+        self._places[self._place] = replace(self.entry, comment=text.strip())
+
     def load(self, operator: Any, *, at_start: bool = False) -> _State:
         """Append an operator step by step, and go to its end, or to its start in order to replay it by :meth:`redo`.
 
@@ -462,61 +480,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-class Tree:
-    """The rows of a history's tree; what was worked out for a place is kept, for places never change.
-
-    Args:
-        describe: says the step that led to a place.
-    """
-
-    def __init__(self, describe: Callable[[Any], str]) -> None:
-        self._describe = describe
-        self._said: dict[int, dict[str, Any]] = {}
-
-    def rows(self, session: History[Any, Any, Any], effort: Effort | None = None) -> list[dict[str, Any]]:
-        """All places from the first on, each with what it is called.
-
-        A place that goes on in several ways is followed by its branches, each indented, and then by the way that is
-        oldest, which is not.
-
-        Args:
-            session: of which.
-            effort: what it may take.
-
-        Returns:
-            Records of ``place``, its ``parent`` (None for the first), ``text``, ``level`` (of indentation),
-            ``branch`` (whether a branch begins here), ``start`` (whether it is a beginning rather than a step),
-            ``distance`` and ``complete``.
-
-        Raises:
-            EffortError: when the effort does not suffice; asked again, it goes on from there.
-        """
-        places = session.places
-        rows = []
-        waiting = [(0, 0, False)]
-        while waiting:
-            number, level, is_branch = waiting.pop()
-            rows.append({**self._row(places[number], effort), "level": level, "branch": is_branch})
-            children = session.children(number)
-            waiting += [(child, level, False) for child in children[:1]]
-            waiting += [(child, level + 1, True) for child in reversed(children[1:])]
-        return rows
-
-    def _row(self, entry: Entry, effort: Effort | None) -> dict[str, Any]:
-        if entry.number not in self._said:
-            if effort is not None:
-                effort.tick("listing the history")
-            self._said[entry.number] = {
-                "place": entry.number,
-                "parent": entry.parent,
-                "text": entry.note if entry.step is None else self._describe(entry),
-                "start": entry.step is None,
-                "distance": entry.measured(effort),
-                "complete": entry.is_complete,
-            }
-        return self._said[entry.number]
-
-
 # -- as text -----------------------------------------------------------------------------------------------------------
 
 
@@ -559,6 +522,7 @@ class _Record(Protocol):
     """What the record of a place says of every system."""
 
     parent: int | None
+    comment: str
 
 
 _AnyRecord = TypeVar("_AnyRecord", bound=_Record)
@@ -584,7 +548,9 @@ def replayed(records: Sequence[_AnyRecord], place: Callable[[_AnyRecord, list[_E
                 f"session: {where}: expected a place before it as its parent, found {quoted(record.parent)}"
             )
         try:
-            entries.append(replace(place(record, entries, where), number=number, parent=record.parent))
+            entry = place(record, entries, where)
+            comment = record.comment[:MAX_COMMENT]
+            entries.append(replace(entry, number=number, parent=record.parent, comment=comment))
         except FormatError:
             raise
         except SynoError as error:

@@ -21,6 +21,16 @@ LISTS = 24
 COURSE = 48
 
 
+def page_of(session: Session) -> dict[str, Any]:
+    """What a stepper's page has of a session: all places, and of the shown one what takes long to work out."""
+    player = played(session)
+    place, end = str(session.place), str(session.history[-1].number)
+    here = player["places"][place]
+    course = player["courses"].get(end, {}).get(place, "")
+    shown = {"menu": here["menu"], "unlisted": "", "distance": {**here["distance"], "course": course}}
+    return {**shown, "tree": session.rows(), "word": session.to_word(), "player": player}
+
+
 def played(session: Session, *, lists: int = LISTS, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """All places of a session as they are shown; the session stays where it is.
 

@@ -28,8 +28,16 @@ class SessionPlace(Protocol):
         """The number of the place before; None for the first."""
 
     @property
+    def comment(self) -> str:
+        """What the user wrote about it."""
+
+    @property
     def state(self) -> Any:
         """The state there."""
+
+    @property
+    def distance(self) -> float | None:
+        """How far it is from there to an operator; None where none can be reached."""
 
     @property
     def operator(self) -> Any:
@@ -179,6 +187,12 @@ class Session(Protocol):
     def go(self, place: int) -> Any:
         """To any place by its number. Raises SynoError where there is none."""
 
+    def comment(self, text: str) -> None:
+        """Write about the place that is shown. Raises SynoError for a text that is too long."""
+
+    def take_instead(self, candidate: Any) -> Any:
+        """Take the canonical steps in place of a pruned one. Raises SynoError where none are known."""
+
     def load(self, operator: Any, *, at_start: bool = False) -> Any:
         """Append the steps of an operator, or of a known one by its name; ``at_start`` stays at the first."""
 
@@ -259,7 +273,10 @@ class Session(Protocol):
         """
 
     def why(self, state: Any, candidate: Any) -> dict[str, Any]:
-        """Why a candidate is pruned, as plain data. Raises SynoError for a canonical one."""
+        """Why a candidate is pruned, as plain data. Raises SynoError for a canonical one.
+
+        Where :meth:`take_instead` can be asked for, ``instead`` says what it does.
+        """
 
     def explain(self, state: Any, *, should_stop: Stop | None = None) -> dict[str, Any]:
         """How far the state is from an operator: ``number`` (None: out of reach), ``words``, ``groups`` (SVG).

@@ -57,6 +57,7 @@ class _PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
         aim: of a beginning.
         note: of a beginning.
         operator: the operator file of an operator that was given and ends here.
+        comment: what the user wrote about it.
     """
 
     parent: int | None = None
@@ -65,6 +66,7 @@ class _PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     aim: _Aim | None = None
     note: str = ""
     operator: str | None = None
+    comment: str = ""
 
 
 class _Session(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -84,7 +86,8 @@ def to_json(session: AlphaSession) -> str:
 
 
 def _record(entry: Entry) -> _PlaceRecord:
-    found = _PlaceRecord(entry.parent, operator=None if entry.operator is None else entry.operator.to_json())
+    operator = None if entry.operator is None else entry.operator.to_json()
+    found = _PlaceRecord(entry.parent, operator=operator, comment=entry.comment)
     step, state = entry.step, entry.state
     if step is None:
         others = [(list(shape), None if goal is None else list(goal)) for shape, goal in state.others]

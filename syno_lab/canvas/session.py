@@ -19,7 +19,8 @@ from syno_lab.codegen.drawing_distance import course_svg
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.history import Entry as AnyEntry
-from syno_lab.history import History, Tree, word_of
+from syno_lab.history import History, word_of
+from syno_lab.history_tree import Tree
 from syno_lab.inputs import quoted
 from syno_lab.session_protocol import Labels, Picture
 

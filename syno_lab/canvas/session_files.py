@@ -100,6 +100,7 @@ class _PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
         aim: of a beginning.
         note: of a beginning.
         operator: the kernel file of an operator that was given and ends here.
+        comment: what the user wrote about it.
     """
 
     parent: int | None = None
@@ -107,6 +108,7 @@ class _PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     aim: int | None = None
     note: str = ""
     operator: str | None = None
+    comment: str = ""
 
 
 class _Session(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -129,12 +131,14 @@ def to_json(session: CanvasSession) -> str:
     records = []
     for entry in session.places:
         operator = None if entry.operator is None else entry.operator.to_json()
+        record = _PlaceRecord(entry.parent, operator=operator, comment=entry.comment)
         if entry.step is None:
-            records.append(_PlaceRecord(entry.parent, None, aims.index(entry.state.aim), entry.note, operator))
+            record.aim, record.note = aims.index(entry.state.aim), entry.note
         else:
-            records.append(_PlaceRecord(entry.parent, _step_record(entry.step), operator=operator))
-    record = _Session(FORMAT, VERSION, list(map(_aim_record, aims)), records, session.place, session.turns)
-    return msgspec.json.encode(record).decode()
+            record.step = _step_record(entry.step)
+        records.append(record)
+    found = _Session(FORMAT, VERSION, list(map(_aim_record, aims)), records, session.place, session.turns)
+    return msgspec.json.encode(found).decode()
 
 
 def _step_record(step: Taken) -> _Step:

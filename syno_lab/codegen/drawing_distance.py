@@ -11,7 +11,7 @@ from syno_lab.synthesis.distance import Explanation, Group
 
 _ACROSS = 26  # a step in the course
 _HIGH = 54  # of the course between its lines
-_MARGIN = 14
+_MARGIN = 22  # room for a number above the highest place, and beside the first and the last
 _BAND, _GAP, _NAMES = 56, 8, 52  # of several courses: the height of each, above and below it, and beside it its name
 
 

@@ -6,6 +6,7 @@ names that they have in the drawing (``c3``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -24,6 +25,7 @@ from syno_lab.synthesis.candidates import Candidate, Candidates, Verdict
 COUNTED = 1 << 14  # points at which a page compares the sides of an approximate rule; about a millisecond
 SHOWN = 40  # of one primitive, canonical and pruned each; contractions can be many hundreds
 JUDGED = 200  # of one primitive, the nearest; of a state together they take some milliseconds
+_WILDCARD = re.compile(r"#(\d+)")
 ORDER = ("REDUCE", "SHARE", "UNFOLD", "SPLIT", "MERGE", "SHIFT", "STRIDE", "EXPAND")
 
 
@@ -87,6 +89,8 @@ class Why:
         after: the canonical expression for the same function, with what the wildcards stand for.
         latex: both expressions as LaTeX; empty where the rule has no formula here.
         svg: the same as a picture; empty likewise.
+        here: both expressions with the coordinates of this state in place of the wildcards, with their sizes; empty
+            likewise.
     """
 
     text: str
@@ -98,6 +102,7 @@ class Why:
     after: str
     latex: str
     svg: str
+    here: str = ""
 
 
 def why(state: State, candidate: Candidate) -> Why:
@@ -122,6 +127,7 @@ def why(state: State, candidate: Candidate) -> Why:
         after,
         latex,
         formula_svg(latex, words) if latex else "",
+        _here(verdict, names),
     )
 
 
@@ -239,6 +245,21 @@ def _reason(state: State, verdict: Verdict) -> str:
         if rewrite is not None and rewrite.points(binding) <= COUNTED and verdict.differing is not None:
             reason += f" Here {verdict.differing:.1%} of the elements differ."
     return reason
+
+
+def _here(verdict: Verdict, names: dict[Coordinate, str]) -> str:
+    """What the rule rewrites, over the coordinates of the state."""
+    rewrite = verdict.rewrite
+    if rewrite is None or not rewrite.bottoms:
+        return ""
+
+    def named(found: re.Match[str]) -> str:
+        name = names[rewrite.bottoms[int(found[1])]]
+        return name if name.isidentifier() else f"({name})"
+
+    before, after = (_WILDCARD.sub(named, text) for text in rewrite.texts())
+    sizes = "; ".join(f"{names[c]} is of size {c.size.pretty}" for c in rewrite.bottoms)
+    return f"{before} → {after}, where {sizes}"
 
 
 def _after(verdict: Verdict, names: dict[Coordinate, str]) -> str:

@@ -17,15 +17,17 @@ from syno_lab.codegen import drawing, drawing_menu
 from syno_lab.codegen.drawing_distance import course_svg, explanation_words, groups_svg
 from syno_lab.codegen.drawing_links import links
 from syno_lab.codegen.drawing_session import session_status
+from syno_lab.codegen.text import expressions
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.history import Tree
+from syno_lab.history_tree import Tree
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State, Step
 from syno_lab.pgraphs.panes.reach import mixing_data
 from syno_lab.session_protocol import Labels, Picture
 from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
+from syno_lab.synthesis.instead import Instead, instead
 from syno_lab.synthesis.property_distance import explain_property_distance
 from syno_lab.synthesis.session import Session
 from syno_lab.synthesis.session_text import read_session, to_json, to_word
@@ -125,7 +127,27 @@ class PGraphSession(Session):
     def why(self, state: State, candidate: Candidate) -> dict[str, Any]:
         """See :func:`syno_lab.codegen.drawing_menu.why`."""
         found: dict[str, Any] = msgspec.to_builtins(drawing_menu.why(state, candidate))
-        return found
+        way = instead(self._path(state), candidate.verdict)
+        return {**found, "instead": "" if way is None else _words(way)}
+
+    def take_instead(self, candidate: Candidate) -> State:
+        """The canonical steps in place of a pruned one, as a branch behind the place where they begin."""
+        way = instead(self._path(self.state), candidate.verdict)
+        if way is None:
+            return super().take_instead(candidate)
+        self.jump(self.position - way.back)
+        return self.lay(way.steps)
+
+    def _path(self, state: State) -> list[State]:
+        """The states of the steps that lead to the shown place; of another state itself alone."""
+        entry = self.entry
+        if entry.state is not state:
+            return [state]
+        path = [state]
+        while entry.step is not None and entry.parent is not None:
+            entry = self.places[entry.parent]
+            path.append(entry.state)
+        return path[::-1]
 
     def explain(self, state: State, *, should_stop: Stop | None = None) -> dict[str, Any]:
         """The shape distance, in sentences, with the reshape groups as SVG; where something is wished, ``wish`` too.
@@ -188,3 +210,10 @@ class PGraphSession(Session):
             "distance": listed.distance,
             "text": verdict.reason or "canonical",
         }
+
+
+def _words(way: Instead) -> str:
+    """What :meth:`PGraphSession.take_instead` does."""
+    names = expressions(way.state)
+    undone = [f"undo {way.back} {'step' if way.back == 1 else 'steps'}"] if way.back else []
+    return "; ".join([*undone, *(drawing.describe_step(way.state, step, names) for step in way.steps)]) or "no step"

@@ -37,6 +37,7 @@ class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         spec: of a beginning.
         note: of a beginning.
         match: the coordinates of the input axes, where an operator was given that ends here.
+        comment: what the user wrote about it.
     """
 
     parent: int | None = None
@@ -44,6 +45,7 @@ class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     spec: int | None = None
     note: str = ""
     match: list[int] | None = None
+    comment: str = ""
 
 
 class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -126,6 +128,7 @@ def _record(session: Session) -> SessionRecord:
             numbered = coordinates[entry.parent]
             record = PlaceRecord(entry.parent, _step_record(entry.step, numbered))
             numbered += places[entry.parent].state.results(entry.step)
+        record.comment = entry.comment
         if entry.operator is not None:
             record.match = [numbered.index(c) for c in entry.operator.inputs]
         coordinates.append(numbered)

@@ -14,7 +14,8 @@ from syno_lab.codegen.drawing_links import links
 from syno_lab.codegen.drawing_menu import why
 from syno_lab.codegen.drawing_session import session_status
 from syno_lab.errors import PrimitiveError
-from syno_lab.history import Entry, Tree
+from syno_lab.history import Entry
+from syno_lab.history_tree import Tree
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.operators import KNOWN, conv2d

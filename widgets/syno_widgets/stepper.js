@@ -1,5 +1,5 @@
 // The stepper's view. Everything it shows is a trait of `Stepper`; everything it asks for is one small message. It stands
-// behind shared.js, operator_graph.js, stepper_steps.js and stepper_history.js (scripts.py) and loads nothing: no address
+// behind shared.js and its parts (scripts.py) and loads nothing: no address
 // stands in here.
 
 const PLAY_EVERY_MS = 700;
@@ -36,6 +36,11 @@ class View {
     this.steps = new StepList(model, { ask: (kind, more) => (kind === "preview" ? this.ask(kind, more) : this.act(kind, more)), mark: (ids, on) => this.mark(ids, on) });
     this.aims = new AimTables({ aim: (name) => this.act("aim", { name }), live: () => model.get("live") });
     this.history = new HistoryList(model, { go: (place) => this.act("go", { index: place }), has: (place) => this.reaches(place) });
+    this.kept = new SessionBox(model, {
+      act: (kind, name) => this.act(kind, { name }),
+      say: (text) => this.say(text),
+      complain: (text) => this.complain(text),
+    });
     this.replay = model.get("live") ? null : new Player(model);
     this.comparison = new PlaceComparison(model, {
       compare: (place) => this.act("compare", { index: place }),
@@ -54,6 +59,9 @@ class View {
     listenLate(["tree", "revision", ...(this.replay ? ["place"] : [])], this.drawHistory);
     listenLate(["distance"], this.drawDistance);
     listen(["status"], this.drawStatus);
+    listenLate(["quiz"], this.drawQuiz);
+    listenLate(["tree", "place"], () => this.kept.drawComment());
+    listen(["ways_on"], () => this.kept.drawWaysOn());
     listen(["complete"], this.drawStatus);
     listen(["strip"], this.drawStrip);
     listen(["error"], this.drawError);
@@ -63,7 +71,8 @@ class View {
     listenLate(["answered"], this.drawAnswer);
     this.style = hideStatic(model.get("static_id"));
     this.drawWaiting();
-    this.replay?.followAddress();
+    if (this.replay) this.replay.followAddress();
+    else this.kept.openAddress();
   }
 
   /**
@@ -140,7 +149,7 @@ class View {
       "The kernel does not answer: this is the last picture. What was built is kept: copy the session below, run the " +
         "cell again and open it there.",
     );
-    this.session.open = true;
+    this.kept.element.open = true;
   }
 
   drawAnswer() {
@@ -218,6 +227,9 @@ class View {
     this.suggest = button("Suggest", "suggest", labels.suggest);
     const help = [this.reset, make("span", { class: "syno-gap" }), this.suggest, button("Suggest to the end", "finish", labels.finish), button("Complete at random", "random", labels.random)];
     this.select = make("select", { class: "syno-select", "aria-label": "Known operator" });
+    this.quiz = button("Quiz", "quiz", "Hide the steps that lie ahead, guess each from the lists, and have it graded");
+    this.reveal = button("Show the step", "reveal", "Take the step that was to be guessed");
+    this.grade = make("p", { class: "syno-grade", role: "status", "aria-live": "polite" });
     this.branches = make("div", { class: "syno-bar syno-branches", role: "group", "aria-label": "Branches" });
     const load = (text, kind, title) =>
       press(text, title, () => this.act(kind, { name: this.select.value }), { "data-kind": kind });
@@ -250,7 +262,7 @@ class View {
         this.redo,
         this.player,
         this.toProgress,
-        ...(live ? help : [this.where]), // what needs a kernel is not on a page without one
+        ...(live ? [...help, this.quiz, this.reveal] : [this.where]), // what needs a kernel is not on a page without one
       ),
       this.branches,
       live
@@ -264,8 +276,10 @@ class View {
         : "",
       this.running.element,
       this.status,
+      this.grade,
       this.strip,
       this.error,
+      this.kept.waysOn,
       make(
         "div",
         { class: "syno-columns" },
@@ -279,15 +293,29 @@ class View {
             this.graph.element,
             this.live,
           ),
-          make("section", { "aria-label": labels.distance }, make("h4", {}, `${labels.distance} `, this.farNumber), this.course, this.groups, this.aims.element, this.wish),
-          make("section", { "aria-label": "History" }, make("h4", {}, "History"), this.history.element, this.comparison.element),
-          this.buildSession(live),
         ),
         make(
           "section",
           { class: "syno-right", "aria-label": "Next steps", onkeydown: (event) => this.onStepsKey(event) },
           make("div", { class: "syno-bar" }, this.stepsHeading, make("span", { class: "syno-gap" }), this.all),
           this.steps.element,
+        ),
+      ),
+      // Below both, so that the picture stays beside the lists, or right above them.
+      make(
+        "div",
+        { class: "syno-columns" },
+        make(
+          "div",
+          { class: "syno-half" },
+          make("section", { "aria-label": labels.distance }, make("h4", {}, `${labels.distance} `, this.farNumber), this.course, this.groups, this.aims.element, this.wish),
+        ),
+        make(
+          "div",
+          { class: "syno-half" },
+          make("section", { "aria-label": "History" }, make("h4", {}, "History"), this.history.element, this.comparison.element),
+          live ? this.kept.writing : "",
+          this.kept.element,
         ),
       ),
       this.comparison.place,
@@ -297,31 +325,6 @@ class View {
     this.root.addEventListener("keydown", () => (this.byKey = true), true);
     this.root.addEventListener("pointerdown", () => (this.byKey = false), true);
     this.el.append(this.root);
-  }
-
-  buildSession(live) {
-    const text = make("textarea", { rows: "2", "aria-label": "A session or an operator, as text", spellcheck: "false" });
-    const copy = async () => {
-      try {
-        await copyText(this.model.get("word"));
-        this.say("The session is on the clipboard.");
-      } catch (error) {
-        this.complain(`The session could not be copied: ${error.message}`);
-      }
-    };
-    const open = make("button", { type: "button", "data-kind": "open", onclick: () => this.act("open", { name: text.value }) }, "Open");
-    const words = live
-      ? "All places and branches as one word, to be pasted here again or sent to somebody."
-      : "All places and branches as one word, to be pasted into a stepper in a notebook, which continues from here.";
-    this.session = make(
-      "details",
-      { class: "syno-session" },
-      make("summary", {}, live ? "Keep this session, or open another" : "Keep this session"),
-      make("p", { class: "syno-quiet" }, words),
-      make("button", { type: "button", onclick: copy }, "Copy session"),
-      ...(live ? [text, open] : []),
-    );
-    return this.session;
   }
 
   // -- keys -----------------------------------------------------------------------------------------------------------
@@ -436,6 +439,21 @@ class View {
     );
   }
 
+  /** During a quiz nothing shows what lies ahead. */
+  drawQuiz() {
+    const { score, said } = this.model.get("quiz");
+    const isOn = score !== undefined;
+    write(this.quiz, isOn ? "End the quiz" : "Quiz");
+    this.quiz.setAttribute("aria-pressed", String(isOn));
+    this.root.classList.toggle("syno-quiz-on", isOn);
+    this.reveal.hidden = !isOn;
+    this.redo.hidden = this.player.hidden = this.suggest.hidden = isOn;
+    this.grade.hidden = !isOn;
+    write(this.grade, isOn ? `${said || "Guess the next step: choose it from the lists."} ${score}.` : "");
+    this.reveal.disabled = this.redo.disabled;
+    this.drawHistory();
+  }
+
   drawError() {
     this.complain(this.model.get("error"));
   }
@@ -491,6 +509,7 @@ class View {
     const at = line.indexOf(this.model.get("place"));
     this.undo.disabled = this.toProgress.disabled = at <= 0 || !this.reaches(line[at - 1]);
     this.redo.disabled = at >= line.length - 1 || !this.reaches(line[at + 1]);
+    this.reveal.disabled = this.redo.disabled;
     write(this.where, `Place ${at + 1} of ${line.length}`);
     this.drawPlayer();
   }
@@ -501,7 +520,7 @@ class View {
     const ways = this.model.get("tree").filter((row) => row.parent === place);
     const next = line[line.indexOf(place) + 1];
     const had = this.branches.contains(document.activeElement);
-    this.branches.hidden = ways.length < 2;
+    this.branches.hidden = ways.length < 2 || "score" in this.model.get("quiz");
     const button = (row) =>
       make("button", {
         type: "button",

@@ -9,10 +9,9 @@ thousands, come from a thread (:mod:`syno_widgets.working`).
 from __future__ import annotations
 
 import random
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -21,25 +20,24 @@ import traitlets as t
 
 from syno_lab.effort import Stop
 from syno_lab.errors import SpecError, StoppedError, SynoError
-from syno_lab.inputs import quoted, read_text
-from syno_lab.player import COURSE, played
+from syno_lab.player import COURSE, page_of
 from syno_lab.protocol import Operator
+from syno_lab.quiz import Quiz, guessed, shown
 from syno_lab.session_protocol import Session
-from syno_lab.systems import all_systems, is_operator, session_of
+from syno_lab.systems import session_of
 from syno_widgets.comparing import ComparesPlaces
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.stepper_request import Request
+from syno_widgets.stepper_start import WAYS_ON, send_now, session_to_show
 from syno_widgets.view import View
 from syno_widgets.working import Work
 
 _FILES = (
     *("shared.js", "operator_graph.js", "mixing_table.js", "stepper_steps.js", "stepper_history.js"),
-    *("stepper_player.js", "stepper_compare.js", "stepper.js"),
+    *("stepper_player.js", "stepper_session.js", "stepper_compare.js", "stepper.js"),
 )
 _STYLES = ("shared.css", "operator_graph.css", "stepper.css")
-_MAX_TICKS = 256
-_MAX_BYTES = 1 << 22  # of a text that is opened
 _FIRST_S = 1.0  # so long the cell that makes a stepper waits for its first list of next steps
 _PICTURE_S = 0.3  # of computing for the shape distance said with a picture; where that is too little it comes later
 _LISTING = "listing the next steps"
@@ -143,6 +141,12 @@ class Stepper(ComparesPlaces):
     known = t.List(t.Unicode(), read_only=True).tag(sync=True)
     """The operators that can be loaded by name."""
 
+    quiz = t.Dict(read_only=True).tag(sync=True)
+    """The quiz that is on: ``said`` (the grade of the last guess) and ``score``; empty: none (:mod:`syno_lab.quiz`)."""
+
+    ways_on = t.List(t.Dict(), read_only=True).tag(sync=True)
+    """What can be done with an operator that is complete: of each way the ``title`` and the ``code`` to copy."""
+
     player = t.Dict(read_only=True).tag(sync=True)
     """On a page that stands alone, what is shown at each place (:func:`syno_lab.player.played`); a kernel draws it."""
 
@@ -166,7 +170,7 @@ class Stepper(ComparesPlaces):
         Raises:
             SynoError: for an unknown name, a file that cannot be read, or one that holds neither.
         """
-        session = _session(operator)
+        session = session_to_show(operator)
         is_given = session.entry.operator is not None and len(session.places) == session.place + 1
         if at_start and is_given:  # a session stays where it was
             session.jump(0)
@@ -183,6 +187,7 @@ class Stepper(ComparesPlaces):
         self.session = session
         self._random = random.Random(seed)  # noqa: S311 - for operators, not for secrets
         self._found: Sequence[Any] = []
+        self._quiz: Quiz | None = None
         self._listed = -1  # the place whose next steps are shown
         self._whole: set[str] = set()  # the primitives of which all are shown there
         self._shower: int | None = None  # the thread that shows the session
@@ -241,6 +246,12 @@ class Stepper(ComparesPlaces):
     def redo(self) -> Any:
         """Forth by one place."""
         return self._moved(self.session.redo)
+
+    def comment(self, text: str) -> None:
+        """Write about the place that is shown; the session keeps it. Raises SynoError for a text that is too long."""
+        with self._lock:
+            self.session.comment(text)
+            self._show_tree()
 
     def reset(self) -> Any:
         """Begin again with the output; undo brings the old state back."""
@@ -301,7 +312,6 @@ class Stepper(ComparesPlaces):
         return self._ended(lambda: self._move(move))
 
     def _move(self, move: Callable[[], Any]) -> Work:
-        """Move and draw that now, and begin to list the next steps."""
         with self._lock:
             move()
             self._works.drop()
@@ -400,27 +410,28 @@ class Stepper(ComparesPlaces):
     # -- from the browser --------------------------------------------------------------------------------------------
 
     def _carry_out(self, request: Any) -> Work | None:
-        number = len(request.share) + len(request.give)
-        if number > _MAX_TICKS:
-            raise SynoError(f"expected at most {_MAX_TICKS} ticks, found {number}")
-        if len(request.name) > _MAX_BYTES:
-            raise SynoError(f"expected a text of at most {_MAX_BYTES} characters, found {len(request.name)}")
-        is_old = request.revision != self.revision or self._listed != self.session.place
-        if is_old and request.kind in ("step", "contract", "preview", "why", "whole", "aim"):
-            raise SynoError("the list has changed since that choice; choose again")
-        if request.kind in ("step", "why") and not 0 <= request.index < len(self._found):
-            raise SynoError(f"no step {request.index}: expected a number from 0 to {len(self._found) - 1}")
+        request.check(request.revision != self.revision or self._listed != self.session.place, len(self._found))
         return self._begun(request)
 
     def _begun(self, request: Request) -> Work | None:
         session = self.session
         match request.kind:
             case "step":
-                found = self._found[request.index]
-                return self._move(lambda: session.apply(found))
+                return self._take(self._found[request.index])
             case "contract":
-                ticked = session.ticked(self.state, request.share, request.give, request.name)
-                return self._move(lambda: session.apply(ticked))
+                return self._take(session.ticked(self.state, request.share, request.give, request.name))
+            case "instead":
+                pruned = self._found[request.index]
+                return self._move(lambda: session.take_instead(pruned))
+            case "comment":
+                self.comment(request.name)
+                return None
+            case "quiz":
+                self._show_quiz(Quiz() if self._quiz is None else None)
+                return None
+            case "reveal":
+                self._show_quiz(shown(session, self._quiz or Quiz()))
+                return self._move(session.redo)
             case "aim":
                 aimed = session.aimed(self.state, request.name)
                 return self._move(lambda: session.apply(aimed))
@@ -451,6 +462,25 @@ class Stepper(ComparesPlaces):
             case "whole":
                 self._whole.add(request.name)
                 return self._list_steps()
+
+    def _take(self, step: Any) -> Work | None:
+        """Take a step, or have it graded where a quiz is on; the right one is taken then."""
+        session = self.session
+        if self._quiz is None:
+            return self._move(lambda: session.apply(step))
+        quiz, is_right = guessed(session, self._quiz, step)
+        self._show_quiz(quiz)
+        return self._move(session.redo) if is_right else None
+
+    def _show_quiz(self, quiz: Quiz | None) -> None:
+        self._quiz = quiz
+        self.set_trait("quiz", {} if quiz is None else {"said": quiz.said, "score": quiz.score})
+
+    def _show_tree(self) -> None:
+        """Show what was written of a place, in the history and in the word."""
+        with self._showing(), self.hold_sync():
+            self.set_trait("tree", self.session.rows())
+            self.word = self.session.to_word()
 
     def _show_why(self, work: Work, request: Request) -> None:
         found = self.session.why(self.state, self._found[request.index])
@@ -491,10 +521,11 @@ class Stepper(ComparesPlaces):
             self.place = session.place
             self.selected = ""
             self.set_trait("complete", session.is_complete)
+            self.set_trait("ways_on", list(WAYS_ON) if session.is_complete else [])
             self.set_trait("status", session.status(_PICTURE_S))
             self.set_trait("strip", session.strip(session.state))
             self.set_trait("error", "")
-        _send()
+        send_now()
 
     def _show_steps(self, work: Work) -> None:
         """Show the rest after the picture was sent: the next steps, of which there can be thousands."""
@@ -562,39 +593,8 @@ class Stepper(ComparesPlaces):
         return f"Stepper: {self.status}"
 
     def _page_state(self) -> dict[str, Any]:
-        session, player = self.session, played(self.session)
-        place, end = (str(entry.number) for entry in (session.entry, session.history[-1]))
-        here = player["places"][place]
-        course = player["courses"].get(end, {}).get(place, "")
-        shown = {"menu": here["menu"], "unlisted": "", "distance": {**here["distance"], "course": course}}
-        kept = {"tree": session.rows(), "word": session.to_word(), "player": player}
-        by_hand: dict[str, Any] = {"ticks": [], "preview": {}, "why": {}, "known": []}
-        return {**super()._page_state(), **shown, **kept, **by_hand}
+        nothing: dict[str, Any] = {"ticks": [], "preview": {}, "why": {}, "known": [], "quiz": {}}
+        return {**super()._page_state(), **nothing, **page_of(self.session)}
 
     def _bundle(self) -> Bundle:
         return static_bundle(self.static_id, self.svg, self.description)
-
-
-def _session(operator: Operator | str | Path) -> Session:
-    if is_operator(operator):
-        return session_of(operator)
-    known = {name: make for system in all_systems() for name, make in system.known().items()}
-    if isinstance(operator, str) and operator in known:
-        return session_of(known[operator]())
-    text = str(operator)
-    if isinstance(operator, Path) or not text.lstrip().startswith(("{", "syno-session:")):
-        try:
-            text = read_text(text, _MAX_BYTES)
-        except (OSError, ValueError) as error:
-            raise SpecError(
-                f"expected an operator, a file of one, or one of {', '.join(known)}; found {quoted(text)}, which "
-                f"cannot be read: {getattr(error, 'strerror', None) or error}"
-            ) from None
-    return session_of(text)
-
-
-def _send() -> None:
-    """Wait until the messages are sent: a kernel sends from a thread, which the next work would delay."""
-    if sys.stdout is not None:
-        with suppress(OSError, ValueError):  # nobody listens any more
-            sys.stdout.flush()

@@ -15,11 +15,20 @@ class HistoryList {
     });
   }
 
+  /** All places; during a quiz only those on the way to the shown one, for the others are its answers. */
+  rows() {
+    const rows = this.model.get("tree");
+    if (!("score" in this.model.get("quiz"))) return rows;
+    const line = this.model.get("line");
+    const before = new Set(line.slice(0, line.indexOf(this.model.get("place")) + 1));
+    return rows.filter((row) => before.has(row.place));
+  }
+
   /** The rows around the place that is shown. */
   draw() {
     const had = this.element.contains(document.activeElement);
     const place = this.model.get("place");
-    this.show(this.model.get("tree").findIndex((row) => row.place === place) - SHOWN_PLACES / 2);
+    this.show(this.rows().findIndex((row) => row.place === place) - SHOWN_PLACES / 2);
     if (had) this.current?.focus();
     // In the next frame, which lays the rows out anyhow: to ask where they are before would do it twice.
     requestAnimationFrame(() => {
@@ -29,7 +38,7 @@ class HistoryList {
 
   /** The rows from one on, as many as there may be. */
   show(from) {
-    const rows = this.model.get("tree");
+    const rows = this.rows();
     const line = this.model.get("line");
     const place = this.model.get("place");
     const first = Math.max(0, Math.min(from, rows.length - SHOWN_PLACES));
@@ -71,8 +80,9 @@ class HistoryList {
       ahead.has(row.place) ? make("span", {}, " (undone)") : "",
       this.told.has(row.place) ? "" : make("span", {}, " (not in this page)"),
     );
+    const said = row.comment ? make("p", { class: "syno-comment" }, row.comment) : "";
     if (isCurrent) this.current = button;
-    const item = make("li", { value: row.place, class: ahead.has(row.place) ? "syno-ahead" : undefined }, button);
+    const item = make("li", { value: row.place, class: ahead.has(row.place) ? "syno-ahead" : undefined }, button, said);
     item.style.marginLeft = `${14 * Math.min(row.level, 12)}px`;
     return item;
   }
@@ -81,7 +91,7 @@ class HistoryList {
   more(text, from, nearest) {
     const onclick = () => {
       this.show(from);
-      this.focus(this.model.get("tree")[nearest].place);
+      this.focus(this.rows()[nearest].place);
     };
     return make("li", { class: "syno-more" }, make("button", { type: "button", class: "syno-places", tabindex: "-1", onclick }, text));
   }
@@ -95,7 +105,7 @@ class HistoryList {
   }
 
   onKey(event) {
-    const rows = this.model.get("tree");
+    const rows = this.rows();
     const end = { Home: 0, End: rows.length - 1 }[event.key];
     if (end === undefined) {
       moveAmong(event, [...this.element.querySelectorAll("button:enabled")]);

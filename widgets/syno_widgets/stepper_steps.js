@@ -45,6 +45,12 @@ class StepList {
   /** The lists are made anew for each state; returns the group that had the focus. */
   draw(chosen) {
     this.revision = this.model.get("revision");
+    const place = this.model.get("place");
+    if (place !== this.place) {
+      this.share.clear(); // what was ticked belonged to another place
+      this.give.clear();
+    }
+    this.place = place;
     const group = document.activeElement?.closest?.("[data-group]");
     const had = group && this.element.contains(group) ? group.dataset.group : "";
     const known = new Set(this.model.get("ticks").map((tick) => tick.id));
@@ -212,6 +218,17 @@ class StepList {
       make("p", {}, make("b", {}, found.rule), ` (${found.kind}${section}). ${found.reason}`),
       formula ? make("div", { class: "syno-frame", tabindex: "0", role: "group", "aria-label": "Both expressions" }, formula) : "",
       found.before ? make("p", { class: "syno-rewrite" }, make("code", {}, found.before), " → ", make("code", {}, found.after)) : "",
+      found.here ? make("p", { class: "syno-rewrite" }, "Here: ", make("code", {}, found.here)) : "",
+      found.instead
+        ? make(
+            "p",
+            { class: "syno-instead" },
+            "The canonical way: ",
+            make("code", {}, found.instead),
+            " ",
+            make("button", { type: "button", "data-instead": found.index, onclick: () => this.told.ask("instead", { index: found.index }) }, "Take that instead"),
+          )
+        : "",
       found.latex
         ? make("button", { type: "button", onclick: () => copyText(found.latex) }, "Copy LaTeX")
         : "",

@@ -1,0 +1,120 @@
+"""The stepper as a teacher: the canonical way, a quiz, comments, links, and the picture that stays in sight."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from syno_lab.operators import conv2d
+from syno_lab.systems import session_of
+from tests.browser.conftest import Lab
+from tests.browser.test_stepper import at, go, open_notebook, open_stepper, opened, press, run_cell, take
+from tests.browser.test_stepper import wait_for_kernel as idle
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_taught_step_by_step(page: Page, lab: Lab, tmp_path: Path, theme: str) -> None:
+    with lab.themed(theme):
+        stepper = open_stepper(page, lab, "learning.ipynb")
+    # Ticks do not stay when a step is taken.
+    take(stepper, "REDUCE", "REDUCE C_in")
+    group = opened(stepper, "SHARE")
+    group.get_by_label("share r_C_in of size C_in", exact=True).check()
+    expect(group.locator(".syno-preview")).not_to_have_text("Nothing is ticked.")
+    take(stepper, "REDUCE", "REDUCE k_1")
+    expect(opened(stepper, "SHARE").get_by_label("share r_C_in of size C_in", exact=True)).not_to_be_checked()
+
+    # A pruned step says its canonical way with the names that stand here, and takes it.
+    take(stepper, "SPLIT", "SPLIT i_C_out, r_k_1")
+    group = opened(stepper, "SPLIT")
+    group.locator(".syno-pruned > summary").click()
+    reason = group.locator("li", has=page.locator('[data-text="SPLIT i_H, k_1*i_C_out + r_k_1"]')).locator(
+        ".syno-reason"
+    )
+    reason.locator("summary").click()
+    expect(reason).to_contain_text("Here: [C_out*k_1*i_H + k_1*i_C_out + r_k_1] → [k_1*(C_out*i_H + i_C_out) + r_k_1]")
+    expect(reason.locator(".syno-instead code")).to_have_text(
+        "undo 1 step; SPLIT i_H, i_C_out; SPLIT C_out*i_H + i_C_out, r_k_1"
+    )
+    stepper.screenshot(path=tmp_path / "why.png")
+    reason.get_by_role("button", name="Take that instead").click()
+    at(stepper, 5)
+    expect(stepper.locator('.syno-place[data-place="4"]')).to_contain_text("branch: SPLIT i_H, i_C_out")
+    expect(stepper.locator('.syno-place[data-place="3"]')).to_contain_text("SPLIT i_C_out, r_k_1")
+
+    # The picture stays in sight while all lists are open.
+    for summary in stepper.locator(".syno-group > summary").all():
+        summary.click()
+    stepper.locator(".syno-right").evaluate("list => { list.scrollTop = list.scrollHeight; }")
+    expect(stepper.locator(".syno-graph")).to_be_in_viewport(ratio=0.5)
+
+    # A comment goes into the history and into the word.
+    go(stepper, 1)
+    stepper.get_by_label("Comment on this place").fill("Channels <i>first</i>.")
+    stepper.get_by_role("button", name="Keep the comment").click()
+    expect(stepper.locator("li:has([aria-current]) .syno-comment")).to_have_text("Channels <i>first</i>.")
+
+    # A quiz on conv2d: what lies ahead is hidden, a guess is graded, the right one is taken.
+    stepper.get_by_label("Known operator", exact=True).select_option("conv2d")
+    press(stepper, "Replay")
+    start = int(stepper.locator('.syno-place[aria-current="step"]').get_attribute("data-place") or 0)
+    press(stepper, "Quiz")
+    expect(stepper.get_by_role("button", name="Redo", exact=True)).to_be_hidden()
+    expect(stepper.locator(f'.syno-place[data-place="{start + 1}"]')).to_have_count(0)
+    grade = stepper.locator(".syno-grade")
+    expect(grade).to_contain_text("Guess the next step")
+    opened(stepper, "REDUCE").locator('> .syno-items [data-text="REDUCE k_1"]').click()
+    expect(grade).to_have_text(re.compile(r"^Not this one: .* Guess again\. 0 of 1 right at the first guess\.$"))
+    at(stepper, start)
+    opened(stepper, "REDUCE").locator('> .syno-items [data-text="REDUCE C_in"]').click()
+    at(stepper, start + 1)
+    expect(grade).to_have_text("Right. 0 of 1 right at the first guess.")
+    opened(stepper, "REDUCE").locator('> .syno-items [data-text="REDUCE k_1"]').first.click()
+    at(stepper, start + 2)
+    expect(grade).to_have_text("Right. 1 of 2 right at the first guess.")
+    stepper.screenshot(path=tmp_path / "quiz.png")
+    press(stepper, "Show the step")
+    at(stepper, start + 3)
+    expect(grade).to_have_text("This was the step. 1 of 3 right at the first guess.")
+    press(stepper, "End the quiz")
+    go(stepper, start + 6)
+    ways = stepper.get_by_role("region", name="What to do next")
+    expect(ways.get_by_role("listitem")).to_have_count(6)
+    expect(ways).to_contain_text("syno-lab train operator.json")
+    stepper.screenshot(path=tmp_path / "complete.png")
+
+
+def test_a_link_opens_its_session(page: Page, lab: Lab) -> None:
+    session = session_of(conv2d())
+    session.jump(3)
+    session.comment("Here.")
+    stepper = open_stepper(page, lab, "link.ipynb")
+    expect(stepper.get_by_role("status").first).to_contain_text("After 0 steps")
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    stepper.locator(".syno-session > summary").click()
+    stepper.get_by_role("button", name="Copy link").click()
+    page.wait_for_function("window.copied")
+    address = page.evaluate("window.copied")
+    assert re.search(r"/lab/tree/link\.ipynb\??(reset=?)?#syno-session:[\w-]+$", address), address
+    assert lab.token not in address
+
+    for word, said in (
+        (session.to_word(), ""),
+        (session.to_word()[:-40], "session: the text"),
+    ):
+        lab.stop_kernels()
+        open_notebook(page, lab, "link.ipynb")
+        idle(page)
+        page.evaluate("word => { location.hash = word; }", word)
+        run_cell(page, 0)
+        if said:
+            expect(stepper.get_by_role("alert")).to_contain_text(said)
+            expect(stepper.get_by_role("status").first).to_contain_text("After 0 steps")
+        else:
+            expect(stepper.get_by_role("status").first).to_contain_text("After 3 steps")
+            expect(stepper.locator(".syno-comment")).to_have_text("Here.")
