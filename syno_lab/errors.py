@@ -67,6 +67,10 @@ class TrackerError(TuningError):
     """The RPC tracker or a device behind it does not answer within the deadline."""
 
 
+class CodeError(SynoError, ValueError):
+    """A function of the user's own cannot be read, sent to another process, or run."""
+
+
 class ExportError(SynoError):
     """A file cannot be written in this format, or what is read back from it is not the operator."""
 

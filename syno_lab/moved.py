@@ -46,6 +46,7 @@ MOVED: tuple[tuple[str, str], ...] = (
     ("syno_lab.evaluate.tuning.own_listener", "syno_lab.processes.own_listener"),
     ("syno_lab.evaluate.tuning.process", "syno_lab.processes.process"),
     ("syno_lab.evaluate.tuning.serve", "syno_lab.processes.serve"),
+    ("syno_lab.evaluate.tuning.user_code", "syno_lab.user_code"),
     ("syno_lab.evaluate", "split into the rooms of docs/architecture.md"),
     ("syno_lab.ir.versioned", "syno_lab.versioned"),
     ("syno_lab.models.derive", "syno_lab.pgraphs.derive"),
@@ -56,6 +57,7 @@ MOVED: tuple[tuple[str, str], ...] = (
     ("syno_lab.search.space", "syno_lab.pgraphs.space"),
     ("syno_lab.search.SynthesisState", "syno_lab.pgraphs.space.SynthesisState"),
     ("syno_lab.search.synthesis_space", "syno_lab.pgraphs.space.synthesis_space"),
+    ("syno_lab.tuning.user_code", "syno_lab.user_code"),
 )
 _NEW = dict(MOVED)
 #: Packages whose parts went to different rooms. Python imports a package before its modules, so these import, as empty

@@ -51,6 +51,7 @@ SHARED = (
     "session_protocol",
     "signing",
     "systems",
+    "user_code",
     "version",
     "versioned",
 )

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
-from syno_lab.tuning.user_code import UserCode, user_code
+from syno_lab.user_code import UserCode, user_code
 
 #: A rule or space written by the user: a function, or ``file.py:function``.
 Code = UserCode | Callable[..., Any] | str
@@ -65,7 +65,7 @@ class Method:
     itself, in place of all rules; it is called with the schedule and returns the same. The search varies the values
     that either function draws with ``schedule.sample_…``.
 
-    Functions run in the tuning process, never in this one: :func:`~syno_lab.tuning.user_code.user_code` says which
+    Functions run in the tuning process, never in this one: :func:`~syno_lab.user_code.user_code` says which
     names they may use. In every case the winner's output is compared with the unscheduled program's.
 
     Raises :class:`TuningError` for unknown names, for a space beside rules, and for code that cannot be sent.

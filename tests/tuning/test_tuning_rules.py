@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 
 import syno_lab as sl
 from syno_lab.cli import app
-from syno_lab.errors import TuningError
+from syno_lab.errors import CodeError, TuningError
 from syno_lab.tuning import Method, TuningStopped, TuningTask, explain_schedule, explain_space, local_board, tune
 from syno_lab.tuning.beside import time_schedules
 from syno_lab.tuning.curves import curves_svg, latency_curves
 from syno_lab.tuning.records import key_of
 from syno_lab.tuning.space_size import tilings
-from syno_lab.tuning.user_code import UserCode, user_code
+from syno_lab.user_code import UserCode, user_code
 
 BINDING = {"N": 1, "C_in": 4, "C_out": 8, "H": 6, "W": 10}
 FACTOR = 2
@@ -188,21 +188,21 @@ def of_a_default(schedule, names=NAMES):
     ],
 )  # fmt: skip
 def test_what_cannot_be_sent(what, match):
-    with pytest.raises(TuningError, match=match):
+    with pytest.raises(CodeError, match=match):
         user_code(what)
 
 
 def test_files_that_hold_no_such_function(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("x = 1\n")
-    with pytest.raises(TuningError, match=r"expected a function 'rule' in .*mine\.py, found none"):
+    with pytest.raises(CodeError, match=r"expected a function 'rule' in .*mine\.py, found none"):
         user_code(f"{file}:rule")
     file.write_text("def rule(:\n")
-    with pytest.raises(TuningError, match=r"mine\.py, line 1: invalid syntax"):
+    with pytest.raises(CodeError, match=r"mine\.py, line 1: invalid syntax"):
         user_code(f"{file}:rule")
     place = tmp_path / "folder"
     place.write_text("")
-    with pytest.raises(TuningError, match="'x' cannot be written to"):
+    with pytest.raises(CodeError, match="'x' cannot be written to"):
         UserCode("x", "", "here").write(place)
 
 

@@ -1,8 +1,9 @@
-"""A user's function as text that the tuning process can import: without pickle, and only the user's own code.
+"""A user's function as text that another process can import: without pickle, and only the user's own code.
 
 A function from a notebook cell or a module is sent as its own source, with what it needs around it: modules that it
-names are imported, the user's functions that it calls are sent with it, plain constants are written out. The text goes
-to a file in the work folder, which only the tuning process runs. A function can also be named as ``file.py:function``.
+names are imported, the user's functions that it calls are sent with it, plain constants are written out. A tuning
+writes the text to a file in its work folder, which only the tuning process runs. A function can also be named as
+``file.py:function``.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import dis
 import hashlib
 import inspect
 import math
+import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 
-from syno_lab.errors import TuningError
+from syno_lab.errors import CodeError
 from syno_lab.inputs import quoted
 
 _DIGEST = 12
@@ -48,7 +51,7 @@ class UserCode:
 
     @classmethod
     def from_dict(cls, found: Any) -> UserCode:
-        """Inverse of `to_dict`. Raises TuningError for any other data."""
+        """Inverse of `to_dict`. Raises CodeError for any other data."""
         names = ("name", "source", "origin")
         if (
             not isinstance(found, dict)
@@ -56,25 +59,56 @@ class UserCode:
             or not all(isinstance(found[name], str) for name in names)
             or not found["name"].isidentifier()
         ):
-            raise TuningError(f"expected code as its name, source and origin, found {quoted(found)}")
+            raise CodeError(f"expected code as its name, source and origin, found {quoted(found)}")
         return cls(**found)
 
     def write(self, folder: Path) -> dict[str, str]:
-        """Write the text to a file in ``folder``; return its entry for the tuning process. Raises TuningError."""
+        """Write the text to a file in ``folder``; return its entry for the tuning process. Raises CodeError."""
         path = folder / f"{self.name}-{self.digest}.py"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path.write_text(self.source, encoding="utf-8")
         except OSError as error:
-            raise TuningError(f"{quoted(self.name)} cannot be written to {path}: {error.strerror or error}") from None
+            raise CodeError(f"{quoted(self.name)} cannot be written to {path}: {error.strerror or error}") from None
         return {"name": self.name, "file": str(path.resolve()), "origin": self.origin}
+
+    def function(self) -> Callable[..., Any]:
+        """Run the text in this process, and return the function. Call it only for code that the user has named.
+
+        Modules beside the file that it came from can be imported, after all others.
+
+        Raises:
+            CodeError: the code raises an exception; one line with it and the line of the file.
+        """
+        module = ModuleType(f"syno_user_{self.digest}")
+        module.__file__ = self.origin
+        sys.modules[module.__name__] = module  # dataclasses and copies look a class's module up by its name
+        if self.origin.endswith(".py") and (beside := str(Path(self.origin).parent)) not in sys.path:
+            sys.path.append(beside)
+        try:
+            exec(compile(self.source, self.origin, "exec"), module.__dict__)  # noqa: S102 - the user has named it
+            found = module.__dict__[self.name]
+        except Exception as error:  # whatever the user's code raises
+            del sys.modules[module.__name__]
+            raise CodeError(f"{self.origin}: {said_by(error, self.origin)}") from error
+        if not callable(found):
+            raise CodeError(f"expected a function {quoted(self.name)} in {self.origin}, found {_kind(found)}")
+        return cast("Callable[..., Any]", found)
+
+
+def said_by(error: BaseException, file: str) -> str:
+    """An exception of the user's code in one line, with the last line of ``file`` that it came through."""
+    numbers = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == file]
+    lines = str(error).splitlines()
+    where = f" (line {numbers[-1]})" if numbers else ""
+    return f"{type(error).__name__}{f': {lines[0]}' if lines else ''}{where}"
 
 
 def user_code(found: UserCode | Callable[..., Any] | str) -> UserCode:
     """``found`` as text: a function, or ``file.py:function``.
 
     Raises:
-        TuningError: for a lambda, a decorated function or a method, for a name whose value cannot be written as text,
+        CodeError: for a lambda, a decorated function or a method, for a name whose value cannot be written as text,
             and for a missing file or function.
     """
     if isinstance(found, UserCode):
@@ -87,23 +121,23 @@ def user_code(found: UserCode | Callable[..., Any] | str) -> UserCode:
 def _from_file(text: str) -> UserCode:
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
-        raise TuningError(f"expected a function as 'file.py:function', found {quoted(text)}")
+        raise CodeError(f"expected a function as 'file.py:function', found {quoted(text)}")
     try:
-        source = Path(file).read_text(encoding="utf-8")
+        source = Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise TuningError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise CodeError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
-        raise TuningError(f"{file}, line {error.lineno}: {error.msg}") from None
+        raise CodeError(f"{file}, line {error.lineno}: {error.msg}") from None
     if not any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body):
-        raise TuningError(f"expected a function {quoted(name)} in {file}, found none")
-    return UserCode(name, source, file)
+        raise CodeError(f"expected a function {quoted(name)} in {file}, found none")
+    return UserCode(name, source, str(Path(file).expanduser().absolute()))
 
 
 def _from_function(function: Callable[..., Any]) -> UserCode:
     if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
-        raise TuningError(
+        raise CodeError(
             f"expected a function written with def, or 'file.py:function', found {_kind(function)} {quoted(function)}"
         )
     parts: dict[str, str] = {}
@@ -127,20 +161,20 @@ def _collect(alias: str, value: object, parts: dict[str, str]) -> None:
             if name in around:
                 try:
                     _collect(name, around[name], parts)
-                except TuningError as error:
-                    raise TuningError(
+                except CodeError as error:
+                    raise CodeError(
                         f"{error}, which {quoted(value.__name__)} uses: write it inside that function"
                     ) from None
         del parts[alias]
         parts[alias] = text
     elif inspect.isfunction(value) or inspect.isclass(value) or inspect.isbuiltin(value):
         if getattr(value, "__module__", "__main__") == "__main__" or "." in value.__qualname__:
-            raise TuningError(f"cannot send {quoted(alias)}, {_kind(value)} of the notebook")
+            raise CodeError(f"cannot send {quoted(alias)}, {_kind(value)} of the notebook")
         parts[alias] = f"from {value.__module__} import {value.__qualname__} as {alias}\n"
     elif _is_plain(value):
         parts[alias] = f"{alias} = {value!r}\n"
     else:
-        raise TuningError(f"cannot send {quoted(alias)}, {_kind(value)}")
+        raise CodeError(f"cannot send {quoted(alias)}, {_kind(value)}")
 
 
 def _is_users(function: FunctionType) -> bool:
@@ -154,18 +188,18 @@ def _definition(function: FunctionType, alias: str) -> str:
     try:
         text = textwrap.dedent(inspect.getsource(function)).rstrip() + "\n"
     except (OSError, TypeError):
-        raise TuningError(
+        raise CodeError(
             f"the source of {quoted(name)} cannot be found: write it in a notebook cell or a file, not at a prompt"
         ) from None
     tree = ast.parse(text)
     node = tree.body[0]
     if not isinstance(node, ast.FunctionDef) or node.decorator_list or name == "<lambda>":
-        raise TuningError(f"expected {quoted(name)} to be a function written with def and without decorators")
+        raise CodeError(f"expected {quoted(name)} to be a function written with def and without decorators")
     arguments = node.args
     if arguments.defaults or any(one is not None for one in arguments.kw_defaults):
         for default in [*arguments.defaults, *arguments.kw_defaults]:
             if default is not None and not isinstance(default, ast.Constant):
-                raise TuningError(
+                raise CodeError(
                     f"expected the defaults of {quoted(name)} to be constants, found {quoted(ast.unparse(default))}"
                 )
     # If the function is used under another name, define that name as well.
