@@ -22,6 +22,7 @@ CONTENTS = {
             "docs/to-paper",
             "docs/sampling",
             "docs/searching",
+            "docs/bring-your-model",
             "docs/training",
             "docs/tuning-and-boards",
             "docs/jobs-and-workers",

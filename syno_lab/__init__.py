@@ -18,6 +18,7 @@ from syno_lab.version import __version__ as __version__
 if TYPE_CHECKING:
     from syno_lab.api import *  # noqa: F403
     from syno_lab.data.datasets import load_dataset as load_dataset
+    from syno_lab.experiments.improve import improve as improve
     from syno_lab.models.placeholder import Placeholder as Placeholder
     from syno_lab.store import Store as Store
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _ELSEWHERE = {
     "Placeholder": "syno_lab.models.placeholder",
     "Store": "syno_lab.store",
+    "improve": "syno_lab.experiments.improve",
     "load_dataset": "syno_lab.data.datasets",
     "train": "syno_lab.training",
 }

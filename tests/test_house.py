@@ -351,7 +351,7 @@ EXAMPLES = {
     "docs/to-paper.md": ((), ("conv2d.pdf", "loops.tex", "equation.svg")),
     "docs/training.md": (("2 2400 parameters",), ()),
 }
-ELSEWHERE = {"docs/canvas.md", "docs/alpha.md"}  # have tests of their own
+ELSEWHERE = {"docs/canvas.md", "docs/alpha.md", "docs/bring-your-model.md"}  # have tests of their own
 
 
 def _read(page: str) -> str:

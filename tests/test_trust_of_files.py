@@ -246,6 +246,10 @@ REASONS: dict[str, dict[str, str]] = {
         "_load getattr by name": "the user's own rule: given in this very call, or in a job that they signed",
         "_load spec_from_file_location": "the user's own rule: given in this very call, or in a job that they signed",
     },
+    "syno_lab/user_code.py": {
+        "UserCode.function compile": "a function that the user names in this call or command, or in a job they signed",
+        "UserCode.function exec": "the same; trial/own.py says who may call it, and tests/experiments/test_improve.py",
+    },
     "syno_lab/tuning/values.py": {"TuningTask.request getattr by name": "fields of a value"},
     "syno_lab/tuning/worker.py": {
         "- import multiprocessing": "between our own processes, over pipes",

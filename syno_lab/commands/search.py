@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,18 @@ import msgspec
 from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import backbone_options, check_board, grouped, named_value
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
-from syno_lab.commands.search_options import Choice, Machine, Method, Network, Run, Training, Tuning, Validating
+from syno_lab.commands.search_options import (
+    Choice,
+    Machine,
+    Method,
+    Network,
+    Optimizer,
+    Run,
+    Training,
+    Tuning,
+    Validating,
+)
+from syno_lab.commands.search_own import advice, named_again, say_files, with_own
 from syno_lab.commands.search_rungs import PlanTeller, say_rungs, say_untrained
 from syno_lab.commands.specs import wants_option
 from syno_lab.commands.train import Rule, precision_of
@@ -23,13 +33,9 @@ from syno_lab.processes.alone import holder
 
 if TYPE_CHECKING:
     from syno_lab.experiments import SearchSettings, TuningChoice
-    from syno_lab.jobs import JobHandle, JobRecord, Lab
     from syno_lab.trial import TrialRequest
 
 KIND = "search"
-LOOK_S = 0.5
-#: Seconds that a search has to come to rest after Ctrl-C; its trainings stop at their next batch.
-REST_S = 60.0
 DEFAULT_MINUTES, UNTRAINED_MINUTES = 30.0, 5.0
 #: Seeds of the baseline and the best operators, without rungs.
 SEEDS = 3
@@ -71,7 +77,7 @@ def command(
     if validating.operators is not None or validating.full_seeds is not None:
         raise SynoError("--operators and --full-seeds: expected --validate-proxy beside them, found none")
     if run.go_on:
-        settings = _earlier(place, run.name, choice, machine, _tuning(tuning))
+        settings = _earlier(place, run.name, choice, machine, _tuning(tuning), network)
     else:
         settings = _settings(network, choice, training, machine, run, _tuning(tuning), place)
     if run.detach:
@@ -94,10 +100,11 @@ def command(
                     teller.look()
                 report(KIND, fraction, message)
 
-            result = _with_advice(place, run.name, True, lambda: run_here(settings, place, report=told))
+            result = _with_advice(place, settings, True, lambda: run_here(settings, place, report=told))
         else:
             result = _as_job(settings, place, run.address, report)
     _say(result, json)
+    say_files(result, json)
     write_json(result, json)
 
 
@@ -140,6 +147,7 @@ def _settings(
         budget_s=training.budget,
         batch_size=training.batch_size,
         learning_rate=training.learning_rate,
+        optimizer="adamw" if training.optimizer == Optimizer.adamw else None,
         device=machine.device,
         threads=None if run.in_process else max(1, _cores() // workers),
         precision=precision_of(machine.precision, machine.device),
@@ -149,6 +157,7 @@ def _settings(
     )
     if training.budget is not None:
         _check_budget(training.budget, choice)
+    request = with_own(request, network)
     rungs = training.budget is None and _in_rungs(choice, request, place, tuning)
     return SearchSettings(
         training=request,
@@ -291,7 +300,7 @@ def _check_new(place: Path, settings: SearchSettings, go_on: bool) -> None:
     if (search_folder(place, settings.name) / STATUS_FILE).exists():
         raise SearchError(
             f"there is a search {quoted(settings.name)} in {place} already: continue it by "
-            f"`{_command(place, settings.name, False)}`, or give this one another --name"
+            f"`{_command(place, settings, False)}`, or give this one another --name"
         )
 
 
@@ -334,7 +343,9 @@ def _tuning(given: Tuning) -> TuningChoice | None:
     )
 
 
-def _earlier(place: Path, name: str, choice: Choice, machine: Machine, tuning: TuningChoice | None) -> SearchSettings:
+def _earlier(
+    place: Path, name: str, choice: Choice, machine: Machine, tuning: TuningChoice | None, network: Network
+) -> SearchSettings:
     """The settings of a search that was begun, with a new end, or something new to tune, where one is given."""
     from syno_lab.experiments import SETTINGS_FILE, SearchSettings, read_json, search_folder
 
@@ -351,7 +362,7 @@ def _earlier(place: Path, name: str, choice: Choice, machine: Machine, tuning: T
     settings = SearchSettings.from_dict(found | given)
     if tuning is None and settings.tuning is not None and settings.tuning.tracker is not None:
         _check_asked(place, settings.tuning.tracker, name)
-    return settings
+    return msgspec.structs.replace(settings, training=named_again(settings.training, network))
 
 
 def _check_asked(place: Path, tracker: str, name: str) -> None:
@@ -371,84 +382,43 @@ def _check_asked(place: Path, tracker: str, name: str) -> None:
     )
 
 
-def _command(place: Path, name: str, in_process: bool) -> str:
-    words = ["syno-lab", "search", "--continue", "--folder", str(place), "--name", name]
+def _command(place: Path, settings: SearchSettings, in_process: bool) -> str:
+    words = ["syno-lab", "search", "--continue", "--folder", str(place), "--name", settings.name]
+    words += advice(settings.training)
     return shlex.join([*words, "--in-process"] if in_process else words)
 
 
 # -- as a job --------------------------------------------------------------------------------------------------------
 
 
-def _with_advice(place: Path, name: str, in_process: bool, work: Any) -> dict[str, Any]:
+def _with_advice(place: Path, settings: SearchSettings, in_process: bool, work: Any) -> dict[str, Any]:
     """Do the work; after an interruption or on a full disk, say how to continue."""
     try:
         found: dict[str, Any] = work()
     except DiskFullError as error:
-        raise DiskFullError(f"{error}; `{_command(place, name, in_process)}` continues the search") from None
+        raise DiskFullError(f"{error}; `{_command(place, settings, in_process)}` continues the search") from None
     except (KeyboardInterrupt, SystemExit):
-        tell(f"the search is kept in {place}; `{_command(place, name, in_process)}` continues it")
+        tell(f"the search is kept in {place}; `{_command(place, settings, in_process)}` continues it")
         raise
     return found
 
 
 def _as_job(settings: SearchSettings, place: Path, address: str | None, report: Reporter) -> dict[str, Any]:
-    from syno_lab.jobs import Lab
+    from syno_lab.experiments.as_job import run_as_job
 
-    with Lab.open(place, address=address, slots=settings.workers) as lab:
-        handle = _job(lab, settings)
-        record = handle.record()
-        teller = PlanTeller(place, settings.name, settings.minutes, report)
+    teller = PlanTeller(place, settings.name, settings.minutes, report)
 
-        def watch() -> dict[str, Any]:
-            nonlocal record
-            try:
-                while not record.is_ended:
-                    if settings.rungs:
-                        teller.look()
-                    report(KIND, record.progress, record.message or f"job {record.id} is {record.state}")
-                    if lab.keeper.trouble:
-                        report(KIND, record.progress, lab.keeper.trouble)
-                    time.sleep(LOOK_S)
-                    record = handle.record()
-            except (KeyboardInterrupt, SystemExit):
-                _pause(lab, handle)
-                raise
-            return record.result or {}
+    def told(fraction: float, message: str) -> None:
+        report(KIND, fraction, message)
 
-        result = _with_advice(place, settings.name, False, watch)
-        if record.state != "finished":
-            raise SynoError(f"the search ended as {record.state}: {record.reason}")
-        return result
+    def look() -> None:
+        if settings.rungs:
+            teller.look()
 
+    def work() -> dict[str, Any]:
+        return run_as_job(settings, place, address=address, report=told, look=look)
 
-def _job(lab: Lab, settings: SearchSettings) -> JobHandle:
-    """The job that does this search: one that waits, runs or was paused with the same end, or a new one."""
-    params = settings.to_dict()
-    mine: list[JobRecord] = [job for job in lab.jobs(kind=KIND) if job.params.get("name") == settings.name]
-    for job in reversed(mine):
-        if job.is_ended:
-            continue
-        handle = lab.job(job.id)
-        if job.params == params or job.state == "running":
-            if job.params == params:
-                handle.allow(job)  # it has exactly the settings of this command
-            handle.resume()
-            return handle
-        handle.cancel()
-    return lab.submit(KIND, params, name=settings.name)
-
-
-def _pause(lab: Lab, handle: JobHandle) -> None:
-    """Pause the search and its trainings at the next batch; their results are kept."""
-    handle.pause()
-    for job in lab.jobs(parent=handle.id):
-        if not job.is_ended:
-            lab.job(job.id).pause()
-    deadline = time.monotonic() + REST_S
-    while time.monotonic() < deadline:
-        if not any(job.state == "running" for job in (handle.record(), *lab.jobs(parent=handle.id))):
-            return
-        time.sleep(0.2)
+    return _with_advice(place, settings, False, work)
 
 
 # -- what came out ---------------------------------------------------------------------------------------------------

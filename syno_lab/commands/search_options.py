@@ -24,6 +24,13 @@ class Method(StrEnum):
     pareto = "pareto"
 
 
+class Optimizer(StrEnum):
+    """How weights are updated."""
+
+    sgd = "sgd"
+    adamw = "adamw"
+
+
 @dataclass(frozen=True)
 class Network:
     """The network to search operators for, and its data."""
@@ -34,6 +41,29 @@ class Network:
         typer.Option(
             help="A folder with CIFAR or with images in class folders, a text file, or 'digits'. "
             "[default: $SYNO_LAB_DATA, else digits]"
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="A network of your own: a function without arguments that returns a torch module. The file is run.",
+        ),
+    ] = None
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="Data of your own: a function that returns two torch datasets (train, test) of pairs (tensor, class). "
+            "The file is run.",
+        ),
+    ] = None
+    layers: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="With --model: replace the layers whose names match, as in 'layer?.*'. [default: convolutions that "
+            "read neighbours, else 1x1 ones, else linear layers]",
         ),
     ] = None
 
@@ -149,8 +179,10 @@ class Training:
     resolution: Annotated[int | None, typer.Option(min=1, help="Scale images to this height and width.")] = None
     batch_size: Annotated[int, typer.Option(min=1)] = 64
     learning_rate: Annotated[
-        float | None, typer.Option(help="The highest learning rate of the cycle. [default: 0.1; for a text, 0.001]")
+        float | None,
+        typer.Option(help="The highest learning rate of the cycle. [default: 0.1; for a text and adamw, 0.001]"),
     ] = None
+    optimizer: Annotated[Optimizer, typer.Option(help="For images and data of your own.")] = Optimizer.sgd
     stop_early: Annotated[Rule, typer.Option(help="Prune a training that falls behind earlier ones, by this rule.")] = (
         Rule.canvas
     )

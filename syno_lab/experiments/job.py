@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,8 @@ from syno_lab.processes.alone import alone
 from syno_lab.store import SearchLog, Store
 from syno_lab.systems import title_of
 from syno_lab.training.files import write_whole
-from syno_lab.trial import TrialOutcome
+from syno_lab.trial import TrialOutcome, TrialRequest, run_trial
+from syno_lab.trial.own import bring, needs_this_process
 
 if TYPE_CHECKING:
     from syno_lab.jobs import JobContext
@@ -57,6 +59,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     lab = Lab.of(context)
     try:
         settings = SearchSettings.from_dict(params)
+        bring(settings.training)  # the user has signed the job, and its code with it
         for other in lab.jobs(kind="search", state="running"):
             if other.id < context.id and other.params.get("name") == settings.name:
                 raise JobFailed(f"job {other.id} does the search {settings.name!r} already; take another name")
@@ -103,13 +106,16 @@ def run_here(
     *,
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """:func:`run_search` with trainings and tunings in threads of this process, in the lab of a folder.
 
-    With one worker they run one after another. Raises as :func:`run_search` does.
+    With one worker they run one after another. ``clock`` is that of a search in rungs. Raises as :func:`run_search`
+    does.
     """
     place = search_folder(folder, settings.name)
     private.folder(place)
+    train = _in_this_process if needs_this_process(settings.training) else None
     with (
         alone(place / LOCK_FILE, busy(settings.name, folder)),
         Store.open(folder) as store,
@@ -118,12 +124,18 @@ def run_here(
             return run_in_rungs(
                 settings,
                 store,
-                lambda log: LocalWorkers(settings, log, place / "rungs", should_stop),
+                lambda log: LocalWorkers(settings, log, place / "rungs", should_stop, train),
                 folder=place,
                 report=report,
                 should_stop=should_stop,
+                clock=clock,
             )
         return _run_here(settings, folder, store, report, should_stop)
+
+
+def _in_this_process(request: TrialRequest, *, folder: Path, should_stop: Callable[[], bool], **_: Any) -> TrialOutcome:
+    """A training in a thread of this process, for a network or data that no other process can make."""
+    return run_trial(request, folder=folder, should_stop=should_stop)
 
 
 def _run_here(

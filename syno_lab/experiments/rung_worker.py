@@ -27,6 +27,7 @@ from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungLog, RungTraining
 from syno_lab.trial import TrialOutcome, TrialRequest, TrialWorker
 from syno_lab.trial.job import with_room
+from syno_lab.trial.own import bring
 from syno_lab.trial.rungs import HOLDOUT, reward_of, rung_request, rungs_of
 from syno_lab.trial.workers import DEADLINE_S, LOG_FILE
 
@@ -244,6 +245,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
     try:
         settings = SearchSettings.from_dict(params)
+        bring(settings.training)  # the user has signed the job, and its code with it
     except SynoError as error:
         raise JobFailed(str(error), retry=False) from None
     folder = search_folder(context.root, settings.name) / "rungs"

@@ -244,6 +244,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop(key, None)
         for key in ("threads", "gives_up"):
             plain["training"].pop(key)
+        plain["training"].pop("own")  # the names of network and data have the digests of the code
         plain["training"] = without_later(plain["training"])
         if self.max_traffic_ratio is None:  # left out, as in searches from before there was such a limit
             plain.pop("max_traffic_ratio")

@@ -1,7 +1,7 @@
 """The backbones by name: how each is built, what it takes, whose figures it has, and which layers are replaced.
 
 A new one is a file and a row of ``BACKBONES``. The first six are the paper's workloads (section 9.1), the others are
-small enough for two cores. A network of one's own needs no row: :func:`.layers.survey` takes any ``nn.Module``.
+small enough for two cores. A network of the user's own is offered to this process alone, by :func:`offer`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from syno_lab.inputs import quoted
 from syno_lab.models import cnn, densenet, efficientnet, gpt, resnet, resnet_imagenet, resnext, vit
 from syno_lab.models.checks import check_counts
 from syno_lab.models.layers import Survey, survey
-from syno_lab.models.rungs import Rung, proxies, text_proxies
+from syno_lab.models.rungs import Rung, own_proxies, proxies, text_proxies
 from syno_lab.models.selection import Selection
 
 Domain = Literal["images", "text"]
@@ -102,6 +102,41 @@ class Backbone:
     def about(self) -> str:
         """Its builder's docstring in one line."""
         return (inspect.getdoc(self.builder) or "").partition("\n\n")[0].replace("\n", " ").removeprefix("Return ")
+
+
+#: How names begin of networks and data of the user's own, which are in this process alone.
+OWN = "own:"
+
+
+@dataclass(frozen=True)
+class OwnNetwork(Backbone):
+    """A network of the user's own: its builder takes no arguments, and knows nothing of classes or sizes."""
+
+    def build(
+        self,
+        *,
+        outputs: int | None = None,
+        in_channels: int = 3,
+        size: int | None = None,
+        device: str | torch.device | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> nn.Module:
+        """A new network, on the device that its builder chooses; the arguments are those of :meth:`Backbone.build`."""
+        return self.builder()
+
+
+_OFFERED: dict[str, OwnNetwork] = {}
+
+
+def offer(name: str, builder: Callable[[], nn.Module]) -> None:
+    """Make a network of the user's own a backbone of this process, by the name ``own:NAME``.
+
+    A name in a file or a store builds nothing in a process to which the user has not given that network. The rungs of
+    its trials are shorter trainings of itself (:func:`.rungs.own_proxies`).
+    """
+    _OFFERED[name] = OwnNetwork(
+        name, builder, "images", 1, 1, 0, 0, "the user's own", "none", Selection(), proxies=own_proxies()
+    )
 
 
 _HE = "He et al., Deep Residual Learning for Image Recognition, CVPR 2016"
@@ -251,8 +286,15 @@ def backbone(name: str) -> Backbone:
     """The backbone ``name``; case, - and . do not matter (``ResNeXt-29-2x64D``).
 
     Raises:
-        SpecError: where there is none, with the nearest.
+        SpecError: where there is none, with the nearest; for a network of the user's own that this process has not.
     """
+    if name.startswith(OWN):
+        if name not in _OFFERED:
+            raise SpecError(
+                f"expected a network that this process was given, found {quoted(name)}; name it again, by --model or "
+                "as the model of syno_lab.improve"
+            )
+        return _OFFERED[name]
     plain = {_plain(known): known for known in BACKBONES}
     if _plain(name) in plain:
         return BACKBONES[plain[_plain(name)]]

@@ -84,3 +84,11 @@ def text_proxies(*, context: int, steps: tuple[int, int], **sizes: int) -> tuple
         Rung(f"{second} steps", {**small, "steps": second}, seeds=2, keep=1 / 4, measure="loss", unproven=True),
         Rung("network", {}, seeds=1, keep=1 / 2, measure="accuracy"),
     )
+
+
+def own_proxies(steps: tuple[int, int] = (40, 156)) -> tuple[Rung, ...]:
+    """The rungs of a network of the user's own: shorter trainings of itself, as nobody has declared a smaller one."""
+    return (
+        *(Rung(f"{number} steps", {"steps": number}, keep=1 / 4, measure="loss") for number in steps),
+        Rung("network", {}, keep=1 / 2, measure="accuracy"),
+    )

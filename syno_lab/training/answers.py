@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from syno_lab.data.datasets import Dataset
+from syno_lab.data.own import OwnData
 from syno_lab.data.stream import ImageStream
 from syno_lab.data.text import TextData
-from syno_lab.training.images import image_task
+from syno_lab.training.examples import task_of
 from syno_lab.training.loop import Task, cross_entropy
 from syno_lab.training.recipes import Arithmetic, Precision
 from syno_lab.training.text import TextTask
@@ -23,7 +24,7 @@ from syno_lab.training.train import find_device
 
 def image_answers(
     module: nn.Module,
-    dataset: Dataset | ImageStream,
+    dataset: Dataset | ImageStream | OwnData,
     *,
     batch_size: int = 64,
     device: str | torch.device = "cpu",
@@ -33,7 +34,7 @@ def image_answers(
     """The class that ``module`` predicts for each test image [N], and the loss of each [N] in nats."""
     predictions: list[int] = []
     losses: list[float] = []
-    with closing(image_task(dataset, find_device(device), batch_size, "none", channels_last=channels_last)) as task:
+    with closing(task_of(dataset, find_device(device), batch_size, "none", channels_last=channels_last)) as task:
         for logits, answers in _tested(module, task, precision):
             predictions += logits.argmax(1).tolist()
             losses += cross_entropy(logits, answers, reduction="none").tolist()

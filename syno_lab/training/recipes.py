@@ -35,11 +35,16 @@ class Recipe:
     largest_norm: float | None = None
 
 
-def image_recipe(*, ends_by_clock: bool = False) -> Recipe:
+def image_recipe(optimizer: str = "sgd", *, ends_by_clock: bool = False) -> Recipe:
     """SGD with Nesterov's momentum and one cosine cycle (He et al. 2016, section 4.2, but for the steps there).
 
-    A training that only the clock ends has the schedule of a text's.
+    A training that only the clock ends has the schedule of a text's. With ``adamw`` it is the recipe of texts, for
+    networks such as transformers. Raises TrainingError for another name.
     """
+    if optimizer not in ("sgd", "adamw"):
+        raise TrainingError(f"optimizer: expected 'sgd' or 'adamw', found {quoted(optimizer)}")
+    if optimizer == "adamw":
+        return text_recipe(ends_by_clock=ends_by_clock)
     if ends_by_clock:
         return Recipe("sgd, inverse root", _sgd, inverse_root)
     return Recipe("sgd", _sgd, cycle)

@@ -18,11 +18,13 @@ import torch
 from torch import nn
 
 from syno_lab.data.datasets import Dataset
+from syno_lab.data.own import OwnData
 from syno_lab.data.stream import ImageStream
 from syno_lab.data.text import TextData
 from syno_lab.errors import TrainingError
 from syno_lab.inputs import quoted
-from syno_lab.training.images import Augment, augmentation, image_task
+from syno_lab.training.examples import task_of
+from syno_lab.training.images import Augment, augmentation
 from syno_lab.training.limits import Limits
 from syno_lab.training.loop import Judge, Loop, Watch
 from syno_lab.training.recipes import Arithmetic, Precision, image_recipe, text_recipe
@@ -32,7 +34,7 @@ from syno_lab.training.text import TextTask
 
 def train(
     module: nn.Module,
-    dataset: Dataset | ImageStream,
+    dataset: Dataset | ImageStream | OwnData,
     *,
     epochs: int,
     batch_size: int = 64,
@@ -48,6 +50,7 @@ def train(
     ends_by_clock: bool = False,
     steps: int | None = None,
     channels_last: bool = False,
+    optimizer: str = "sgd",
     on_progress: Callable[[TrainingProgress], None] | None = None,
     on_resume: Callable[[Resumption], None] | None = None,
     judge: Judge | None = None,
@@ -58,12 +61,13 @@ def train(
     """Train ``module`` ([B, C, H, W] images to [B, classes] logits) in place, and test it after every epoch.
 
     Images are normalised by the training images' mean and deviation in each channel; ``augment`` says how training
-    images are changed (:data:`.images.Augment`, True: ``crop``; by default what is usual for the data).
-    ``learning_rate`` is the highest of the cycle. ``time_limit_s`` bounds all seconds spent, including those before a
-    resumption; it and ``should_stop`` are checked after every batch; with ``gives_up`` the training ends as soon as the
-    pace of its batches shows that the
-    limit is too short. ``patience`` is the number of epochs to wait for a better test accuracy; ``judge`` is asked
-    after every epoch but the last whether to go on (:mod:`..trial.stopping` has such rules).
+    images are changed (:data:`.images.Augment`, True: ``crop``; by default what is usual for the data). Data of the
+    user's own (:class:`.OwnData`) are neither normalised nor augmented, and are tensors of any shape.
+    ``learning_rate`` is the highest of the cycle, ``optimizer`` is ``sgd`` or ``adamw``. ``time_limit_s`` bounds all
+    seconds spent, including those before a resumption; it and ``should_stop`` are checked after every batch; with
+    ``gives_up`` the training ends as soon as the pace of its batches shows that the limit is too short. ``patience`` is
+    the number of epochs to wait for a better test accuracy; ``judge`` is asked after every epoch but the last whether
+    to go on (:mod:`..trial.stopping` has such rules).
 
     ``ends_by_clock`` is for a training that ``time_limit_s`` ends, as for :func:`train_text`.
 
@@ -91,12 +95,12 @@ def train(
     _check_numbers(epochs=epochs, batch_size=batch_size, patience=patience, steps=steps, probe_steps=probe_steps)
     _check_positive(learning_rate=learning_rate, time_limit_s=time_limit_s)
     _check_seed(seed)
-    kind = augmentation(dataset, augment)
+    kind: Augment = "none" if isinstance(dataset, OwnData) else augmentation(dataset, augment)
     place = find_device(device)
     if channels_last:
         to_channels_last(module)
-    recipe = image_recipe(ends_by_clock=ends_by_clock)
-    task = image_task(dataset, place, batch_size, kind, channels_last=channels_last)
+    recipe = image_recipe(optimizer, ends_by_clock=ends_by_clock)
+    task = task_of(dataset, place, batch_size, kind, channels_last=channels_last)
     loop = Loop(
         module.to(place),
         task,
@@ -113,7 +117,7 @@ def train(
             "total_steps": steps,
             # None, as checkpoints without them say.
             "channels_last": channels_last or None,
-            "recipe": recipe.name if ends_by_clock else None,
+            "recipe": recipe.name if ends_by_clock or optimizer != "sgd" else None,
         },
         None if checkpoint is None else Path(checkpoint),
         Watch(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import torch
@@ -20,7 +20,7 @@ from syno_lab.models.layers import Survey, survey
 from syno_lab.models.registry import Backbone, backbone
 from syno_lab.models.resolution import AtResolution
 from syno_lab.models.selection import Selection
-from syno_lab.models.sites import Site, Strides, check_strides
+from syno_lab.models.sites import Kind, Site, Strides, check_strides
 from syno_lab.models.slot import Place
 from syno_lab.protocol import Placement
 from syno_lab.systems import read_operator, system_of
@@ -28,8 +28,9 @@ from syno_lab.trial.facts import Facts, facts_of
 from syno_lab.trial.request import TrialRequest
 
 #: Options of all backbones: ``strides`` ("pool" or "shape"), ``pointwise`` (replace 1x1 convolutions too), and patterns
-#: of layer names: ``match`` selects layers to replace, ``leave`` layers to keep.
-PLACE_OPTIONS = ("strides", "pointwise", "match", "leave")
+#: of layer names: ``match`` selects layers to replace, ``leave`` layers to keep; ``kinds`` of layers (``conv2d``,
+#: ``linear``).
+PLACE_OPTIONS = ("strides", "pointwise", "match", "leave", "kinds")
 
 #: Options of text data: ``tokens`` ("bytes", "characters" or "bpe"), ``vocabulary`` (tokens of bpe), ``context``
 #: (tokens of a window), ``steps`` (batches of an epoch).
@@ -133,7 +134,8 @@ def build(request: TrialRequest) -> Network:
 def example_of(request: TrialRequest) -> tuple[nn.Module, tuple[int, int, int] | Tensor]:
     """The request's backbone without weights or operator, and what it is run on: [C, H, W], or tokens [1, T]."""
     facts = facts_of(request)
-    return _build(request.backbone, request.options, facts, "meta"), _example(facts)
+    with torch.random.fork_rng(devices=[]):  # a network of the user's own draws its weights
+        return _build(request.backbone, request.options, facts, "meta"), _example(facts)
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
@@ -154,7 +156,8 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=32)
 def _survey(name: str, options: bytes, facts: Facts) -> Survey:
-    return survey(_build(name, msgspec.json.decode(options), facts, "meta"), _example(facts))
+    with torch.random.fork_rng(devices=[]):  # a network of the user's own draws its weights
+        return survey(_build(name, msgspec.json.decode(options), facts, "meta"), _example(facts))
 
 
 def one_example(facts: Facts) -> Tensor:
@@ -166,6 +169,8 @@ def one_example(facts: Facts) -> Tensor:
 def _example(facts: Facts) -> tuple[int, int, int] | Tensor:
     if facts.domain == "text":
         return torch.zeros(1, facts.size, dtype=torch.int64)
+    if facts.shape is not None:
+        return torch.zeros(1, *facts.shape, dtype=facts.dtype)
     return (facts.channels, facts.size, facts.size)
 
 
@@ -199,6 +204,8 @@ def _selection(chosen: Backbone, options: Mapping[str, Any]) -> Selection:
         selection = replace(selection, pointwise=True)
     if "match" in options:
         selection = replace(selection, names=_patterns("match", options["match"]))
+    if "kinds" in options:
+        selection = replace(selection, kinds=cast("tuple[Kind, ...]", _patterns("kinds", options["kinds"])))
     if "leave" in options:
         selection = replace(selection, leave=_patterns("leave", options["leave"]))
     return selection

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from syno_lab.errors import TrainingError
 from syno_lab.inputs import quoted
-from syno_lab.trial.examples import images_of
+from syno_lab.trial.examples import examples_of
 from syno_lab.trial.facts import facts_of
 from syno_lab.trial.machine import one_machine
 from syno_lab.trial.request import MeasuredOn, TrialOutcome, TrialRequest
@@ -235,7 +235,7 @@ def compared(
     facts = facts_of(request)
     if facts.domain == "images":
         measure = "accuracy"
-        labels = images_of(request).test_labels
+        labels = examples_of(request).test_labels
     first, second = _scores(baselines, labels), _scores(operators, labels)
     interval = paired_bootstrap(first, second, confidence=confidence)
     over_seeds = two_way_bootstrap(first, second, confidence=confidence) if len(seeds) > 1 else None

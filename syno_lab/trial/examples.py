@@ -8,8 +8,10 @@ from pathlib import Path
 
 from syno_lab.data.datasets import DIGITS, Dataset, data_path, holds_cifar, load_dataset
 from syno_lab.data.image_folder import find_image_folder, is_image_folder
+from syno_lab.data.own import OwnData, own_data
 from syno_lab.data.stream import MOST_HELD, ImageStream, stream_of
 from syno_lab.data.text import TextData
+from syno_lab.models.registry import OWN
 from syno_lab.trial.facts import facts_of, text_of
 from syno_lab.trial.request import TrialRequest
 
@@ -19,6 +21,17 @@ STEPS = 100
 TEST_WINDOWS = 256
 #: A folder's files as far as a change of one shows: name, size, and time of the last change in nanoseconds.
 _Files = tuple[tuple[str, int, int], ...]
+
+
+def examples_of(request: TrialRequest) -> Dataset | ImageStream | OwnData:
+    """The request's images, or its data of the user's own; the test part is what the outcome is measured on.
+
+    Raises DataError where they cannot be read.
+    """
+    if not request.data.startswith(OWN):
+        return images_of(request)
+    own = own_data(request.data).part(request.train_images)
+    return (own if request.holdout is None else own.holding_out(request.holdout)).part(None, request.test_images)
 
 
 def images_of(request: TrialRequest) -> Dataset | ImageStream:
@@ -47,7 +60,9 @@ def batches_of(request: TrialRequest) -> tuple[int, int]:
     """The batches of an epoch, and those of measuring. Raises DataError where the data cannot be read."""
     if facts_of(request).domain == "text":
         return request.options.get("steps", STEPS), -(-(request.test_images or TEST_WINDOWS) // request.batch_size)
-    data = images_of(request)
+    data = examples_of(request)
+    if isinstance(data, OwnData):
+        return -(-data.train_count // request.batch_size), -(-data.test_count // request.batch_size)
     return -(-len(data.train_labels) // request.batch_size), -(-len(data.test_labels) // request.batch_size)
 
 

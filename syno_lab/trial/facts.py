@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from syno_lab.data.cifar import find_cifar
 from syno_lab.data.datasets import DIGITS, data_path, holds_cifar
 from syno_lab.data.image_folder import SIZE, class_names, is_image_folder
+from syno_lab.data.own import own_data
 from syno_lab.data.text import TextData, is_text_file, load_text
 from syno_lab.errors import DataError, SpecError
 from syno_lab.inputs import quoted
-from syno_lab.models.registry import backbone
+from syno_lab.models.registry import OWN, backbone
 from syno_lab.models.tokens import VOCABULARY, TokenKind
 from syno_lab.trial.request import TrialRequest
 
@@ -26,7 +27,7 @@ class Facts:
 
     ``domain``: images or text; ``outputs``: classes or tokens of the vocabulary; ``channels``: of images; ``size``:
     height and width of the network's input, or the tokens of a window; ``stored_size``: height and width of the images
-    as the data set returns them, if they are squares.
+    as the data set returns them, if they are squares; ``shape`` and ``dtype``: of an example of the user's own data.
     """
 
     domain: Literal["images", "text"]
@@ -34,6 +35,8 @@ class Facts:
     channels: int
     size: int
     stored_size: int | None = None
+    shape: tuple[int, ...] | None = None
+    dtype: Any = None
 
 
 def facts_of(request: TrialRequest) -> Facts:
@@ -45,6 +48,11 @@ def facts_of(request: TrialRequest) -> Facts:
     """
     if request.resolution is not None and request.resolution < 1:
         raise SpecError(f"resolution: expected a whole number from 1 up, found {request.resolution}")
+    if request.data.startswith(OWN):
+        if request.resolution is not None:
+            raise SpecError(f"expected no resolution for data of your own, found {request.resolution}")
+        own = own_data(request.data)
+        return Facts("images", own.classes, (own.shape or (1,))[0], (own.shape or (1,))[-1], None, own.shape, own.dtype)
     if request.data != DIGITS and is_text_file(request.data):
         if request.resolution is not None:
             raise SpecError(f"expected no resolution for a text, found {request.resolution}")

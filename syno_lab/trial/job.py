@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from syno_lab.errors import DiskFullError, FormatError
+from syno_lab.errors import CodeError, DiskFullError, FormatError
+from syno_lab.trial.own import bring
 from syno_lab.trial.request import TrialOutcome, TrialRequest
 from syno_lab.trial.run import run_trial
 
@@ -38,7 +39,8 @@ def run(params: dict[str, Any], context: Context) -> dict[str, Any]:
     """
     try:
         request = TrialRequest.from_dict(params)
-    except FormatError as error:
+        bring(request)  # the user has signed the job, and its code with it
+    except (FormatError, CodeError) as error:
         from syno_lab.jobs import JobFailed
 
         raise JobFailed(str(error), retry=False) from None

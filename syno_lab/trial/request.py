@@ -15,10 +15,13 @@ State = Literal["finished", "pruned", "diverged", "oom", "timeout", "interrupted
 Precision = Literal["float32", "bfloat16", "float16"]
 Augment = Literal["none", "crop", "resized-crop"]
 MeasuredOn = Literal["test", "held out"]
+Optimizer = Literal["sgd", "adamw"]
 
 #: Fields that requests did not always have. Where they mean what was done before, they are left out of a request's
 #: dictionary, so that stored requests, jobs and searches stay equal to new ones.
-LATER_FIELDS = ("steps", "holdout", "channels_last", "probe_steps", "measure_latency", "augment")
+LATER_FIELDS = (
+    "steps", "holdout", "channels_last", "probe_steps", "measure_latency", "augment", "optimizer", "own",
+)  # fmt: skip
 
 
 def without_later(plain: dict[str, Any]) -> dict[str, Any]:
@@ -30,10 +33,11 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One training of a backbone, with or without an operator; complete, and plain data only.
 
     Attributes:
-        backbone: a name of :mod:`syno_lab.models.registry`.
+        backbone: a name of :mod:`syno_lab.models.registry`, or ``own:NAME`` for a network that this process was given.
         operator: the JSON of an operator of any system; None: the backbone without one (the baseline).
         options: options of the backbone and of the replacement, see :attr:`.registry.Backbone.options`.
-        data: ``digits``, a folder of CIFAR, a folder of images in class folders, or a text file.
+        data: ``digits``, a folder of CIFAR, a folder of images in class folders, a text file, or ``own:NAME`` for data
+            that this process was given.
         resolution: height and width that images are scaled to; None: as they are (of an image folder: 224).
         train_images, test_images: the most images of each part that are used, the first ones; None: all. For a text,
             ``test_images`` counts windows of its test part (None: 256), and the training part is used whole.
@@ -47,7 +51,7 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         augment: how training images are changed: ``none``, ``crop`` or ``resized-crop``
             (:data:`syno_lab.training.images.Augment`); None: what is usual for the data.
         batch_size, learning_rate: examples in a batch, and the highest learning rate of the cycle; None: 0.1 for
-        images, 0.001 for text.
+            images, 0.001 for text and with ``adamw``.
         seed: decides weights, order and augmentation.
         device: ``cpu``, ``cuda``, …; ``threads`` of a CPU (None: as torch has them).
         precision: the type that autocast computes in, where it lowers precision.
@@ -65,6 +69,9 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         retry_oom: whether a trial that runs out of memory is tried once more with half the batch.
         keep_predictions: whether the outcome has the prediction for every image that it is measured on.
         measure_latency: whether the outcome of a finished training has :attr:`TrialOutcome.latency_ms`.
+        optimizer: ``sgd`` or ``adamw``, of images and data of the user's own; None: ``sgd``.
+        own: the user's own functions that make the network (``model``) and the data (``data``), as text
+            (:class:`.UserCode`). It is run only where the user has named the file, or signed the job: :mod:`.own`.
     """
 
     backbone: str
@@ -94,6 +101,8 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     channels_last: bool = False
     probe_steps: int | None = None
     augment: Augment | None = None
+    optimizer: Optimizer | None = None
+    own: dict[str, dict[str, str]] | None = None
 
     @property
     def ends_by_clock(self) -> bool:

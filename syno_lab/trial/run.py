@@ -27,7 +27,7 @@ from syno_lab.training.answers import image_answers, text_answers
 from syno_lab.training.checkpoint import DamagedCheckpointError
 from syno_lab.training.files import write_whole
 from syno_lab.trial.backbone import Network, build, one_example
-from syno_lab.trial.examples import STEPS, TEST_WINDOWS, held_text_of, images_of
+from syno_lab.trial.examples import STEPS, TEST_WINDOWS, examples_of, held_text_of
 from syno_lab.trial.facts import Facts, context_of, facts_of
 from syno_lab.trial.latency import latency_ms
 from syno_lab.trial.machine import machine_name
@@ -38,6 +38,7 @@ from syno_lab.version import __version__
 
 if TYPE_CHECKING:
     from syno_lab.data.datasets import Dataset
+    from syno_lab.data.own import OwnData
     from syno_lab.data.stream import ImageStream
 
 Report = Callable[[float, str], None]
@@ -161,8 +162,8 @@ class _Trial:
             raise TrainingError(f"expected threads as a whole number from 1 up, found {request.threads}")
         self.report(0.0, f"reading {request.data}")
         self.facts = facts_of(request)
-        data: Dataset | ImageStream | TextData = (
-            held_text_of(request) if self.facts.domain == "text" else images_of(request)
+        data: Dataset | ImageStream | OwnData | TextData = (
+            held_text_of(request) if self.facts.domain == "text" else examples_of(request)
         )
         if isinstance(data, TextData):
             context = context_of(request)
@@ -207,11 +208,12 @@ class _Trial:
             return None if rule is None else rule.reason(measures, request.rivals, request.epochs)
 
         limits = [limit for limit in (request.time_limit_s, request.budget_s) if limit is not None]
-        rates = {"images": IMAGE_LEARNING_RATE, "text": TEXT_LEARNING_RATE}
+        is_adamw = facts.domain == "text" or request.optimizer == "adamw"
+        usual = TEXT_LEARNING_RATE if is_adamw else IMAGE_LEARNING_RATE
         shared: dict[str, Any] = {
             "epochs": request.epochs,
             "batch_size": batch_size,
-            "learning_rate": rates[facts.domain] if request.learning_rate is None else request.learning_rate,
+            "learning_rate": usual if request.learning_rate is None else request.learning_rate,
             "seed": request.seed,
             "time_limit_s": min(limits, default=None),
             "gives_up": request.gives_up and request.budget_s is None,
@@ -232,6 +234,7 @@ class _Trial:
             channels_last=request.channels_last,
             ends_by_clock=request.ends_by_clock,
             augment=request.augment,
+            optimizer=request.optimizer or "sgd",
             **shared,
         )
         if facts.domain == "text":

@@ -28,7 +28,7 @@ TIMES_THE_BASELINE = 2.0
 LEAST_LIMIT_S = 1.0
 
 #: Options that are no sizes: a rung's values replace those of the request.
-_NO_SIZES = ("strides", "pointwise", "match", "leave", "tokens", "dropout")
+_NO_SIZES = ("strides", "pointwise", "match", "leave", "kinds", "tokens", "dropout")
 
 
 def rungs_of(request: TrialRequest) -> tuple[Rung, ...]:

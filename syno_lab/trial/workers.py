@@ -23,8 +23,9 @@ from typing import Any
 import msgspec
 
 from syno_lab import private
-from syno_lab.errors import DiskFullError, FormatError, TrainingError
+from syno_lab.errors import CodeError, DiskFullError, FormatError, TrainingError
 from syno_lab.processes.process import describe_exit, follow_parent, start_child
+from syno_lab.trial.own import check_brought
 from syno_lab.trial.request import TrialOutcome, TrialRequest
 
 #: Seconds in which a new process must have imported torch, on a busy machine too.
@@ -69,10 +70,12 @@ class TrialWorker:
         """:func:`.run_trial` in the process. A crash gives the state ``failed``, ``deadline_s`` gives ``timeout``.
 
         With ``should_stop`` the process is ended and the outcome is ``interrupted``; a later call continues from the
-        last checkpoint. Raises DiskFullError as ``run_trial`` does, and TrainingError where no process can be started.
+        last checkpoint. Raises DiskFullError as ``run_trial`` does, TrainingError where no process can be started, and
+        CodeError for code of the user's own that this process was not given itself (:func:`.own.check_brought`).
         """
         if should_stop():
             return TrialOutcome(state="interrupted", reason="before it began", seed=request.seed)
+        check_brought(request)
         began = time.monotonic()
         link = self._started()
         content = {"request": request.to_dict(), "folder": str(Path(folder).absolute())}
@@ -170,6 +173,7 @@ def _main(arguments: list[str]) -> None:
     follow_parent(int(arguments[0]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us; it is no crash of a trial
     link: Connection = Connection(int(arguments[1]))
+    from syno_lab.trial.own import bring
     from syno_lab.trial.run import run_trial
 
     private.keep_private()
@@ -183,10 +187,12 @@ def _main(arguments: list[str]) -> None:
         place = Path(asked["folder"])
         try:
             private.folder(place)
-            answer = _Message(run_trial(TrialRequest.from_dict(asked["request"]), folder=place))
+            request = TrialRequest.from_dict(asked["request"])
+            bring(request)  # the parent was given this code itself: check_brought
+            answer = _Message(run_trial(request, folder=place))
         except DiskFullError as error:
             answer = _Message(full=str(error))
-        except FormatError as error:  # a request of another version of Syno Lab
+        except (FormatError, CodeError) as error:  # a request of another version of Syno Lab, or its code
             answer = _Message(TrialOutcome(state="failed", reason=str(error)))
         link.send_bytes(msgspec.json.encode(answer))
         if is_first:

@@ -1,0 +1,101 @@
+"""A network and data of the user's own in ``syno-lab search``: named on the command line, and named again to go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from syno_lab.commands.output import say
+from syno_lab.commands.search_options import Network
+from syno_lab.errors import SearchError, SynoError
+
+if TYPE_CHECKING:
+    from syno_lab.trial import TrialRequest
+
+_ROLES = {"model": "--model", "data": "--dataset"}
+
+
+def with_own(request: TrialRequest, network: Network) -> TrialRequest:
+    """The request with the network and the data of the user's own, where they are named, and the layers to replace.
+
+    The files are run here: the user has named them. Raises SynoError in one line for what is wrong with them.
+    """
+    if network.model is None and network.dataset is None:
+        if network.layers:
+            raise SynoError("--layers: expected --model beside it, found none; --option match= is for other networks")
+        return request
+    from syno_lab.experiments.own import check_fit, with_layers
+
+    request = _with_code(request, network)
+    if network.model is not None:
+        request, _ = with_layers(request, network.layers)
+    check_fit(request)
+    # Channels last is for the lab's own networks, whose numbers it was tried on.
+    return msgspec.structs.replace(request, channels_last=False)
+
+
+def named_again(request: TrialRequest, network: Network) -> TrialRequest:
+    """The request of a stored search, with the code that the command line names in the place of the stored code.
+
+    What a lab's folder says is run only where the user names that very code again.
+
+    Raises:
+        SearchError: the search is of a file that the command does not name, or names with another text.
+    """
+    own = request.own or {}
+    given = {"model": network.model, "data": network.dataset}
+    for role, option in _ROLES.items():
+        if role in own and given[role] is None:
+            origin = f"{own[role].get('origin')}:{own[role].get('name')}"
+            raise SearchError(
+                f"--continue: this search runs {origin}; a lab's folder alone runs no code: read the file, and name it "
+                f"again by {option} {origin}"
+            )
+        if role not in own and given[role] is not None:
+            raise SearchError(f"--continue: expected no {option}: this search has none")
+    named = _with_code(request, network)
+    if (named.backbone, named.data) != (request.backbone, request.data):
+        raise SearchError(
+            "--continue: the file has changed since the search began, and so has its name; take another --name for a "
+            "search of the new one"
+        )
+    return named
+
+
+def _with_code(request: TrialRequest, network: Network) -> TrialRequest:
+    from syno_lab.experiments.own import is_code, with_data, with_model
+
+    for option, text in (("--model", network.model), ("--dataset", network.dataset)):
+        if text is not None and not is_code(text):
+            raise SynoError(f"{option}: expected FILE.py:FUNCTION, found {text!r}")
+    request = msgspec.structs.replace(request, own=None)
+    if network.model is not None:
+        request = with_model(request, network.model)
+    if network.dataset is not None:
+        request = with_data(request, network.dataset)
+    return request
+
+
+def advice(request: TrialRequest) -> list[str]:
+    """The options that ``--continue`` needs beside it."""
+    own = request.own or {}
+    return [
+        word
+        for role, option in _ROLES.items()
+        if role in own
+        for word in (option, f"{own[role].get('origin')}:{own[role].get('name')}")
+    ]
+
+
+def say_files(result: dict[str, Any], json: str | None) -> None:
+    """Write the operators of the finals of a network of the user's own as files, and say where they are."""
+    from syno_lab.experiments import SearchSettings
+    from syno_lab.experiments.improve import improvement
+
+    settings = SearchSettings.from_dict(result["settings"])
+    if settings.training.own is None or "finalists" not in result:
+        return
+    lab = Path(result["folder"]).parent.parent
+    improvement(settings, result, lab, lambda line: say(line, json))

@@ -1,0 +1,278 @@
+"""Bring your model: search operators for any network on any data, and come back with the patched network."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from torch import nn
+
+from syno_lab.errors import SearchError, StoreError
+from syno_lab.experiments.as_job import run_as_job
+from syno_lab.experiments.finals import LEAST_FINAL_SEEDS, final_seeds
+from syno_lab.experiments.job import run_here
+from syno_lab.experiments.own import Data, Model, check_fit, with_data, with_layers, with_model
+from syno_lab.experiments.own_file import network_file
+from syno_lab.experiments.settings import DERIVED, SearchSettings
+from syno_lab.experiments.space import Space
+from syno_lab.experiments.streaming import Streamer
+from syno_lab.experiments.watching import RESULT_FILE, SETTINGS_FILE, read_json, search_folder
+from syno_lab.models.sites import Site
+from syno_lab.protocol import Operator
+from syno_lab.systems import format_named, read_operator
+from syno_lab.training import train
+from syno_lab.training.files import write_whole
+from syno_lab.trial import TrialRequest, places_of, survey_of
+from syno_lab.trial.backbone import build
+from syno_lab.trial.examples import examples_of
+from syno_lab.trial.own import needs_this_process
+from syno_lab.trial.run import IMAGE_LEARNING_RATE, TEXT_LEARNING_RATE
+
+#: The most layers that the plan lists by name.
+_MOST_LISTED = 8
+#: The share of the replaced layers' FLOPs that an operator may take.
+FLOPS = 0.4
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """What :func:`improve` found.
+
+    Attributes:
+        settings: of the search.
+        folder: of the search, with the files that it wrote.
+        result: as the search wrote it: ``baseline``, ``best``, ``comparisons``, ``front``, ``verdict``, …
+        operators: the operators of the finals, by the numbers of their trials; the best one first.
+        files: for each of them a Python file that needs torch alone and puts it into the network.
+    """
+
+    settings: SearchSettings
+    folder: Path
+    result: Mapping[str, Any]
+    operators: Mapping[int, Operator]
+    files: Mapping[int, Path]
+
+    @property
+    def verdict(self) -> str:
+        """What the search may claim of the best operator that it discovered."""
+        return str(self.result["verdict"])
+
+    @property
+    def best(self) -> int:
+        """The number of the best discovered operator's trial. Raises SearchError where none was found."""
+        if not self.operators:
+            raise SearchError("expected an operator that the search discovered, found none; give it more minutes")
+        return next(iter(self.operators))
+
+    def network(self, number: int | None = None, *, seed: int = 0) -> nn.Module:
+        """The network with an operator of the finals (None: the best) in its layers, not trained.
+
+        New weights are drawn from ``seed``; an ``nn.Module`` that was given keeps its own in all other layers.
+        """
+        return build(self._request(number, seed)).module
+
+    def trained(
+        self,
+        number: int | None = None,
+        *,
+        seed: int = 0,
+        on_progress: Callable[[Any], None] | None = None,
+    ) -> nn.Module:
+        """:meth:`network`, trained as the finals were. Raises TrainingError where the training does not end well."""
+        request = self._request(number, seed)
+        usual = TEXT_LEARNING_RATE if request.optimizer == "adamw" else IMAGE_LEARNING_RATE
+        net = build(request).module
+        train(
+            net,
+            examples_of(request),
+            epochs=request.epochs,
+            batch_size=request.batch_size,
+            learning_rate=request.learning_rate or usual,
+            optimizer=request.optimizer or "sgd",
+            seed=seed,
+            device=request.device,
+            precision=request.precision,
+            on_progress=on_progress,
+            raise_on_divergence=True,
+        )
+        return net.eval()
+
+    def _request(self, number: int | None, seed: int) -> TrialRequest:
+        chosen = self.best if number is None else number
+        if chosen not in self.operators:
+            known = ", ".join(map(str, self.operators)) or "none"
+            raise SearchError(f"expected an operator of the finals, one of {known}, found {chosen}")
+        operator = self.operators[chosen].to_json()
+        return msgspec.structs.replace(self.settings.training, operator=operator, seed=seed)
+
+
+def improve(
+    model: Model,
+    data: Data,
+    *,
+    minutes: float = 30.0,
+    folder: str | Path | None = None,
+    name: str = "improve",
+    epochs: int = 3,
+    batch_size: int = 64,
+    learning_rate: float | None = None,
+    optimizer: str = "sgd",
+    layers: Sequence[str] | None = None,
+    seeds: int = LEAST_FINAL_SEEDS,
+    flops: float = FLOPS,
+    system: str = "pgraphs",
+    device: str = "cpu",
+    workers: int | None = None,
+    say: Callable[[str], None] = print,
+    clock: Callable[[], float] = time.monotonic,
+) -> Improvement:
+    """Search operators for the layers of a network of your own, on data of your own; training is part of it.
+
+    The search is that of ``syno-lab search``: known operators and discovered ones are trained in the place of the
+    layers, first for few steps, the best of them more and more; the best within 0.4 and 0.25 of the layers' FLOPs and
+    the network as it is are trained on ``seeds`` seeds and compared on the test examples. The lab in ``folder`` keeps
+    every outcome at once: after Ctrl-C or a kill, the same call goes on, and a call with more minutes goes on longer.
+
+    Args:
+        model: an ``nn.Module`` (each training begins with a copy of it, weights included), a function that returns a
+            new one (each training draws new weights from its seed), ``"file.py:function"``, which is run as jobs in
+            processes of their own, or the name of a backbone. It takes a batch [B, …] of examples and gives logits
+            [B, V], or an object whose ``logits`` they are.
+        data: two torch datasets (train, test) of pairs (tensor, class), a function that returns them,
+            ``"file.py:function"``, or a folder as ``syno_lab.load_dataset`` reads it. A module or a function of a
+            notebook is trained in this process, one training at a time.
+        minutes: for all of it, baseline and finals included.
+        folder: of the lab; None: ``SYNO_LAB_FOLDER``, else ``.syno-lab``.
+        name: of the search in the lab.
+        epochs: of a whole training.
+        batch_size: examples in a batch.
+        learning_rate: the highest of its cycle; None: 0.1 for ``sgd``, 0.001 for ``adamw``.
+        optimizer: ``sgd`` or ``adamw``, which suits transformers.
+        layers: patterns of the names of layers to replace; None: see :func:`.own.with_layers`.
+        seeds: of the finals.
+        flops: operators take at most this share of the FLOPs of the layers that they replace.
+        system: whose operators are searched.
+        device: ``cpu``, ``cuda``, …
+        workers: trainings at a time, where they are jobs; None: one for each core.
+        say: is given each line about the plan, the front as it grows, and the end.
+        clock: seconds, for a search in this process.
+
+    Raises:
+        SpecError: no layer can be replaced, or the network does not take the examples.
+        DataError: the data are no pairs of a tensor and a class.
+        CodeError: a function of the user's own cannot be read or fails.
+        SearchError: the minutes are too few; the line says how many are needed.
+        StoreError: the lab has a search of this name for another network, data or training.
+    """
+    from syno_lab.trial.request import Optimizer
+
+    lab = Path(folder or os.environ.get("SYNO_LAB_FOLDER") or ".syno-lab").absolute()
+    chosen: Optimizer | None = None if optimizer == "sgd" else msgspec.convert(optimizer, Optimizer)
+    request = TrialRequest(
+        backbone="",
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        optimizer=chosen,
+        device=device,
+    )
+    request = with_data(with_model(request, model), data)
+    request, sites = with_layers(request, layers)
+    check_fit(request)
+    is_here = needs_this_process(request)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = 1 if is_here else workers or (cores if device == "cpu" else 1)
+    settings = SearchSettings(
+        training=msgspec.structs.replace(request, threads=None if is_here else max(1, cores // count)),
+        name=name,
+        minutes=minutes,
+        rungs=True,
+        max_replaced_ratio=flops,
+        max_traffic_ratio=4.0,
+        workers=count,
+        seeds=final_seeds(seeds),
+        limits={"max_primitives": 10},
+        weight_limits="primary",
+        starts_with_known=True,
+        wants=DERIVED,
+        system=",".join(format_named(one.strip()) for one in system.split(",")),
+    )
+    for line in plan_lines(settings, sites):
+        say(line)
+    result = finished(settings, lab)
+    if result is None:
+        result = _searched(settings, lab, is_here, say, clock)
+    say(f"done: {result['verdict']}")
+    return improvement(settings, result, lab, say)
+
+
+def plan_lines(settings: SearchSettings, sites: Sequence[Site]) -> list[str]:
+    """The plan in lines: the network, the layers that are replaced and those that stay, and the space.
+
+    Raises:
+        SpecError: no operator can be within the limits.
+    """
+    seen, space = survey_of(settings.training), Space(settings)
+    replaced = sum(site.flops for site in sites)
+    shown = [site.name for site in sites[:_MOST_LISTED]]
+    more = "" if len(sites) <= _MOST_LISTED else f" and {len(sites) - _MOST_LISTED} more"
+    which = f"{', '.join(shown)}{more}"
+    share, at_once = replaced / max(1, seen.flops), "training" if settings.workers == 1 else "trainings"
+    return [
+        f"{seen.network}: {seen.flops:,} FLOPs for one example, {seen.params:,} parameters",
+        f"{len(sites)} of {len(seen.sites)} layers are replaced, {share:.0%} of the FLOPs: {which}",
+        f"operators {space.limits}; {settings.minutes:g} minutes in all, {settings.workers} {at_once} at a time",
+    ]
+
+
+def finished(settings: SearchSettings, lab: Path) -> dict[str, Any] | None:
+    """The result of this very search, if it has come to its end."""
+    place = search_folder(lab, settings.name)
+    known, result = read_json(place / SETTINGS_FILE), read_json(place / RESULT_FILE)
+    if known is None or result is None or "verdict" not in result:
+        return None
+    earlier = SearchSettings.from_dict(known)
+    is_same = earlier.identity == settings.identity and earlier.minutes == settings.minutes
+    return result if is_same else None
+
+
+def _searched(
+    settings: SearchSettings, lab: Path, is_here: bool, say: Callable[[str], None], clock: Callable[[], float]
+) -> dict[str, Any]:
+    streamer = Streamer(lab, settings, say)
+    try:
+        if is_here:
+            return run_here(settings, lab, report=streamer, clock=clock)
+        return run_as_job(settings, lab, report=streamer)
+    except KeyboardInterrupt:
+        say(f"stopped; all is kept in {lab}: the same call goes on")
+        raise
+    except StoreError as error:
+        raise StoreError(f"{error}; give this search another name or folder") from None
+
+
+def improvement(
+    settings: SearchSettings, result: Mapping[str, Any], lab: Path, say: Callable[[str], None]
+) -> Improvement:
+    """What a search found, with its files written."""
+    place = search_folder(lab, settings.name)
+    best = [one for one in result["best"].values() if one is not None]
+    texts = {int(one["number"]): str(one["operator"]) for one in best}
+    operators = {number: read_operator(text) for number, text in texts.items()}
+    files = {}
+    for number, operator in operators.items():
+        request = msgspec.structs.replace(settings.training, operator=texts[number])
+        strides = request.options.get("strides", "pool")
+        sites = {site.name: site for site in survey_of(request).sites}
+        text = network_file(operator, [(sites[place.name], place) for place in places_of(request)], number, strides)
+        files[number] = place / f"operator-{number}.py"
+        write_whole(files[number], text.encode())
+    found = Improvement(settings, place, result, operators, files)
+    for number, path in files.items():
+        say(f"trial {number}, as a file that needs torch alone: {path}")
+    return found

@@ -1,0 +1,186 @@
+"""What a search in rungs needs to know of a network and data of the user's own: names, layers, and whether they fit."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import nn
+
+from syno_lab.data.datasets import DIGITS
+from syno_lab.data.own import OwnData
+from syno_lab.data.own import offer as offer_data
+from syno_lab.errors import SpecError
+from syno_lab.inputs import quoted
+from syno_lab.models.layers import Survey
+from syno_lab.models.registry import OWN
+from syno_lab.models.registry import offer as offer_network
+from syno_lab.models.selection import Selection
+from syno_lab.models.sites import Site
+from syno_lab.training.examples import task_of
+from syno_lab.training.train import find_device
+from syno_lab.trial import TrialRequest, survey_of
+from syno_lab.trial.backbone import build
+from syno_lab.trial.examples import examples_of
+from syno_lab.trial.own import DATA, MODEL, bring, checked, name_of
+from syno_lab.user_code import UserCode, user_code
+
+#: Layers are replaced in the first of these selections that has any: convolutions that read neighbours, then 1x1
+#: convolutions, then linear layers.
+SELECTIONS = (
+    Selection(),
+    Selection(pointwise=True),
+    Selection(kinds=("linear",)),
+)
+#: All layers that any of them may have.
+ANY_LAYER = Selection(kinds=("conv2d", "linear"), pointwise=True)
+#: Coefficients of operators divide the channels of all layers: a layer whose channels this does not divide stays.
+DIVISOR = 4
+#: A layer that takes less than this share of the FLOPs of those that could be replaced stays.
+LEAST_SHARE = 0.01
+_DIGEST = 12
+
+Model = nn.Module | Callable[[], nn.Module] | str
+Data = Sequence[Any] | Callable[[], Sequence[Any]] | str
+
+
+def is_code(text: str) -> bool:
+    """Whether a text names a function in a file: ``file.py:function``."""
+    return ".py:" in text
+
+
+def with_model(request: TrialRequest, model: Model) -> TrialRequest:
+    """The request with a network: of the registry by its name, ``file.py:function``, a function, or an ``nn.Module``.
+
+    A module is copied for each training, with the weights that it has; a function draws new ones for each seed.
+
+    Raises:
+        CodeError: the file or function cannot be read or run, or returns something else.
+        SpecError: for another object.
+    """
+    if isinstance(model, str):
+        return _with_code(request, MODEL, "backbone", model) if is_code(model) else _renamed(request, model)
+    if isinstance(model, nn.Module):
+        name = f"{OWN}{type(model).__name__}@{_digest(model)}"
+        offer_network(name, lambda: copy.deepcopy(model))
+        return _renamed(request, name)
+    if not callable(model):
+        raise SpecError(f"model: expected a torch.nn.Module, a function or 'file.py:function', found {quoted(model)}")
+    called = str(getattr(model, "__name__", type(model).__name__))
+    builder = checked(model, called, str(getattr(model, "__module__", "this process")))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        name = f"{OWN}{called}@{_digest(builder())}"
+    offer_network(name, builder)
+    return _renamed(request, name)
+
+
+def with_data(request: TrialRequest, data: Data) -> TrialRequest:
+    """The request with data: the lab's own by a path, ``file.py:function``, a pair (train, test), or a function.
+
+    Raises:
+        CodeError: the file or function cannot be read or run.
+        DataError: it is no pair of torch datasets.
+    """
+    if isinstance(data, str):
+        if is_code(data):
+            return _with_code(request, DATA, "data", data)
+        place = data if data == DIGITS else str(Path(data).expanduser().absolute())
+        return msgspec.structs.replace(request, data=place)
+    found = data() if callable(data) else data
+    own = OwnData.of(found, "data")
+    own = replace(own, name=type(own.train).__name__)
+    name = f"{OWN}{own.name}@{own.fingerprint[:_DIGEST]}"
+    offer_data(name, lambda: own)
+    return msgspec.structs.replace(request, data=name)
+
+
+def _renamed(request: TrialRequest, name: str) -> TrialRequest:
+    return msgspec.structs.replace(request, backbone=name)
+
+
+def _with_code(request: TrialRequest, role: str, field: str, text: str) -> TrialRequest:
+    """The request with the code of ``file.py:function``, which runs here and now: the user has named it."""
+    code: UserCode = user_code(text)
+    own = {**(request.own or {}), role: code.to_dict()}
+    changed = msgspec.structs.replace(request, own=own, **{field: name_of(code)})
+    bring(msgspec.structs.replace(changed, own={role: own[role]}))
+    return changed
+
+
+def _digest(net: nn.Module) -> str:
+    """Tells networks apart by their parts and their weights."""
+    digest = hashlib.sha256(repr(net).encode())
+    for name, value in sorted(net.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:_DIGEST]
+
+
+# -- the layers ------------------------------------------------------------------------------------------------------
+
+
+def with_layers(request: TrialRequest, patterns: Sequence[str] | None = None) -> tuple[TrialRequest, list[Site]]:
+    """The request with the names of the layers that operators replace, and these layers.
+
+    Args:
+        request: its network is surveyed.
+        patterns: of names, as on a shell's command line; None: all layers of the first of :data:`SELECTIONS` that has
+            any, without those that read the input, give the output, or are too small to matter.
+
+    Raises:
+        SpecError: there are none; one line with the reasons.
+    """
+    seen = survey_of(request)
+    names = ("*",) if patterns is None else tuple(patterns)
+    any_layer = replace(ANY_LAYER, names=names)
+    seen.select(any_layer)  # says why each layer stays, where all do
+    for selection in SELECTIONS:
+        named = replace(selection, names=names)
+        found = [site for site in seen.sites if named.reason_against(site, seen.modules[site.name]) is None]
+        chosen = found if patterns is not None else worthwhile(found, seen)
+        if chosen:
+            options = {**request.options, "match": [site.name for site in chosen], "kinds": list(selection.kinds)}
+            if selection.pointwise:
+                options["pointwise"] = True
+            return msgspec.structs.replace(request, options=options), chosen
+    raise SpecError(
+        f"expected layers of this {seen.network} before its last, whose channels {DIVISOR} divides, found none among "
+        f"{len(seen.sites)}; name some by patterns of their names"
+    )
+
+
+def worthwhile(sites: Sequence[Site], seen: Survey) -> list[Site]:
+    """The sites whose channels coefficients divide, that do not give the network's output, and that are not tiny."""
+    last = next((site for site in reversed(seen.sites) if site.calls), None)
+    fits = [
+        site
+        for site in sites
+        if site.in_channels % DIVISOR == 0
+        and site.out_channels % DIVISOR == 0
+        and not (site is last and site.kind == "linear")
+    ]
+    least = LEAST_SHARE * math.fsum(site.flops for site in fits)
+    return [site for site in fits if site.flops >= least]
+
+
+def check_fit(request: TrialRequest) -> None:
+    """Refuse a network that does not take the data, or does not tell their classes apart: one batch goes through it.
+
+    Raises:
+        SpecError, TrainingError, DataError: one line.
+    """
+    device = find_device(request.device)
+    net = build(request).module.to(device).eval()
+    dtype = next((parameter.dtype for parameter in net.parameters()), torch.float32)
+    with closing(task_of(examples_of(request), device, 2, "none")) as task, torch.no_grad():
+        examples, _ = task.test_batch(0, dtype)
+        task.check(net(examples), examples)

@@ -1,0 +1,102 @@
+"""An operator in the layers of a network as one Python file that needs torch alone: ``patch(net)`` puts it in.
+
+The file's modules are named as those of :class:`syno_lab.models.slot.Slot`, so that the weights of a network that the
+lab has trained fit: ``patch(net).load_state_dict(trained.state_dict())``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syno_lab.errors import SpecError
+from syno_lab.models.sites import Site, Strides
+from syno_lab.models.slot import Place
+from syno_lab.protocol import Operator
+from syno_lab.systems import system_of
+
+_HEAD = '''"""{title}
+
+``patch(net)`` puts the operator of trial {number} into {count} layers of the network, in place, with new weights; the
+bias of a layer stays. It needs torch alone. {system}: {operator}.
+"""
+'''
+
+_PLACES = '''
+class Place(nn.Module):
+    """Stands where a layer was: the operator, the pooling that its stride becomes, and its bias."""
+
+    def __init__(self, operator, old, stride):
+        super().__init__()
+        self.placeholder = nn.ModuleDict({"kernel": operator})
+        self.is_linear = not isinstance(old, nn.Conv2d)
+        self.pool = None if stride is None else nn.AvgPool2d(stride, ceil_mode=True)
+        bias = getattr(old, "bias", None)
+        self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
+
+    def forward(self, x):
+        if self.is_linear:
+            y = self.placeholder["kernel"](x.reshape(-1, x.shape[-1]))
+            y = y.reshape(*x.shape[:-1], y.shape[-1])
+            return y if self.bias is None else y + self.bias
+        y = self.placeholder["kernel"](x)
+        if self.pool is not None:
+            y = self.pool(y)
+        return y if self.bias is None else y + self.bias[:, None, None]
+
+
+def patch(net):
+    """Put the operator into ``net``, in place, and return it."""
+    for name, (operator, stride) in LAYERS.items():
+        parent, _, last = name.rpartition(".")
+        holder, old = net.get_submodule(parent), net.get_submodule(name)
+        new = Place(operator(), old, stride).to(old.weight.device, old.weight.dtype)
+        setattr(holder, last, new.train(old.training))
+    return net
+'''
+
+
+def network_file(operator: Operator, places: Sequence[tuple[Site, Place]], number: int, strides: Strides) -> str:
+    """The text of the file.
+
+    Args:
+        operator: of any system whose operators stand in layers.
+        places: the layers, and the operator's place in each.
+        number: of its trial, for people.
+        strides: as the search had them.
+
+    Raises:
+        SpecError: the operator stands in no layer.
+    """
+    classes: dict[tuple[tuple[str, int], ...], str] = {}
+    sources: list[str] = []
+    layers: list[str] = []
+    for site, place in places:
+        if place.binding is None:
+            continue
+        key = tuple(place.binding.items())
+        if key not in classes:
+            classes[key] = f"Operator{len(classes) + 1}"
+            source = operator.to_torch_source(place.binding)
+            sources.append(source.replace("class SynoOperator(", f"class {classes[key]}(", 1))
+        pools = site.kind == "conv2d" and strides == "pool" and site.stride != (1, 1)
+        layers.append(f"    {site.name!r}: ({classes[key]}, {site.stride if pools else None}),")
+    if not layers:
+        raise SpecError(f"expected an operator in some layers, found trial {number} in none")
+    imports: dict[str, None] = {}
+    bodies: list[str] = []
+    for source in sources:
+        lines = source.splitlines()
+        imports |= dict.fromkeys(line for line in lines if line.startswith(("import ", "from ")))
+        bodies.append("\n".join(line for line in lines if not line.startswith(("import ", "from "))).strip("\n"))
+    imports.setdefault("from torch import nn")
+    head = _HEAD.format(
+        title=f"The operator of trial {number}, for a network.",
+        number=number,
+        count=len(layers),
+        system=system_of(operator).title,
+        operator=str(operator).splitlines()[0].replace("\\", "").replace('"', "'"),
+    )
+    table = "\n".join(["#: The class of the operator in each layer, and the stride that a pooling does.", "LAYERS = {"])
+    return "\n".join(
+        [head, *imports, "", "", "\n\n\n".join(bodies), "", _PLACES, "", "\n".join([table, *layers, "}"]), ""]
+    )

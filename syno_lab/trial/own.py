@@ -1,0 +1,115 @@
+"""Networks and data of the user's own: which code may run in this process, and who said so.
+
+A request names a network or data of the user's own (``own:make_model@DIGEST``) and may carry the functions that make
+them, as text. The text alone runs nothing: a request may come from a file. :func:`bring` runs it, and is called where
+the user has named the file (a command, a call), in the process of a job whose signature holds, and in a process of
+trials, which its own parent asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from syno_lab.data.own import OwnData
+from syno_lab.data.own import offer as offer_data
+from syno_lab.errors import CodeError, SpecError
+from syno_lab.inputs import quoted
+from syno_lab.models.registry import OWN
+from syno_lab.models.registry import offer as offer_network
+from syno_lab.trial.request import TrialRequest
+from syno_lab.user_code import UserCode, said_by
+
+MODEL, DATA = "model", "data"
+#: The code that this process has run, by the names under which it offers what the code makes.
+_BROUGHT: dict[str, UserCode] = {}
+
+
+def name_of(code: UserCode) -> str:
+    """The name of what a function of the user's own makes: another text is another name."""
+    return f"{OWN}{code}"
+
+
+def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
+    """By ``model`` and ``data``, the name in the request and the code that it carries for it.
+
+    Raises:
+        CodeError: it carries code for another name.
+    """
+    found = {}
+    for role, given in (request.own or {}).items():
+        name = {MODEL: request.backbone, DATA: request.data}.get(role)
+        code = UserCode.from_dict(given)
+        if name != name_of(code):
+            raise CodeError(f"expected the code of {quoted(name)} as {quoted(role)}, found that of {name_of(code)!r}")
+        found[role] = name, code
+    return found
+
+
+def bring(request: TrialRequest) -> None:
+    """Run the request's code in this process, once, and offer the network and the data that its functions make.
+
+    Only for code that the user has named, or whose job they have signed. The functions are called on use; where they
+    fail or return something else, that raises CodeError or DataError.
+
+    Raises:
+        CodeError: the code cannot be run.
+    """
+    for role, (name, code) in codes_of(request).items():
+        if _BROUGHT.get(name) == code:
+            continue
+        function = code.function()
+        if role == MODEL:
+            offer_network(name, checked(function, code.name, code.origin))
+        else:
+            offer_data(name, partial(_loaded, function, code.name, code.origin))
+        _BROUGHT[name] = code
+
+
+def check_brought(request: TrialRequest) -> None:
+    """Refuse code that this process has not run: a file that it has read must not have another process run it.
+
+    Raises:
+        CodeError: with the function's name.
+    """
+    for name, code in codes_of(request).values():
+        if _BROUGHT.get(name) != code:
+            raise CodeError(f"expected code that this process was given, found {quoted(name)}; name its file again")
+
+
+def needs_this_process(request: TrialRequest) -> bool:
+    """Whether the request names a network or data that no text makes: an object of a notebook, which stays there."""
+    own = request.own or {}
+    names = {MODEL: request.backbone, DATA: request.data}
+    return any(name.startswith(OWN) and role not in own for role, name in names.items())
+
+
+def checked(function: Callable[[], Any], name: str, origin: str) -> Callable[[], nn.Module]:
+    """``function`` as a builder of networks: it raises CodeError where it fails or returns something else."""
+
+    def build() -> nn.Module:
+        found = _called(function, name, origin)
+        if not isinstance(found, nn.Module):
+            raise CodeError(f"expected a torch.nn.Module from {name} of {origin}, found {quoted(found)}")
+        return found
+
+    return build
+
+
+def _loaded(function: Callable[[], Any], name: str, origin: str) -> OwnData:
+    return OwnData.of(_called(function, name, origin), name)
+
+
+def _called(function: Callable[[], Any], name: str, origin: str) -> Any:
+    try:
+        return function()
+    except SpecError:
+        raise
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise CodeError(f"{name} of {origin}: {said_by(error, origin)}") from error
