@@ -24,6 +24,7 @@ from syno_lab.experiments.streaming import Streamer
 from syno_lab.experiments.watching import RESULT_FILE, SETTINGS_FILE, read_json, search_folder
 from syno_lab.models.sites import Site
 from syno_lab.protocol import Operator
+from syno_lab.reports.case_study import write_case_study
 from syno_lab.systems import format_named, read_operator
 from syno_lab.training import train
 from syno_lab.training.files import write_whole
@@ -49,6 +50,7 @@ class Improvement:
         result: as the search wrote it: ``baseline``, ``best``, ``comparisons``, ``front``, ``verdict``, …
         operators: the operators of the finals, by the numbers of their trials; the best one first.
         files: for each of them a Python file that needs torch alone and puts it into the network.
+        notebook: the case study of the search, with its figures.
     """
 
     settings: SearchSettings
@@ -56,6 +58,7 @@ class Improvement:
     result: Mapping[str, Any]
     operators: Mapping[int, Operator]
     files: Mapping[int, Path]
+    notebook: Path
 
     @property
     def verdict(self) -> str:
@@ -272,7 +275,8 @@ def improvement(
         text = network_file(operator, [(sites[place.name], place) for place in places_of(request)], number, strides)
         files[number] = place / f"operator-{number}.py"
         write_whole(files[number], text.encode())
-    found = Improvement(settings, place, result, operators, files)
+    found = Improvement(settings, place, result, operators, files, write_case_study(lab, settings.name))
     for number, path in files.items():
         say(f"trial {number}, as a file that needs torch alone: {path}")
+    say(f"a case study of the search, as a notebook: {found.notebook}")
     return found

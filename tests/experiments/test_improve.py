@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shutil
 import subprocess
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import nbformat
 import numpy as np
 import pytest
 import torch
@@ -105,7 +108,31 @@ def test_a_network_comes_back_patched_and_a_stopped_call_goes_on(
     assert len(set(trained)) == len(trained)  # nothing twice
     assert any(line.startswith("front on network (accuracy): trial ") for line in said)
     assert found.operators, found.result["end"]
-    assert said[-1].endswith(".py")
+    assert said[-2].endswith(".py")
+
+    # The case study is a notebook, and its cells make what it shows.
+    notebook = nbformat.read(found.notebook, as_version=4)
+    nbformat.validate(notebook)
+    monkeypatch.chdir(found.folder)
+    cells: dict[str, Any] = {}
+    codes = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert sum("image/svg+xml" in str(cell.outputs) for cell in codes) == 2 + len(
+        set(found.result["finalists"].values())
+    )
+    for cell in codes:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            *lines, last = cell.source.splitlines()
+            exec("\n".join(lines), cells)
+            if "SVG" in cells:
+                cells["SVG"] = str  # IPython's writes the attributes in another order
+            shown = exec(last, cells) if last.startswith("study =") else eval(last, cells)
+        for output in cell.outputs:
+            if output.output_type == "stream":
+                assert output.text == printed.getvalue()
+            else:
+                assert output.data["image/svg+xml"] == shown
+    assert f"Trial {found.best}" in str(notebook.cells[2].source)
+    assert found.verdict in str(notebook.cells[2].source)
 
     # The page's own lines, with a shorter search: it is done, so nothing is trained again.
     first, second = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

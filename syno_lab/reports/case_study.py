@@ -1,0 +1,214 @@
+"""A case study of a search in rungs: a notebook with its figures, whose cells make them anew from the lab.
+
+The notebook is data (nbformat 4.5), written without Jupyter; it lies in the search's folder and finds the lab from
+there. Every number in it comes from the lab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from syno_lab.errors import StoreError
+from syno_lab.inputs import printable, quoted
+from syno_lab.reports.fronts import front_of
+from syno_lab.reports.lab import LabReader
+from syno_lab.reports.pictures import front_picture
+from syno_lab.reports.progress import finals_table, funnel_picture, progress_of, read_result
+from syno_lab.reports.rungs import compared, finalists
+from syno_lab.reports.text_tables import Table, table_text
+from syno_lab.reports.why import read_why, why_text
+from syno_lab.store.records import finite
+from syno_lab.systems import find_system
+
+FILE_NAME = "case-study.ipynb"
+#: The rows of the table of the front that a notebook shows: the baseline, the finals, and the best others.
+_MOST_ROWS = 12
+_NAMES = {"0.4": "within 0.4 of the FLOPs", "0.25": "within 0.25 of the FLOPs", "known": "the best known operator"}
+
+
+@dataclass(frozen=True)
+class Study:
+    """One search that has come to its end, for the figures of a case study.
+
+    Attributes:
+        lab: the folder.
+        name: of the search.
+        result: as the search wrote it.
+    """
+
+    lab: Path
+    name: str
+    result: Mapping[str, Any]
+
+    @property
+    def finals(self) -> dict[str, int]:
+        """The numbers of the operators in the finals, by what they are the best of."""
+        return finalists(self.result)
+
+    def front_svg(self) -> str:
+        """Accuracy on the last rung against FLOPs, each over the baseline's where it has one there."""
+        with LabReader(self.lab) as reader:
+            rows = reader.read().of(f"search:{self.name}")
+        rungs = [one.rung for row in rows for one in row.rungs]
+        last = "network" if "network" in rungs else next(iter(rungs), "network")
+        return _inside(front_picture(front_of(rows, (f"accuracy@{last}", "flops")), title=self.name).decode())
+
+    def funnel_svg(self) -> str:
+        """How many operators came how far."""
+        progress = progress_of(self.result, self.name)
+        if progress is None:
+            raise StoreError(f"{quoted(self.name)}: expected a search in rungs, found one without a funnel")
+        return funnel_picture(progress)
+
+    def finals_text(self) -> str:
+        """The baseline, the operators of the finals, and the best others on the last rung."""
+        whole = finals_table(self.result)
+        numbers = {f"trial {number}" for number in self.finals.values()}
+        kept = [row for row in whole.rows if row[0] == "baseline" or str(row[0]).partition(" (")[0] in numbers]
+        others = sorted((row for row in whole.rows if row not in kept), key=lambda row: str(row[3] or ""), reverse=True)
+        rows = [*kept, *others[: max(0, _MOST_ROWS - len(kept))]]
+        left = len(whole.rows) - len(rows)
+        title = whole.title + (f"; {left} others are left out" if left else "")
+        return table_text(Table(title, whole.heads, rows))
+
+    def operator_svg(self, number: int) -> str:
+        """The operator of a trial, drawn from its output to its input."""
+        return _inside(str(read_why(self.lab, f"{self.name}#{number}").panes["graph"]["svg"]))
+
+    def operator_text(self, number: int) -> str:
+        """What the lab knows of it: what it costs, where it was trained, and what is near it."""
+        return why_text(read_why(self.lab, f"{self.name}#{number}"))
+
+
+def read_study(lab: str | Path, name: str) -> Study:
+    """The search ``name`` of the lab in a folder. Raises StoreError where it has no result yet."""
+    result = read_result(Path(lab), name)
+    if result is None or "finalists" not in result:
+        raise StoreError(f"expected a search {quoted(name)} in rungs that has ended in {lab}, found none")
+    return Study(Path(lab), name, result)
+
+
+def findings(study: Study) -> list[str]:
+    """What the finals say, a sentence for each operator."""
+    sentences = []
+    comparisons = compared(study.result)
+    best = study.result.get("best") or {}
+    for number in dict.fromkeys(study.finals.values()):
+        of = [which for which, other in study.finals.items() if other == number]
+        told = f"**Trial {number}**, {' and '.join(_NAMES.get(which, printable(which)) for which in of)}"
+        shares = [finite(best[which].get("replaced_ratio")) for which in of if isinstance(best.get(which), dict)]
+        if shares and shares[0] is not None:
+            told += f", takes {shares[0]:.3f} of the FLOPs of the layers that it replaces"
+        one = comparisons.get(number)
+        wide = (one.get("over_seeds") or one.get("interval")) if one else None
+        if one is None or not isinstance(wide, dict):
+            sentences.append(f"{told}; it was not compared.")
+            continue
+        measure = str(one.get("measure", "accuracy"))
+        scale, unit = (100, "points") if measure == "accuracy" else (1, "nats")
+        difference, low, high = (f"{scale * wide[key]:+.1f}" for key in ("difference", "low", "high"))
+        sentences.append(
+            f"{told}. Its {measure} in the finals is {one['operator']:.3f}, that of the network as it is "
+            f"{one['baseline']:.3f}: {difference} {unit} ({wide['confidence']:.0%} interval {low} to {high}, "
+            f"{len(one['seeds'])} seeds), {one.get('verdict')}."
+        )
+    return sentences or ["No operator came to the finals."]
+
+
+def case_study(study: Study) -> dict[str, Any]:
+    """The notebook, as the JSON of nbformat 4.5: each code cell has what it makes as its output."""
+    settings = study.result["settings"]
+    training, baseline = settings["training"], study.result["baseline"]
+    layers = training.get("options", {}).get("match") or []
+    network, data = (_plain(training[key]) for key in ("backbone", "data"))
+    systems = " and ".join(find_system(one).title for one in settings["system"].split(","))
+    epochs = "1 epoch" if training["epochs"] == 1 else f"{training['epochs']} epochs"
+    cells = [
+        _words(
+            f"# A case study: {printable(study.name)}",
+            f"{systems} were searched for {len(layers) or 'the'} layers of {network} on {data}, for "
+            f"{settings['minutes']:g} minutes. The network as it is takes {baseline['flops']:,} FLOPs for one example "
+            f"and has {baseline['params']:,} parameters. A whole training has {epochs} with batches of "
+            f"{training['batch_size']}; the finals train on {len(settings['seeds'])} seeds.",
+            *([f"The layers: {', '.join(f'`{printable(name)}`' for name in layers)}."] if layers else []),
+            "Each cell makes its figure from the lab, which the notebook finds two folders above its own.",
+        ),
+        _code(
+            "from IPython.display import SVG\n\nfrom syno_lab.reports.case_study import read_study\n\n"
+            f'study = read_study("../..", {study.name!r})'
+        ),
+        _words("## What was found", *findings(study), f"The verdict of the search: {study.result['verdict']}."),
+        _code("print(study.finals_text())", text=study.finals_text()),
+        _words("## How the search went"),
+        _code("SVG(study.funnel_svg())", svg=study.funnel_svg()),
+        _words(
+            "The accuracy of each operator on the last rung, on held-out examples, against the FLOPs of the network "
+            "with it. These are not the finals: they chose the operators, so the best of them are flattered."
+        ),
+        _code("SVG(study.front_svg())", svg=study.front_svg()),
+    ]
+    for number in dict.fromkeys(study.finals.values()):
+        cells += [
+            _words(f"## Trial {number}", f"The whole story: [why-{number}.html](why-{number}.html)."),
+            _code(f"SVG(study.operator_svg({number}))", svg=study.operator_svg(number)),
+            _code(f"print(study.operator_text({number}))", text=study.operator_text(number)),
+        ]
+        if (study.lab / "searches" / study.name / f"operator-{number}.py").exists():
+            cells.append(
+                _words(
+                    f"`operator-{number}.py` needs torch alone: `patch(net)` puts the operator into the layers of a "
+                    "network of the same form."
+                )
+            )
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number:02}"
+    python = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    metadata = {"kernelspec": python, "language_info": {"name": "python"}}
+    return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+
+
+def write_case_study(lab: Path, name: str) -> Path:
+    """Write the notebook of a search that has ended into its folder. Raises StoreError as :func:`read_study`."""
+    place = lab / "searches" / name / FILE_NAME
+    text = msgspec.json.format(msgspec.json.encode(case_study(read_study(lab, name))), indent=1)
+    place.write_bytes(text + b"\n")
+    return place
+
+
+def _inside(svg: str) -> str:
+    """An SVG to stand inside a page: without an XML declaration."""
+    return svg[svg.index("<svg") :]
+
+
+def _plain(name: object) -> str:
+    """The name of a network or data for people: of the user's own without its digest, of a folder its last part."""
+    return printable(str(name).removeprefix("own:").partition("@")[0].rpartition("/")[2])
+
+
+def _words(*paragraphs: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "metadata": {}, "source": _lines("\n\n".join(paragraphs))}
+
+
+def _code(source: str, *, text: str = "", svg: str = "") -> dict[str, Any]:
+    outputs: list[dict[str, Any]] = []
+    if text:
+        outputs.append({"output_type": "stream", "name": "stdout", "text": _lines(text + "\n")})
+    if svg:
+        shown = {"image/svg+xml": _lines(svg), "text/plain": ["<IPython.core.display.SVG object>"]}
+        outputs.append({"output_type": "execute_result", "execution_count": None, "data": shown, "metadata": {}})
+    return {
+        "cell_type": "code",
+        "execution_count": None,
+        "metadata": {},
+        "outputs": outputs,
+        "source": _lines(source),
+    }
+
+
+def _lines(text: str) -> Sequence[str]:
+    return text.splitlines(keepends=True)
