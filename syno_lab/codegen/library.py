@@ -22,10 +22,9 @@ import msgspec
 from syno_lab.codegen.tvm_job import DEADLINE_S, run_job
 from syno_lab.errors import FormatError, SynoError
 from syno_lab.inputs import check_regular, is_file, quoted, read_bytes
-from syno_lab.ir.files import from_json
-from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Binding
+from syno_lab.protocol import Binding, Operator
 from syno_lab.scratch import scratch
+from syno_lab.systems import read_operator, system_of
 from syno_lab.version import __version__
 from syno_lab.versioned import read_versioned
 
@@ -89,7 +88,7 @@ def save_library(
     """Compile ``operator`` for ``binding`` and ``target`` into ``path``, and say what it is in ``path.json``.
 
     Args:
-        operator: any pGraph.
+        operator: of any system, but no whole network.
         path: ends in ``.so`` (linked here; for another architecture by ``<architecture>-linux-gnu-g++``, which must
             be on the PATH) or in ``.tar`` (objects, linked where they are loaded).
         binding: a value for every variable, the batch included; the spec's defaults complete it.
@@ -101,13 +100,20 @@ def save_library(
 
     Raises:
         SpecError: when the binding is incomplete.
-        SynoError: for another suffix, a target that TVM does not know or was not built for, a linker that is missing.
+        SynoError: for a whole network, another suffix, a target that TVM does not know or was not built for, a linker
+            that is missing.
     """
     place = Path(path)
     if place.suffix not in SUFFIXES:
         raise SynoError(f"expected the path of a library to end in {' or '.join(SUFFIXES)}, found {quoted(place.name)}")
     if not place.absolute().parent.is_dir():
         raise SynoError(f"expected a folder for the library, found none at {place.absolute().parent}")
+    system = system_of(operator)
+    if system.is_whole:
+        raise SynoError(
+            f"expected an operator for layers, which is one function, found a whole network of {system.title}; "
+            "compile it by `syno-lab network`"
+        )
     bound = operator.complete_binding(binding)
     operator.input_sizes(bound), operator.flops(bound)  # raise where the binding leaves a size fractional
     text = operator.to_json()
@@ -199,16 +205,14 @@ class Library:
         return result
 
     def error(self, seed: int = 0) -> float:
-        """The largest difference from the loop nest on random numbers, relative to the largest output."""
+        """The largest difference from the operator's meaning on random numbers, relative to the largest output."""
         import numpy as np
 
         binding = self.record.binding
         generator = np.random.default_rng(seed)
         shapes = self.operator.input_sizes(binding), *self.operator.weight_sizes(binding)
         arrays = [np.asarray(generator.standard_normal(shape)).astype(self.record.dtype) for shape in shapes]
-        from syno_lab.codegen.reference import reference
-
-        want = reference(self.operator, *(one.astype("float64") for one in arrays), binding=binding)
+        want = self.operator.reference(*(one.astype("float64") for one in arrays), binding=binding)
         return float(np.abs(self(*arrays) - want).max() / max(1.0, float(np.abs(want).max())))
 
 
@@ -229,7 +233,7 @@ def load_library(
     """
     place = Path(path)
     record = library_record(place)
-    held = from_json(record.operator)
+    held = read_operator(record.operator)
     if operator is not None and operator != held:
         raise FormatError(f"library {place.name}: expected the operator {operator}, found that of {held}")
     if binding is not None and held.complete_binding(binding) != record.binding:
@@ -259,7 +263,7 @@ def load_library(
 
 
 def check_library(path: str | os.PathLike[str], *, seed: int = 0, deadline_s: float = DEADLINE_S) -> float:
-    """Load the library in a process of its own and compare it with the loop nest on random numbers.
+    """Load the library in a process of its own and compare it with the operator's meaning on random numbers.
 
     Returns the largest difference, relative to the largest output. Raises as :func:`load_library`, always SynoError.
     """

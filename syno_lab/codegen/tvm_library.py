@@ -10,10 +10,9 @@ import tvm
 from tvm.target import Target
 
 from syno_lab.codegen.tvm_device import find_target, for_target, machine, with_host
-from syno_lab.codegen.tvm_target import to_tvm
 from syno_lab.codegen.tvm_trace import check_database
 from syno_lab.errors import SynoError
-from syno_lab.ir.files import from_json
+from syno_lab.systems import read_operator
 
 
 def write_library(request: dict[str, Any]) -> dict[str, Any]:
@@ -21,7 +20,7 @@ def write_library(request: dict[str, Any]) -> dict[str, Any]:
     target = with_host(find_target(request["target"]))
     where = machine(target)
     exporting = _linking(where, request["path"])
-    module = to_tvm(from_json(request["operator"]), request["binding"], request["dtype"])
+    module = read_operator(request["operator"]).to_tvm(request["binding"], dtype=request["dtype"])
     tuned = None
     if request["records"] is not None:
         tuned = tuned_module(module, target, request["records"])

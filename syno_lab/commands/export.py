@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from syno_lab import private
-from syno_lab.commands.operands import complete_binding, load_operator, pgraph_for
+from syno_lab.commands.operands import complete_binding, load_operator
 from syno_lab.commands.output import JsonTarget, check_json, say, write_json, write_text
 from syno_lab.errors import SynoError
-from syno_lab.ir.operator import Operator as PGraph
 from syno_lab.protocol import Operator
 from syno_lab.systems import read_operator, system_of
 
@@ -52,7 +51,7 @@ def command(
 ) -> None:
     """Write an operator as ONNX, torch.export, Python, weights, a compiled library or an operator file.
 
-    Each file is read back and compared. A library needs a pGraph; the other formats hold an operator of any system.
+    Each file is read back and compared. All formats hold an operator of any system; a whole network has no library.
     """
     check_json(json)
     if out.is_dir():
@@ -69,8 +68,7 @@ def command(
         raise SynoError("--target: expected --as library; the other formats run on any machine")
     bound = complete_binding(value, bind or []) if bind or kind is not Target.JSON else None
     if kind is Target.LIBRARY:
-        others = [f"--as {one}" for one in Target if one is not kind]
-        facts = _library(pgraph_for(f"--as {kind}", label, value, others), out, bound or {}, target)
+        facts = _library(value, out, bound or {}, target)
     elif kind is Target.JSON:
         facts = _file(value, out)
     else:
@@ -123,7 +121,7 @@ def _file(operator: Operator, out: Path) -> dict[str, Any]:
 
 
 @private.usual()
-def _library(operator: PGraph, out: Path, bound: dict[str, int], target: str | None) -> dict[str, Any]:
+def _library(operator: Operator, out: Path, bound: dict[str, int], target: str | None) -> dict[str, Any]:
     from syno_lab.codegen.export_check import runs_reference
     from syno_lab.codegen.library import check_library, save_library
 

@@ -89,6 +89,22 @@ def test_a_library_for_this_machine(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "expected a target" in refused(capsys, "conv1x1", *BIND, "--out", str(out), "--target", "abacus")
 
 
+@pytest.mark.tvm
+def test_a_library_of_a_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An operator of another system; a whole network is no single function."""
+    kernel = sl.canvas.known.squeeze_excite().fit([sl.canvas.Place(4, 4, 3, 3)])
+    (tmp_path / "kernel.json").write_text(kernel.to_json())
+    out, bound = tmp_path / "kernel.so", {"N": 2, "C_in": 4, "C_out": 4, "H": 3, "W": 3}
+    sizes = [part for name, size in bound.items() for part in ("--bind", f"{name}={size}")]
+    facts = json.loads(exported(capsys, str(tmp_path / "kernel.json"), *sizes, "--out", str(out), "--json", "-"))
+    assert (facts["format"], facts["compared_with"]) == ("library", "NumPy reference")
+    assert 0 < facts["relative_difference"] < 1e-5
+    held, found = read_operator(out)
+    assert held == kernel
+    assert found.items() >= bound.items()
+    assert "found a whole network of αNAS; compile it by" in refused(capsys, "mlp_block", "--out", str(out))
+
+
 def test_a_seed_gives_the_same_weights_and_leaves_torch_s_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,7 +67,6 @@ def test_forms_of_pgraphs_alone_are_refused_in_one_line(form: str, capsys: pytes
         (["tune", "nas_pte_1", *BIND, "--bind", "Q=1"], "unknown variable 'Q'; declared are N, C_in, C_out, H, W"),
         (["tune", "nas_pte_1", *BIND[2:]], "expected a whole number from 1 up for N"),
         (["train", "nas_pte_3", *TRAIN], "nas_pte_3: expected an operator that fits some of 6 layers of resnet20"),
-        (["export", "nas_pte_1", *BIND, "--out", "a.so"], "--as library: expected a pGraph, found nas_pte_1"),
         (["export", "nas_pte_1", *BIND, "--out", "a.py", "--scale", "2"], "scale: expected 1 for nas_pte_1"),
         (
             ["export", "nas_pte_1", "--out", "a.json", "--scale", "2"],
