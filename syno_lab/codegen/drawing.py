@@ -17,6 +17,7 @@ In the SVG each of them is a group with that ``id``; lines are ``<upper>--<lower
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from html import escape
 
@@ -32,7 +33,8 @@ from syno_lab.codegen.drawing_style import (
     dot_text,
     primitive_look,
 )
-from syno_lab.codegen.text import expressions
+from syno_lab.codegen.drawing_text import Names
+from syno_lab.codegen.text import expressions, names
 from syno_lab.errors import PrimitiveError
 from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
@@ -43,6 +45,7 @@ from syno_lab.ir.state import State, Step
 
 Drawable = State | Operator
 Part = Coordinate | int
+_REPEAT = re.compile(r"__(\d+)$")
 
 
 def dot(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = None) -> str:
@@ -64,7 +67,17 @@ def svg(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = 
     """
     drawing = _Drawing(graph, highlight, title)
     description = describe(graph)
-    return accessible_svg(drawing.source(), f"{title}. {description}" if title else description, drawing.titles)
+    words = f"{title}. {description}" if title else description
+    return accessible_svg(drawing.source(), words, drawing.titles, iterator_names(graph))
+
+
+def iterator_names(graph: Drawable) -> Names:
+    """How the iterators of a pGraph are set: i or r with the size as its index, a prime for the second of a name."""
+    found = {}
+    for leaf, name in names(graph).items():
+        number = _REPEAT.search(name)
+        found[name] = (name[0], leaf.size.pretty, int(number[1]) - 1 if number else 0)
+    return found
 
 
 def describe(graph: Drawable) -> str:
@@ -133,7 +146,7 @@ def card_svg(name: str) -> str:
     drawing = _Drawing(_example(name), (), None, ends=False)
     card = PRIMITIVES[name].card
     words = f"{card.name}: bottom {card.before}, top {card.after}; {card.top_down}."
-    return accessible_svg(drawing.source(), words, drawing.titles)
+    return accessible_svg(drawing.source(), words, drawing.titles, iterator_names(drawing.state))
 
 
 def _example(name: str) -> State:
@@ -267,12 +280,12 @@ class _Drawing:
                 f"step {number + 1}: SHARE {self.expressions[coordinate]} between the data and weight W{weight + 1}"
             )
             self._edge(share, tip)
-            self._edge(f"{name}:d{place}:s", share)
+            self._edge(f"{name}:d{place}:s", share, of=look)
             self.tip[coordinate] = share
         for place, coordinate in enumerate(step.given, len(step.operands)):
             tip = self.tip[coordinate]
             assert tip is not None
-            self._edge(f"{name}:d{place}:s", tip, "give")
+            self._edge(f"{name}:d{place}:s", tip, "give", of=look)
             self.tip[coordinate] = None
 
     # -- DOT ---------------------------------------------------------------------------------------------------------
@@ -303,12 +316,15 @@ class _Drawing:
         )
         self.titles[name] = f"{what if not dashed else 'data so far'} {title} of shape [{', '.join(sizes)}]"
 
-    def _edge(self, upper: str, lower: str, label: str = "") -> None:
+    def _edge(self, upper: str, lower: str, label: str = "", of: Look | None = None) -> None:
         name = "--".join(end.removesuffix(":n").removesuffix(":s").replace(":", "_") for end in (upper, lower))
         text = ""
         if label:
             text = f", label={_plate(label)}"
-        self.lines.append(f'{upper} -> {lower} [id="{name}", class="line"{text}]')
+        # The lines of one CONTRACTION hold its SHAREs and its weight together.
+        bond = "" if of is None else f', color="{of.border}", penwidth=2'
+        kinds = "line" if of is None else "line bond"
+        self.lines.append(f'{upper} -> {lower} [id="{name}", class="{kinds}"{text}{bond}]')
 
 
 def _html(text: str) -> str:

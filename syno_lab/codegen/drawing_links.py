@@ -17,6 +17,7 @@ from syno_lab.codegen.drawing import Drawable, coordinate_ids
 _GROUP = re.compile(r'<g id="([^"]*)"[^>]*>(?:\s*<title>(.*?)</title>)?', re.DOTALL)
 _ID = re.compile(r"(c\d+|s\d+(_c\d+)?|[wxy]\d*)(_[ad]\d+)?(--\w+)?")
 _SHARE = re.compile(r"s\d+_(c\d+)")
+_SHARE_OF = re.compile(r"(s\d+)_c\d+")
 _TENSORS = re.compile(r"[xyw]\d*")
 
 
@@ -60,12 +61,25 @@ def links(graph: Drawable, svg: str) -> dict[str, Link]:
 
 def _link(name: str, words: str, below: dict[str, list[str]], coordinates: Iterable[str]) -> Link:
     light = _down(name, below)
+    if step := _SHARE_OF.fullmatch(name):  # of one CONTRACTION all is lit together
+        light |= _bonds(step[1], below)
     kind = "coordinate" if name in coordinates else "tensor" if _TENSORS.fullmatch(name) else "primitive"
     if kind != "coordinate":
         light |= {line for lines_of in below.values() for line in lines_of if line.endswith(f"--{name}")}
     # A tensor is named where it is read; its coordinates stand in other places too.
     touched = _touched(name, below, coordinates) if kind == "primitive" else []
     return Link(words, kind, tuple(sorted(light - {"x", "y"} | {name})), tuple(touched))
+
+
+def _bonds(step: str, below: dict[str, list[str]]) -> set[str]:
+    """The SHAREs of a CONTRACTION, its weight, and the lines between them."""
+    shares = {node for node in below if node.startswith(f"{step}_")}
+    ends = {weight for weight in below if weight.startswith("w") if _ends(weight, below) & shares}
+    return shares.union(ends, *(below[weight] for weight in ends))
+
+
+def _ends(upper: str, below: dict[str, list[str]]) -> set[str]:
+    return {line.partition("--")[2] for line in below[upper]}
 
 
 def _node(end: str) -> str:

@@ -17,6 +17,7 @@ from functools import cache, lru_cache
 from html import escape, unescape
 from pathlib import Path
 
+from syno_lab.codegen.drawing_text import Names, set_texts
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
 
@@ -70,15 +71,16 @@ def render(source: str, file_format: str = "svg") -> bytes:
     return done.stdout
 
 
-def accessible_svg(source: str, description: str, titles: Mapping[str, str]) -> str:
+def accessible_svg(source: str, description: str, titles: Mapping[str, str], names: Names | None = None) -> str:
     """DOT as an SVG element to be put into a page: named for screen readers, as wide as its place allows.
 
     Args:
         source: the DOT text.
         description: the text alternative of the whole picture.
         titles: what is said of each node, by its name in the DOT text; other parts go without.
+        names: names in its texts with how they are set (:mod:`.drawing_text`).
     """
-    text = render(source).decode()
+    text = set_texts(render(source).decode(), names or {})
     text = text[text.index("<svg") :]
 
     def title(match: re.Match[str]) -> str:

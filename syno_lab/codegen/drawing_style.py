@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 INK = "#1b1b1f"
 LINE = "#767680"
-FONT = "Helvetica,Arial,sans-serif"
+#: The layout program knows its widths; a list of fonts it takes for Times.
+FONT = "Helvetica"
 HIGHLIGHT = "#d5008f"
 #: The size of the font beside edges.
 EDGE_POINTS = 10
@@ -37,6 +38,22 @@ PRIMITIVE_LOOKS = {
     "STRIDE": Look("parallelogram", "#ffdff1", "#b02a78", "⇥"),
     "REDUCE": Look("ellipse", "#ffe0bd", "#a85a00", "Σ"),
     "SHARE": Look("hexagon", "#c9f0f2", "#0b7480", "×"),
+}
+#: Fill and border of the same looks on a dark ground, where text is light; :func:`dark_css` writes them.
+DARK_INK, DARK_LINE, DARK_GROUND = "#ececf0", "#9a9aa6", "#17171a"
+DARK_LOOKS = {
+    "SPLIT": ("#16335c", "#7fb2ff"),
+    "MERGE": ("#14401f", "#6fd48c"),
+    "SHIFT": ("#33215e", "#b79bff"),
+    "EXPAND": ("#5a1f14", "#ff9a84"),
+    "UNFOLD": ("#4a3a00", "#e8c04a"),
+    "STRIDE": ("#561639", "#ff8fcb"),
+    "REDUCE": ("#54310a", "#ffb366"),
+    "SHARE": ("#08434a", "#5fd3dd"),
+    "coordinate": ("#26262b", "#9a9aa6"),
+    "input": ("#1e2f48", "#8fb0e0"),
+    "output": ("#303038", "#b8b8c2"),
+    "weight": ("#463806", "#e8c04a"),
 }
 OTHER_PRIMITIVE = Look("box", "#e4e4ea", "#55555f")  # one that a later issue adds is drawn from its first day
 COORDINATE = Look("box", "#ffffff", LINE)
@@ -84,6 +101,28 @@ def plate(lines: Sequence[str], fill: str, points: int) -> str:
     width = round(_LETTER * points * max(map(len, lines))) + 6
     rows = "".join(f'<TR><TD WIDTH="{width}">{escape(line, quote=True)}</TD></TR>' for line in lines)
     return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1" BGCOLOR="{fill}">{rows}</TABLE>>'
+
+
+def dark_css(place: str) -> str:
+    """CSS for pictures within ``place``, on a dark ground: a page's own; an ``<img>`` keeps the light looks.
+
+    No rule is stronger than what a page marks.
+    """
+    outline = ":is(path, polygon, ellipse)"
+    line, bond = DARK_LINE, DARK_LOOKS["SHARE"][1]
+    rules = {
+        ".edge text": f"fill: {DARK_INK}",
+        ".edge path": f"stroke: {line}",
+        ".edge polygon": f"stroke: {line}; fill: {line}",
+        ".bond :is(path, polygon)": f"stroke: {bond}",
+        ".bond polygon": f"fill: {bond}",
+        '.edge polygon[stroke="none"]': f"stroke: none; fill: {DARK_GROUND}",
+    }
+    for kind, (fill, border) in DARK_LOOKS.items():
+        rules[f".{kind} text"] = f"fill: {DARK_INK}"
+        rules[f'.{kind} > {outline}:not([fill="none"])'] = f"fill: {fill}"
+        rules[f'.{kind} > {outline}:not([stroke="none"], [stroke="{HIGHLIGHT}"])'] = f"stroke: {border}"
+    return "".join(f":where({place} {selector}) {{ {rule}; }}\n" for selector, rule in rules.items())
 
 
 def dot_text(*lines: str) -> str:

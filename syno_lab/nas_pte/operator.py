@@ -182,7 +182,7 @@ class NasPteOperator:
         """
         parts = self.parts(binding) if binding else PARTS[self.name](64, 64)
         joined = "concatenation" if len(parts) > 1 else "output"
-        lines = ["digraph {", 'node [shape=box, fontname="Helvetica,Arial,sans-serif"];']
+        lines = ["digraph {", 'node [shape=box, fontname="Helvetica"];']
         lines += ['input [label="[N, C_in, H, W]"];', f'output [label="{joined}"];']
         for number, part in enumerate(parts, start=1):
             how = "dense" if part.groups == 1 else f"{part.groups} groups"

@@ -62,7 +62,7 @@ def test_the_svg_names_every_part() -> None:
         assert ("highlight" in (group.get("class") or "").split()) == (number in (3, 4))
         for side in range(len(node.inputs)):
             assert f"n{number}-in{side}" in groups
-    texts = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+    texts = [text.get("data-text") or "".join(text.itertext()) for text in root.iter(f"{SVG}text")]
     assert {"ResNet", "depth 1", "input 0", "output 0", "batch_norm", "[2, 16, 16, 16]"} <= set(texts)
     assert root.get("role") == "img"
     assert root.get("aria-label") == f"ResNet. {describe(graph)}"

@@ -35,7 +35,9 @@ def ids_of(picture: str) -> list[str]:
 
 
 def texts_of(picture: str) -> list[str]:
-    return ["".join(text.itertext()) for text in ElementTree.fromstring(picture).iter(f"{SVG}text")]
+    return [
+        text.get("data-text") or "".join(text.itertext()) for text in ElementTree.fromstring(picture).iter(f"{SVG}text")
+    ]
 
 
 def nodes_in(text: str) -> list[tuple[str, tuple[int, ...]]]:

@@ -32,7 +32,7 @@ from syno_widgets.view import View
 from syno_widgets.working import Work
 
 _FILES = ("shared.js", "operator_graph.js", "compare.js")
-_STYLES = ("shared.css", "operator_graph.css", "compare.css")
+_STYLES = ("shared.css", "operator_graph.css", "operator_graph_dark.css", "compare.css")
 
 
 class CompareRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -3,6 +3,7 @@
 
 const ZOOM = 1.25;
 const MOST_ZOOM = 12;
+const MOVES_MS = 180;
 const PARTS = "Arrow keys go from part to part, Enter chooses one, Escape clears the choice; ";
 const HELP = "plus and minus enlarge, 0 shows all, Shift with arrow keys moves the picture.";
 
@@ -39,6 +40,25 @@ class GraphView {
     });
     this.count = make("span", { class: "syno-found-count", role: "status", "aria-live": "polite" });
     this.call("pGraph");
+    this.followGround();
+  }
+
+  /** Whether the ground is dark is seen from its colour: every host has a way of its own to say so. */
+  followGround() {
+    const look = () => {
+      const [red, green, blue] = getComputedStyle(this.element.closest(".syno-shared") ?? document.body).backgroundColor.match(/[\d.]+/g)?.map(Number) ?? [];
+      this.element.classList.toggle("syno-dark", red * 0.3 + green * 0.6 + blue * 0.1 < 110);
+    };
+    this.ground = new MutationObserver(() => requestAnimationFrame(look));
+    this.ground.observe(document.body, { attributes: true, attributeFilter: ["class", "data-jp-theme-light", "data-jp-theme-name"] });
+    this.scheme = matchMedia("(prefers-color-scheme: dark)");
+    this.scheme.addEventListener("change", look);
+    this.look = look;
+  }
+
+  stop() {
+    this.ground.disconnect();
+    this.scheme.removeEventListener("change", this.look);
   }
 
   /** What the picture is called. */
@@ -58,6 +78,7 @@ class GraphView {
 
   /** Another drawing; ids go into `data-id`, because several views of one operator can be on a page. */
   draw(text, links, description) {
+    const before = this.places();
     this.links = links;
     this.parts = new Map();
     const picture = parsePicture(text);
@@ -91,6 +112,33 @@ class GraphView {
     this.element.replaceChildren(picture);
     this.element.style.aspectRatio = `${this.full[2]} / ${this.full[3]}`;
     this.fit();
+    this.look();
+    this.moveFrom(before);
+  }
+
+  // -- from one picture to the next -----------------------------------------------------------------------------------
+
+  /** The middles of the nodes on the screen, by id. */
+  places() {
+    if (!this.svg?.isConnected || matchMedia("(prefers-reduced-motion: reduce)").matches) return null;
+    const middle = ({ left, right, top, bottom }) => [(left + right) / 2, (top + bottom) / 2];
+    return new Map(Object.keys(this.links).map((id) => [id, middle(this.parts.get(id)?.getBoundingClientRect() ?? {})]));
+  }
+
+  /** What stays goes to its new place, what is new appears; the frame that has the new graph is the first one. */
+  moveFrom(before) {
+    const now = before && this.places();
+    if (!now) return;
+    const scale = this.svg.getScreenCTM()?.a || 1;
+    const options = { duration: MOVES_MS, easing: "ease-out" };
+    for (const [id, [x, y]] of now) {
+      const from = before.get(id);
+      const part = this.parts.get(id);
+      const way = from && [(from[0] - x) / scale, (from[1] - y) / scale];
+      if (!way) part.animate([{ opacity: 0 }, { opacity: 1 }], options);
+      else if (Math.hypot(...way) > 1) part.animate([{ transform: `translate(${way[0]}px, ${way[1]}px)` }, { transform: "none" }], options);
+    }
+    for (const [id, part] of this.parts) if (id.includes("--")) part.animate([{ opacity: 0 }, { opacity: 1 }], options);
   }
 
   /** The search box, how much was found, and the buttons that enlarge. */

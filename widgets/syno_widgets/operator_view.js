@@ -36,6 +36,7 @@ class View extends LiveView {
 
   destroy() {
     this.model.off("msg:custom", this.custom);
+    this.graph.stop();
     super.destroy();
   }
 

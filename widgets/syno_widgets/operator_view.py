@@ -41,7 +41,7 @@ from syno_widgets.view import View
 from syno_widgets.working import Work
 
 _FILES = ("shared.js", "operator_graph.js", "mixing_table.js", "operator_panes.js", "operator_view.js")
-_STYLES = ("shared.css", "operator_graph.css", "operator_view.css")
+_STYLES = ("shared.css", "operator_graph.css", "operator_graph_dark.css", "operator_view.css")
 _GRAPH = "graph"
 _FORMS = tuple(name for name in NAMES if name != _GRAPH)
 _CLOSED: dict[str, Any] = {"state": "closed", "error": "", "data": {}, "exports": []}

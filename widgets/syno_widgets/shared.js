@@ -22,7 +22,7 @@ function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-const DRAWN = new Set(["svg", "g", "title", "path", "polygon", "polyline", "ellipse", "rect", "text"]);
+const DRAWN = new Set(["svg", "g", "title", "path", "polygon", "polyline", "ellipse", "rect", "text", "tspan"]);
 
 /** Only what a drawing consists of is taken from the text of an SVG: no scripts, no links, no handlers. */
 function parsePicture(text) {

@@ -102,6 +102,7 @@ class View {
     this.comparison.destroy();
     this.style.remove();
     this.replay?.stop();
+    this.graph.stop();
     this.root.remove();
   }
 

@@ -37,7 +37,7 @@ _FILES = (
     *("shared.js", "operator_graph.js", "mixing_table.js", "stepper_steps.js", "stepper_history.js"),
     *("stepper_player.js", "stepper_session.js", "stepper_compare.js", "stepper.js"),
 )
-_STYLES = ("shared.css", "operator_graph.css", "stepper.css")
+_STYLES = ("shared.css", "operator_graph.css", "operator_graph_dark.css", "stepper.css")
 _FIRST_S = 1.0  # so long the cell that makes a stepper waits for its first list of next steps
 _PICTURE_S = 0.3  # of computing for the shape distance said with a picture; where that is too little it comes later
 _LISTING = "listing the next steps"

@@ -1,0 +1,108 @@
+"""The text of pictures: set as mathematics, and as wide as the room that was kept for it.
+
+The layout program knows how wide letters of Helvetica are, for which a browser may take another font. So each text
+says its width, to which the browser fits it, and no text leaves its box. Names are set with their indices lowered:
+``i_H`` as i with a small H below, ``r_k_1__2``, the second of its name, with a prime; a product has a dot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html import escape, unescape
+
+#: The font of the layout, and what browsers may take for it: fonts of the same widths first.
+FAMILY = "Helvetica,Arial,'Liberation Sans','Nimbus Sans',sans-serif"
+_SMALL = 0.72  # an index, in sizes of what it stands beside
+_DROP = 0.22
+_TEXT = re.compile(r'<text ([^>]*?)font-family="[^"]*"([^>]*)>([^<]*)</text>')
+_NAME = re.compile(r"(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]")  # of a letter: words such as fold_avg are no mathematics
+_SIZE = re.compile(r'font-size="([\d.]+)"')
+_START = re.compile(r'text-anchor="start" x="(-?[\d.]+)"')
+# Thousandths of the size from space to ~ (Adobe's metrics of Helvetica); of other letters the width of a digit.
+# fmt: off
+_PLAIN = (
+    278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556,
+    556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278,
+    500, 667, 556, 833, 722, 778, 667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469,
+    556, 333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500,
+    278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584,
+)
+_BOLD = (
+    278, 333, 474, 556, 556, 889, 722, 238, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556,
+    556, 556, 556, 556, 556, 333, 333, 584, 584, 584, 611, 975, 722, 722, 722, 722, 667, 611, 778, 722, 278,
+    556, 722, 611, 833, 722, 778, 667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 333, 278, 333, 584,
+    556, 333, 556, 611, 556, 611, 556, 333, 611, 611, 278, 278, 556, 278, 889, 611, 611, 611, 611, 389, 556,
+    333, 611, 556, 778, 556, 556, 500, 389, 280, 389, 584,
+)
+# fmt: on
+_SIGNS = {"·": 278, "′": 187, "²": 333, "³": 333, "×": 584}
+_OTHER = 556
+
+
+def width_of(text: str, points: float, *, is_bold: bool = False) -> float:
+    """The width of a text in Helvetica, in points."""
+    widths = _BOLD if is_bold else _PLAIN
+    letters = (widths[ord(one) - 32] if " " <= one <= "~" else _SIGNS.get(one, _OTHER) for one in text)
+    return sum(letters) * points / 1000
+
+
+#: What names stand for, each as what stands on the line, its index, and how many primes it has.
+Names = Mapping[str, tuple[str, str, int]]
+
+
+def parts_of(text: str, names: Names = {}) -> list[tuple[str, int]]:  # noqa: B006 - it is only read
+    """A text in parts, each with how low it stands: 0 on the line, 1 an index, 2 an index of an index.
+
+    A name that is not among ``names`` has as its index what stands behind the underlines in it: ``C_in``, ``k_1``.
+    """
+    found: list[tuple[str, int]] = []
+    end = 0
+    for name in _NAME.finditer(text):
+        found.append((text[end : name.start()], 0))
+        if name[0] in names:
+            stem, index, primes = names[name[0]]
+            found.append((stem, 0))
+            found += [(part, level + 1) for part, level in parts_of(index)]
+            found.append(("′" * primes, 0))
+        else:
+            stem, *rest = name[0].split("_")
+            found += [(part, min(level, 2)) for level, part in enumerate([stem, *filter(None, rest)])]
+        end = name.end()
+    joined: list[tuple[str, int]] = []
+    for part, level in (*found, (text[end:], 0)):
+        if joined and joined[-1][1] == level:
+            joined[-1] = (joined[-1][0] + part, level)
+        elif part:
+            joined.append((part, level))
+    return joined
+
+
+def set_texts(svg: str, names: Names) -> str:
+    """An SVG of the layout program with its texts set."""
+    return _TEXT.sub(lambda found: _set(found[1], found[2], unescape(found[3]), names), svg)
+
+
+def _set(before: str, behind: str, text: str, names: Names) -> str:
+    size = _SIZE.search(before + behind)
+    points = float(size[1]) if size else 14.0
+    is_bold = "bold" in before + behind
+    parts = parts_of(text.replace("*", "·"), names)
+    room = width_of(text, points, is_bold=is_bold)
+    width = sum(width_of(part, points * _SMALL**level, is_bold=is_bold) for part, level in parts)
+    # Lowered indices are narrower than the room that was kept: the text stays in its middle.
+    before = _START.sub(lambda at: f'text-anchor="start" x="{float(at[1]) + (room - width) / 2:.2f}"', before)
+    inside, now = "", 0.0
+    for part, level in parts:
+        drop = points * sum(_DROP * _SMALL**above for above in range(level))
+        if level == 0 and now == 0:
+            inside += escape(part)
+        else:
+            small = f' font-size="{points * _SMALL**level:.2f}"' if level else ""
+            inside += f'<tspan dy="{drop - now:.2f}"{small}>{escape(part)}</tspan>'
+        now = drop
+    fitted = f' textLength="{width:.2f}" lengthAdjust="spacingAndGlyphs"' if text.strip() else ""
+    # What is set otherwise than it is written elsewhere is kept as it is written.
+    if "".join(part for part, _ in parts) != text:
+        fitted += f' data-text="{escape(text)}"'
+    return f'<text {before}font-family="{FAMILY}"{behind}{fitted}>{inside}</text>'
