@@ -12,6 +12,7 @@ import ast
 import dis
 import hashlib
 import inspect
+import linecache
 import math
 import sys
 import textwrap
@@ -104,8 +105,8 @@ def said_by(error: BaseException, file: str) -> str:
     return f"{type(error).__name__}{f': {lines[0]}' if lines else ''}{where}"
 
 
-def user_code(found: UserCode | Callable[..., Any] | str) -> UserCode:
-    """``found`` as text: a function, or ``file.py:function``.
+def user_code(found: UserCode | Callable[..., Any] | str, *, is_class: bool = False) -> UserCode:
+    """``found`` as text: a function, or ``file.py:function``; with ``is_class`` a class.
 
     Raises:
         CodeError: for a lambda, a decorated function or a method, for a name whose value cannot be written as text,
@@ -114,11 +115,11 @@ def user_code(found: UserCode | Callable[..., Any] | str) -> UserCode:
     if isinstance(found, UserCode):
         return found
     if isinstance(found, str):
-        return _from_file(found)
-    return _from_function(found)
+        return _from_file(found, is_class)
+    return _from_class(found) if is_class else _from_function(found)
 
 
-def _from_file(text: str) -> UserCode:
+def _from_file(text: str, is_class: bool) -> UserCode:
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
         raise CodeError(f"expected a function as 'file.py:function', found {quoted(text)}")
@@ -130,8 +131,9 @@ def _from_file(text: str) -> UserCode:
         tree = ast.parse(source)
     except SyntaxError as error:
         raise CodeError(f"{file}, line {error.lineno}: {error.msg}") from None
-    if not any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body):
-        raise CodeError(f"expected a function {quoted(name)} in {file}, found none")
+    kind, what = (ast.ClassDef, "class") if is_class else (ast.FunctionDef, "function")
+    if not any(isinstance(node, kind) and node.name == name for node in tree.body):
+        raise CodeError(f"expected a {what} {quoted(name)} in {file}, found none")
     return UserCode(name, source, str(Path(file).expanduser().absolute()))
 
 
@@ -145,6 +147,42 @@ def _from_function(function: Callable[..., Any]) -> UserCode:
     # So that annotations may name TVM's types, which the file does not import.
     source = "from __future__ import annotations\n\n" + "\n".join(parts.values())
     return UserCode(function.__name__, source, function.__module__)
+
+
+def _from_class(found: object) -> UserCode:
+    """A class with the names that its text uses; its source is found by a method's, as notebooks have no file."""
+    methods = [one for one in vars(found).values() if isinstance(one, FunctionType)] if inspect.isclass(found) else []
+    if not inspect.isclass(found) or not methods:
+        raise CodeError(f"expected a class with methods, or 'file.py:Class', found {quoted(found)}")
+    name, code = found.__name__, methods[0].__code__
+    lines = linecache.getlines(code.co_filename, methods[0].__globals__)
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:  # a cell with magics, in which Python's text begins later
+        tree = ast.Module([], [])
+    nodes = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and node.name == name
+        and node.lineno <= code.co_firstlineno <= (node.end_lineno or 0)
+    ]
+    if len(nodes) != 1 or nodes[0].decorator_list:
+        raise CodeError(
+            f"the source of the class {quoted(name)} cannot be found: write it without decorators in a notebook cell "
+            "or a file, not at a prompt"
+        )
+    text = textwrap.dedent("".join(lines[nodes[0].lineno - 1 : nodes[0].end_lineno]))
+    around = {**methods[0].__globals__, **inspect.getclosurevars(methods[0]).nonlocals}
+    used = {node.id for node in ast.walk(nodes[0]) if isinstance(node, ast.Name)} - {name}
+    parts: dict[str, str] = {}
+    for one in sorted(used & around.keys()):
+        try:
+            _collect(one, around[one], parts)
+        except CodeError as error:
+            raise CodeError(f"{error}, which {quoted(name)} uses: write it inside that class") from None
+    source = "from __future__ import annotations\n\n" + "\n".join([*parts.values(), text])
+    return UserCode(name, source, found.__module__)
 
 
 def _collect(alias: str, value: object, parts: dict[str, str]) -> None:

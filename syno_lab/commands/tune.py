@@ -54,7 +54,24 @@ def command(
         ),
     ] = None,
     strategy: Annotated[str, typer.Option(help="evolutionary, replay-trace or replay-func.")] = "evolutionary",
-    cost_model: Annotated[str, typer.Option(help="xgboost or random.")] = "xgboost",
+    cost_model: Annotated[str, typer.Option(help="xgboost, random, or FILE.py:CLASS.")] = "xgboost",
+    mutator: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SHARE",
+            help="A mutator with its share, or FILE.py:FUNCTION=SHARE; may be repeated. [default: TVM's]",
+        ),
+    ] = None,
+    postprocessor: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A postprocessor, or FILE.py:FUNCTION; may be repeated. [default: TVM's]"),
+    ] = None,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder of records, of any method, to start from: trials of the same program, machine and TVM."
+        ),
+    ] = None,
     compare: Annotated[
         bool, flag("--compare", "Measure PyTorch eager and torch.compile as well (target local).")
     ] = False,
@@ -84,12 +101,16 @@ def command(
     budget = find_preset(preset).trials if trials is None else trials
     seconds = deadline if deadline is not None else enough_s(budget, len(tasks))
     check_target(target)
-    method = Method(tuple(rule) if rule else Method.rules, space, strategy, cost_model)
+    shares = None if mutator is None else _shares(mutator)
+    last = None if postprocessor is None else tuple(postprocessor)
+    method = Method(tuple(rule) if rule else Method.rules, space, strategy, cost_model, shares, last)
     if compare and not is_local(target):
         raise SynoError(f"--compare: expected --target local, on which PyTorch runs as well, found {quoted(target)}")
     if detach:
-        if compare or records is not None:
-            raise SynoError("--detach: expected a tuning alone, in its lab; leave --compare and --records out")
+        if compare or records is not None or start_from is not None:
+            raise SynoError(
+                "--detach: expected a tuning alone, in its lab; leave --compare, --records and --start-from out"
+            )
         params: dict[str, Any] = {"tasks": [_plain(task) for task in tasks], "target": target}
         params |= {"tracker": tracker, "key": key, "preset": preset, "trials": trials, "seed": seed}
         params |= {"deadline_s": seconds, **to_job(method)}
@@ -98,10 +119,10 @@ def command(
     if folder is not None:
         raise SynoError("--folder: expected --detach with it; without --detach, use --out and --records")
     store = records if records is not None else out / "records"
-    shares: dict[str, float] = {}
+    done_of: dict[str, float] = {}
     results: dict[str, TuningResult] = {}
     failed: dict[str, str] = {}
-    if tracker is None:  # an answer from the records needs no TVM
+    if tracker is None and start_from is None:  # an answer from the records needs no TVM
         conditions = local_conditions(threads_of(target))
         results = recorded(tasks, store=store, target=target, trials=budget, conditions=conditions, method=method)
     waiting = [task for task in tasks if task.label not in results]
@@ -109,9 +130,9 @@ def command(
         report = stack.enter_context(Reporter())
 
         def progress(now: TuningProgress) -> None:
-            shares[now.label] = now.trial / now.trials
+            done_of[now.label] = now.trial / now.trials
             name = f"{now.label}: " if len(tasks) > 1 else ""
-            report("tune", sum(shares.values()) / len(tasks), f"{name}{now}")
+            report("tune", sum(done_of.values()) / len(tasks), f"{name}{now}")
 
         if not waiting:
             report("tune", 1.0, "all candidates are in the records")
@@ -128,6 +149,7 @@ def command(
                 preset=preset,
                 trials=budget,
                 method=method,
+                start=start_from,
                 seed=seed,
                 deadline_s=seconds,
             )
@@ -155,6 +177,18 @@ def _tasks(names: list[str], bind: list[str], dtype: str) -> list[TuningTask]:
         text = value.to_json()
         tasks.append(TuningTask(label, text, complete_binding(value, mine), dtype, builder_of(text)))
     return tasks
+
+
+def _shares(texts: list[str]) -> list[tuple[str, float]]:
+    """Mutators with their shares, from ``NAME=SHARE``."""
+    found = []
+    for text in texts:
+        name, _, share = text.rpartition("=")
+        try:
+            found.append((name, float(share)))
+        except ValueError:
+            raise SynoError(f"--mutator: expected NAME=SHARE, as in tile-size=0.9, found {quoted(text)}") from None
+    return found
 
 
 def _plain(task: TuningTask) -> dict[str, Any]:

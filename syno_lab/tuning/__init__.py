@@ -8,7 +8,7 @@
 from syno_lab.tuning.beside import time_schedules
 from syno_lab.tuning.board import Board, local_board
 from syno_lab.tuning.explain import Explanation, SpaceExplanation, explain_schedule, explain_space
-from syno_lab.tuning.method import COST_MODELS, RULES, STRATEGIES, Method
+from syno_lab.tuning.method import COST_MODELS, MUTATORS, POSTPROCESSORS, RULES, STRATEGIES, Method
 from syno_lab.tuning.network import NetworkTuning, tune_network
 from syno_lab.tuning.options import TuningOptions
 from syno_lab.tuning.presets import PRESETS, Preset
@@ -20,6 +20,8 @@ from syno_lab.tuning.values import TuningProgress, TuningResult, TuningTask
 
 __all__ = [
     "COST_MODELS",
+    "MUTATORS",
+    "POSTPROCESSORS",
     "PRESETS",
     "RULES",
     "STRATEGIES",

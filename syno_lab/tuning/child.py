@@ -91,7 +91,11 @@ def _tune(pipe: IO[bytes], say: Say) -> None:
 
 
 def _in_turn(
-    request: dict[str, Any], known: dict[str, list[dict[str, Any]]], tools: Tools, is_over: Callable[[], bool], say: Say
+    request: dict[str, Any],
+    known: dict[str, dict[str, list[dict[str, Any]]]],
+    tools: Tools,
+    is_over: Callable[[], bool],
+    say: Say,
 ) -> None:
     """One batch for each operator in turn until all are done; an operator that fails does not stop the others."""
     active: dict[int, tuple[Search, Iterator[None]] | None] = dict.fromkeys(map(int, known))
@@ -121,7 +125,9 @@ def _in_turn(
 _DONE = object()
 
 
-def _search(request: dict[str, Any], number: int, known: list[dict[str, Any]], tools: Tools, say: Say) -> Search:
+def _search(
+    request: dict[str, Any], number: int, earlier: dict[str, list[dict[str, Any]]], tools: Tools, say: Say
+) -> Search:
     from syno_lab.tuning.search import Search
 
     entry = request["tasks"][number]
@@ -131,7 +137,7 @@ def _search(request: dict[str, Any], number: int, known: list[dict[str, Any]], t
         say({"event": "trial", "task": number, **progress, "facts": facts})
 
     module = load_module(TuningTask(**entry["task"]))
-    return Search(tools, module, entry["trials"], request["seed"], number, known, report)
+    return Search(tools, module, entry["trials"], request["seed"], number, earlier["known"], report, earlier["start"])
 
 
 def main(arguments: list[str]) -> None:

@@ -16,7 +16,7 @@ from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
 from syno_lab.user_code import UserCode, user_code
 
-#: A rule or space written by the user: a function, or ``file.py:function``.
+#: A part that the user has written: a function, ``file.py:function``, or for cost models a class.
 Code = UserCode | Callable[..., Any] | str
 
 #: The target's own rules, in TVM's order.
@@ -26,7 +26,7 @@ DEFAULT = "default"
 LANES = "channel-lanes"
 OURS = (LANES, DEFAULT)
 
-#: Rules for processors by name, and what each does.
+#: Rules by name, and what each does: on a GPU those of :data:`GPU_RULES`, on a processor those of :data:`CPU_RULES`.
 RULES: dict[str, str] = {
     DEFAULT: "all rules that TVM has for the target",
     "inline": "computes a block inside the one that reads it",
@@ -36,7 +36,35 @@ RULES: dict[str, str] = {
     "vectorize": "runs the innermost loop in vector instructions",
     "unroll": "writes short inner loops out, up to 16, 64 or 512 steps or not at all",
     "compute-location": "moves remaining blocks, such as padding, into the loops of the block that reads them",
+    "tensor-cores": "on a GPU: cuts a matrix product into tiles for Tensor Cores",
+    "cross-thread": "on a GPU: divides a sum among the threads of a block",
+    "bind": "on a GPU: binds the loops of remaining blocks to threads",
     LANES: "a variant that sums output channels in vector lanes, where the weights have them innermost",
+}
+
+_EVERYWHERE = ("inline", "tiling", "unroll")
+GPU_RULES = (*_EVERYWHERE, "tensor-cores", "cross-thread", "bind")
+CPU_RULES = tuple(one for one in RULES if one not in ("tensor-cores", "cross-thread", "bind", DEFAULT, LANES))
+
+#: Mutators by name: they change a drawn choice of a candidate.
+MUTATORS: dict[str, str] = {
+    "tile-size": "moves a factor from one tile of a loop to another",
+    "unroll": "draws another limit of unrolling",
+    "parallel": "runs other outer loops in threads",
+    "compute-location": "computes a block in another loop",
+    "thread-binding": "on a GPU: draws another number of threads",
+}
+
+#: Postprocessors by name: they finish every candidate, or reject it.
+POSTPROCESSORS: dict[str, str] = {
+    "no-dynamic-loop": "rejects loops of unknown length",
+    "parallel-vectorize-unroll": "writes the marks of the rules into the loops",
+    "reduction": "sets sums to zero ahead of their loops",
+    "layout": "lays weights out as they are read",
+    "cooperative-fetch": "on a GPU: lets the threads of a block load shared memory together",
+    "unbound-block": "on a GPU: binds the loops that no rule bound",
+    "tensorize": "replaces marked loops by tensor instructions",
+    "verify-gpu": "on a GPU: rejects programs that take too many threads or too much memory",
 }
 
 #: The strategies, which propose candidates.
@@ -65,6 +93,17 @@ class Method:
     itself, in place of all rules; it is called with the schedule and returns the same. The search varies the values
     that either function draws with ``schedule.sample_…``.
 
+    ``cost_model`` may be a class of your own, in a cell or as ``"file.py:Class"``, with three methods:
+    ``extract(context, candidates)`` returns what it wants to know of each candidate (``candidate.sch`` is its schedule;
+    ``ms.feature_extractor.PerStoreFeature().extract_from(context, candidates)`` gives TVM's features),
+    ``update(features, seconds)`` is told measured candidates (infinity for one that failed), and ``predict(features)``
+    returns a number for each, a greater one for a faster candidate.
+
+    ``mutators`` are names of :data:`MUTATORS` or functions, each with its share of all mutations; a function is called
+    with a trace (``tvm.s_tir``'s ``Trace``) and returns another or None. ``postprocessors`` are names of
+    :data:`POSTPROCESSORS` or functions, applied in this order; a function is called with a schedule, may change it in
+    place, and returns False to reject the candidate. None for either: the target's own, in TVM.
+
     Functions run in the tuning process, never in this one: :func:`~syno_lab.user_code.user_code` says which
     names they may use. In every case the winner's output is compared with the unscheduled program's.
 
@@ -74,7 +113,9 @@ class Method:
     rules: Sequence[Code] = OURS
     space: Code | None = None
     strategy: str = "evolutionary"
-    cost_model: str = "xgboost"
+    cost_model: Code = "xgboost"
+    mutators: Mapping[Code, float] | Sequence[tuple[Code, float]] | None = None
+    postprocessors: Sequence[Code] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.rules, str) or not isinstance(self.rules, Sequence):
@@ -86,18 +127,29 @@ class Method:
                     "expected rules or a space of one's own, which takes the place of all rules; not both"
                 )
             object.__setattr__(self, "space", user_code(self.space))
-        for what, name, known in (
-            ("strategy", self.strategy, STRATEGIES),
-            ("cost model", self.cost_model, COST_MODELS),
-        ):
-            if name not in known:
-                raise TuningError(f"expected a {what} among {', '.join(known)}, found {quoted(name)}")
+        if self.strategy not in STRATEGIES:
+            raise TuningError(f"expected a strategy among {', '.join(STRATEGIES)}, found {quoted(self.strategy)}")
+        if self.cost_model not in COST_MODELS:
+            object.__setattr__(self, "cost_model", _named(self.cost_model, COST_MODELS, "cost model", "class", True))
+        if self.mutators is not None:
+            object.__setattr__(self, "mutators", _shares(self.mutators))
+        if self.postprocessors is not None:
+            if isinstance(self.postprocessors, str) or not isinstance(self.postprocessors, Sequence):
+                raise TuningError(f"expected postprocessors as a list, found {quoted(self.postprocessors)}")
+            found = tuple(_named(one, POSTPROCESSORS, "postprocessor") for one in self.postprocessors)
+            object.__setattr__(self, "postprocessors", found)
 
     @property
     def code(self) -> tuple[UserCode, ...]:
         """The user's own functions in this method."""
-        found = (*self.rules, self.space)
+        changes = [one for one, _ in self.mutations or ()]
+        found = (*self.rules, self.space, self.cost_model, *changes, *(self.postprocessors or ()))
         return tuple(one for one in found if isinstance(one, UserCode))
+
+    @property
+    def mutations(self) -> tuple[tuple[str | UserCode, float], ...] | None:
+        """The mutators with their shares."""
+        return cast("tuple[tuple[str | UserCode, float], ...] | None", self.mutators)
 
     @property
     def is_guided(self) -> bool:
@@ -111,7 +163,12 @@ class Method:
         if self == Method(rules=(DEFAULT,)):
             return ""
         space = f"space {self.space}" if self.space else f"rules {', '.join(map(str, self.rules)) or 'none'}"
-        return f"{space}; {self.strategy}{f', {self.cost_model}' if self.is_guided else ''}"
+        text = f"{space}; {self.strategy}{f', {self.cost_model}' if self.is_guided else ''}"
+        if self.mutations is not None:
+            text += f"; mutators {', '.join(f'{one} {share:g}' for one, share in self.mutations) or 'none'}"
+        if self.postprocessors is not None:
+            text += f"; postprocessors {', '.join(map(str, self.postprocessors)) or 'none'}"
+        return text
 
     def request(self, folder: Path) -> dict[str, Any]:
         """The method as JSON data for the tuning process; the user's code is written to ``folder``."""
@@ -123,7 +180,9 @@ class Method:
             "rules": [plain(one) for one in self.rules],
             "space": None if self.space is None else plain(self.space),
             "strategy": self.strategy,
-            "cost_model": self.cost_model,
+            "cost_model": plain(self.cost_model),
+            "mutators": None if self.mutations is None else [[plain(one), share] for one, share in self.mutations],
+            "postprocessors": None if self.postprocessors is None else [plain(one) for one in self.postprocessors],
         }
 
 
@@ -134,8 +193,12 @@ def to_job(method: Method) -> dict[str, Any]:
         return one.to_dict() if isinstance(one, UserCode) else one
 
     more = {} if method.space is None else {"space": plain(method.space)}
+    if method.mutations is not None:
+        more["mutators"] = [[plain(one), share] for one, share in method.mutations]
+    if method.postprocessors is not None:
+        more["postprocessors"] = [plain(one) for one in method.postprocessors]
     rules = [plain(one) for one in method.rules]
-    return {"rules": rules, "strategy": method.strategy, "cost_model": method.cost_model, **more}
+    return {"rules": rules, "strategy": method.strategy, "cost_model": plain(method.cost_model), **more}
 
 
 def from_job(params: Mapping[str, Any]) -> Method:
@@ -147,7 +210,11 @@ def from_job(params: Mapping[str, Any]) -> Method:
         TuningError: for anything else.
     """
     given = {name: params[name] for name in ("strategy", "cost_model", "space") if params.get(name) is not None}
-    if any(not isinstance(given[name], str) for name in ("strategy", "cost_model") if name in given):
+    if not isinstance(given.get("cost_model", ""), str):
+        given["cost_model"] = UserCode.from_dict(given["cost_model"])
+    if not isinstance(given.get("strategy", ""), str) or (
+        isinstance(given.get("cost_model"), str) and given["cost_model"] not in COST_MODELS
+    ):
         raise TuningError(f"tune: expected a strategy and a cost model by their names, found {quoted(given)}")
     if "space" in given:
         given["space"] = UserCode.from_dict(given["space"])
@@ -156,7 +223,48 @@ def from_job(params: Mapping[str, Any]) -> Method:
         if not isinstance(rules, list) or any(isinstance(one, str) and one not in RULES for one in rules):
             raise TuningError(f"tune: expected rules among {', '.join(RULES)}, or code; found {quoted(rules)}")
         given["rules"] = tuple(one if isinstance(one, str) else UserCode.from_dict(one) for one in rules)
+    given |= _parts_of_job(params)
     return Method(**given)
+
+
+def _parts_of_job(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The mutators and postprocessors of a job: names that are known, or code as text."""
+
+    def read(one: Any, known: Mapping[str, str], what: str) -> str | UserCode:
+        if isinstance(one, str) and one not in known:
+            raise TuningError(f"tune: expected a {what} among {', '.join(known)}, or code; found {quoted(one)}")
+        return one if isinstance(one, str) else UserCode.from_dict(one)
+
+    found: dict[str, Any] = {}
+    mutators, last = params.get("mutators"), params.get("postprocessors")
+    if mutators is not None:
+        if not isinstance(mutators, list) or any(not isinstance(one, list) or len(one) != 2 for one in mutators):
+            raise TuningError(f"tune: expected mutators as pairs of a mutator and its share, found {quoted(mutators)}")
+        found["mutators"] = tuple((read(one, MUTATORS, "mutator"), share) for one, share in mutators)
+    if last is not None:
+        if not isinstance(last, list):
+            raise TuningError(f"tune: expected a list of postprocessors, found {quoted(last)}")
+        found["postprocessors"] = tuple(read(one, POSTPROCESSORS, "postprocessor") for one in last)
+    return found
+
+
+def _named(one: Code, known: Mapping[str, str], what: str, kind: str = "function", is_class: bool = False) -> Any:
+    """A known name as it is, and all else as code."""
+    if isinstance(one, str) and one not in known and ":" not in one:
+        raise TuningError(
+            f"expected a {what} among {', '.join(known)}, a {kind} or 'file.py:{kind}', found {quoted(one)}"
+        )
+    return one if isinstance(one, str) and one in known else user_code(one, is_class=is_class)
+
+
+def _shares(given: Any) -> tuple[tuple[str | UserCode, float], ...]:
+    pairs = list(given.items()) if isinstance(given, Mapping) else list(given) if isinstance(given, Sequence) else []
+    if isinstance(given, str) or any(not isinstance(one, tuple) or len(one) != 2 for one in pairs):
+        raise TuningError(f"expected mutators with their shares, as in {{'tile-size': 0.9}}, found {quoted(given)}")
+    for _, share in pairs:
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < float("inf"):
+            raise TuningError(f"expected the share of a mutator as a number above 0, found {quoted(share)}")
+    return tuple((_named(one, MUTATORS, "mutator"), float(share)) for one, share in pairs)
 
 
 def _rule(one: Code) -> str | UserCode:

@@ -50,6 +50,9 @@ class TuningOptions:
             ``on_progress`` is called, and an interrupted tuning continues from there. If it has all trials of the same
             operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
             (``from_records``); a larger budget measures only the difference.
+        start: a folder of records whose fastest trials of the same program, machine and TVM the search starts from,
+            whatever method made them: it breeds from them, learns from them and may return one of them. They are no
+            trials of this tuning, whose records are kept apart from those of tunings without a start.
     """
 
     work_dir: Folder
@@ -66,6 +69,7 @@ class TuningOptions:
     session_s: float = 20.0
     records: Folder | None = None
     store: Folder | None = None
+    start: Folder | None = None
 
     @classmethod
     def of(cls, options: TuningOptions | None, named: dict[str, Any]) -> TuningOptions:

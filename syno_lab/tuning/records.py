@@ -290,6 +290,23 @@ def _take(record: Record, data: dict[str, Any]) -> None:
         record.damaged += 1
 
 
+def read_record(place: Path) -> Record | None:
+    """A record's file as it is, without a lock and unchanged; None for a file that is no record.
+
+    Raises:
+        TuningError: it is of another version.
+        StoreError: it cannot be read.
+    """
+    with _told(place):
+        lines, damaged = _read(place)
+    if not lines or lines[0].get("kind") != "key":
+        return None
+    record = Record(_key(lines[0], place), place, damaged=len(damaged))
+    for data in lines:
+        _take(record, data)
+    return record
+
+
 def known_target(folder: str | os.PathLike[str], name: str, tvm: str) -> str | None:
     """TVM's JSON text for a target that was resolved before on this machine, so that TVM need not be imported."""
     try:
@@ -333,14 +350,10 @@ def list_records(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """List the records in a folder, each with its newest result, for tables. Takes no lock and changes nothing."""
     rows = []
     for place in sorted(Path(folder).glob("*.jsonl")):
-        with _told(place):
-            lines, damaged = _read(place)
-        if not lines or lines[0].get("kind") != "key":
+        record = read_record(place)
+        if record is None:
             continue
-        key = _key(lines[0], place)
-        record = Record(key, place, damaged=len(damaged))
-        for data in lines:
-            _take(record, data)
+        key = record.key
         last = record.results[-1] if record.results else None
         rows.append(
             {

@@ -75,7 +75,10 @@ class _Candidate:
 
 @dataclass
 class Search:
-    """One operator's search. ``known`` are the record's trials (trace and seconds), which are not measured again."""
+    """One operator's search. ``known`` are the record's trials (trace and seconds), which are not measured again.
+
+    ``start`` are those of other tunings of the program: no trials of this one, and not measured again either.
+    """
 
     tools: Tools
     module: tvm.ir.IRModule
@@ -84,6 +87,7 @@ class Search:
     number: int
     known: list[dict[str, Any]]
     report: Report
+    start: list[dict[str, Any]] = field(default_factory=list)
     stopped: str = "budget"
     _tried: dict[int, _Candidate] = field(default_factory=dict)  # by the structural hash of the scheduled module
     _history: list[tuple[int, float]] = field(default_factory=list)
@@ -193,7 +197,8 @@ class Search:
                 candidate.args_info,
             )
             self._database.commit_tuning_record(record)
-        self._model.update(context, proposed, [_result(one.seconds) for one in tried])
+        with self.tools.means.watched():  # the model may be the user's
+            self._model.update(context, proposed, [_result(one.seconds) for one in tried])
 
     def _open_database(self) -> tuple[Any, Any]:
         from tvm.s_tir import meta_schedule as ms
@@ -226,8 +231,8 @@ class Search:
         from tvm_ffi import structural_hash
 
         information = ArgInfo.from_entry_func(self.module, remove_preproc=True)
-        restored: list[_Candidate] = []
-        for trial in self.known:
+
+        def read(trial: dict[str, Any]) -> _Candidate:
             check_trace(trial["trace"])
             schedule = Schedule(self.module)
             try:
@@ -237,15 +242,23 @@ class Search:
                     "the record's schedules do not fit this operator: it was made from another program; move it away"
                 ) from error
             seconds = statistics.median(trial["seconds"]) if trial["seconds"] else None
-            one = _Candidate(ms.MeasureCandidate(schedule, information), structural_hash(schedule.mod), seconds)
+            return _Candidate(ms.MeasureCandidate(schedule, information), structural_hash(schedule.mod), seconds)
+
+        restored: list[_Candidate] = []
+        for trial in self.known:
+            one = read(trial)
             self._tried[one.code] = one
             self._trial += 1
-            self._failed += seconds is None
+            self._failed += one.seconds is None
             restored.append(one)
             best = self._best_ms()
             if best is not None:
                 self._history.append((self._trial, best))
         self._restored = len(restored)
+        for one in map(read, self.start):
+            if one.code not in self._tried:
+                self._tried[one.code] = one
+                restored.append(one)
         if restored:
             context = ms.TuneContext(mod=self.module, target=self.tools.target.tvm, num_threads=cores())
             self._learn(context, [one.measured for one in restored], restored)

@@ -21,7 +21,8 @@ from syno_lab.processes.apart import one_line
 from syno_lab.processes.light import import_xgboost
 from syno_lab.processes.process import cores
 from syno_lab.tuning.lanes import channel_lanes, vector_bits
-from syno_lab.tuning.method import DEFAULT, LANES
+from syno_lab.tuning.method import CPU_RULES, DEFAULT, GPU_RULES, LANES
+from syno_lab.tuning.parts import Code, mutator, postprocessor, python_cost_model
 from syno_lab.tuning.targets import ResolvedTarget
 
 #: Of TVM's own rules for processors (``ScheduleRule::DefaultLLVM``).
@@ -55,13 +56,18 @@ class Means:
         self._inside, self._notes, self._target = inside, notes, target
         self._failure: TuningError | None = None
         self._rules = request["rules"]
-        named = [one for one in self._rules if isinstance(one, str) and one not in (DEFAULT, LANES)]
-        if named and target.device != "cpu":
+        self._is_gpu = target.device != "cpu"
+        known, others = (GPU_RULES, "processors") if self._is_gpu else (CPU_RULES, "GPUs")
+        wrong = [one for one in self._rules if isinstance(one, str) and one not in (*known, DEFAULT, LANES)]
+        if wrong:
             raise TuningError(
-                f"the rules {', '.join(named)} are for processors, the target's device is {target.device}: use "
-                f"{DEFAULT!r} or rules of your own"
+                f"the rules {', '.join(wrong)} are for {others}, the target's device is {target.device}: use "
+                f"{', '.join(known)}, {DEFAULT!r} or rules of your own"
             )
-        self._code = {one["file"]: _load(one) for one in [*self._rules, request["space"]] if isinstance(one, dict)}
+        self._mutators, self._last = request.get("mutators"), request.get("postprocessors")
+        parts = [*self._rules, request["space"], self.cost_model_name, *(self._last or ())]
+        parts += [one for one, _ in self._mutators or ()]
+        self._code = {one["file"]: _load(one) for one in parts if isinstance(one, dict)}
         self._space = request["space"]
 
     @property
@@ -93,16 +99,29 @@ class Means:
     # -- the space -----------------------------------------------------------------------------------------------------
 
     def space(self, module: IRModule) -> ms.space_generator.SpaceGenerator:
-        """The generator of sketches of ``module``, with the target's own postprocessors and mutators."""
+        """The generator of sketches of ``module``, with the method's postprocessors and mutators."""
+        last: Any = (
+            "from-target"
+            if self._last is None
+            else [postprocessor(self._part("postprocessor", one)) for one in self._last]
+        )
+        changes: Any = "from-target"
+        if self._mutators is not None:
+            changes = {mutator(self._part("mutator", one)): share for one, share in self._mutators}
         if self._space is not None:
             function = self._guard("space", self._space)
-            return ms.space_generator.ScheduleFn(
-                function, sch_rules=[], postprocs="from-target", mutator_probs="from-target"
-            )
+            return ms.space_generator.ScheduleFn(function, sch_rules=[], postprocs=last, mutator_probs=changes)
         rules: Any = "from-target"
         if not self.is_default or self._notes is not None:
             rules = [rule for one in self._rules for rule in self._rule(one, module)]
-        return ms.space_generator.PostOrderApply(sch_rules=rules, postprocs="from-target", mutator_probs="from-target")
+        return ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=last, mutator_probs=changes)
+
+    def _part(self, kind: str, one: str | dict[str, str]) -> str | Code:
+        """A name as it is, or the user's code."""
+        if isinstance(one, str):
+            return one
+        what, file = f"the {kind} {one['name']!r}", one["file"]
+        return Code(self._code[file], what, lambda call, *given: self._run(what, file, call, *given))
 
     def _rule(self, one: str | dict[str, str], module: IRModule) -> list[ms.schedule_rule.ScheduleRule]:
         if isinstance(one, dict):
@@ -112,6 +131,8 @@ class Means:
         if one == LANES:
             bits = vector_bits(self._target.tvm)
             return [_python_rule(self._noted(one, lambda schedule, block: channel_lanes(schedule, block, bits)))]
+        if self._is_gpu:
+            return [self._watch(one, rule) for rule in self._defaults(module) if _short(rule) in _ON_GPUS[one]]
         return [self._watch(one, rule) for rule in _NAMED[one]()]
 
     def _defaults(self, module: IRModule) -> list[ms.schedule_rule.ScheduleRule]:
@@ -149,21 +170,26 @@ class Means:
         what, function = f"the {kind} {entry['name']!r}", self._code[entry["file"]]
 
         def guarded(schedule: Schedule, *block: Any) -> _Schedules:
-            self._inside(what)
-            try:
-                found = function(schedule, *block)
-                return _schedules(found, schedule, what)
-            except TuningError as error:
-                self._failure = error
-                raise
-            except Exception as error:
-                traceback.print_exc()
-                self._failure = TuningError(f"{what} raised {one_line(error)}{_place(error, entry['file'])}")
-                raise
-            finally:
-                self._inside(None)
+            return self._run(
+                what, entry["file"], lambda *given: _schedules(function(*given), schedule, what), schedule, *block
+            )
 
         return guarded
+
+    def _run(self, what: str, file: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the user's function; what it raises is kept for :meth:`watched`."""
+        self._inside(what)
+        try:
+            return function(*arguments)
+        except TuningError as error:
+            self._failure = error
+            raise
+        except Exception as error:
+            traceback.print_exc()
+            self._failure = TuningError(f"{what} raised {one_line(error)}{_place(error, file)}")
+            raise
+        finally:
+            self._inside(None)
 
     # -- the search ----------------------------------------------------------------------------------------------------
 
@@ -179,6 +205,10 @@ class Means:
 
     def cost_model(self, warmup: int, seed: int) -> Any:
         """A new cost model; XGBoost predicts at random until it has seen ``warmup`` candidates."""
+        own = self._part("cost model", self.cost_model_name)
+        if self.is_guided and isinstance(own, Code):
+            with self.watched():
+                return python_cost_model(own)
         if not self.is_guided or self.cost_model_name == "random":
             return ms.cost_model.RandomModel(seed=seed)
         import_xgboost()
@@ -224,6 +254,17 @@ _NAMED: dict[str, Callable[[], list[Any]]] = {
     "vectorize": lambda: _marks(lanes=_MOST_LANES),
     "unroll": lambda: _marks(steps=_UNROLL_STEPS),
     "compute-location": lambda: [ms.schedule_rule.RandomComputeLocation()],
+}
+
+
+#: On a GPU, the names of TVM's rules for the target that have each of our names.
+_ON_GPUS: dict[str, tuple[str, ...]] = {
+    "inline": ("InlineConstantScalars", "AutoInline"),
+    "tiling": ("MultiLevelTiling",),
+    "tensor-cores": ("MultiLevelTilingTensorCore",),
+    "cross-thread": ("CrossThreadReduction",),
+    "unroll": ("ParallelizeVectorizeUnroll",),
+    "bind": ("AutoBind",),
 }
 
 

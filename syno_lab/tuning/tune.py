@@ -23,6 +23,7 @@ from syno_lab.tuning.method import Method
 from syno_lab.tuning.options import TuningOptions
 from syno_lab.tuning.presets import Preset, find_preset
 from syno_lab.tuning.records import Record, Trial, key_of, known_target, open_record, remember_target
+from syno_lab.tuning.starting import STARTED, start_from
 from syno_lab.tuning.targets import check_target, threads_of
 from syno_lab.tuning.tracker import (
     Address,
@@ -152,6 +153,7 @@ class _Operator:
     trials: int
     record: Record | None = None
     tried: list[Trial] = field(default_factory=list)
+    start: list[Trial] = field(default_factory=list)
     known: int = 0
     crashes: int = 0
 
@@ -160,9 +162,13 @@ class _Operator:
         """The number of trials measured in this tuning."""
         return len(self.tried) - self.known
 
-    def request(self) -> list[dict[str, Any]]:
-        """The trials so far, for the process that continues."""
-        return [{"trace": one.trace, "seconds": list(one.seconds)} for one in self.tried]
+    def request(self) -> dict[str, list[dict[str, Any]]]:
+        """The trials so far, and those of earlier tunings, for the process that continues."""
+        found = {"known": self.tried, "start": self.start}
+        return {
+            name: [{"trace": one.trace, "seconds": list(one.seconds)} for one in trials]
+            for name, trials in found.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -323,6 +329,11 @@ class _Queue:
             "records": None if options.records is None else str(Path(options.records).resolve()),
         }
 
+    @property
+    def _how(self) -> str:
+        """The method as text, by which records are keyed."""
+        return str(self._method) + (STARTED if self._options.start is not None else "")
+
     def _check_time(self) -> None:
         tried = sum(one.new for one in self._operators)
         if time.monotonic() - self._started > self._deadline_s:
@@ -337,15 +348,20 @@ class _Queue:
     def _open(self, target: str, tvm: str, stack: contextlib.ExitStack) -> None:
         """With the target known, open the records, and take the results that they already have."""
         self._told = {"target": target, "tvm_version": tvm}
-        if self._store is None:
+        if self._store is not None:
+            remember_target(self._store, self._target, self._tvm, target)
+        elif self._options.start is None:
             return
-        remember_target(self._store, self._target, self._tvm, target)
         for number in self._waiting():
             one = self._operators[number]
             try:
-                key = key_of(one.task, target, tvm, self._device.conditions, str(self._method))
-            except FormatError as error:  # the other operators' tunings continue
+                key = key_of(one.task, target, tvm, self._device.conditions, self._how)
+                if self._options.start is not None:
+                    one.start = start_from(self._options.start, one.task, key, [str(self._method)])
+            except (FormatError, TuningError) as error:  # the other operators' tunings continue
                 self._failed[one.task.label] = str(error)
+                continue
+            if self._store is None:
                 continue
             if one.record is None or one.record.key != key:
                 one.record = stack.enter_context(open_record(self._store, key))
@@ -382,7 +398,7 @@ class _Queue:
                 seed=self._options.seed,
                 seconds=time.monotonic() - self._started,
                 preset=self._preset.name,
-                method=str(self._method),
+                method=self._how,
                 conditions=self._device.conditions,
                 **self._told,
                 **message,
