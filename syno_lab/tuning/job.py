@@ -62,9 +62,8 @@ def run(params: dict[str, Any], context: Workplace) -> dict[str, Any]:
     ``target`` is ``local`` unless given; without ``tracker`` (``"host:port"``) and ``key`` candidates are measured in
     child processes of this machine. ``trials``, ``preset``, ``seed``, ``deadline_s``, ``wait_s`` and ``session_s`` are
     fields of :class:`~syno_lab.tuning.options.TuningOptions`; ``rules``, ``space``, ``strategy``, ``cost_model``,
-    ``mutators`` and ``postprocessors`` are those of :class:`~syno_lab.tuning.method.Method`, with the user's own code as
-    text, which is signed with the
-    whole request. Records go to the folder ``tuning`` of the lab.
+    ``mutators`` and ``postprocessors`` are those of :class:`~syno_lab.tuning.method.Method`, with the user's own code
+    as text, which is signed with the whole request. Records go to the folder ``tuning`` of the lab.
 
     Returns ``{"results": [TuningResult as a dict, …], "failed": {label: reason}}``.
 

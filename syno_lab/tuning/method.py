@@ -210,11 +210,11 @@ def from_job(params: Mapping[str, Any]) -> Method:
         TuningError: for anything else.
     """
     given = {name: params[name] for name in ("strategy", "cost_model", "space") if params.get(name) is not None}
-    if not isinstance(given.get("cost_model", ""), str):
+    if isinstance(given.get("cost_model"), dict):
         given["cost_model"] = UserCode.from_dict(given["cost_model"])
-    if not isinstance(given.get("strategy", ""), str) or (
-        isinstance(given.get("cost_model"), str) and given["cost_model"] not in COST_MODELS
-    ):
+    model = given.get("cost_model", "")
+    is_known = isinstance(model, UserCode) or (isinstance(model, str) and ":" not in model)
+    if not is_known or not isinstance(given.get("strategy", ""), str):
         raise TuningError(f"tune: expected a strategy and a cost model by their names, found {quoted(given)}")
     if "space" in given:
         given["space"] = UserCode.from_dict(given["space"])

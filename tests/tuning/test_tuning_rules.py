@@ -226,7 +226,10 @@ def test_a_worker_is_imported_once():
         ({"rules": ["tilling"]}, "expected a rule among default, inline, .*, a function or .*, found 'tilling'"),
         ({"rules": ["tiling"], "space": whole}, "expected rules or a space of one's own"),
         ({"strategy": "annealing"}, "expected a strategy among evolutionary, replay-trace, .*, found 'annealing'"),
-        ({"cost_model": "linear"}, "expected a cost model among xgboost, random, found 'linear'"),
+        (
+            {"cost_model": "linear"},
+            r"expected a cost model among xgboost, random, a class or 'file\.py:class', found 'linear'",
+        ),
     ],
 )
 def test_methods_that_are_none(fields, match):
