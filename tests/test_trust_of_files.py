@@ -237,9 +237,10 @@ REASONS: dict[str, dict[str, str]] = {
         "tvm_way apply_json_to_schedule": "checked first: check_trace",
     },
     "syno_lab/processes/process.py": {"start_child Popen": "our own process"},
+    "syno_lab/tuning/parts.py": {"python_cost_model getattr by name": "three names in our source"},
     "syno_lab/tuning/search.py": {
         "Search._open_database JSONDatabase": "schedules are checked first: check_database",
-        "Search._restore apply_json_to_schedule": "checked first: check_trace",
+        "Search._restore.read apply_json_to_schedule": "checked first: check_trace",
     },
     "syno_lab/tuning/spaces.py": {
         "_load exec_module": "the user's own rule: given in this very call, or in a job that they signed",
