@@ -30,7 +30,7 @@ _OPTIONS: dict[str, type | tuple[type, ...]] = {
     "wait_s": _NUMBER,
     "session_s": _NUMBER,
 }
-_METHOD = ("rules", "space", "strategy", "cost_model")
+_METHOD = ("rules", "space", "strategy", "cost_model", "mutators", "postprocessors")
 _PARAMETERS = ("tasks", "target", "tracker", "key", *_OPTIONS, *_METHOD)
 
 

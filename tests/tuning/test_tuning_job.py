@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from syno_lab import operators
-from syno_lab.errors import TuningError
+from syno_lab.errors import CodeError, TuningError
 from syno_lab.jobs import Lab
 from syno_lab.tuning import TuningResult, list_records
 from syno_lab.tuning.job import run
@@ -60,10 +60,12 @@ def test_a_job_that_is_paused_goes_on(tmp_path):
         ),
         ({"tasks": [TASK], "strategy": "luck"}, "expected a strategy among evolutionary, .* found 'luck'"),
         ({"tasks": [TASK], "cost_model": 3}, "tune: expected a strategy and a cost model by their names, found"),
+        ({"tasks": [TASK], "mutators": ["unroll"]}, "tune: expected mutators as pairs of a mutator and its share"),
+        ({"tasks": [TASK], "postprocessors": ["verify"]}, "tune: expected a postprocessor among no-dynamic-loop"),
         ({"tasks": [TASK], "key": "a"}, "tune: expected tracker and key together"),
         ({"tasks": [TASK], "target": "no such thing"}, "expected a target among local"),
     ],
 )
 def test_bad_jobs(params, match, tmp_path):
-    with pytest.raises(TuningError, match=match):
+    with pytest.raises((TuningError, CodeError), match=match):
         run(params, SimpleNamespace(root=tmp_path))

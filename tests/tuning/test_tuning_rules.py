@@ -563,11 +563,11 @@ def test_a_class_is_sent_with_what_it_needs(tmp_path):
     assert "import pytest" not in code.source
     assert Method(cost_model=Ranked) == Method(cost_model=code)
     assert f"evolutionary, Ranked@{code.digest}" in str(Method(cost_model=Ranked))
-    with pytest.raises(TuningError, match=r"a class with methods, or 'file.py:Class', found"):
+    with pytest.raises(CodeError, match=r"a class with methods, or 'file.py:Class', found"):
         Method(cost_model=halve)
     with pytest.raises(TuningError, match=r"expected a cost model among xgboost, random, a class or 'file\.py:class'"):
         Method(cost_model="linear")
-    with pytest.raises(TuningError, match="expected a class 'halve' in "):
+    with pytest.raises(CodeError, match="expected a class 'halve' in "):
         user_code(f"{__file__}:halve", is_class=True)
     assert user_code(f"{__file__}:Ranked", is_class=True).name == "Ranked"
 
