@@ -21,6 +21,7 @@ from unittest.mock import patch
 from common import about, parser, save, say, typed, use_one_core
 
 from syno_lab.commands.specs import load_spec
+from syno_lab.errors import SynoError
 from syno_lab.experiments import SearchSettings, Space
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.probe import beside_convolution
@@ -70,7 +71,8 @@ def main() -> None:
         searched = [_examined(name, chosen.seconds, seed, data) for seed in seeds]
         rows[name]["search"] = searched
         say(f"{name}: {[round(one['examined_per_cpu_s'], 1) for one in searched]} accepted and probed a CPU-second")
-    save("wished", {"steps": STEPS, "share": SHARE, "rows": rows, "about": about(typed(), core)})
+        command = typed().replace(chosen.data, "FOLDER").replace(chosen.text, "TEXT")
+        save("wished", {"steps": STEPS, "share": SHARE, "rows": rows, "about": about(command, core)})
 
 
 def _run(spec: Spec, number: int, seed: int, is_bound: bool, is_weighted: bool) -> dict[str, Any]:
@@ -172,7 +174,11 @@ def _first_of_its_name() -> Callable[[Operator], bool]:
 
 
 def _score(operator: Operator) -> float:
-    found = probe(operator)
+    """The promise beside a convolution; 0, as in a search, where the kernel is too large to be computed."""
+    try:
+        found = probe(operator)
+    except SynoError:
+        return 0.0
     return min(1.0, max(0.0, found.score(beside_convolution(found)[1])))
 
 
