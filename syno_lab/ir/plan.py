@@ -26,6 +26,8 @@ from syno_lab.ir.size import value
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
+#: FLOPs, stages and elements of intermediates; and the way there.
+_Best = tuple[tuple[int, int, int], list[tuple[int, int]]]
 _MOST_UNIONS = 512  # sets of REDUCEs and contractions; the time grows with their square
 
 
@@ -68,6 +70,13 @@ def plan(operator: Operator, binding: Binding, order: Literal["best", "naive"] =
     """The plan of ``operator`` with the fewest FLOPs under ``binding``; ``"naive"`` is one stage with every loop."""
     items = tuple(sorted(operator.complete_binding(binding).items()))
     return _plan(operator, operator.steps, items, order)
+
+
+def fewest_flops(operator: Operator, binding: Binding) -> int:
+    """The FLOPs of the best plan under a binding of all variables, where nobody asks for its stages; not remembered."""
+    planner = _Planner(operator, dict(binding))
+    everything = (1 << len(planner.nodes)) - 1
+    return planner.best(everything)[0][0]
 
 
 @lru_cache(maxsize=4096)
@@ -193,16 +202,23 @@ class _Planner:
         return tuple(sorted(coordinates, key=rank.__getitem__))
 
     def run(self, order: str) -> Plan:
-        """The best path from nothing undone to everything undone."""
+        """The best path from nothing undone to everything undone, or the one of a single stage, as a plan."""
+        everything = (1 << len(self.nodes)) - 1
+        if order == "naive":
+            return self._finish([self.stage(0, 0, everything, (1 << len(self.reductions)) - 1)])
+        stages, state = [], (0, 0)
+        for after in self.best(everything)[1]:
+            stages.append(self.stage(*state, *after))
+            state = after
+        return self._finish(stages)
+
+    def best(self, everything: int) -> _Best:
+        """What the best path to everything undone costs, and the sets of nodes and REDUCEs that it goes through."""
         events = [self.reach[i] for i in range(len(self.reductions))]
         events += [self.above[i] for i, step in enumerate(self.nodes) if step.primitive == "SHARE"]
-        everything = (1 << len(self.nodes)) - 1
-        all_summed = (1 << len(self.reductions)) - 1
-        if order == "naive":
-            return self._finish([self.stage(0, 0, everything, all_summed)])
         unions = set(_unions(events)) | {everything}
-        best: dict[tuple[int, int], tuple[tuple[int, int, int], list[tuple[int, int]]]] = {(0, 0): ((0, 0, 0), [])}
-        goal = (everything, all_summed)
+        best: dict[tuple[int, int], _Best] = {(0, 0): ((0, 0, 0), [])}
+        goal = (everything, (1 << len(self.reductions)) - 1)
         # Undone sets only grow, so handling them by their number of elements visits each after all that lead to it.
         pending = {(0, 0)}
         while pending:
@@ -222,11 +238,7 @@ class _Planner:
                 if after not in best or total < best[after][0]:
                     best[after] = (total, [*path, after])
                     pending.add(after)
-        stages, state = [], (0, 0)
-        for after in best[goal][1]:
-            stages.append(self.stage(*state, *after))
-            state = after
-        return self._finish(stages)
+        return best[goal]
 
     def _cost(self, state: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
         iterations = kept = 1

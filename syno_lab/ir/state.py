@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno_lab.errors import PrimitiveError
 from syno_lab.inputs import quoted
@@ -43,8 +43,7 @@ class Weight:
         return tuple(c.size for c in self.coordinates)
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One step of a synthesis: a primitive with its bottom coordinates and its parameter.
 
     For SHARE (a whole CONTRACTION) ``operands`` are the shared and ``given`` the given coordinates.

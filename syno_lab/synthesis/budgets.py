@@ -22,9 +22,11 @@ from typing import NamedTuple
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.costs import FLOAT32_BYTES
 from syno_lab.ir.operator import Operator
+from syno_lab.ir.plan import fewest_flops
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.space import reductions_of
 
 Key = tuple[object, ...]
 
@@ -76,7 +78,7 @@ def fits(operator: Operator) -> bool:
         if limits.min_flops is not None and most < limits.min_flops:
             return False
         if limits.min_flops is not None or (limits.max_flops is not None and most > limits.max_flops):
-            flops = operator.flops(binding)
+            flops = fewest_flops(operator, binding)
             if limits.max_flops is not None and flops > limits.max_flops:
                 return False
             if limits.min_flops is not None and flops < limits.min_flops:
@@ -204,7 +206,7 @@ class Cost:
             else:
                 touched = stage.touched.difference(given).union(shared)
                 stages.append(_Stage(stage.gain * gain, stage.kept, stage.made.difference(given), touched))
-        kept = meter.elements(frozenset().union(*map(_reductions, used)))
+        kept = meter.elements(frozenset().union(*map(reductions_of, used)))
         stages.append(_Stage(gain, kept, frozenset(), frozenset(shared)))
         found = self._with(tuple(stages))
         elements = meter.elements(used)
@@ -290,7 +292,7 @@ class Cost:
             # What a weight to come will keep: which reductions each place has, numbered as they appear.
             numbers: dict[Coordinate, int] = {}
             for place in places:
-                of_place = sorted(_reductions(place), key=lambda r: (numbers.get(r, len(numbers)), r.node.tag))
+                of_place = sorted(reductions_of(place), key=lambda r: (numbers.get(r, len(numbers)), r.node.tag))
                 found.append(sum([1 << numbers.setdefault(r, len(numbers)) for r in of_place]))
             found += [meter.elements((r,)) for r in numbers]
         return (params, self._reduces, *found)
@@ -305,9 +307,3 @@ def cost_of(state: State, meter: Meter) -> Cost:
         if step.primitive != "REDUCE":
             cost = cost.after(step, state.results(step))
     return cost
-
-
-@lru_cache(maxsize=1 << 16)
-def _reductions(coordinate: Coordinate) -> frozenset[Coordinate]:
-    """The reductions that a coordinate is made of."""
-    return frozenset(leaf for leaf in coordinate.leaves() if leaf.is_reduction)

@@ -145,11 +145,12 @@ class Gifts(Roots):
             if spent is None:
                 continue
             if given:
-                step = Step("SHARE", (), None, tuple([node.places[i] for i in given]))
-                if node.cost is not None and node.cost.after(step, ()).excess is not None:
+                if not self._may_share(node, (), given):
                     continue
-                if any(match(node.state, step) for match in self._given):
-                    continue
+                if node.cost is not None:
+                    step = Step("SHARE", (), None, tuple([node.places[i] for i in given]))
+                    if node.cost.after(step, ()).excess is not None:
+                        continue
             rest = [group[number:] for group, number in zip(groups, gifts, strict=True)]
             width = 1
             for group in rest:
@@ -162,12 +163,8 @@ class Gifts(Roots):
         """A contraction begun, as a node of its own."""
         node = gift.node
         target = SearchNode(node.state, node.places, node.passed, node.used, node.spent, node.cost)
-        target.features, target.packed, target.items, target.roots = (
-            node.features,
-            node.packed,
-            node.items,
-            node.roots,
-        )
+        target.looks, target.features, target.packed = node.looks, node.features, node.packed
+        target.items, target.roots = node.items, node.roots
         target.gift = gift
         yield Edge(0, "", (), gift.given, None, tuple(range(len(node.places))), target, 1)
 
@@ -217,13 +214,12 @@ class Gifts(Roots):
         operands = tuple([node.places[i] for i in shared])
         gifts = tuple([node.places[i] for i in given])
         if before is not None:
-            sizes = sorted(c.size.exponents for c in operands + gifts)
+            sizes = sorted([c.size.exponents for c in operands + gifts])
             if sizes < before[0] and any(c not in gifts for c in before[1]):
                 return
+        if not self._may_share(node, shared, given):
+            return
         step = Step("SHARE", operands, None, gifts)
-        for match in self._matches["SHARE"]:
-            if match(state, step):
-                return
         cost = node.cost
         if cost is not None:
             cost = cost.after(step, ())
@@ -252,7 +248,11 @@ class Gifts(Roots):
             (*state.steps, step),
         )
         target = SearchNode(after, places, len(untouched), node.used, after_spent, cost)
-        self._look(target)
+        number = len(state.weights)
+        self._show(
+            target,
+            tuple([self._changed(node.looks[i], after, number) if i in shared else node.looks[i] for i in order]),
+        )
         if weights < self.most_weights:
             target.is_contracted = True
             target.fresh = (False,) * len(places)

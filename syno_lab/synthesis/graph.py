@@ -20,14 +20,11 @@ from math import prod
 from random import Random
 from typing import Any, NamedTuple
 
-from syno_lab.ir.coordinate import Coordinate, Node
-from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.gifts import MOST_CONTRACTIONS, Gifts
 from syno_lab.synthesis.nodes import LIMITED, STAYS, Edge, Move, SearchNode
 from syno_lab.synthesis.reach import DEMANDS, EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, NEVER, STRIDED, WAITING
-from syno_lab.synthesis.space import step_cost
 
 __all__ = ["NEVER", "Edge", "Graph", "Move", "SearchNode"]
 
@@ -229,39 +226,33 @@ class Graph(Gifts):
         stage, primitive, operands, parameter, added = view
         node, left = stage.node, stage.left
         state = node.state
-        step = Step(primitive, tuple([node.places[i] for i in operands]), parameter)
-        spent = node.spent
-        if parameter is not None:
-            found = self._add(spent, step_cost(step))
-            if found is None:
-                return
-            spent = found
         label: tuple[Any, ...] = ()
         if stage.alike or node.bound is not None:
             label = self._label(stage, primitive, operands, parameter)
             if not self._keeps_order(stage, label, operands):
                 return
-        for match in self._matches[primitive]:
-            if match(state, step):
-                return
+        viewed = self._viewed(node, primitive, operands, parameter, added)
+        if viewed is None:
+            return
+        of_step, results = viewed
+        spent = self._add(node.spent, of_step)
+        if spent is None:
+            return
         passed = [i for i in stage.passed if i not in operands]
         waiting = range(node.passed, stage.active)
-        results: tuple[Coordinate, ...] = ()
-        if left > 1:
-            sizes = PRIMITIVES[primitive].result_sizes(tuple(c.size for c in step.operands), parameter)
-            made = Node(primitive, step.operands, parameter)
-            results = tuple([Coordinate(made, i, size) for i, size in enumerate(sizes)])
+        step = Step(primitive, tuple([node.places[i] for i in operands]), parameter)
         cost = node.cost
         if cost is not None:
-            cost = cost.after(step, results)
+            cost = cost.after(step, [result.coordinate for result in results])
             if cost is not node.cost and cost.excess is not None:
                 return
         if left == 1:
             yield from self._ends(node, (*passed, *waiting), added, primitive, operands, parameter, 1)
             return
         order = self._order_after(stage, primitive, passed, len(results))
-        pool = node.places + results
-        places = tuple([pool[i] for i in order])
+        pool = node.looks + results
+        looks = tuple([pool[i] for i in order])
+        places = tuple([look.coordinate for look in looks])
         after = State(
             self.spec,
             self.fixed + places,
@@ -276,7 +267,13 @@ class Graph(Gifts):
         elif node.bound is not None and any(node.features[i] == node.bound[0] for i in waiting):
             old = node.bound[2]
             target.bound = (*node.bound[:2], tuple([place for place, i in enumerate(order) if i in old]))
-        self._look(target, node, order)
+        if node.fresh:
+            number = len(node.places)
+            target.fresh = tuple([i >= number or node.fresh[i] for i in order])
+        if primitive == "EXPAND":
+            (gone,) = step.operands
+            looks = tuple([self._changed(x, after, -1) if x.coordinate.node == gone.node else x for x in looks])
+        self._show(target, looks)
         if stage.near >= 0:
             need = self._steps(sorted(target.items), left - 1, len(state.weights), used, spent)
             if need >= left:

@@ -38,6 +38,27 @@ LIMITED = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE")
 STAYS = ~WAITING  # the flag that a coordinate loses when it passes
 
 
+class Look:
+    """A coordinate as search sees it: one for all states that have the very same one, shared by the same weights.
+
+    Attributes:
+        coordinate: the coordinate.
+        feature: the number of what rules see of it (:mod:`syno_lab.synthesis.features`).
+        packed: its packed size.
+        root: the MERGE of which it is a digit, or None.
+        changed: its looks once a weight shares it, by the number of the weight; at -1 once its other digit is dropped.
+    """
+
+    __slots__ = ("changed", "coordinate", "feature", "packed", "root")
+
+    def __init__(self, coordinate: Coordinate, feature: int, packed: int, root: Digit | None) -> None:
+        self.coordinate = coordinate
+        self.feature = feature
+        self.packed = packed
+        self.root = root
+        self.changed: dict[int, Look] = {}
+
+
 class Edge(NamedTuple):
     """One move: a step, the REDUCEs at the root, a contraction begun, or the end of an operator that is complete.
 
@@ -121,8 +142,8 @@ class SearchNode:
         bound: of reductions that look alike, what the one before did: its feature, the label of its step, and the
             places of the coordinates that were there. The next one does nothing that comes earlier. None: no such.
         gift: where a CONTRACTION has been begun, what it gives; else None.
-        features: the number of each coordinate's look (:mod:`syno_lab.synthesis.features`), filled in by
-            :class:`Nodes`, as ``packed``, ``items`` and ``roots`` are.
+        looks: of each coordinate, filled in by :class:`Nodes`, as all below is.
+        features: the number of each coordinate's feature (:mod:`syno_lab.synthesis.features`).
         packed: each coordinate's packed size.
         items: each coordinate as the distance sees it: packed size and flags.
         roots: the MERGE of which each coordinate is a digit, or None.
@@ -145,6 +166,7 @@ class SearchNode:
         "is_contracted",
         "items",
         "key",
+        "looks",
         "moves",
         "packed",
         "passed",
@@ -175,6 +197,7 @@ class SearchNode:
         self.fresh: tuple[bool, ...] = ()
         self.bound: tuple[int, Any, tuple[int, ...]] | None = None
         self.gift: Gift | None = None
+        self.looks: tuple[Look, ...] = ()
         self.features: tuple[int, ...] = ()
         self.packed: tuple[int, ...] = ()
         self.items: tuple[int, ...] = ()
@@ -205,6 +228,10 @@ class Gift(NamedTuple):
     given: tuple[int, ...]
     rest: list[list[int]]
     spent: tuple[int, ...]
+
+
+#: The occurrences that a view costs, and the looks of its results.
+Viewed = tuple[tuple[int, ...], tuple[Look, ...]]
 
 
 class Nodes:
@@ -248,6 +275,9 @@ class Nodes:
         self._packs: dict[Size, int] = {}
         self._sums: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
         self._nodes: dict[Any, SearchNode] = {}
+        self._leaves: dict[Coordinate, Look] = {}
+        self._known_views: dict[Any, Viewed | None] = {}
+        self._known_shares: dict[Any, bool] = {}
         self._holders: list[SearchNode] = []  # of moves
         self._vast: dict[int, bool] = {}  # of how many REDUCEs at most there are too many multisets to list
         self.listed = self.looked = 0  # moves that nodes hold, and views that were looked at
@@ -286,6 +316,9 @@ class Nodes:
 
     def _forget_nodes(self) -> None:
         self._nodes.clear()
+        self._leaves.clear()
+        self._known_views.clear()
+        self._known_shares.clear()
         for node in self._holders:  # each a circle: a node's moves hold the node
             node.moves.clear()
             node.counts.clear()
@@ -313,36 +346,61 @@ class Nodes:
             ]
         return blocks
 
-    def _look(self, target: SearchNode, parent: SearchNode | None = None, order: tuple[int, ...] = ()) -> None:
-        """Fill in what rules see of a node; of its ``parent`` by a view it keeps what the view has not changed."""
-        state, places = target.state, target.places
-        number = 0
-        if parent is not None:
-            if len(state.expanded) == len(parent.state.expanded):
-                number = len(parent.places)
-            if parent.fresh:
-                new = len(parent.places)
-                target.fresh = tuple([i >= new or parent.fresh[i] for i in order])
-        features, packs, roots = [], [], []
-        for place, c in enumerate(places):
-            source = order[place] if number else 0
-            if source < number:
-                assert parent is not None
-                features.append(parent.features[source])
-                packs.append(parent.packed[source])
-                roots.append(parent.roots[source])
-            else:
-                features.append(self._feature(state, c))
-                packs.append(self._pack(c.size))
-                roots.append(digit_below(state, c))
-        target.features, target.packed, target.roots = tuple(features), tuple(packs), tuple(roots)
+    def _show(self, target: SearchNode, looks: tuple[Look, ...]) -> None:
+        """Fill in what rules and the distance see of a node."""
+        target.looks = looks
+        target.features = features = tuple([look.feature for look in looks])
+        target.packed = tuple([look.packed for look in looks])
+        target.roots = tuple([look.root for look in looks])
         flags, passed = self._flags, target.passed
         target.items = tuple(
             [
-                packed << FLAG_BITS | (flags[mine] if place >= passed else flags[mine] & STAYS)
-                for place, (packed, mine) in enumerate(zip(packs, features, strict=True))
+                look.packed << FLAG_BITS | (flags[mine] if place >= passed else flags[mine] & STAYS)
+                for place, (look, mine) in enumerate(zip(looks, features, strict=True))
             ]
         )
+
+    def _look(self, state: State, coordinate: Coordinate) -> Look:
+        """The look of a coordinate of ``state``, or of one that a view would add to it, not remembered."""
+        feature, packed = self._feature(state, coordinate), self._pack(coordinate.size)
+        return Look(coordinate, feature, packed, digit_below(state, coordinate))
+
+    def _leaf(self, state: State, coordinate: Coordinate) -> Look:
+        """The look of an iterator that no weight shares."""
+        found = self._leaves.get(coordinate)
+        if found is None:
+            found = self._leaves[coordinate] = self._look(state, coordinate)
+        return found
+
+    def _changed(self, look: Look, state: State, how: int) -> Look:
+        """The look that becomes of one in ``state``, of the cause ``how`` (:class:`Look`)."""
+        found = look.changed.get(how)
+        if found is None:
+            found = look.changed[how] = self._look(state, look.coordinate)
+        return found
+
+    def _viewed(
+        self, node: SearchNode, primitive: str, operands: tuple[int, ...], parameter: Any, added: tuple[int, ...]
+    ) -> Viewed | None:
+        """What a view of a node's coordinates costs and makes; None where a rule rejects it.
+
+        Rules, and the looks of the results, depend on the operands' looks and on little else, so it is remembered by
+        these (``added``, the packed sizes of the results, tells parameters apart).
+        """
+        state = node.state
+        looks = tuple([node.looks[i] for i in operands])
+        key = (primitive, added, looks, len(state.reductions), node.used[5] > 0)
+        if key not in self._known_views:
+            self._known_views[key] = self._view(
+                state, Step(primitive, tuple([look.coordinate for look in looks]), parameter)
+            )
+        return self._known_views[key]
+
+    def _view(self, state: State, step: Step) -> Viewed | None:
+        for match in self._matches[step.primitive]:
+            if match(state, step):
+                return None
+        return step_cost(step), tuple([self._look(state, result) for result in state.results(step)])
 
     def _interned(self, node: SearchNode) -> SearchNode:
         """The node that looks like this one."""
@@ -383,6 +441,26 @@ class Nodes:
         )
         node.key = key
         return self._nodes.setdefault(key, node)
+
+    def _may_share(self, node: SearchNode, shared: tuple[int, ...], given: tuple[int, ...]) -> bool:
+        """Whether no rule rejects a CONTRACTION of a node's coordinates, or what it gives where none is shared yet.
+
+        Rules ask of the weights that there are only which of their coordinates it takes, which looks tell, and whether
+        these are all.
+        """
+        looks, state = node.looks, node.state
+        key = (
+            tuple([looks[i] for i in shared]),
+            tuple([looks[i] for i in given]),
+            tuple([len(weight.coordinates) for weight in state.weights]),
+        )
+        known = self._known_shares.get(key)
+        if known is None:
+            places = node.places
+            step = Step("SHARE", tuple([places[i] for i in shared]), None, tuple([places[i] for i in given]))
+            matches = self._matches["SHARE"] if shared else self._given
+            known = self._known_shares[key] = not any(match(state, step) for match in matches)
+        return known
 
     def _feature(self, state: State, coordinate: Coordinate) -> int:
         found = feature(state, coordinate)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from syno_lab.effort import Effort
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
@@ -32,7 +30,7 @@ def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort
                 continue
             if not all(number in known for number in operands + given):
                 continue
-            moved = replace(step, operands=tuple(known[n] for n in operands), given=tuple(known[n] for n in given))
+            moved = step._replace(operands=tuple(known[n] for n in operands), given=tuple(known[n] for n in given))
             try:
                 after = current.apply(moved)
             except PrimitiveError:

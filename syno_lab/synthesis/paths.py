@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
 from syno_lab.ir.operator import Operator
@@ -144,17 +145,39 @@ def exactly(graph: Graph, node: SearchNode, length: int) -> Iterator[Path]:
                 yield (edge, *path)
 
 
+class _Beginning(NamedTuple):
+    """What the first edges of a path have built.
+
+    Attributes:
+        places: the coordinates, in the order of the node that the edges lead to.
+        reductions, weights, expanded, steps: as in the state that they lead to.
+        longer: the beginnings with one edge more that are known, by the edge's identity; with the edge, so that no
+            other object takes its identity. None instead of one that a deep rule rejects.
+    """
+
+    places: tuple[Coordinate, ...]
+    reductions: tuple[Coordinate, ...]
+    weights: tuple[Weight, ...]
+    expanded: tuple[Coordinate, ...]
+    steps: tuple[Step, ...]
+    longer: dict[int, tuple[Edge, _Beginning | None]]
+
+
 class Builder:
-    """Replays paths of one graph."""
+    """Replays paths of one graph. As far as paths begin alike, they are built and judged by deep rules once."""
+
+    #: Beginnings that are kept at most: some ten megabytes.
+    MOST_BEGINNINGS = 10_000
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         spec = graph.spec
         self.spec = spec
-        self._root = graph.root.places
         self._fixed = graph.fixed
         self._pinned = {inp: graph.root.state.output[out] for inp, out in spec.fixed_io_pairs}
-        self._deep = {p: tuple(r for r in rules_for(p, graph.rules) if r.is_deep) for p in PRIMITIVES}
+        self._deep = {p: tuple(r.match for r in rules_for(p, graph.rules) if r.is_deep) for p in PRIMITIVES}
+        self._root = _Beginning(graph.root.places, (), (), (), (), {})
+        self._number = 0  # of beginnings that are kept
 
     def operator(self, path: Path) -> Operator | None:
         """The operator at the end of ``path``; None where a deep rule, a wish, a budget or the order rejects it."""
@@ -169,44 +192,60 @@ class Builder:
 
     def complete(self, path: Path) -> Operator | None:
         """The operator at the end of ``path``, whatever it does and costs; None where a deep rule rejects it."""
-        places: tuple[Coordinate, ...] = self._root
-        reductions: tuple[Coordinate, ...] = ()
-        weights: list[Weight] = []
-        expanded: list[Coordinate] = []
-        steps: list[Step] = []
+        if self._number > self.MOST_BEGINNINGS:
+            self._root.longer.clear()
+            self._number = 0
+        built: _Beginning | None = self._root
         for edge in path:
-            primitive = edge.primitive
-            results: tuple[Coordinate, ...] = ()
-            if primitive == "REDUCE":
-                results = tuple([reduce_coordinate(number, size) for number, size in enumerate(edge.parameter)])
-                reductions = results
-                steps += [Step("REDUCE", (), size) for size in edge.parameter]
-            elif primitive:
-                operands = tuple([places[i] for i in edge.operands])
-                given = tuple([places[i] for i in edge.given])
-                step = Step(primitive, operands, edge.parameter, given)
-                deep = self._deep[primitive]
-                if deep:
-                    data = self._fixed + places
-                    state = State(self.spec, data, reductions, tuple(weights), tuple(expanded), tuple(steps))
-                    if any(rule.match(state, step) for rule in deep):
-                        return None
-                if primitive == "SHARE":
-                    weights.append(Weight(operands, given))
-                elif primitive == "EXPAND":
-                    expanded += operands
-                else:
-                    made = Node(primitive, operands, edge.parameter)
-                    sizes = _result_sizes(primitive, tuple([c.size for c in operands]), edge.parameter)
-                    results = tuple([Coordinate(made, i, size) for i, size in enumerate(sizes)])
-                steps.append(step)
-            pool = places + results
-            places = tuple([pool[i] for i in edge.order])
-        state = State(self.spec, self._fixed + places, reductions, tuple(weights), tuple(expanded), tuple(steps))
+            assert built is not None
+            known = built.longer.get(id(edge))
+            if known is not None:
+                built = known[1]
+            elif edge.target is None:  # the end is this path's alone
+                built = self._with(built, edge)
+            else:
+                longer = self._with(built, edge)
+                built.longer[id(edge)] = (edge, longer)
+                self._number += 1
+                built = longer
+            if built is None:
+                return None
+        places, reductions, weights, expanded, steps, _ = built
+        state = State(self.spec, self._fixed + places, reductions, weights, expanded, steps)
         inputs = list(places)
         for axis in sorted(self._pinned):
             inputs.insert(axis, self._pinned[axis])
         return Operator(state, tuple(inputs)) if sums_no_weights(state) else None
+
+    def _with(self, built: _Beginning, edge: Edge) -> _Beginning | None:
+        """What one edge more builds; None where a deep rule rejects its step."""
+        primitive, order = edge.primitive, edge.order
+        places, reductions, weights, expanded, steps, _ = built
+        pool = places
+        if primitive == "REDUCE":
+            reductions = tuple([reduce_coordinate(number, size) for number, size in enumerate(edge.parameter)])
+            pool = places + reductions
+            steps = tuple([Step("REDUCE", (), size) for size in edge.parameter])
+        elif primitive:
+            operands = tuple([places[i] for i in edge.operands])
+            given = tuple([places[i] for i in edge.given])
+            step = Step(primitive, operands, edge.parameter, given)
+            deep = self._deep[primitive]
+            if deep:
+                state = State(self.spec, self._fixed + places, reductions, weights, expanded, steps)
+                for match in deep:
+                    if match(state, step):
+                        return None
+            if primitive == "SHARE":
+                weights = (*weights, Weight(operands, given))
+            elif primitive == "EXPAND":
+                expanded += operands
+            else:
+                made = Node(primitive, operands, edge.parameter)
+                sizes = _result_sizes(primitive, tuple([c.size for c in operands]), edge.parameter)
+                pool = places + tuple([Coordinate(made, i, size) for i, size in enumerate(sizes)])
+            steps = (*steps, step)
+        return _Beginning(tuple([pool[i] for i in order]), reductions, weights, expanded, steps, {})
 
 
 @lru_cache(maxsize=1 << 14)

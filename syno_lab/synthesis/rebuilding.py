@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, permutations, product
 
 from syno_lab.ir.coordinate import Coordinate
@@ -100,7 +99,7 @@ def _shared_when_made(taken: list[Taken]) -> list[Taken]:
         changed = list(taken)
         for i in weights:
             step, made = taken[i]
-            changed[i] = (replace(step, operands=(*(c for c in step.operands if c not in operands), *results)), made)
+            changed[i] = (step._replace(operands=(*(c for c in step.operands if c not in operands), *results)), made)
         del changed[place]
         changed.insert(weights[0], (split, results))
         return _shared_when_made(changed)

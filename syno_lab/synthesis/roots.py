@@ -170,5 +170,5 @@ class Roots(Nodes):
         if cost is not None and not cost.can_exceed():
             cost = None
         target = SearchNode(state, tuple([places[i] for i in order]), 0, node.used, spent, cost)
-        self._look(target)
+        self._show(target, tuple([self._leaf(state, place) for place in target.places]))
         yield Edge(len(sizes), "REDUCE", (), (), sizes, order, self._interned(target), need)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.effort import Effort, Stop
@@ -41,7 +41,10 @@ COUNTABLE_NODES = 2_000
 MAX_REJECTED = 20_000
 #: Views that are looked at for that at most: a multiple of what such a space takes.
 _COUNTABLE_VIEWS = 400_000
+#: What share of both is tried where neighbourhoods are listed, for whom a second of counting is a thousand operators.
+_LISTING = 0.1
 _POOL = 500  # paths of several walks that are mixed before they are given out
+_HANDFUL = 100  # paths that are built at once
 _RECENT = 10_000  # draws whose share of repeats tells that a space is nearly exhausted
 
 
@@ -127,6 +130,7 @@ class Sampler(SamplerMethods):
         self.spec = spec
         self.rules = rules
         self.seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+        self.spread = spread
         self.trials = 0
         self._random = random.Random(self.seed)  # noqa: S311 - for sampling, not for secrets
         self._effort = effort
@@ -144,9 +148,11 @@ class Sampler(SamplerMethods):
     def is_uniform(self) -> bool:
         """Whether :meth:`sample` draws every operator with the same chance: the space is small enough to be counted."""
         if self._is_countable is None:
+            share = 1.0 if self.spread else _LISTING
+            nodes, views = int(share * COUNTABLE_NODES), int(share * _COUNTABLE_VIEWS)
             try:
                 with _without_gc():
-                    self._total = count(self._graph, self._graph.root, self._most, COUNTABLE_NODES, _COUNTABLE_VIEWS)
+                    self._total = count(self._graph, self._graph.root, self._most, nodes, views)
             except TooManyError:
                 self._is_countable = False
             else:
@@ -225,16 +231,16 @@ class Sampler(SamplerMethods):
         try:
             with self._effort.within(should_stop=should_stop), _saying_what_for(self.spec):
                 self._check_reachable()
-            for path in self._paths(should_stop):
-                with self._effort.within(should_stop=should_stop):
-                    operator = self._builder.operator(path)
-                if operator is not None:
-                    given += 1
-                    yield operator
-                else:
-                    rejected += 1
-                    if not given and rejected >= MAX_REJECTED:
-                        break
+            for paths in self._paths(should_stop):
+                with self._effort.within(should_stop=should_stop), _without_gc():
+                    operators = [self._builder.operator(path) for path in paths]
+                for operator in operators:
+                    if operator is not None:
+                        given += 1
+                        yield operator
+                rejected += sum(operator is None for operator in operators)
+                if not given and rejected >= MAX_REJECTED:
+                    break
             if not given:
                 with self._effort.within(should_stop=should_stop):
                     raise SpecError(self._nothing_found())
@@ -242,8 +248,8 @@ class Sampler(SamplerMethods):
             if not given or should_stop is None:
                 raise
 
-    def _paths(self, should_stop: Stop | None) -> Iterator[Path]:
-        """Every path of the graph once, in random order."""
+    def _paths(self, should_stop: Stop | None) -> Iterator[list[Path]]:
+        """Every path of the graph once, in random order, some at a time."""
         graph, most, effort = self._graph, self._most, self._effort
         seen: set[int] = set()
         with effort.within(should_stop=should_stop), _saying_what_for(self.spec):
@@ -263,9 +269,9 @@ class Sampler(SamplerMethods):
                 paths = list(take(graph, graph.root, most, sorted(order[start : start + _POOL])))
             self._random.shuffle(paths)
             self.trials += len(paths)
-            yield from (path for path in paths if not seen or name(path) not in seen)
+            yield [path for path in paths if not seen or name(path) not in seen]
 
-    def _walked(self, seen: set[int], should_stop: Stop | None) -> Iterator[Path]:
+    def _walked(self, seen: set[int], should_stop: Stop | None) -> Iterator[list[Path]]:
         """Paths that walks find, each that is not in ``seen``, until almost all are; they are mixed over some walks."""
         pool: list[Path] = []
         recent: deque[bool] = deque(maxlen=_RECENT)
@@ -285,9 +291,13 @@ class Sampler(SamplerMethods):
                     pool.append(path)
             self._walker.reward(len(seen) - known)
             self._random.shuffle(pool)
-            while len(pool) > _POOL or (pool and self._walker.walks < 20):
-                yield pool.pop()
-        yield from pool
+            least = 0 if self._walker.walks < 20 else _POOL
+            while len(pool) > least:
+                first = max(least, len(pool) - _HANDFUL)
+                handful = pool[: first - 1 if first else None : -1]
+                del pool[first:]
+                yield handful
+        yield pool
 
     def enumerate(self, max_primitives: int | None = None, *, should_stop: Stop | None = None) -> Iterator[Operator]:
         """Every canonical operator of at most ``max_primitives`` steps, each pGraph once, smaller first.
@@ -346,7 +356,7 @@ class Sampler(SamplerMethods):
                 without = Sampler.__new__(Sampler)
                 without._start(self.spec, self.seed, rest, self._effort)
                 # Not paths alone: deep rules and budgets have their say at the end of one.
-                paths = islice(without._paths(None), MAX_REJECTED)
+                paths = islice(chain.from_iterable(without._paths(None)), MAX_REJECTED)
                 if any(without._builder.operator(path) is not None for path in paths):
                     return (
                         f"no operator found: rule {rule.name!r} rejects all of them; without it there are some. Narrow "

@@ -59,11 +59,22 @@ def sums_no_weights(state: State) -> bool:
     A restriction of the space: a reduction in one weight alone sums elements of that weight, which by algebra is again
     a weight, though the fingerprint tells the two apart (DESIGN, section 3).
     """
+    if not state.reductions:
+        return True
+    data = frozenset().union(*map(reductions_of, state.data))
+    gone = [r for r in state.reductions if r not in data]
+    if not gone:
+        return True
     weights = [set(weight.coordinates) for weight in state.weights]
     weights = [w for i, w in enumerate(weights) if not any(w < v or (w == v and j < i) for j, v in enumerate(weights))]
-    reach = [{leaf for c in coordinates for leaf in c.leaves()} for coordinates in weights]
-    data = {leaf for c in state.data for leaf in c.leaves()}
-    return all(r in data or sum(r in found for found in reach) != 1 for r in state.reductions)
+    reach = [frozenset().union(*map(reductions_of, coordinates)) for coordinates in weights]
+    return all(sum([r in found for found in reach]) != 1 for r in gone)
+
+
+@lru_cache(maxsize=1 << 16)
+def reductions_of(coordinate: Coordinate) -> frozenset[Coordinate]:
+    """The reductions that a coordinate is made of."""
+    return frozenset([leaf for leaf in coordinate.leaves() if leaf.is_reduction])
 
 
 def occurrences(state: State) -> tuple[int, ...]:

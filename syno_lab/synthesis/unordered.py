@@ -10,7 +10,7 @@ shape: the distance to an unordered axis is that to any other of its size.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import lru_cache
 from itertools import permutations
 
 from syno_lab.effort import Effort
@@ -23,6 +23,7 @@ from syno_lab.synthesis.orders import has_canonical_order
 from syno_lab.synthesis.rules import RULES, Rule
 
 
+@lru_cache(maxsize=64)
 def free_axes(spec: Spec) -> tuple[int, ...]:
     """The input axes whose inner order is free, but for those that take part in nothing."""
     fixed = {inp for inp, _ in spec.fixed_io_pairs}
@@ -102,7 +103,7 @@ class _Tree:
             if self.root in step.operands:
                 state = _applied(state, splits)
                 splits = []
-                step = replace(step, operands=tuple(root if c == self.root else c for c in step.operands))
+                step = step._replace(operands=tuple(root if c == self.root else c for c in step.operands))
             state = state.apply(step)
         inputs = tuple(root if c == self.root else c for c in self.operator.inputs)
         return Operator(_applied(state, splits), inputs)

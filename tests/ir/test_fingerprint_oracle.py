@@ -174,7 +174,7 @@ def rewritten(operator: Operator, binding: dict[str, int], rng: random.Random, m
             crossed = [i for i in ready if not any(set(todo[i].given) & set(s.operands) for s in todo[:i])]
             number = crossed[-1] if crossed else 0
         step = todo.pop(number)
-        moved = replace(step, operands=tuple(now[c] for c in step.operands), given=tuple(now[c] for c in step.given))
+        moved = step._replace(operands=tuple(now[c] for c in step.operands), given=tuple(now[c] for c in step.given))
         olds = (next(reductions),) if step.primitive == "REDUCE" else operator.state.results(step)
         news = state.results(moved)
         state = state.apply(moved)
@@ -248,7 +248,7 @@ def mutant(operator: Operator, rng: random.Random) -> Operator | None:
                 operands += tuple(c for c in more if rng.random() < 0.3)
             if step.primitive == "SHARE" and change == "unshare" and i >= place:
                 operands = operands[:-1]
-            moved = replace(step, operands=operands, given=given)
+            moved = step._replace(operands=operands, given=given)
             olds = (next(reductions),) if step.primitive == "REDUCE" else operator.state.results(step)
             news = state.results(moved)
             state = state.apply(moved)
