@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from syno_lab.ir.size import Size
-from syno_lab.ir.state import State, Step
+from syno_lab.ir.state import State
 from syno_lab.synthesis.gifts import MOST_CONTRACTIONS, Gifts
 from syno_lab.synthesis.nodes import LIMITED, STAYS, Edge, Move, SearchNode
 from syno_lab.synthesis.reach import DEMANDS, EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, NEVER, STRIDED, WAITING
@@ -234,21 +234,21 @@ class Graph(Gifts):
         viewed = self._viewed(node, primitive, operands, parameter, added)
         if viewed is None:
             return
-        of_step, results = viewed
-        spent = self._add(node.spent, of_step)
+        step = viewed.step
+        spent = self._add(node.spent, viewed.spent)
         if spent is None:
             return
         passed = [i for i in stage.passed if i not in operands]
         waiting = range(node.passed, stage.active)
-        step = Step(primitive, tuple([node.places[i] for i in operands]), parameter)
         cost = node.cost
         if cost is not None:
-            cost = cost.after(step, [result.coordinate for result in results])
+            cost = cost.after(step, viewed.results)
             if cost is not node.cost and cost.excess is not None:
                 return
         if left == 1:
             yield from self._ends(node, (*passed, *waiting), added, primitive, operands, parameter, 1)
             return
+        results = self._results(viewed, state)
         order = self._order_after(stage, primitive, passed, len(results))
         pool = node.looks + results
         looks = tuple([pool[i] for i in order])

@@ -18,6 +18,7 @@ from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import Cost, meter_of
 from syno_lab.synthesis.digits import Digit
 from syno_lab.synthesis.features import digit_below, feature
+from syno_lab.synthesis.looks import Look, Viewed
 from syno_lab.synthesis.parameters import coefficient_products, merge_blocks
 from syno_lab.synthesis.reach import (
     DEMANDS,
@@ -36,27 +37,6 @@ from syno_lab.synthesis.wishes import Wishes
 
 LIMITED = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE")
 STAYS = ~WAITING  # the flag that a coordinate loses when it passes
-
-
-class Look:
-    """A coordinate as search sees it: one for all states that have the very same one, shared by the same weights.
-
-    Attributes:
-        coordinate: the coordinate.
-        feature: the number of what rules see of it (:mod:`syno_lab.synthesis.features`).
-        packed: its packed size.
-        root: the MERGE of which it is a digit, or None.
-        changed: its looks once a weight shares it, by the number of the weight; at -1 once its other digit is dropped.
-    """
-
-    __slots__ = ("changed", "coordinate", "feature", "packed", "root")
-
-    def __init__(self, coordinate: Coordinate, feature: int, packed: int, root: Digit | None) -> None:
-        self.coordinate = coordinate
-        self.feature = feature
-        self.packed = packed
-        self.root = root
-        self.changed: dict[int, Look] = {}
 
 
 class Edge(NamedTuple):
@@ -230,10 +210,6 @@ class Gift(NamedTuple):
     spent: tuple[int, ...]
 
 
-#: The occurrences that a view costs, and the looks of its results.
-Viewed = tuple[tuple[int, ...], tuple[Look, ...]]
-
-
 class Nodes:
     """The nodes met so far, for one spec under one table of rules."""
 
@@ -382,25 +358,26 @@ class Nodes:
     def _viewed(
         self, node: SearchNode, primitive: str, operands: tuple[int, ...], parameter: Any, added: tuple[int, ...]
     ) -> Viewed | None:
-        """What a view of a node's coordinates costs and makes; None where a rule rejects it.
+        """What a view of a node's coordinates is; None where a rule rejects it.
 
-        Rules, and the looks of the results, depend on the operands' looks and on little else, so it is remembered by
-        these (``added``, the packed sizes of the results, tells parameters apart).
+        Rules ask of the operands' looks and of little else, so it is remembered by these (``added``, the packed sizes
+        of the results, tells parameters apart).
         """
         state = node.state
         looks = tuple([node.looks[i] for i in operands])
         key = (primitive, added, looks, len(state.reductions), node.used[5] > 0)
         if key not in self._known_views:
-            self._known_views[key] = self._view(
-                state, Step(primitive, tuple([look.coordinate for look in looks]), parameter)
-            )
+            step = Step(primitive, tuple([look.coordinate for look in looks]), parameter)
+            is_rejected = any(match(state, step) for match in self._matches[primitive])
+            self._known_views[key] = None if is_rejected else Viewed(step, step_cost(step), state.results(step))
         return self._known_views[key]
 
-    def _view(self, state: State, step: Step) -> Viewed | None:
-        for match in self._matches[step.primitive]:
-            if match(state, step):
-                return None
-        return step_cost(step), tuple([self._look(state, result) for result in state.results(step)])
+    def _results(self, viewed: Viewed, state: State) -> tuple[Look, ...]:
+        """The looks of a view's results."""
+        if viewed.looks is None:
+            # From the last on, as they stand in the node that it leads to: so features are numbered as they are met.
+            viewed.looks = tuple([self._look(state, result) for result in reversed(viewed.results)])[::-1]
+        return viewed.looks
 
     def _interned(self, node: SearchNode) -> SearchNode:
         """The node that looks like this one."""
