@@ -61,13 +61,13 @@ def sums_no_weights(state: State) -> bool:
     """
     if not state.reductions:
         return True
-    data = frozenset().union(*map(reductions_of, state.data))
+    data: frozenset[Coordinate] = frozenset().union(*map(reductions_of, state.data))
     gone = [r for r in state.reductions if r not in data]
     if not gone:
         return True
     weights = [set(weight.coordinates) for weight in state.weights]
     weights = [w for i, w in enumerate(weights) if not any(w < v or (w == v and j < i) for j, v in enumerate(weights))]
-    reach = [frozenset().union(*map(reductions_of, coordinates)) for coordinates in weights]
+    reach = [{r for c in coordinates for r in reductions_of(c)} for coordinates in weights]
     return all(sum([r in found for found in reach]) != 1 for r in gone)
 
 
