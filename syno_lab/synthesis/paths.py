@@ -195,21 +195,16 @@ class Builder:
         if self._number > self.MOST_BEGINNINGS:
             self._root.longer.clear()
             self._number = 0
-        built: _Beginning | None = self._root
+        built = self._root
         for edge in path:
-            assert built is not None
             known = built.longer.get(id(edge))
-            if known is not None:
-                built = known[1]
-            elif edge.target is None:  # the end is this path's alone
-                built = self._with(built, edge)
-            else:
-                longer = self._with(built, edge)
+            longer = self._with(built, edge) if known is None else known[1]
+            if known is None and edge.target is not None:  # the end is this path's alone
                 built.longer[id(edge)] = (edge, longer)
                 self._number += 1
-                built = longer
-            if built is None:
+            if longer is None:
                 return None
+            built = longer
         places, reductions, weights, expanded, steps, _ = built
         state = State(self.spec, self._fixed + places, reductions, weights, expanded, steps)
         inputs = list(places)
