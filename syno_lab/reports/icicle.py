@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal, get_args
 
+from syno_lab.codegen.drawing_style import PRIMITIVE_LOOKS, Look
 from syno_lab.inputs import printable
 from syno_lab.search.branches import Branch, Branching
 
-Colour = Literal["reward", "searches", "distance", "probe"]
+Colour = Literal["reward", "searches", "distance", "probe", "primitive"]
 COLOURS: tuple[Colour, ...] = get_args(Colour)
+#: Words of steps that are part of a primitive: a CONTRACTION is made of SHAREs, and a weight is given to.
+_PARTS = {"CONTRACTION": "SHARE", "GIVE": "SHARE"}
+_WORD = re.compile(r"[^\W\d]\w*")
 SIGNS = {"open": "", "operator": "✓ ", "dead end": "✕ ", "pruned": "– ", "done": "■ "}
 #: The narrowest box, as a share of the whole width.
-NARROWEST = 1 / 120
+NARROWEST = 1 / 64
 #: The most children that a table lists.
 LISTED = 200
 _COMPARISON = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.+)")
@@ -39,7 +43,9 @@ class Icicle:
 
     Attributes:
         boxes: plain data, each box with ``key`` (empty for several places in one), ``text``, ``words``, ``kind``,
-            ``level`` from 0 on, ``left`` and ``width`` as shares of the whole, and ``fill``, a colour.
+            ``level`` from 0 on, ``left`` and ``width`` as shares of the whole, and ``fill``, a colour. Where ``text``
+            has no room there are ``short`` (its sign and its primitive) and ``sign``. ``edge`` is the primitive's
+            colour, empty for none; ``is_best``: whether it is on the way to the best trial.
         places: the number of places shown, including those that share a box.
         matches: the number of them that match the filter.
     """
@@ -50,7 +56,14 @@ class Icicle:
 
 
 def icicle(
-    what: Branching, root: str, depth: int, *, colour: Colour = "reward", wanted: str = "", most: int = 1500
+    what: Branching,
+    root: str,
+    depth: int,
+    *,
+    colour: Colour = "reward",
+    wanted: str = "",
+    most: int = 1500,
+    best: Collection[str] = (),
 ) -> Icicle:
     """The boxes of a place and of the places below it.
 
@@ -62,6 +75,7 @@ def icicle(
         wanted: a filter: words that a place's text must contain, and comparisons such as ``reward>0.5``,
             ``distance<=2``, ``kind=pruned``; places on the way to a match are kept too.
         most: the most boxes.
+        best: keys of the places on the way to the best trial.
 
     Raises:
         KeyError: for an unknown place.
@@ -78,7 +92,8 @@ def icicle(
             if len(boxes) >= most:
                 break
             branch = what.branch(key)
-            boxes.append(_box(branch, level, left, width, shades(branch)))
+            box = _box(branch, level, left, width, shades(branch), colour == "primitive")
+            boxes.append({**box, "is_best": key in best})
             shown += 1
             if level == depth:
                 continue
@@ -210,7 +225,7 @@ def _value(branch: Branch, colour: Colour) -> float | None:
         return math.log1p(branch.searches) if branch.searches else None
     if colour == "distance":
         return None if branch.distance is None else -float(branch.distance)
-    return branch.probe if colour == "probe" else branch.reward
+    return {"probe": branch.probe, "reward": branch.reward, "primitive": None}[colour]
 
 
 def _fill(kind: str, shade: float | None) -> str:
@@ -224,23 +239,45 @@ def _fill(kind: str, shade: float | None) -> str:
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
-def _box(branch: Branch, level: int, left: float, width: float, shade: float | None) -> dict[str, Any]:
+def _box(
+    branch: Branch, level: int, left: float, width: float, shade: float | None, by_primitive: bool
+) -> dict[str, Any]:
+    name, look = _primitive(branch.text)
+    kind, own = SIGNS[branch.kind], "" if look is None else look.sign
+    fill = _fill(branch.kind, shade)
     return {
         "key": branch.key,
-        "text": SIGNS[branch.kind] + branch.text,
+        "text": kind + branch.text,
+        "short": f"{kind}{own} {name}".strip(),
+        "sign": f"{kind}{own}".strip(),
         "words": branch.words,
         "kind": branch.kind,
         "level": level,
         "left": round(left, 6),
         "width": round(width, 6),
-        "fill": _fill(branch.kind, shade),
+        "fill": look.fill if by_primitive and look is not None and branch.kind != "dead end" else fill,
+        "edge": "" if look is None else look.border,
     }
+
+
+def _primitive(text: str) -> tuple[str, Look | None]:
+    """The first primitive in the text of a step, with its look in pictures; a word without one where it has none."""
+    words = _WORD.findall(text)
+    for word in words:
+        name = _PARTS.get(word, word)
+        if name in PRIMITIVE_LOOKS:
+            return word, PRIMITIVE_LOOKS[name]
+    return (words[0] if words else ""), None
 
 
 def _bundle(number: int, parent: Branch, level: int, left: float, width: float) -> dict[str, Any]:
     return {
         "key": "",
         "text": f"{number} more",
+        "short": f"+{number}",
+        "sign": "+",
+        "edge": "",
+        "is_best": False,
         "words": f"{number} more below {parent.text} do not fit; start the picture there to see them",
         "kind": "more",
         "level": level,
@@ -260,10 +297,12 @@ def icicle_sketch(found: Icicle, words: str) -> str:
         title = escape(printable(box["words"]))
         dashed = ' stroke-dasharray="3 2"' if box["kind"] in ("pruned", "more") else ""
         shape = f'<rect {place} fill="{box["fill"]}" stroke="#606060" stroke-width="0.5"{dashed}/>'
-        letters = int((width - 6) / _LETTER)
-        text = printable(box["text"])
-        shown = text if len(text) <= letters else f"{text[: letters - 1]}…" if letters > 3 else ""
-        label = f'<text x="{x + 3:.1f}" y="{y + 16}" fill="#111111">{escape(shown)}</text>' if shown else ""
+        if box["edge"]:
+            shape += f'<rect x="{x:.1f}" y="{y}" width="{min(3.0, width):.1f}" height="{_HIGH}" fill="{box["edge"]}"/>'
+        letters = int((width - 8) / _LETTER)
+        texts = (printable(box[name]) for name in ("text", "short", "sign"))
+        shown = next((text for text in texts if len(text) <= letters), "")
+        label = f'<text x="{x + 5:.1f}" y="{y + 16}" fill="#111111">{escape(shown)}</text>' if shown else ""
         parts.append(f"<g><title>{title}</title>{shape}{label}</g>")
     size = f'width="{_WIDTH}" height="{levels * _HIGH}" viewBox="0 0 {_WIDTH} {levels * _HIGH}"'
     look = 'font-family="sans-serif" font-size="11"'

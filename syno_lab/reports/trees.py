@@ -22,7 +22,7 @@ _FILE = Path("searches")
 _NAME = "tree.json"
 
 
-class _Place(msgspec.Struct, frozen=True):
+class PlaceRecord(msgspec.Struct, frozen=True):
     """One place of the file; see :class:`syno_lab.search.tree.Place`."""
 
     number: int
@@ -43,20 +43,23 @@ class _Place(msgspec.Struct, frozen=True):
 class _File(msgspec.Struct, frozen=True):
     format: str
     version: int
-    places: list[_Place]
+    places: list[PlaceRecord]
 
 
 class SearchTree:
-    """The tree of a search (:class:`.icicle.Branching`); its keys are the numbers of the places."""
+    """The tree of a search (:class:`.icicle.Branching`); its keys are the numbers of the places.
 
-    def __init__(self, places: Sequence[_Place], text: str = "output") -> None:
+    Children stand with the most searched first, or ``in_order`` of their numbers.
+    """
+
+    def __init__(self, places: Sequence[PlaceRecord], text: str = "output", *, in_order: bool = False) -> None:
         self._places = places
         self._text = text
         self._children: list[list[int]] = [[] for _ in places]
         for place in places[1:]:
             self._children[place.parent].append(place.number)
         for children in self._children:
-            children.sort(key=lambda number: (-self._searches(number), number))
+            children.sort(key=lambda number: (0 if in_order else -self._searches(number), number))
 
     def __len__(self) -> int:
         return len(self._places)
@@ -117,7 +120,7 @@ class SearchTree:
             found = [step.steps for step in find_system(format_of(operator)).read_steps(self.names(key))]
         return sum(filter(None, found))
 
-    def _way(self, key: str) -> list[_Place]:
+    def _way(self, key: str) -> list[PlaceRecord]:
         """The places from the root to a place, without the root."""
         way = []
         number = self._number(key)

@@ -14,6 +14,7 @@ from syno_widgets import Explorer
 from syno_lab.canvas.kernel import Draft
 from tests.browser.conftest import GROUNDS, Lab, reopen_without_kernel
 from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
+from tests.browser.text_boxes import unreadable
 
 pytestmark = pytest.mark.browser
 
@@ -69,6 +70,23 @@ def test_a_search_grows_and_a_place_opens_in_the_stepper(page: Page, lab: Lab, t
         expect(headline).to_contain_text("fit the filter")
         for number in [*tree.root.children]:
             expect(box(view, str(number))).to_have_count(int(tree.places[number].searches >= 2))
+        # The trials again, one after the other, by keyboard; then back to the search as it is.
+        slider = view.get_by_label("Replay of the trials")
+        slider.focus()
+        page.keyboard.press("Home")
+        told = view.locator(".syno-replay").get_by_role("status")
+        expect(told).to_contain_text("After trial 1 of 12: ")
+        page.keyboard.press("ArrowRight")
+        expect(told).to_contain_text("After trial 2 of 12: ")
+        view.get_by_label("Filter").fill("")
+        expect(view.locator('.syno-box[data-best="true"]').nth(3)).to_contain_text("\u2605")
+        expect(box(view, "0")).to_have_attribute("aria-label", re.compile("^output: 2 searches"))
+        view.get_by_role("button", name="Play").click()
+        expect(told).to_contain_text("After trial 12 of 12: ")
+        view.get_by_role("button", name="As it is now").click()
+        expect(told).to_have_text("")
+        view.get_by_label("Filter").fill("searches>=2")
+        box(view, str(step)).click()
         run_cell(page, 1)
         expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text(
             re.compile(rf"SEEN {step} 6 searches>=2 [1-9]\d* True")
@@ -106,6 +124,12 @@ def test_the_page_by_keyboard(open_alone: Callable[..., Page], tmp_path: Path, s
     expect(view.get_by_role("button", name="Open in the stepper")).to_be_disabled()
     assert view.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
     page.screenshot(path=tmp_path / f"explorer-{scheme}.png")
+    for width in (900, 1400, 2000):
+        page.set_viewport_size({"width": width, "height": 1000})
+        # A box that is too narrow for its step has the sign of its primitive.
+        expect(view.locator(".syno-box").last).not_to_have_text("")
+        assert unreadable(page, "main") == []
+        page.screenshot(path=tmp_path / f"explorer-{scheme}-{width}.png")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from known_trees import known_search, small_spec
 
+from syno_lab.codegen.drawing_style import PRIMITIVE_LOOKS
 from syno_lab.errors import FormatError, StoreError
 from syno_lab.ir.probe import beside_convolution
 from syno_lab.ir.state import State
@@ -19,6 +21,7 @@ from syno_lab.pgraphs.around import Around
 from syno_lab.pgraphs.probe import probe
 from syno_lab.reports import LabReader
 from syno_lab.reports.icicle import NARROWEST, icicle, icicle_sketch, listed, parse_filter, way_to
+from syno_lab.reports.replay import improvements, moment, replayed
 from syno_lab.reports.trees import read_tree, tree_file, trial_below
 from syno_lab.search.around import MOST_STEPS
 from syno_lab.search.branches import Branch
@@ -206,6 +209,68 @@ def test_no_tree_and_names_that_lead_elsewhere(tmp_path: Path) -> None:
         read_tree(tree_file(tmp_path, "none"))
     with pytest.raises(StoreError, match="has no folder of its own"):
         tree_file(tmp_path, "../other")
+
+
+def test_boxes_say_their_primitive() -> None:
+    state = State.root(small_spec())
+    around = Around(state)
+    around.grow(1)
+    for box in icicle(around, "start", 1, colour="primitive").boxes[1:]:
+        name = {"CONTRACTION": "SHARE"}.get(first := around.branch(box["key"]).text.split()[0], first)
+        look = PRIMITIVE_LOOKS[name]
+        assert box["edge"] == look.border
+        assert box["short"].endswith(f"{look.sign} {first}".strip())
+        assert box["sign"].endswith(look.sign)
+        assert box["fill"] == (look.fill if box["kind"] != "dead end" else "#c8c8c8")
+    words = {box["key"]: box for box in icicle(Letters(1), "-", 1, best=("-", "-b")).boxes}
+    assert [key for key, box in words.items() if box["is_best"]] == ["-", "-b"]
+    assert words["-a"]["edge"] == ""
+
+
+# -- the trials, one after the other -----------------------------------------------------------------------------------
+
+
+def test_the_trials_are_replayed(tmp_path: Path) -> None:
+    with known_search(tmp_path, 30), LabReader(tmp_path) as reader:
+        trials = replayed(reader.read().rows)
+    assert [row.number for row in trials] == list(range(len(trials)))
+    accuracies = [row.accuracy or 0.0 for row in trials]
+    assert improvements(trials) == [n + 1 for n, a in enumerate(accuracies) if a > max(accuracies[:n], default=-1.0)]
+    before: dict[str, tuple[str | None, str]] = {}
+    for upto in range(1, len(trials) + 1):
+        found = moment(trials, upto)
+        tree = found.tree
+        # Brute force: a place for each beginning of the trials' steps, with the trials that begin so.
+        ways = {row.steps[:length] for row in trials[:upto] for length in range(len(row.steps) + 1)}
+        assert len(tree) == len(ways)
+        for number in range(len(tree)):
+            names = tree.names(str(number))
+            through = [row.accuracy or 0.0 for row in trials[:upto] if row.steps[: len(names)] == names]
+            branch = tree.branch(str(number))
+            assert branch.visits == len(through)
+            assert branch.reward == pytest.approx(sum(through) / len(through))
+            assert branch.best == max(through)
+            assert (branch.kind == "operator") == (names in [row.steps for row in trials[:upto]])
+        best = max(trials[:upto], key=lambda row: row.accuracy or 0.0)
+        assert tree.names(found.best[-1]) == best.steps
+        assert [tree.above(key) for key in found.best] == [None, *found.best[:-1]]
+        assert found.words.startswith(f"After trial {upto} of {len(trials)}: trial {upto - 1} with accuracy ")
+        # A place that was there keeps its number, and its place among its siblings.
+        now = {str(n): (tree.above(str(n)), tree.branch(str(n)).text) for n in range(len(tree))}
+        assert before.items() <= now.items()
+        before = now
+    assert list(moment(trials, 1).tree.below("0")) == ["1"]
+    with pytest.raises(ValueError, match="expected 1 to 30 trials, found 31"):
+        moment(trials, 31)
+
+
+def test_trials_without_a_value_are_replayed_too(tmp_path: Path) -> None:
+    with known_search(tmp_path, 3), LabReader(tmp_path) as reader:
+        trials = [replace(row, accuracy=None, state="waiting") for row in replayed(reader.read().rows)]
+    found = moment(trials, 2)
+    assert found.best == ()
+    assert found.words == "After trial 2 of 3: trial 1, waiting, without accuracy; none has accuracy yet."
+    assert found.tree.branch("0").fruitless == 2
 
 
 # -- the space around a state ------------------------------------------------------------------------------------------

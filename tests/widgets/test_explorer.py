@@ -24,6 +24,7 @@ from syno_lab.ir.state import State
 from syno_lab.operators import conv2d
 from syno_lab.pgraphs.around import Around
 from syno_lab.reports.icicle import SIGNS
+from syno_lab.reports.trees import tree_file
 from syno_lab.synthesis.candidates import candidates
 from syno_lab.systems import system_for
 
@@ -211,6 +212,40 @@ def test_bad_messages_are_one_line(space: Explorer, message: Any, said: str) -> 
 
 
 # -- outputs and the script --------------------------------------------------------------------------------------------
+
+
+def test_a_search_is_replayed(tmp_path: Path) -> None:
+    with known_search(tmp_path, 12) as search:
+        view = Explorer(tmp_path, depth=8)
+        count = len(view._trials)
+        assert view.trials["count"] == count == 12
+        assert view.trials["words"] == ""
+        whole = view.headline
+        view.chosen = view.boxes[1]["key"]
+        view.upto = 1
+        assert view.chosen == "", "it was a place of another tree"
+        assert len(view.boxes) == 1 + len(view._trials[0].steps)
+        assert all(box["is_best"] for box in view.boxes)
+        view.chosen = view.boxes[-1]["key"]
+        assert view.facts["svg"].startswith("<svg")
+        view.upto = 7
+        assert view.chosen != ""
+        assert view.trials["words"].startswith("After trial 7 of 12: ")
+        view.upto = 1000
+        assert view.trials["words"].startswith("After trial 12 of 12: ")
+        search.go_on(2)
+        view.refresh()
+        assert view.trials["words"].startswith("After trial 14 of 14: ")
+        view.upto = 0
+        assert view.headline != whole
+        with pytest.raises(SpecError, match="upto: expected a number of trials from 0 on, found -1"):
+            view.upto = -1
+        view.close()
+        tree_file(tmp_path, "mine").unlink()  # as of a search by another method
+        other = Explorer(tmp_path)
+        assert other.error == ""
+        assert other.trials["words"].startswith("After trial 14 of 14: ")
+        other.close()
 
 
 def test_the_page_and_the_picture(space: Explorer, tmp_path: Path) -> None:

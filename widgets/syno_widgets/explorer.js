@@ -5,7 +5,7 @@ const BOX_HIGH = 24;
 const FILTER_MS = 250;
 const BOXES_HELP =
   "The next places as boxes, each below the place that it follows. Arrow keys go down, up and sideways, Enter chooses, " +
-  "plus begins the picture here, minus one place earlier.";
+  "plus or a double click begins the picture here, minus one place earlier.";
 const FACTS = [
   ["kind", "kind"],
   ["searches", "searches"],
@@ -17,7 +17,9 @@ const FACTS = [
   ["probe", "probe"],
 ];
 
-const COLOURS = ["reward", "searches", "distance", "probe"];
+const COLOURS = ["reward", "searches", "distance", "probe", "primitive"];
+const PLAY_MS = 300;
+const [EDGES, NARROW_EDGES] = [12, 5]; // of a box, left and right of its text
 
 function shownNumber(value) {
   if (value === null || value === undefined) return "";
@@ -36,8 +38,11 @@ class ExplorerPage extends LiveView {
     this.listen(["sources", "source"], this.drawSources);
     this.listen(["depth", "colour", "filter", "pruned", "measure"], this.drawChoices);
     this.listen(["boxes"], this.drawBoxes);
+    this.listen(["trials", "upto"], this.drawReplay);
     this.listen(["chosen"], this.drawChosen);
     this.listen(["way", "root"], this.drawWay);
+    this.resized = new ResizeObserver(() => this.fitTexts());
+    this.resized.observe(this.boxes);
     this.listen(["table", "measure"], this.drawTable);
     this.listen(["facts"], this.drawFacts);
     this.listen(["opened"], () => this.child.draw(model.get("opened")));
@@ -45,6 +50,8 @@ class ExplorerPage extends LiveView {
 
   destroy() {
     clearTimeout(this.typing);
+    this.pause();
+    this.resized.disconnect();
     this.child.close();
     super.destroy();
   }
@@ -88,6 +95,7 @@ class ExplorerPage extends LiveView {
       role: "tree",
       "aria-label": BOXES_HELP,
       onclick: (event) => this.onClick(event),
+      ondblclick: (event) => this.onDouble(event),
       onkeydown: (event) => this.onKey(event),
       onpointerover: (event) => this.tell(event.target),
       onfocusin: (event) => this.tell(event.target),
@@ -109,8 +117,58 @@ class ExplorerPage extends LiveView {
       "data-lm-suppress-shortcuts": "true",
     });
     const way = make("nav", { "aria-label": "Way to the chosen place" }, this.way);
+    this.buildReplay();
     const columns = make("div", { class: "syno-columns" }, this.picture, behind);
-    this.root.append(this.headline, this.error, bar, this.boxes, this.said, way, tools, this.facts, columns, this.opened);
+    this.root.append(this.headline, this.error, bar, this.replay, way, this.boxes, this.said, tools, this.facts, columns, this.opened);
+  }
+
+  /** The slider over the trials of a search. */
+  buildReplay() {
+    this.ticks = make("datalist", { id: `syno-trials-${Math.random().toString(36).slice(2)}` });
+    this.slider = make("input", { type: "range", min: "1", step: "1", list: this.ticks.id, "aria-label": "Trials", oninput: () => this.goTo(Number(this.slider.value)) });
+    this.playing = null;
+    this.play = make("button", { type: "button", onclick: () => (this.playing ? this.pause() : this.playOn()) }, "Play");
+    this.now = make("button", { type: "button", onclick: () => this.goTo(0) }, "As it is now");
+    this.replayed = make("p", { class: "syno-quiet", role: "status", "aria-live": "polite" });
+    const bar = make("div", { class: "syno-bar" }, make("label", {}, "Replay of the trials ", this.slider), this.ticks, this.play, this.now);
+    this.replay = make("div", { class: "syno-replay", hidden: true }, bar, this.replayed);
+  }
+
+  drawReplay() {
+    const { count, best, words } = this.model.get("trials");
+    const upto = this.model.get("upto");
+    this.replay.hidden = !count || !this.model.get("live");
+    if (!count) return;
+    this.slider.max = String(count);
+    if (document.activeElement !== this.slider || !upto) this.slider.value = String(upto || count);
+    this.slider.setAttribute("aria-valuetext", words || "as it is now");
+    this.ticks.replaceChildren(...best.map((place) => make("option", { value: place })));
+    this.now.disabled = !upto;
+    write(this.replayed, words);
+  }
+
+  goTo(upto) {
+    this.pause();
+    this.put("upto", upto);
+  }
+
+  /** From the first trial, or from the one that is shown. */
+  playOn() {
+    write(this.play, "Pause");
+    const count = this.model.get("trials").count;
+    if (this.model.get("upto") >= count) this.put("upto", 0);
+    this.playing = setInterval(() => {
+      const next = this.model.get("upto") + 1;
+      this.put("upto", next);
+      this.slider.value = String(next);
+      if (next >= count) this.pause();
+    }, PLAY_MS);
+  }
+
+  pause() {
+    clearInterval(this.playing);
+    this.playing = null;
+    write(this.play, "Play");
   }
 
   /** What a number is called: the distance as its system calls it. */
@@ -158,7 +216,6 @@ class ExplorerPage extends LiveView {
         this.parts.set(id, box);
         this.boxes.append(box);
       }
-      write(box, row.text);
       box.title = row.words;
       box.dataset.kind = row.kind;
       box.setAttribute("aria-label", row.words);
@@ -168,7 +225,10 @@ class ExplorerPage extends LiveView {
         width: `${100 * row.width}%`,
         top: `${BOX_HIGH * row.level}px`,
         background: row.fill,
+        borderLeftColor: row.edge || "",
       });
+      box.dataset.best = String(row.is_best);
+      box.classList.toggle("syno-edged", row.edge !== "");
       box.place = row;
     }
     for (const [id, box] of this.parts) {
@@ -176,7 +236,27 @@ class ExplorerPage extends LiveView {
       box.remove();
       this.parts.delete(id);
     }
+    this.fitTexts();
     this.drawChosen();
+  }
+
+  /** Each box says as much as it has room for: the step, else its sign and its primitive, else the sign, else nothing. */
+  fitTexts() {
+    const width = this.boxes.clientWidth;
+    const pen = (this.pen ??= document.createElement("canvas").getContext("2d"));
+    const any = this.boxes.firstChild;
+    if (!any || !width) return;
+    const style = getComputedStyle(any);
+    for (const box of this.parts.values()) {
+      const { text, short, sign, is_best, kind } = box.place;
+      pen.font = `${kind === "operator" ? 700 : 400} ${style.fontSize} ${style.fontFamily}`;
+      const star = is_best ? "\u2605 " : "";
+      const room = box.place.width * width;
+      const fits = (one, edges) => pen.measureText(one).width <= room - edges;
+      const shown = [text, short, sign].map((one) => (star + one).trim()).find((one) => fits(one, EDGES));
+      box.classList.toggle("syno-narrow", shown === undefined);
+      write(box, shown ?? [star + sign, sign].map((one) => one.trim()).find((one) => fits(one, NARROW_EDGES)) ?? "");
+    }
   }
 
   drawChosen() {
@@ -203,6 +283,19 @@ class ExplorerPage extends LiveView {
   onClick(event) {
     const key = event.target.closest(".syno-box")?.dataset.key;
     if (key) this.choose(key);
+  }
+
+  onDouble(event) {
+    const key = event.target.closest(".syno-box")?.dataset.key;
+    if (!key || !this.model.get("live")) return;
+    this.put("root", key);
+    this.put("chosen", key); // two clicks have chosen it, and let it go again
+  }
+
+  /** A place on the way: where the picture begins below it, the picture begins there. */
+  goUp(key) {
+    if (!this.parts.has(key)) this.put("root", key);
+    this.put("chosen", key);
   }
 
   choose(key) {
@@ -248,7 +341,7 @@ class ExplorerPage extends LiveView {
     this.way.replaceChildren(
       ...way.map(({ key, text }, place) => {
         const current = place === way.length - 1 ? "step" : undefined;
-        return make("li", {}, make("button", { type: "button", disabled: !live, "aria-current": current, onclick: () => this.put("chosen", key) }, text));
+        return make("li", {}, make("button", { type: "button", disabled: !live, "aria-current": current, onclick: () => this.goUp(key) }, text));
       }),
     );
     write(this.caption, way.length ? `Next places after ${way[way.length - 1].text}` : "Next places");

@@ -19,6 +19,8 @@ from syno_lab.errors import SpecError, StoppedError, StoreError, SynoError
 from syno_lab.jobs import Lab
 from syno_lab.reports import LabReader, Reading
 from syno_lab.reports.icicle import COLOURS, Icicle, icicle, icicle_sketch, listed, way_to
+from syno_lab.reports.replay import Moment, improvements, moment, replayed
+from syno_lab.reports.rows import TrialRow
 from syno_lab.reports.trees import SearchTree, read_tree, tree_file, trial_below
 from syno_lab.search.branches import Branching, Surroundings
 from syno_lab.session_protocol import Session
@@ -58,7 +60,7 @@ class Explorer(LookingView):
         start: a spec, a state (a partial pGraph) or an operator: the space around it; or an open lab, or the folder (or
             store file) of one: the trees of its searches, which need not have begun.
         options: first values of the traits ``source``, ``root``, ``chosen``, ``depth``, ``colour``, ``filter``,
-            ``pruned``.
+            ``pruned``, ``upto``.
 
     Raises:
         SynoError: when an option does not fit.
@@ -67,7 +69,7 @@ class Explorer(LookingView):
     _esm = module(*_FILES)
     _css = joined(*_STYLES)
     _files, _styles = _FILES, _STYLES
-    _options = ("source", "root", "chosen", "depth", "colour", "filter", "pruned")
+    _options = ("source", "root", "chosen", "depth", "colour", "filter", "pruned", "upto")
     _noun = "explorer"
     _request = ExplorerRequest
     _words = "The explorer, to be used in a running notebook; the picture beside it is its last."
@@ -85,13 +87,20 @@ class Explorer(LookingView):
     """How many levels below :attr:`root` are shown, 1 to 16; around a state so many are looked at."""
 
     colour = t.Enum(COLOURS, "reward", help="The measure of a box's colour.").tag(sync=True)
-    """The measure of a box's colour: darker for more ``reward``, ``searches``, ``probe``, or for less ``distance``."""
+    """The measure of a box's colour: darker for more ``reward``, ``searches``, ``probe``, or for less ``distance``; or
+    the colour of its ``primitive``."""
 
     filter = t.Unicode(help="Which places are shown.").tag(sync=True)
     """Words that a place must hold, and comparisons such as ``reward>0.5``, ``distance<=2`` or ``kind=pruned``."""
 
     pruned = t.Bool(True, help="Whether pruned steps are shown.").tag(sync=True)
     """Whether the space around a state is shown with the steps that a rule prunes."""
+
+    upto = t.Int(0, help="After how many trials a search is shown.").tag(sync=True)
+    """After how many of its trials a search is shown, in the order of asking; 0: as it is now."""
+
+    trials = t.Dict(read_only=True).tag(sync=True)
+    """The trials that can be replayed: their ``count``, which were ``best`` so far, and ``words`` on the shown one."""
 
     sources = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The sources to choose among: ``key`` and ``title``."""
@@ -124,6 +133,8 @@ class Explorer(LookingView):
         self._reading: Reading | None = None
         self._around: Surroundings | None = None
         self._tree: SearchTree | None = None
+        self._trials: tuple[TrialRow, ...] = ()
+        self._moment: Moment | None = None
         self._seen: tuple[str, int, int] | None = None
         self._changed_at = -float("inf")
         self._drawn: Icicle | None = None
@@ -231,19 +242,26 @@ class Explorer(LookingView):
         reading, source = self._reading, None
         if reading is not None:
             source = next((one for one in reading.sources if self.source in (one.key, one.name)), None)
+        self._trials, self._moment = (), None
         if reading is None or source is None or source.kind != "search":
             self._tree = self._seen = None
             if self.source:
                 raise StoreError(f"no search {self.source!r} in this lab")
             return
+        self._trials = replayed(reading.of(source.key))
+        if self._trials and self.upto:
+            self._moment = moment(self._trials, min(self.upto, len(self._trials)))
         file = tree_file(reading.folder, source.name)
         try:
             found = file.stat()
         except OSError:
             self._tree = self._seen = None
-            raise StoreError(
-                f"the search {source.name!r} has no tree: only Monte Carlo tree searches have one"
-            ) from None
+            if not self._trials:
+                raise StoreError(
+                    f"the search {source.name!r} has no tree: it is no Monte Carlo tree search, and has no trials yet"
+                ) from None
+            self._moment = self._moment or moment(self._trials, len(self._trials))
+            return
         seen = (source.key, found.st_ino, found.st_mtime_ns)
         if seen != self._seen:
             self._tree = read_tree(file)
@@ -251,7 +269,9 @@ class Explorer(LookingView):
             self._changed_at = time.monotonic()
 
     def _branching(self) -> Branching | None:
-        return self._around if self.source == SPACE else self._tree
+        if self.source == SPACE:
+            return self._around
+        return self._tree if self._moment is None else self._moment.tree
 
     def _top(self) -> str:
         what = self._branching()
@@ -284,14 +304,19 @@ class Explorer(LookingView):
                 return
             top = self._known(what, self.root) or what.root
             at = self._known(what, self.chosen) or top
-            self._drawn = icicle(what, top, self.depth, colour=self.colour, wanted=self.filter)
+            shown = self._moment if self.source != SPACE else None
+            best = () if shown is None else shown.best
+            self._drawn = icicle(what, top, self.depth, colour=self.colour, wanted=self.filter, best=best)
+            count = 0 if self.source == SPACE else len(self._trials)
+            words = "" if shown is None else shown.words
+            self.set_trait("trials", {"count": count, "best": improvements(self._trials[:count]), "words": words})
             self.set_trait("measure", what.branch(what.root).measure)
             self.set_trait("boxes", self._drawn.boxes)
             self.set_trait("table", listed(what, at, self.filter))
             self.set_trait("way", way_to(what, at))
             summary = self._around.summary() if self.source == SPACE and self._around is not None else ""
-            if self._tree is not None and self.source != SPACE:
-                summary = self._tree.summary()
+            if isinstance(what, SearchTree):
+                summary = what.summary()
             if self.filter.strip():
                 summary += f" {self._drawn.matches} fit the filter."
             self.set_trait("headline", summary)
@@ -349,15 +374,25 @@ class Explorer(LookingView):
             raise SpecError(f"depth: expected a number from 1 to 16, found {value}")
         return value
 
-    @t.observe("source", "root", "chosen", "depth", "colour", "filter")
+    @t.validate("upto")
+    def _valid_upto(self, proposal: dict[str, Any]) -> int:
+        value: int = proposal["value"]
+        if value < 0:
+            raise SpecError(f"upto: expected a number of trials from 0 on, found {value}")
+        return value
+
+    @t.observe("source", "root", "chosen", "depth", "colour", "filter", "upto")
     def _set(self, change: dict[str, Any]) -> None:
         if not self._is_ready:
             return
         with self._lock:
-            if change["name"] == "source":
+            # The places of a search and those of its trials have other keys.
+            if change["name"] == "source" or (change["name"] == "upto" and not (change["old"] and change["new"])):
                 self._is_ready = False
                 self.root = self.chosen = ""
                 self._is_ready = True
+                self._try_to_refresh()
+            elif change["name"] == "upto":
                 self._try_to_refresh()
             else:
                 self._show()
