@@ -21,20 +21,22 @@ _FIND = """([place, skip]) => {
     range.selectNodeContents(node);
     for (const box of range.getClientRects()) {
       if (box.width < 1 || box.height < 1) continue;
-      boxes.push([node, box]);
       let isOutside = false;
+      let isScrolledAway = false;
       for (let up = owner; up && up !== document.body; up = up.parentElement) {
         const style = getComputedStyle(up);
         const frame = up.getBoundingClientRect();
         // A letter may stand out of its line by a hair; what can be scrolled to is not cut.
         if (["auto", "scroll"].includes(style.overflowX) || ["auto", "scroll"].includes(style.overflowY)) {
           isOutside = true;
+          isScrolledAway = box.bottom > frame.bottom || box.top < frame.top || box.left > frame.right;
           break;
         }
         const across = hides(style.overflowX) && (box.left < frame.left - 1.5 || box.right > frame.right + 1.5);
         const down = hides(style.overflowY) && (box.top < frame.top - 2.5 || box.bottom > frame.bottom + 2.5);
         if (across || down) found.push(`cut: ${say(node.data)}`);
       }
+      if (!isScrolledAway) boxes.push([node, box]);
       const end = document.documentElement.clientWidth + 1;
       if (!isOutside && box.right > end) found.push(`beyond the page: ${say(node.data)}`);
     }

@@ -17,7 +17,7 @@ ROWS = [
 
 
 def test_there_are_features() -> None:
-    assert len(ROWS) == 21
+    assert len(ROWS) == 23
     assert [row[0] for row in ROWS if row[3] == "no test"] == ["VS Code", "Colab"], "the rest is shown"
 
 

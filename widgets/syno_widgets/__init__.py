@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from syno_widgets.atlas_map import Map as Map
     from syno_widgets.compare import Compare as Compare
     from syno_widgets.explorer import Explorer as Explorer
     from syno_widgets.operator_view import OperatorView as OperatorView
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "Compare": "syno_widgets.compare",
     "Explorer": "syno_widgets.explorer",
+    "Map": "syno_widgets.atlas_map",
     "OperatorView": "syno_widgets.operator_view",
     "RunsView": "syno_widgets.runs_view",
     "Stepper": "syno_widgets.stepper",
 }
-__all__ = ["Compare", "Explorer", "OperatorView", "RunsView", "Stepper"]
+__all__ = ["Compare", "Explorer", "Map", "OperatorView", "RunsView", "Stepper"]
 
 
 def __getattr__(name: str) -> Any:

@@ -125,7 +125,14 @@ class ExplorerPage extends LiveView {
   /** The slider over the trials of a search. */
   buildReplay() {
     this.ticks = make("datalist", { id: `syno-trials-${Math.random().toString(36).slice(2)}` });
-    this.slider = make("input", { type: "range", min: "1", step: "1", list: this.ticks.id, "aria-label": "Trials", oninput: () => this.goTo(Number(this.slider.value)) });
+    this.slider = make("input", {
+      type: "range",
+      min: "1",
+      step: "1",
+      list: this.ticks.id,
+      oninput: () => this.goTo(Number(this.slider.value)),
+      onkeydown: (event) => this.onSlide(event),
+    });
     this.playing = null;
     this.play = make("button", { type: "button", onclick: () => (this.playing ? this.pause() : this.playOn()) }, "Play");
     this.now = make("button", { type: "button", onclick: () => this.goTo(0) }, "As it is now");
@@ -145,6 +152,16 @@ class ExplorerPage extends LiveView {
     this.ticks.replaceChildren(...best.map((place) => make("option", { value: place })));
     this.now.disabled = !upto;
     write(this.replayed, words);
+  }
+
+  /** JupyterLab keeps the arrow keys from moving a slider. */
+  onSlide(event) {
+    const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+    if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
+    this.slider.value = String(Number(this.slider.value) + step); // the slider keeps it within its ends
+    this.goTo(Number(this.slider.value));
+    event.preventDefault();
+    event.stopPropagation();
   }
 
   goTo(upto) {
