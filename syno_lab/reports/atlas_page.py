@@ -15,6 +15,8 @@ SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0
 _NO_RESULT, _KNOWN, _EDGE = "#a0a0a8", "#009e73", "#767680"
 _SIZE, _POINTS, _LETTER = 6.0, 11, 6.3  # a mark, the font of names, and the width of its letters, in pixels
 _MOST_LETTERS = 22
+# Lines are as wide as they say whatever the scale, and a hollow mark is hit inside too.
+_LINES = 'vector-effect="non-scaling-stroke" pointer-events="all"'
 
 
 def ids_of(shown: Mapping[str, Any]) -> list[str]:
@@ -33,11 +35,11 @@ def atlas_svg(shown: Mapping[str, Any], *, has_links: bool = False) -> str:
     names = _names(places, spots)
     parts = []
     for name, one, (x, y) in zip(ids_of(shown), places, spots, strict=True):
-        look = f'fill="none" stroke="{_KNOWN}" stroke-width="{2.4 / _SIZE:.2f}"'
+        look = f'fill="none" stroke="{_KNOWN}" stroke-width="2.4"'
         if not one["known"]:
-            look = f'fill="{shade(one["value"], shown["low"], shown["high"])}" stroke="{_EDGE}" stroke-width="0.15"'
+            look = f'fill="{shade(one["value"], shown["low"], shown["high"])}" stroke="{_EDGE}" stroke-width="1"'
         path = mark_of(one["mark"]).path
-        mark = f'<path d="{path}" transform="translate({x:.1f} {y:.1f}) scale({_SIZE})" {look} pointer-events="all"/>'
+        mark = f'<path d="{path}" transform="translate({x:.1f} {y:.1f}) scale({_SIZE})" {look} {_LINES}/>'
         text = names.get(name, "")
         group = f'<g id="{name}"><title>{_safe(one["text"])}</title>{mark}{text}</g>'
         if has_links and one["page"]:

@@ -249,7 +249,7 @@ def _box(
         "key": branch.key,
         "text": kind + branch.text,
         "short": f"{kind}{own} {name}".strip(),
-        "sign": f"{kind}{own}".strip(),
+        "sign": own,  # what kind of place it is its border and its fill say
         "words": branch.words,
         "kind": branch.kind,
         "level": level,
