@@ -59,6 +59,7 @@ REACHES = {
     "syno_lab/panes/asked.py": "names the middle of a receptive field as pGraphs do",
     "syno_lab/panes/forms.py": "figures for papers: one function draws the operators of all systems",
     "syno_lab/panes/reach.py": "what is read along an axis is said as of pGraphs: one table for all",
+    "syno_lab/reports/icicle.py": "boxes have the signs and the colours of primitives in pictures: one style for all",
     "syno_lab/reports/paper/rates.py": "Table 2 of the paper: shares of canonical pGraphs",
     "syno_lab/tuning/checkup.py": "tunes one convolution on a board",
     "syno_lab/tuning/emulated.py": "tunes one convolution on an emulated board",
