@@ -278,7 +278,6 @@ REASONS: dict[str, dict[str, str]] = {
         "OperatorView._shown getattr by name": "traits of the widget, by names of panes that the browser can draw",
     },
     "widgets/syno_widgets/stepper.py": {"Stepper._begun getattr by name": "one of four names that its case lists"},
-    "widgets/syno_widgets/stepper.py": {"Stepper._begun getattr by name": "four names of methods, which the line above has"},
     "widgets/syno_widgets/view.py": {"View._page_state getattr by name": "traits of the widget, by names in this file"},
 }
 
