@@ -29,6 +29,7 @@ OF_NO_OPERATOR = {
     "ir": ("canonical", "pairing", "size", "wants"),
     "codegen": (
         "drawing_render",
+        "drawing_text",
         "figure",
         "figure_fonts",
         "figure_room",

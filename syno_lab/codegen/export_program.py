@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
     from torch.export import ExportedProgram
+    from torch.onnx import ONNXProgram
 
 _MAX_ONNX_BYTES = (1 << 31) - (1 << 20)  # protobuf's limit of a file, with room for all but the weights
 
@@ -85,8 +86,7 @@ def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
             program = program.run_decompositions(
                 {pool.default: _pool_by_mean(pool.default) for pool in (aten.avg_pool2d, aten.avg_pool3d)}
             )
-            exported = torch.onnx.export(program, input_names=["x"], output_names=["y"], dynamo=True, verbose=False)
-            assert exported is not None
+            exported = _to_onnx(program)
             exported.model.metadata_props[KEY] = record.to_json()
             exported.save(path, external_data=False)
         run = _in_onnxruntime(path)
@@ -100,6 +100,26 @@ def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
         return torch.from_numpy(run(x.detach().cpu().numpy()))
 
     return run_on_tensors
+
+
+def _to_onnx(program: ExportedProgram) -> ONNXProgram:
+    """The program in ONNX, input ``x`` and output ``y``."""
+    import torch
+
+    def exported(is_optimized: bool) -> ONNXProgram:
+        found = torch.onnx.export(
+            program, input_names=["x"], output_names=["y"], dynamo=True, verbose=False, optimize=is_optimized
+        )
+        assert found is not None
+        return found
+
+    try:
+        return exported(True)
+    except Exception as error:
+        if not _is_about_the_model(error):
+            raise
+        # The optimizer of onnxscript fails at a product with an input without axes (IndexError).
+        return exported(False)
 
 
 def _in_onnxruntime(path: Path) -> Callable[[Any], Any]:

@@ -10,6 +10,7 @@ import msgspec
 from syno_lab.commands.output import say
 from syno_lab.commands.search_options import Network
 from syno_lab.errors import SearchError, SynoError
+from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
     from syno_lab.trial import TrialRequest
@@ -69,7 +70,7 @@ def _with_code(request: TrialRequest, network: Network) -> TrialRequest:
 
     for option, text in (("--model", network.model), ("--dataset", network.dataset)):
         if text is not None and not is_code(text):
-            raise SynoError(f"{option}: expected FILE.py:FUNCTION, found {text!r}")
+            raise SynoError(f"{option}: expected FILE.py:FUNCTION, found {quoted(text)}")
     request = msgspec.structs.replace(request, own=None)
     if network.model is not None:
         request = with_model(request, network.model)

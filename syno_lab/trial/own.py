@@ -45,7 +45,9 @@ def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
         name = {MODEL: request.backbone, DATA: request.data}.get(role)
         code = UserCode.from_dict(given)
         if name != name_of(code):
-            raise CodeError(f"expected the code of {quoted(name)} as {quoted(role)}, found that of {name_of(code)!r}")
+            raise CodeError(
+                f"expected the code of {quoted(name)} as {quoted(role)}, found that of {quoted(name_of(code))}"
+            )
         found[role] = name, code
     return found
 
