@@ -100,7 +100,7 @@ class RunsPage extends LiveView {
     this.legend = make("ul", { class: "syno-legend syno-systems", "aria-label": "Systems" });
     const plot = make("div", { class: "syno-plot-frame" }, this.front.root, this.legend, this.card, this.said);
     this.opened = make("div", { class: "syno-opened" });
-    this.compared = make("div", { class: "syno-opened" });
+    this.compared = make("div", { class: "syno-beside" });
     this.ask = make("button", { type: "button", onclick: () => this.openWhy(this.model.get("chosen")) }, "Why this one?");
     this.search = new SearchPanel((key) => this.openWhy(key));
     this.panels = {
