@@ -11,6 +11,7 @@ class HistoryList {
     this.element = make("ol", {
       class: "syno-history",
       start: "0",
+      tabindex: "-1",
       onkeydown: (event) => this.onKey(event),
     });
   }
@@ -99,7 +100,10 @@ class HistoryList {
   focus(place) {
     const button = this.element.querySelector(`.syno-place[data-place="${place}"]`);
     button.scrollIntoView({ block: "nearest" });
-    if (button.disabled) return; // a place that is not in the page
+    if (button.disabled) {
+      this.element.focus(); // a place that is not in the page; the list goes on taking keys
+      return;
+    }
     for (const other of this.element.querySelectorAll("button")) other.setAttribute("tabindex", other === button ? "0" : "-1");
     button.focus();
   }
