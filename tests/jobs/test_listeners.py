@@ -235,6 +235,7 @@ def open_pages(listener: Listener, patterns: list[str]) -> dict[str, int]:
 
 def test_nothing_is_open_to_others(tmp_path: Path, routes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     show_kinds(monkeypatch, job_kinds.VARIABLE)
+    before = set(listeners(psutil.Process()))  # of earlier tests of this process, whose clusters may end late
     ports = free_port(), free_port()
     jupyter = ["syno_lab.cli", "lab", "--no-browser", "--port", str(ports[0]), "--folder", "mine", "--"]
     voila = ["voila", str(LECTURE), "--no-browser", f"--port={ports[1]}", "--Voila.auto_token=True"]
@@ -252,7 +253,7 @@ def test_nothing_is_open_to_others(tmp_path: Path, routes: Path, monkeypatch: py
             kernel = start_kernel(f"http://127.0.0.1:{ports[0]}/", token)
             with local_board():
                 roots = [psutil.Process(), *map(psutil.Process, lab.cluster.processes().values())]
-                found = [one for root in roots for one in listeners(root)]
+                found = [one for root in roots for one in listeners(root) if one not in before]
                 spoken = {one: one.speaks() for one in found}
             closed = {one: open_pages(one, noted(routes, one)) for one, said in spoken.items() if said == "http"}
             cluster = [noted(routes, one) for one, said in spoken.items() if said == "tls"]
