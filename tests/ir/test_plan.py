@@ -9,7 +9,7 @@ from strategies import random_operator, repro
 
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.plan import plan
+from syno_lab.ir.plan import fewest_flops, plan
 
 
 def figure_4() -> Operator:
@@ -122,6 +122,7 @@ def flops_of_order(operator: Operator, binding: dict[str, int], order: tuple[int
 def test_no_order_of_reduces_is_cheaper(seed: int) -> None:
     operator, binding = random_operator(random.Random(seed))
     best = plan(operator, binding).flops
+    assert fewest_flops(operator, operator.complete_binding(binding)) == best, repro(operator, binding)
     assert best <= plan(operator, binding, "naive").flops
     orders = list(permutations(range(len(operator.reductions))))[:120]
     assert all(best <= flops_of_order(operator, binding, order) for order in orders), repro(operator, binding)
