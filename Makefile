@@ -32,7 +32,7 @@ demo: $(VENV)/.installed ## The main job, end to end (ARGS="--quick": the small 
 
 test: lint unit browser notebooks ## All that CI runs
 
-lab: $(VENV)/.installed ## JupyterLab on copies of the tour and the course, in the folder lab
+lab: $(VENV)/.installed ## JupyterLab on copies of all notebooks, in the folder lab
 	$(BIN)/syno-lab lab --folder lab $(ARGS)
 
 install: $(VENV)/.installed ## The environment alone

@@ -16,6 +16,7 @@ from syno_lab import __version__
 CONTENTS = {
     "README": {
         "Guide": [
+            "docs/tasks",
             "docs/building-by-hand",
             "docs/looking-at-an-operator",
             "docs/operator-forms",

@@ -41,6 +41,7 @@ from syno_lab.commands import (
     tune,
 )
 from syno_lab.commands import enumerate as enumerating
+from syno_lab.commands.helping import HelpingCommand
 from syno_lab.commands.options import bounded
 from syno_lab.commands.output import tell
 from syno_lab.errors import ReadingWarning, SynoError
@@ -67,7 +68,6 @@ _LONGEST_FAULT = 300
 app = typer.Typer(
     help="A laboratory for neural operator synthesis.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -96,7 +96,7 @@ for _group in (jobs, kernel):
 for _known in (app, jobs.app, kernel.app):
     for _info in _known.registered_commands:
         assert _info.callback is not None
-        _info.callback = bounded(_info.callback)
+        _info.callback, _info.cls = bounded(_info.callback), HelpingCommand
 
 
 def _show_version(wanted: bool) -> None:

@@ -31,6 +31,14 @@ class SpecError(SynoError, ValueError):
     """A shape, a variable or a limit in a specification is malformed or contradictory."""
 
 
+class UnboundError(SpecError):
+    """Variables have no value. ``names`` are theirs."""
+
+    def __init__(self, said: str, names: tuple[str, ...]) -> None:
+        super().__init__(said)
+        self.names = names
+
+
 class PrimitiveError(SynoError, ValueError):
     """A primitive was applied where Table 1 of the paper (section 5) does not allow it."""
 

@@ -46,11 +46,16 @@ def command(
 
 
 def _here(report: Reporter) -> Iterator[Finding]:
+    from concurrent.futures import ThreadPoolExecutor
+
     from syno_lab.doctor import CHECKS, run_check
 
-    for place, check in enumerate(CHECKS):
-        report("doctor", place / len(CHECKS), f"looking at {check.__doc__ or check.__name__}".partition("\n")[0])
-        yield run_check(check)
+    # All at once: most of the time goes into processes that try to import torch and TVM.
+    with ThreadPoolExecutor(len(CHECKS)) as pool:
+        findings = [pool.submit(run_check, check) for check in CHECKS]
+        for place, (check, finding) in enumerate(zip(CHECKS, findings, strict=True)):
+            report("doctor", place / len(CHECKS), f"looking at {check.__doc__ or check.__name__}".partition("\n")[0])
+            yield finding.result()
 
 
 def _there(report: Reporter, tracker: str, key: str | None, target: str | None) -> Iterator[Finding]:

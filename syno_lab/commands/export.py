@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from syno_lab import private
+from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import complete_binding, load_operator
 from syno_lab.commands.output import JsonTarget, check_json, say, write_json, write_text
 from syno_lab.errors import SynoError
@@ -33,7 +34,10 @@ _WITHOUT_WEIGHTS = {Target.LIBRARY: "whose weights are arguments", Target.JSON: 
 
 
 def command(
-    operator: Annotated[str, typer.Argument(help="A known operator's name or an operator file.")],
+    operator: Annotated[
+        str,
+        typer.Argument(help="A known operator's name or an operator file.", autocompletion=complete_operator),
+    ],
     out: Annotated[
         Path, typer.Option(help="The file: *.onnx, *.pt2, *.py, *.safetensors, *.json, or *.so or *.tar, a library.")
     ],

@@ -1,4 +1,4 @@
-"""``syno-lab lab``: JupyterLab, opened on a copy of the tour, with a copy of the course and the kernel "Syno Lab"."""
+"""``syno-lab lab``: JupyterLab on a copy of the tour, with copies of all notebooks and the kernel "Syno Lab"."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def notebooks_folder() -> Path:
 
 
 def copy_notebooks(folder: Path) -> Path:
-    """Copy the tour and the course into ``folder``, for the kernel "Syno Lab".
+    """Copy all notebooks, the tour first, into ``folder``, for the kernel "Syno Lab".
 
     An existing copy stays as it is, with its kernel.
 
@@ -50,7 +50,7 @@ def copy_notebooks(folder: Path) -> Path:
     source = notebooks_folder()
     copy = folder / TOUR
     try:
-        for notebook in (source / TOUR, *sorted((source / COURSE).glob("*.ipynb"))):
+        for notebook in (*sorted(source.glob("*.ipynb")), *sorted((source / COURSE).glob("*.ipynb"))):
             copy = folder / notebook.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)
             if not copy.exists():
@@ -93,10 +93,12 @@ def command(
     ] = None,
     folder: Annotated[Path, typer.Option(help="The folder for the copies, in which JupyterLab starts.")] = Path(),
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="[default: the first free one from 8888]")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="The server's port. [default: the first free one from 8888]")
+    ] = None,
     json: JsonTarget = None,
 ) -> None:
-    """Open JupyterLab on a copy of the tour, the course beside it, with the kernel "Syno Lab" and its tile.
+    """Open JupyterLab on a copy of the tour, all other notebooks beside it, with the kernel "Syno Lab" and its tile.
 
     Copies that are there already are kept. The kernel is offered to this JupyterLab alone, and stays in .syno-lab.
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import load_operator
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
 from syno_lab.errors import SpecError
@@ -26,7 +27,9 @@ class Part(StrEnum):
 
 
 def command(
-    operator: Annotated[str, typer.Argument(help="A known operator or an operator file.")],
+    operator: Annotated[
+        str, typer.Argument(help="A known operator or an operator file.", autocompletion=complete_operator)
+    ],
     backbone: Annotated[str, typer.Option(help="The network: see `syno-lab backbone`.")] = "resnet20",
     part: Annotated[Part, typer.Option(help="The whole network, layer by layer, or both.")] = Part.both,
     resolution: Annotated[int | None, typer.Option(min=1, help="Height and width of the images.")] = None,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno_lab.errors import FormatError, SpecError, SynoError
+from syno_lab.errors import FormatError, SpecError, SynoError, UnboundError
 from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, is_file, printable, quoted, read_text
 from syno_lab.systems import MAX_BYTES, all_systems, read_operator, system_of
 
@@ -112,7 +112,11 @@ def complete_binding(operator: Operator, texts: Iterable[str]) -> dict[str, int]
         defaults = operator.complete_binding()
     except SpecError:  # some variables have none
         defaults = {}
-    bound = operator.complete_binding({**defaults, **given})
+    try:
+        bound = operator.complete_binding({**defaults, **given})
+    except UnboundError as error:
+        names, first = (printable(text, QUOTED) for text in (", ".join(error.names), error.names[0]))
+        raise UnboundError(f"no value for {names}: give each one, as in `--bind {first}=1`", error.names) from None
     unknown = [name for name in given if name not in operator.variables]
     if unknown:
         declared = ", ".join(operator.variables)

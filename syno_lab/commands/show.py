@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import complete_binding, load_operator, pgraph_for
 from syno_lab.commands.output import JsonTarget, check_json, say, write_json, write_text
 from syno_lab.errors import SpecError, SynoError
@@ -71,7 +72,11 @@ class _Asked:
 
 def command(
     operator: Annotated[
-        str, typer.Argument(help="A known operator's name or an operator file; of --as why a trial: SEARCH#NUMBER.")
+        str,
+        typer.Argument(
+            help="A known operator's name or an operator file; of --as why a trial: SEARCH#NUMBER.",
+            autocompletion=complete_operator,
+        ),
     ],
     form: Annotated[
         Form,

@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from syno_lab.commands.detach import DetachOption, detach_all
+from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import load_operator
 from syno_lab.commands.options import backbone_options, flag
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
@@ -66,7 +67,10 @@ class Rule(StrEnum):
 def command(
     operators: Annotated[
         list[str],
-        typer.Argument(help="Known operators' names, operator files, or 'baseline' for the network as it is."),
+        typer.Argument(
+            help="Known operators' names, operator files, or 'baseline' for the network as it is.",
+            autocompletion=complete_operator,
+        ),
     ],
     backbone: Annotated[
         str | None,

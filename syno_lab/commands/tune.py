@@ -10,6 +10,7 @@ import typer
 
 from syno_lab.commands.detach import DetachOption, FolderOption
 from syno_lab.commands.detach import detach as submit
+from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import complete_binding, load_operator, parse_binding
 from syno_lab.commands.options import TrackerOption, check_board, flag
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
@@ -22,9 +23,13 @@ if TYPE_CHECKING:
 
 
 def command(
-    operator: Annotated[list[str], typer.Argument(help="Known operators' names or operator files.")],
+    operator: Annotated[
+        list[str],
+        typer.Argument(help="Known operators' names or operator files.", autocompletion=complete_operator),
+    ],
     bind: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A size such as C_in=64; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="A size, as in --bind N=1; one for each variable of the operators."),
     ] = None,
     preset: Annotated[
         str, typer.Option(help="How many candidates a tuning measures: quick, normal or thorough.")

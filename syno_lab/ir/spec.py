@@ -14,7 +14,7 @@ from functools import cached_property
 from math import lcm
 from typing import Any, Literal, TypeVar
 
-from syno_lab.errors import ReadingWarning, SpecError
+from syno_lab.errors import ReadingWarning, SpecError, UnboundError
 from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, positive, printable, quoted
 from syno_lab.ir.size import Size, Symbols, split_shape
 from syno_lab.ir.wants import Wish, parse_wants
@@ -282,7 +282,7 @@ class Spec:
         missing = [name for name in self.symbols.names if name not in binding]
         if missing:
             names, first = printable(", ".join(missing), QUOTED), printable(missing[0], QUOTED)
-            raise SpecError(f"no value for {names}: give a default (as in '{first}=16') or bind it")
+            raise UnboundError(f"no value for {names}: give a default (as in '{first}=16') or bind it", tuple(missing))
         return {name: binding[name] for name in self.symbols.names}
 
     @cached_property
