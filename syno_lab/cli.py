@@ -41,7 +41,7 @@ from syno_lab.commands import (
     tune,
 )
 from syno_lab.commands import enumerate as enumerating
-from syno_lab.commands.helping import HelpingCommand
+from syno_lab.commands.helping import HelpingCommand, HelpingGroup
 from syno_lab.commands.options import bounded
 from syno_lab.commands.output import tell
 from syno_lab.errors import ReadingWarning, SynoError
@@ -92,7 +92,7 @@ for _command in (
 ):
     app.command(_command.__name__.rpartition(".")[2])(_command.command)
 for _group in (jobs, kernel):
-    app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
+    app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2], cls=HelpingGroup)
 for _known in (app, jobs.app, kernel.app):
     for _info in _known.registered_commands:
         assert _info.callback is not None

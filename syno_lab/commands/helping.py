@@ -13,12 +13,25 @@ class HelpingCommand(typer.core.TyperCommand):
     """A command whose help is text: rich would take ``[default: none]`` for markup, and leave it out."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help; a command is built anew for each process and call, so nothing is escaped twice."""
-        for parameter in self.params:
-            said = getattr(parameter, "help", None)
-            if said:
-                parameter.help = escape(said)  # type: ignore[attr-defined]
+        """Print the help."""
+        _escape(self.params)
         super().format_help(ctx, formatter)
+
+
+class HelpingGroup(typer.core.TyperGroup):
+    """The same for a group of commands that has options of its own."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _escape(self.params)
+        super().format_help(ctx, formatter)
+
+
+def _escape(parameters: Iterable[Any]) -> None:
+    """Mask what looks like markup. Commands are built anew for each call, so nothing is masked twice."""
+    for parameter in parameters:
+        if said := getattr(parameter, "help", None):
+            parameter.help = escape(said)
 
 
 def complete_operator(incomplete: str) -> Iterable[str]:
