@@ -14,7 +14,7 @@ from syno_lab.errors import TrainingError
 from syno_lab.experiments.driver import Report
 from syno_lab.experiments.finals import against
 from syno_lab.experiments.funnel import Funnel
-from syno_lab.experiments.plan import FINALISTS
+from syno_lab.experiments.plan import FINALISTS, as_begun
 from syno_lab.experiments.rung_driver import RungDriver
 from syno_lab.experiments.rung_worker import Workers
 from syno_lab.experiments.settings import SearchSettings
@@ -102,9 +102,7 @@ def _evidence(
     A search that is continued keeps those of its plan.
     """
     if earlier.get("plan"):
-        names = {part["name"] for part in earlier["plan"]["parts"]}
-        rungs = tuple(rung for rung in rungs_of(settings.training) if rung.name in names)
-        return rungs, bool(earlier.get("uses_probe", True))
+        return as_begun(rungs_of(settings.training), earlier), bool(earlier.get("uses_probe", True))
     found = validations_in(folder.parent.parent)
     rungs, lines = usable_rungs(settings.training, found, settings.system)
     uses_probe, more = usable_probe(settings.training, found, settings.system)

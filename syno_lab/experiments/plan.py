@@ -5,14 +5,14 @@ All numbers are seconds of one worker. The finals and the baseline are part of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import floor
 from typing import Any
 
 from syno_lab.errors import SearchError
 from syno_lab.inputs import quoted
-from syno_lab.models.rungs import Rung
+from syno_lab.models.rungs import Measure, Rung
 from syno_lab.store.rungs import CONFIRM
 
 #: The shares of the time without finals: drawing and probing, each rung, and the best of the last one on more seeds.
@@ -36,12 +36,16 @@ SLOWER = 1.4
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the plan: its name, its trainings (0 for drawing), and worker seconds for each and in all."""
+    """One part of the plan: its name, its trainings (0 for drawing), and worker seconds for each and in all.
+
+    ``measure`` is what a rung ranks by; other parts have none.
+    """
 
     name: str
     trainings: int
     each_s: float
     seconds: float
+    measure: Measure | None = None
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,24 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        parts = [vars(part) for part in self.parts]
+        parts = [{key: value for key, value in vars(part).items() if value is not None} for part in self.parts]
         return {"minutes": self.minutes, "workers": self.workers, "parts": parts}
+
+
+def as_begun(rungs: Iterable[Rung], status: Mapping[str, Any]) -> tuple[Rung, ...]:
+    """Those of a backbone's rungs that the plan in a search's status has, with the measures that the search began with.
+
+    A search that is continued goes on with these, whatever is declared now. Plans without measures are of versions
+    whose proxies all ranked by the loss on held-out examples. Without a plan yet: the rungs as they are.
+    """
+    parts = {part["name"]: part for part in (status.get("plan") or {}).get("parts", ())}
+    if not parts:
+        return tuple(rungs)
+    return tuple(
+        rung if rung.is_full else replace(rung, measure=parts[rung.name].get("measure", "loss"))
+        for rung in rungs
+        if rung.name in parts
+    )
 
 
 def worthwhile(rungs: Sequence[Rung], each_s: Mapping[str, float]) -> tuple[Rung, ...]:
@@ -124,7 +144,7 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
                 f"minutes: expected at least {needed:.0f} for the rung {quoted(rung.name)}, found {minutes:g}: "
                 f"it would train {trainings} operators"
             )
-        parts.append(Part(rung.name, trainings, one_s, seconds))
+        parts.append(Part(rung.name, trainings, one_s, seconds, rung.measure))
     seconds = rest * CONFIRM_SHARE / whole
     parts.append(Part(CONFIRM, floor(seconds / finals.each_s), finals.each_s, seconds))
     return Plan((*parts, finals), workers)

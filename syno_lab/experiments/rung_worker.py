@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from syno_lab.errors import SynoError
+from syno_lab.experiments.plan import as_begun
 from syno_lab.experiments.settings import SearchSettings
-from syno_lab.experiments.watching import search_folder
+from syno_lab.experiments.watching import STATUS_FILE, read_json, search_folder
 from syno_lab.jobs.records import ENDED
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungLog, RungTraining
@@ -81,13 +82,14 @@ def work(
 
     Returns how many have ended. ``holder`` names this worker in the queue: what an earlier process of this name left
     behind is given out again. ``train`` is :meth:`.TrialWorker.run`, or a function like it. Checkpoints lie in a folder
-    of the training below ``folder``, and go with its outcome.
+    of the training below ``folder``, which is in the search's own, and go with its outcome.
     """
     queue = log.rungs
     queue.release(holder)
     # No training takes longer than the whole search; one that does hangs.
     deadline_s = max(DEADLINE_S, 60 * (settings.minutes or 0))
-    measures = {rung.name: rung.measure for rung in rungs_of(settings.training)}
+    status = read_json(folder.parent / STATUS_FILE) or {}
+    measures = {rung.name: rung.measure for rung in as_begun(rungs_of(settings.training), status)}
     baselines: dict[str, float] = {}
     done, empty_since = 0, time.monotonic()
     while not should_stop() and time.monotonic() - empty_since < idle_s:

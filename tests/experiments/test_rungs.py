@@ -5,6 +5,8 @@ Trainings are stood in for by a function whose measures are known, and whose sec
 
 from __future__ import annotations
 
+import json
+import math
 import random
 import threading
 from collections import Counter
@@ -28,6 +30,7 @@ from syno_lab.experiments.plan import FINALISTS, plan_for
 from syno_lab.experiments.rung_driver import Score, survivors
 from syno_lab.experiments.rung_worker import TIMING_STEPS, LocalWorkers, request_for
 from syno_lab.experiments.validate_proxy import RESULT_FILE, Validation
+from syno_lab.experiments.watching import STATUS_FILE
 from syno_lab.models.rungs import Rung
 from syno_lab.reports.progress import finals_table
 from syno_lab.store import SearchLog, Store
@@ -69,7 +72,7 @@ class Known:
         return TrialOutcome(
             state="finished",
             accuracy=value,
-            train_loss=1 - value,
+            train_loss=2 * (1 - value),  # the loss on held-out examples is the half of it
             curve=[{"epoch": 1, "train_loss": 1 - value, "test_loss": 1 - value, "accuracy": value, "seconds": work_s}],
             wall_s=work_s,
             cpu_s=work_s,
@@ -146,7 +149,7 @@ def search(folder: Path, known: Known, asked: SearchSettings, *, place: str = "b
         return run_in_rungs(
             asked,
             store,
-            lambda log: LocalWorkers(asked, log, folder / "rungs", train=known),
+            lambda log: LocalWorkers(asked, log, folder / place / "rungs", train=known),
             folder=folder / place,
             clock=known.clock,
             **more,
@@ -241,6 +244,30 @@ def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
     assert result["time"]["wall_s"] <= 60 * 2 * 1.1
     assert all(found["begun"] for found in result["funnel"]["rungs"].values())
     assert len(result["baseline"]["accuracies"]) == 2
+
+
+def test_a_search_goes_on_with_the_measures_that_it_began_with(tmp_path: Path) -> None:
+    """The first rung ranks by the training loss; a plan of a version that wrote no measures ranked by the other one."""
+    known, asked = Known(), chosen(name="it")
+
+    def measured() -> list[float]:
+        with Store.open(tmp_path) as store:
+            rows = store.search("it", asked.identity).rungs.trainings(FIRST)
+        found = [one for one in rows if one.number != BASELINE and one.state == "finished"]
+        return [-math.log(one.measure or 0.0) / one.outcome["train_loss"] for one in found]
+
+    with pytest.raises(Stopped):
+        search(tmp_path, known, asked, should_stop=lambda: sum(one.steps == 40 for one in known.requests) > 10)
+    begun = measured()
+    assert begun == pytest.approx([1] * len(begun))
+    status = json.loads((tmp_path / "board" / STATUS_FILE).read_text())
+    for part in status["plan"]["parts"]:
+        part.pop("measure", None)
+    (tmp_path / "board" / STATUS_FILE).write_text(json.dumps(status))
+    result = search(tmp_path, known, asked)
+    assert measured() == pytest.approx([1] * len(begun) + [0.5] * (len(measured()) - len(begun)))
+    assert len(measured()) > len(begun)
+    assert [part.get("measure") for part in result["plan"]["parts"] if part["name"] == FIRST] == ["loss"]
 
 
 def test_what_fails_does_not_go_on(tmp_path: Path) -> None:
