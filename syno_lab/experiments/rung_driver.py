@@ -41,7 +41,7 @@ from syno_lab.trial.examples import batches_of
 from syno_lab.trial.rungs import HOLDOUT
 
 #: Trainings that wait in the queue beside those under way, so that no worker waits for the search.
-AHEAD = 2
+AHEAD = 8
 #: The share of the first rung for the elites of the search without training; the rest is asked for by the method.
 MOST_ELITES = 0.6
 #: Operators drawn in the hope of a new elite before the method is asked, whose answer takes about as long as these.
@@ -424,6 +424,7 @@ class RungDriver:
         """Queue the next operator on the first rung; False where there is none."""
         candidate = self._next_candidate()
         if candidate is None:
+            self._look()  # a wish to stop ends the drawing too; then the space is not at its end
             self.end_reason = self.end_reason or f"no new operator {self.space.limits}"
             return False
         costs = self.space.fitting_costs(candidate.operator)

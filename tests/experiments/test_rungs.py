@@ -257,7 +257,7 @@ def test_a_search_goes_on_with_the_measures_that_it_began_with(tmp_path: Path) -
         return [-math.log(one.measure or 0.0) / one.outcome["train_loss"] for one in found]
 
     with pytest.raises(Stopped):
-        search(tmp_path, known, asked, should_stop=lambda: sum(one.steps == 40 for one in known.requests) > 10)
+        search(tmp_path, known, asked, should_stop=lambda: sum(one.steps == 40 for one in known.requests) > 3)
     begun = measured()
     assert begun == pytest.approx([1] * len(begun))
     status = json.loads((tmp_path / "board" / STATUS_FILE).read_text())
