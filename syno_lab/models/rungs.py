@@ -65,8 +65,8 @@ def proxies(*, resolution: int, steps: tuple[int, int] = (40, 156), **sizes: int
 
     The second rung is the first with more steps and two seeds. The figures for ResNet-20, ResNet-8 at 16 x 16 with 40
     and then 156 batches of 64 images, are those of the first search that found anything; other backbones follow them.
-    The first rung ranks by the training loss: in ResNet-20's validation it agreed with the full recipe better than FLOPs
-    and parameters did, and the held-out loss after so few steps did not (``syno-lab search --validate-proxy``).
+    The first rung ranks by the training loss: in ResNet-20's validation it agreed with the full recipe better than
+    FLOPs and parameters did, and the held-out loss after so few steps did not (``syno-lab search --validate-proxy``).
     """
     small = {"options": dict(sizes), "resolution": resolution}
     first, second = steps
