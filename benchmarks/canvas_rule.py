@@ -1,8 +1,8 @@
-"""Canvas as in its paper: a search by chance, its kernel against a narrower network, and its rule of early termination.
+r"""Canvas as in its paper: a search by chance, its kernel against a narrower network, and its rule of early termination.
 
 ::
 
-    syno-lab search --system canvas --backbone resnet20 --width 8 --data CIFAR --images 2000 --test-images 2000 \\
+    syno-lab search --system canvas --backbone resnet20 --width 8 --data CIFAR --images 2000 --test-images 2000 \
         --epochs 3 --trials 40 --flops 0.5 --no-rungs --from-nothing --method random --workers 1 --folder LAB
     python benchmarks/canvas_rule.py LAB
 
