@@ -1,4 +1,4 @@
-r"""Canvas as in its paper: a search by chance, its kernel against a narrower network, and its rule of early termination.
+r"""Canvas as in its paper: a search by chance, its kernel against a narrower network, and its rule of early stopping.
 
 ::
 
