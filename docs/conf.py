@@ -27,6 +27,7 @@ CONTENTS = {
             "docs/training",
             "docs/tuning-and-boards",
             "docs/jobs-and-workers",
+            "docs/reproducing",
             "docs/jupyter",
             "docs/reading-results",
             "docs/commands",

@@ -33,6 +33,7 @@ from syno_lab.commands import (
     network,
     operators,
     replay,
+    reproduce,
     sample,
     search,
     show,
@@ -74,6 +75,7 @@ app = typer.Typer(
 for _command in (
     lab,
     demo,
+    reproduce,
     sample,
     enumerating,
     synthesise,

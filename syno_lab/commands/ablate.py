@@ -25,6 +25,7 @@ DRAW = (
     "a primitive evenly among those with a step in the space, then one of its steps evenly; no rules for 'canonical', "
     "canonical steps alone for 'distance'"
 )
+DRAW_STEPS = "a step evenly among all legal ones; pGraphs with one that the space refuses count as not canonical"
 
 
 class Ablation(StrEnum):
@@ -32,6 +33,13 @@ class Ablation(StrEnum):
 
     CANONICAL = "canonical"
     DISTANCE = "distance"
+
+
+class Evenly(StrEnum):
+    """What a random step draws evenly."""
+
+    PRIMITIVES = "primitives"
+    STEPS = "steps"
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,13 @@ def command(
     complete: Annotated[
         bool, typer.Option("--complete", help="canonical: count operators alone, not all partial pGraphs.")
     ] = False,
+    evenly: Annotated[
+        Evenly,
+        typer.Option(
+            help="canonical: draw a primitive evenly and then one of its steps in the space, or one of all legal "
+            "steps, where what the space refuses counts as not canonical."
+        ),
+    ] = Evenly.PRIMITIVES,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed draws the same walks.")] = None,
     json: JsonTarget = None,
 ) -> None:
@@ -88,6 +103,8 @@ def command(
     sizes = parse_sizes(max_primitives)
     if complete and ablation is Ablation.DISTANCE:
         raise SynoError("--complete: only for `syno-lab ablate canonical`; every trial of distance ends at an operator")
+    if evenly is Evenly.STEPS and ablation is Ablation.DISTANCE:
+        raise SynoError("--evenly: only for `syno-lab ablate canonical`; trials of distance take canonical steps alone")
     parsed, own_seed = load_spec(spec, max_primitives=sizes[-1], weight_limits=weight_limits)
     chosen = seed if seed is not None else own_seed
     if chosen is None:
@@ -98,12 +115,12 @@ def command(
         "weight_limits": parsed.weight_limits,
         "seed": chosen,
         "syno_lab": __version__,
-        "draw": DRAW,
+        "draw": DRAW if evenly is Evenly.PRIMITIVES else DRAW_STEPS,
     }
     with Reporter() as report:
         walks = _Walks(parsed, trials, chosen, seconds, seldom(report))
         if ablation is Ablation.CANONICAL:
-            figures, table, summary = _canonical(walks, sizes, complete)
+            figures, table, summary = _canonical(walks, sizes, complete, evenly)
         else:
             figures, table, summary = _distance(walks, sizes)
     say_table(table, json)
@@ -139,10 +156,10 @@ def _share(hits: int, total: int) -> dict[str, float | None]:
 _Result = tuple[dict[str, Any], list[dict[str, Any]], list[str]]
 
 
-def _canonical(walks: _Walks, sizes: list[int], complete: bool) -> _Result:
+def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) -> _Result:
     from syno_lab.synthesis import ablation as engine
 
-    found = engine.canonical_rates(walks.spec, sizes, complete=complete, **walks.arguments())
+    found = engine.canonical_rates(walks.spec, sizes, complete=complete, evenly=evenly.value, **walks.arguments())
     rows = [
         {
             "size": row.size,

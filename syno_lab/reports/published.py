@@ -38,6 +38,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         steps, perplexity: those of a language model's training.
         sizes, rates: pGraphs by the number of primitives, and the share of canonical ones.
         samples, canonical: pGraphs drawn, and how many were canonical.
+        trials, distinct: random trials, and the distinct operators that they found.
     """
 
     id: str
@@ -59,6 +60,8 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     rates: tuple[float, ...] = ()
     samples: int | None = None
     canonical: int | None = None
+    trials: int | None = None
+    distinct: int | None = None
 
     @property
     def text(self) -> str:

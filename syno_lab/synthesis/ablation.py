@@ -1,9 +1,11 @@
 """The paper's ablations, measured anew (Syno, section 9.4): canonical rates by size, and trials with and without
 shape distance.
 
-What the paper leaves open is decided here and stated with the results: a random step draws the primitive first, evenly
+What the paper leaves open is decided here and stated with the results. A random step draws the primitive first, evenly
 among those that have a step in the space, then one of its steps, evenly. A walk of the first ablation takes such steps
-and asks no rule; a pGraph is canonical when its steps can be put in an order in which every one is canonical.
+and asks no rule; or it draws each step evenly among all legal ones, those that the space refuses among them, which is
+nearer to a sampler that knows neither rules nor space. A pGraph is canonical when its steps can be put in an order in
+which every one is canonical; one with a step that the space refuses is not.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.synthesis.orders import judge
-from syno_lab.synthesis.random_walks import is_operator, random_walk
+from syno_lab.synthesis.random_walks import Evenly, is_operator, random_walk
 from syno_lab.synthesis.rules import RULES, Rule
 
 Report = Callable[[str, float, str], None]
@@ -134,11 +136,12 @@ def canonical_rates(
     trials: int,
     seed: int,
     complete: bool = False,
+    evenly: Evenly = "primitives",
     rules: tuple[Rule, ...] = RULES,
     report: Report | None = None,
     should_stop: Stop | None = None,
 ) -> CanonicalRates:
-    """The share of canonical pGraphs by size, drawn by random legal steps in the space of ``spec``.
+    """The share of canonical pGraphs by size, drawn by random legal steps.
 
     Args:
         spec: shapes, variables and budgets; its ``max_primitives`` gives way to ``sizes``.
@@ -147,7 +150,9 @@ def canonical_rates(
         seed: of the walks.
         complete: count only operators, which reach the input in exactly so many steps; the walk is then kept within
             reach of the input by the shape distance. Else every partial pGraph counts.
-        rules: the rules that decide; those of kind ``space`` bound the walk instead.
+        evenly: ``primitives`` draws in the space of ``spec``, a primitive first and then one of its steps; ``steps``
+            draws evenly over all legal steps, and a pGraph with one that the space refuses is not canonical.
+        rules: the rules that decide; with ``primitives`` those of kind ``space`` bound the walk instead.
         report: told ``(stage, share done, message)``.
         should_stop: asked often; the walk under way does not count then.
 
@@ -161,14 +166,14 @@ def canonical_rates(
     wanted = sorted(set(sizes))
     tallies = {size: _Tally() for size in wanted}
     first_rejections: Counter[str] = Counter()
-    of_space = tuple(rule for rule in rules if rule.kind == "space")
+    bounding = tuple(rule for rule in rules if rule.kind == "space") if evenly == "primitives" else ()
     limits = {size: replace(spec, limits=replace(spec.limits, max_primitives=size)) for size in wanted}
     done, stopped = 0, False
     effort = Effort(should_stop=should_stop)
     for done in range(1, trials + 1):
         for most in wanted if complete else wanted[-1:]:
             before = time.perf_counter()
-            walk = random_walk(limits[most], of_space, complete, rng, effort)
+            walk = random_walk(limits[most], bounding, complete, rng, effort, evenly=evenly)
             while True:
                 try:
                     state = next(walk, None)

@@ -1,12 +1,14 @@
 """Random walks from the output, step by step, for what the ablations measure.
 
-The primitive is drawn first, evenly among those that have a step that is accepted, then one of its steps, evenly.
+By default the primitive is drawn first, evenly among those that have a step that is accepted, then one of its steps,
+evenly; or a step is drawn evenly among all.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 from syno_lab.effort import Effort
 from syno_lab.ir.operator import Operator
@@ -18,9 +20,18 @@ from syno_lab.synthesis.rules import Rule, rejecting_rule
 from syno_lab.synthesis.space import proposals, room_for_contractions, sums_no_weights
 from syno_lab.synthesis.unordered import is_in_order
 
+#: What is drawn evenly: the primitive and then one of its steps, or one of all steps.
+Evenly = Literal["primitives", "steps"]
+
 
 def random_walk(
-    spec: Spec, rules: tuple[Rule, ...], guided: bool, rng: random.Random, effort: Effort | None = None
+    spec: Spec,
+    rules: tuple[Rule, ...],
+    guided: bool,
+    rng: random.Random,
+    effort: Effort | None = None,
+    *,
+    evenly: Evenly = "primitives",
 ) -> Iterator[State]:
     """The states after 1, 2, … ``max_primitives`` random steps; fewer where no step is left.
 
@@ -30,6 +41,7 @@ def random_walk(
         guided: take only steps whose shape distance fits the steps that are left.
         rng: chance.
         effort: what it may take; by default half of the machine's free memory, and any time.
+        evenly: what is drawn evenly.
 
     Raises:
         EffortError: for what exceeds ``effort``.
@@ -44,7 +56,7 @@ def random_walk(
             after = here.apply(step)
             return after if not guided or _is_within_reach(after, left, watched) else None
 
-        following = _random_step(state, accepts, rng, watched)
+        following = _random_step(state, accepts, rng, watched, evenly)
         if following is None:
             return
         state = following
@@ -63,14 +75,14 @@ def is_operator(state: State) -> bool:
 
 
 def _random_step(
-    state: State, accepts: Callable[[State, Step], State | None], rng: random.Random, effort: Effort
+    state: State, accepts: Callable[[State, Step], State | None], rng: random.Random, effort: Effort, evenly: Evenly
 ) -> State | None:
     """The state after a random step that is accepted; None if none is."""
     by_primitive: dict[str, list[Step]] = {}
     effort.make_room(*room_for_contractions(state))
     for step in proposals(state):
         effort.tick("listing the next steps")
-        by_primitive.setdefault(step.primitive, []).append(step)
+        by_primitive.setdefault(step.primitive if evenly == "primitives" else "", []).append(step)
     while by_primitive:
         primitive = rng.choice(list(by_primitive))
         steps = by_primitive[primitive]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 from scipy.stats import binomtest
@@ -154,3 +155,20 @@ def test_what_cannot_be_measured_is_refused() -> None:
         canonical_rates(SMALL, [2], trials=0, seed=0)
     with pytest.raises(SpecError, match="expected 1 trial or more, found 0"):
         distance_trials(SMALL, guided=True, trials=0, seed=0)
+
+
+def test_evenly_over_all_legal_steps_counts_what_the_space_refuses() -> None:
+    """The oracle is exhaustion: every legal pair of steps with its chance, judged by the order-free truth."""
+    root = State.root(TINY)
+    firsts = list(proposals(root))
+    expected = 0.0
+    for first in firsts:
+        middle = root.apply(first)
+        seconds = list(proposals(middle))
+        expected += fmean(has_canonical_order(middle.apply(second)) for second in seconds) / len(firsts)
+    found = canonical_rates(TINY, [2], trials=500, seed=3, evenly="steps")
+    (row,) = found.rows
+    low, high = wilson(row.canonical, row.pgraphs, 0.9999)
+    assert row.pgraphs == 500
+    assert low <= expected <= high
+    assert {rule.name for rule in OF_SPACE} & set(found.rejected_by), "refusals of the space are counted"

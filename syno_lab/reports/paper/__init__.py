@@ -8,7 +8,17 @@ only those. Points that the paper only draws are left out.
 from syno_lab.reports.paper.facts import PaperFigure, Series
 from syno_lab.reports.paper.language import figure_10
 from syno_lab.reports.paper.layers import figure_9
-from syno_lab.reports.paper.rates import table_2
+from syno_lab.reports.paper.rates import distance_ablation, table_2
 from syno_lab.reports.paper.vision import figure_5, figure_6, figure_8
 
-__all__ = ["PaperFigure", "Series", "figure_5", "figure_6", "figure_8", "figure_9", "figure_10", "table_2"]
+__all__ = [
+    "PaperFigure",
+    "Series",
+    "distance_ablation",
+    "figure_5",
+    "figure_6",
+    "figure_8",
+    "figure_9",
+    "figure_10",
+    "table_2",
+]

@@ -23,6 +23,8 @@ _COLOURS = ("#2a7fd4", "#009e73", "#d55e00", "#e69f00", "#56b4e9", "#767676", "#
 _MARKS = "oDs^vp><"
 _HATCHES = ("///", "\\\\\\", "---", "|||")  # lines alone: in PGF, a surface of dots has megabytes
 _PAPER_MARKS = "XP*h"
+_WIDEST_BAR = 0.4  # of the room of a category
+_LONGEST_LABEL = 34  # letters of a line beside an axis
 _LONGEST_PLACE = 22  # letters of a line of a category's name
 
 
@@ -32,12 +34,17 @@ def draw(shown: PaperFigure, form: str) -> bytes:
     from matplotlib.figure import Figure
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab", "text.parse_math": False}):
-        figure = Figure(figsize=(8.5, 4.8), facecolor="white", layout="constrained")
-        axes = figure.subplots()
-        axes.set_title(printable(shown.title), fontsize=11)
-        _DRAWN[shown.kind](axes, shown)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="best", fontsize=7.5, framealpha=0.85)
+        panels = shown.panels
+        high = 0.6 + 0.4 * len(shown.series) if shown.kind == "table" else 3.2 * len(panels)
+        figure = Figure(figsize=(8.5, 1.6 + high), facecolor="white", layout="constrained")
+        figure.suptitle(printable(shown.title), fontsize=11)
+        rows = figure.subplots(len(panels), squeeze=False)[:, 0]
+        for axes, panel in zip(rows, panels, strict=True):
+            _DRAWN[shown.kind](axes, panel)
+            handles, _ = axes.get_legend_handles_labels()
+            if handles:
+                # Above the axes: within them it would cover bars.
+                axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, fontsize=7, frameon=False)
         figure.supxlabel(_wrapped(printable(shown.note)), fontsize=7.5, color="#555555")
         buffer = io.BytesIO()
         metadata = {"Date": None} if form == "svg" else None
@@ -60,23 +67,28 @@ class PaperPicture(Figure):
 
         shown = self._shown
         line = page.points * 1.4 / 72
+        panels = shown.panels
         high = 3 * line * (1 + len(shown.series)) if shown.kind == "table" else min(0.75 * page.width, 4.2)
+        high *= len(panels)
+        needed = [len(_places(one)) * _spacing(one) * line for one in panels] if shown.kind == "bars" else None
         plot = Plot(figsize=(page.width, high), facecolor="white", layout="constrained")
-        axes = plot.subplots()
-        if shown.kind == "bars":
-            _bars(axes, shown, across=True)
-        else:
-            _DRAWN[shown.kind](axes, shown)
-        axes.spines[["top", "right"]].set_visible(False)
+        rows = plot.subplots(len(panels), squeeze=False, height_ratios=needed)[:, 0]
+        handles = []
+        for axes, panel in zip(rows, panels, strict=True):
+            if shown.kind == "bars":
+                _bars(axes, panel, across=True)
+            else:
+                _DRAWN[shown.kind](axes, panel)
+            axes.spines[["top", "right"]].set_visible(False)
+            handles += axes.get_legend_handles_labels()[0]
         fit_labels(plot)
         fit_tables(plot)
-        handles, _ = axes.get_legend_handles_labels()
         if handles:
             legend_above(plot, handles)
-        if shown.kind == "bars":
+        if needed is not None:
             # What stands around the axes is as high as it is: the rest of the height is for the bars.
             plot.draw_without_rendering()
-            plot.set_figheight(high - axes.bbox.height / plot.dpi + len(_places(shown)) * _spacing(shown) * line)
+            plot.set_figheight(high - sum(axes.bbox.height for axes in rows) / plot.dpi + sum(needed))
         return plot
 
 
@@ -108,10 +120,13 @@ def _bars(axes: Axes, shown: PaperFigure, *, across: bool = False) -> None:
         xs, widths = [], []
         for place, _ in one.values:
             group = here[str(place)]
-            width = 0.8 / len(group)
-            xs.append(at[str(place)] - 0.4 + width * (group.index(one) + 0.5))
+            width = min(_WIDEST_BAR, 0.8 / len(group))
+            xs.append(at[str(place)] + width * (group.index(one) + 0.5 - len(group) / 2))
             widths.append(width)
         heights = [value for _, value in one.values]
+        if one.is_range:
+            _range_marks(axes, one, xs, across)
+            continue
         look: dict[str, Any] = {"color": _COLOURS[number % len(_COLOURS)]}
         if one.is_paper:
             look = {"facecolor": "white", "edgecolor": PAPER, "hatch": next(hatches)}
@@ -136,14 +151,29 @@ def _bars(axes: Axes, shown: PaperFigure, *, across: bool = False) -> None:
         if len(places) > 5:
             axes.tick_params(axis="x", rotation=35)
         axes.axhline(line, color="#444444", lw=0.8)
-        axes.set_ylabel(shown.y)
+        axes.set_ylabel(_wrapped(shown.y, _LONGEST_LABEL))
     axes.grid(visible=True, axis="x" if across else "y", color="#e0e0e0", linewidth=0.8)
     axes.set_axisbelow(True)
+
+
+def _range_marks(axes: Axes, one: Series, at: list[float], across: bool) -> None:
+    """The ranges of a series that states no values: a line between two caps at each place, and no bar."""
+    import numpy as np
+
+    middles = [(low + high) / 2 for low, high in one.ranges]
+    halves = np.array([(high - low) / 2 for low, high in one.ranges])
+    drawn: dict[str, Any] = {"x": at, "y": middles, "yerr": halves}
+    if across:
+        drawn = {"x": middles, "y": at, "xerr": halves}
+    axes.errorbar(**drawn, fmt="none", ecolor=PAPER, elinewidth=2, capsize=5, label=printable(one.name))
 
 
 def _points(axes: Axes, shown: PaperFigure) -> None:
     for number, one in enumerate(shown.series):
         colour = PAPER if one.is_paper else _COLOURS[number % len(_COLOURS)]
+        if one.is_range:
+            _boxes(axes, one)
+            continue
         xs, ys = [float(place) for place, _ in one.values], [value for _, value in one.values]
         line = "-" if one.is_line else "none"
         mark = _PAPER_MARKS[number % len(_PAPER_MARKS)] if one.is_paper else _MARKS[number % len(_MARKS)]
@@ -159,18 +189,34 @@ def _points(axes: Axes, shown: PaperFigure) -> None:
         # matplotlib's own labels of powers are formulas, which are not read here.
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     axes.set_xlabel(shown.x)
-    axes.set_ylabel(shown.y)
+    axes.set_ylabel(_wrapped(shown.y, _LONGEST_LABEL))
     axes.margins(0.08)
     axes.grid(visible=True, color="#e0e0e0", linewidth=0.8)
     axes.set_axisbelow(True)
 
 
+def _boxes(axes: Axes, one: Series) -> None:
+    """The area that each pair of ranges spans: the paper states no point in it."""
+    from matplotlib.patches import Rectangle
+
+    for number, ((low, high), (left, right)) in enumerate(zip(one.ranges, one.spans, strict=True)):
+        look: dict[str, Any] = {"facecolor": "none", "edgecolor": PAPER, "hatch": "///", "linewidth": 1}
+        label = printable(one.name) if number == 0 else None
+        axes.add_patch(Rectangle((left, low), right - left, high - low, label=label, **look))
+        axes.update_datalim([(left, low), (right, high)])
+    axes.autoscale_view()
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
 def _table(axes: Axes, shown: PaperFigure) -> None:
     axes.axis("off")
     places = _places(shown)
-    cells = [
-        [f"{found:.4f}" if (found := _at(one, place)) is not None else "–" for place in places] for one in shown.series
-    ]
+    cells = [[_cell(_at(one, place)) for place in places] for one in shown.series]
     if not cells:
         return
     names = [_wrapped(printable(one.name), 28) for one in shown.series]

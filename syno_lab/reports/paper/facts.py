@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -53,6 +53,9 @@ class Series:
         ranges: the range of each value, if the paper states ranges; else empty.
         is_line: whether the points are connected by a line.
         spans: the range of each place, likewise.
+        is_range: whether the paper states no value but a range ("less than 1 %"): only the range is drawn, without a
+            bar or a point.
+        unit: of the values, where a figure has several: each unit has axes of its own. Empty: the figure's ``y``.
     """
 
     name: str
@@ -61,6 +64,8 @@ class Series:
     ranges: tuple[tuple[float, float], ...] = ()
     is_line: bool = False
     spans: tuple[tuple[float, float], ...] = ()
+    is_range: bool = False
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class PaperFigure:
         name: ``figure_5``, …, ``table_2``.
         title: text above the figure.
         kind: ``bars`` (places are categories), ``points`` or ``table``.
-        x, y: the names of the axes.
+        x, y: the names of the axes; ``y`` that of the first, where series have units of their own.
         series: all series, our own measurements first.
         note: text below the figure: the source of the data, and what is missing.
         is_log_x: whether the first axis is logarithmic.
@@ -85,6 +90,15 @@ class PaperFigure:
     series: tuple[Series, ...]
     note: str
     is_log_x: bool = False
+
+    @property
+    def panels(self) -> tuple[PaperFigure, ...]:
+        """One figure for each unit of the series, so that every axis has one unit."""
+        units = dict.fromkeys(one.unit or self.y for one in self.series) or {self.y: None}
+        return tuple(
+            replace(self, y=unit, series=tuple(one for one in self.series if (one.unit or self.y) == unit))
+            for unit in units
+        )
 
     @property
     def measured(self) -> tuple[Series, ...]:

@@ -22,8 +22,8 @@ def figure_10(source: LabLike | None = None, *, names: tuple[str, ...] = ()) -> 
     """Perplexity against steps of the language model trainings in a lab; running ones up to their current step.
 
     Args:
-        source: a lab, a store, the path of one, or the stored results of ``benchmarks/trials.py text`` (a ``.json``
-            file); None: only the paper's values.
+        source: a lab, a store, the path of one, or the stored results of ``benchmarks/trials.py text`` or of the part
+            ``text`` of ``syno-lab reproduce`` (a ``.json`` file); None: only the paper's values.
         names: parts of the names of the trainings to show; empty: all.
 
     Raises:

@@ -17,14 +17,16 @@ from syno_lab.store.records import finite
 
 #: Milliseconds by operator and layer, and the operator with which the others are compared.
 _Table = dict[str, dict[str, float]]
+_LONGEST_MACHINE = 60  # letters, in a legend
 
 
 def figure_9(source: LabLike | None = None, *, run: str | None = None, target: str | None = None) -> PaperFigure:
     """The speedup of each operator over the baseline on each layer.
 
     Args:
-        source: the stored results of ``benchmarks/tvm_tuning.py`` (a ``.json`` file), or a lab or store with a search
-            whose trials were tuned (or a run of the earlier demo); None: only the paper's values.
+        source: the stored results of ``benchmarks/tvm_tuning.py`` or of the part ``layers`` of ``syno-lab reproduce``
+            (a ``.json`` file), or a lab or store with a search whose trials were tuned (or a run of the earlier demo);
+            None: only the paper's values.
         run: the name of the search or run; None: the last one with latencies of a baseline and of another operator,
         searches first.
         target: of the search; None: its own.
@@ -74,7 +76,8 @@ def _of_file(path: Path) -> tuple[_Table, str, str]:
     if "conv2d" not in table:
         raise FormatError(f"{path}: expected results of benchmarks/tvm_tuning.py with the layers of conv2d, found none")
     about = results.get("about")
-    return table, "conv2d", str(about.get("machine", "this machine")) if isinstance(about, Mapping) else "this machine"
+    machine = str(about.get("machine", "this machine")) if isinstance(about, Mapping) else "this machine"
+    return table, "conv2d", machine if len(machine) <= _LONGEST_MACHINE else "this machine"
 
 
 def _of_store(place: Path, name: str | None, target: str | None) -> tuple[_Table, str, str] | None:

@@ -22,7 +22,8 @@ def table_2(source: str | Path | CanonicalRates | None = None) -> PaperFigure:
 
     Args:
         source: a result of :func:`syno_lab.synthesis.ablation.canonical_rates`, a file of ``syno-lab ablate canonical
-            --json FILE``, or the file of ``benchmarks/synthesis.py``; None: only the paper's values.
+            --json FILE``, of the part ``table-2`` of ``syno-lab reproduce``, or of ``benchmarks/synthesis.py``; None:
+            only the paper's values.
 
     Raises:
         FormatError: the file has no such rates.
@@ -35,13 +36,57 @@ def table_2(source: str | Path | CanonicalRates | None = None) -> PaperFigure:
     (paper,) = (one for one in published_points("table_2") if one.sizes)
     (samples,) = (one for one in published_points("table_2") if one.samples)
     series = [Series("here", tuple(rows))] if rows else []
-    theirs = Series("the paper, Table 2", tuple(zip(paper.sizes, paper.rates, strict=True)), True)
+    last = paper.sizes[-1].removeprefix("≥ ")
+    is_last = any(size == last for size, _ in rows)
+    sizes = [*paper.sizes[:-1], last] if is_last else paper.sizes
+    theirs = Series("the paper, Table 2", tuple(zip(sizes, paper.rates, strict=True)), True)
     lacking = "" if series else " Nothing of it was measured here."
     note = (
         f"Share of canonical pGraphs by the number of primitives. The paper drew {samples.samples} samples, of which "
         f"{samples.canonical} were canonical; it does not say how they were drawn.{lacking}"
     )
+    if is_last:
+        note += f" In the last column the paper has pGraphs of {last} primitives and more, and here they have {last}."
+
     return PaperFigure("table_2", "Canonical rates by size", "table", "primitives", "share", (*series, theirs), note)
+
+
+def distance_ablation(source: str | Path | None = None) -> PaperFigure:
+    """Random trials with the shape distance and without it: how many, and the distinct operators that they found.
+
+    Args:
+        source: the file of the part ``distance`` of ``syno-lab reproduce``, or of ``syno-lab ablate distance --json``;
+            None: only the paper's values.
+
+    Raises:
+        FormatError: the file has no such trials.
+    """
+    series = [] if source is None else _trials_of(Path(source).expanduser())
+    theirs = [
+        Series(f"the paper, {one.label}", (("trials", one.trials), ("distinct operators", one.distinct or 0)), True)
+        for one in published_points("distance_ablation")
+        if one.trials is not None
+    ]
+    lacking = "" if series else " Nothing of it was measured here."
+    note = (
+        "Random trials, and the distinct operators among their ends. The paper's took 68 and 181 s on 192 virtual "
+        f"cores; it does not say for which shapes.{lacking}"
+    )
+    title = "Trials with the shape distance and without it"
+    return PaperFigure("distance_ablation", title, "table", "", "number", (*series, *theirs), note)
+
+
+def _trials_of(path: Path) -> list[Series]:
+    found = results_of(path).get("rows")
+    series = []
+    for row in found if isinstance(found, list) else []:
+        if isinstance(row, Mapping) and isinstance(row.get("trials"), int) and isinstance(row.get("distinct"), int):
+            is_with = row.get("guided") is True or row.get("distance") == "with"
+            name = f"here, {'with' if is_with else 'without'} the distance"
+            series.append(Series(name, (("trials", row["trials"]), ("distinct operators", row["distinct"]))))
+    if not series:
+        raise FormatError(f"{path}: expected trials with and without the shape distance, found none")
+    return series
 
 
 def _of_file(path: Path) -> list[tuple[str, float]]:

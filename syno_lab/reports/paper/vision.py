@@ -1,7 +1,8 @@
 """Figures 5, 6 and 8: networks, their latency and their accuracy against the baseline (Syno, section 9.2).
 
-The paper measures whole networks. What a search or run of the lab has is the sum over the replaced layers, and is named
-so: such a speedup is greater than the network's, of which the rest stays as it is.
+The paper measures whole networks, and so does ``syno-lab reproduce`` (:mod:`.whole`). What a search or run of the lab
+has is the sum over the replaced layers, and is named so: such a speedup is greater than the network's, of which the
+rest stays as it is.
 """
 
 from __future__ import annotations
@@ -11,33 +12,41 @@ from collections.abc import Sequence
 from syno_lab.reports.axes import LATENCY
 from syno_lab.reports.fronts import front_of
 from syno_lab.reports.lab import Reading
-from syno_lab.reports.paper.facts import LabLike, PaperFigure, Series, reading_of, stated
+from syno_lab.reports.paper.facts import LabLike, PaperFigure, Series, place_of, reading_of, stated
+from syno_lab.reports.paper.whole import WholeNetworks, networks_of
 from syno_lab.reports.published import published_points
 from syno_lab.reports.rows import Source, TrialRow
 
 #: The loss of accuracy that the paper allows, in percentage points (section 9.2).
 WITHIN = 1.0
-_THEIRS = "Hatched or crossed, purple: the paper's values, on its Jetson Orin Nano."
+_THEIRS = (
+    "Purple, hatched or crossed: the paper's values, on its Jetson Orin Nano; a range that it states is a line between "
+    "caps or a hatched box."
+)
 _MOST = 12
 #: In the name of a series of ours.
 _OURS = "sum of layers"
+_POINTS = "accuracy against the baseline [percentage points]"
 
 
 def figure_5(source: LabLike | None = None, *, within: float = WITHIN) -> PaperFigure:
     """The fastest operator of each network that is at most ``within`` points less accurate, over the TVM baseline.
 
-    Our latencies are sums over the replaced layers, the paper's are of whole networks.
+    Our latencies are sums over the replaced layers in a lab, and those of whole networks, as the paper's, in a file.
 
     Args:
-        source: a lab, a store, or the path of one; its searches and runs with a baseline are shown, by target. None:
-            only the paper's values.
+        source: a lab, a store, or the path of one; its searches and runs with a baseline are shown, by target. The file
+            of whole networks that ``syno-lab reproduce`` writes (``.json``). None: only the paper's values.
         within: the most accuracy that an operator may lose, in percentage points.
 
     Raises:
         StoreError: the store cannot be read.
+        FormatError: the file has no networks.
     """
-    series = []
-    reading = _read(source)
+    series: list[Series] = []
+    reading, whole = _read(source)
+    if whole is not None:
+        series += whole.best(within)
     for target in reading.targets if reading else ():
         values = []
         for one, baseline in _with_baseline(reading):
@@ -53,7 +62,7 @@ def figure_5(source: LabLike | None = None, *, within: float = WITHIN) -> PaperF
     found = stated(published_points("figure_5"), "speedup")
     paper = Series("the paper, whole networks, CIFAR-100", tuple((label, value) for label, value, _ in found), True)
     about = f"Speedup of the fastest operator within {within:g} points of the baseline's accuracy."
-    note = f"{about} {_THEIRS}{_measured(reading, series)}"
+    note = f"{about} {_THEIRS}{_measured(reading, whole, series)}"
     return PaperFigure("figure_5", "Speedup over the tuned baseline", "bars", "", "speedup", (*series, paper), note)
 
 
@@ -65,9 +74,10 @@ def figure_6(source: LabLike | None = None) -> PaperFigure:
 
     Raises:
         StoreError: the store cannot be read.
+        FormatError: the file has no networks.
     """
-    series = []
-    reading = _read(source)
+    series: list[Series] = []
+    reading, whole = _read(source)
     for one, baseline in _with_baseline(reading):
         rows = _operators(reading, one)
         for target in one.targets:
@@ -78,6 +88,8 @@ def figure_6(source: LabLike | None = None) -> PaperFigure:
                 series.append(Series(f"here, {_OURS}, {_name(one)}, {target}", line, is_line=True))
     if series:
         series.append(Series("here, the baseline", ((1.0, 0.0),)))
+    if whole is not None:
+        series += whole.front()
     theirs = []
     for one_stated in published_points("figure_6"):
         times, points = one_stated.along(f"{LATENCY}x"), one_stated.accuracy_points
@@ -85,23 +97,24 @@ def figure_6(source: LabLike | None = None) -> PaperFigure:
             middle = (sum(times) / 2, sum(points) / 2)
             theirs.append(
                 Series(
-                    f"the paper, whole networks, ImageNet: {one_stated.label}",
+                    f"the paper, whole networks, ImageNet: {one_stated.label}, a range",
                     (middle,),
                     True,
                     (points,),
                     spans=(times,),
+                    is_range=True,
                 )
             )
     note = (
         "Latency over the baseline's, accuracy minus the baseline's. The paper's ranges: a loss of 1 to 2 points at a "
-        f"speedup of 1.10 to 4.73, for most of its operators. {_THEIRS}{_measured(reading, series)}"
+        f"speedup of 1.10 to 4.73, for most of its operators. {_THEIRS}{_measured(reading, whole, series)}"
     )
     return PaperFigure(
         "figure_6",
         "Accuracy against inference time",
         "points",
         "latency over the baseline's",
-        "accuracy against the baseline [percentage points]",
+        _POINTS,
         (*series, *theirs),
         note,
     )
@@ -119,9 +132,12 @@ def figure_8(
 
     Raises:
         StoreError: the store cannot be read, or has no such search or run.
+        FormatError: the file has no networks.
     """
-    series = []
-    reading = _read(source)
+    series: list[Series] = []
+    reading, whole = _read(source)
+    if whole is not None:
+        series += whole.bars(_POINTS)
     known = _with_baseline(reading)
     if reading is not None and of is not None:
         reading.of(of)
@@ -140,27 +156,35 @@ def figure_8(
                 series.append(Series(f"here, speedup, {_OURS}, {target}", pairs))
         losses = tuple((row.label, -_loss(row, baseline)) for row in chosen if _loss(row, baseline) < float("inf"))
         if losses:
-            series.append(Series("here, accuracy [points]", losses))
+            series.append(Series("here, accuracy", losses, unit=_POINTS))
     statements = published_points("figure_8")
     speedups = tuple((label.split(",")[0], value) for label, value, _ in stated(statements, "speedup"))
     points = stated(statements, "accuracy_points")
     paper = (
         Series("the paper, speedup", speedups, True),
         Series(
-            "the paper, accuracy [points], less than 1 lost",
+            "the paper, accuracy: less than 1 point lost",
             tuple((label.split(",")[0], middle) for label, middle, _ in points),
             True,
             tuple(span for *_, span in points),
+            is_range=True,
+            unit=_POINTS,
         ),
     )
     words = " ".join(f"{one.quote[0][0].upper()}{one.quote[0][1:]}." for one in statements if one.speedup is None)
-    note = f"Against the baseline. The paper besides: {words} {_THEIRS}{_measured(reading, series)}".replace("..", ".")
+    note = f"Against the baseline. The paper besides: {words} {_THEIRS}{_measured(reading, whole, series)}".replace(
+        "..", "."
+    )
     title = "Operator 1 and other optimizations"
-    return PaperFigure("figure_8", title, "bars", "", "speedup; percentage points", (*series, *paper), note)
+    return PaperFigure("figure_8", title, "bars", "", "speedup", (*series, *paper), note)
 
 
-def _read(source: LabLike | None) -> Reading | None:
-    return None if source is None else reading_of(source)
+def _read(source: LabLike | None) -> tuple[Reading | None, WholeNetworks | None]:
+    """A lab, or a file of whole networks."""
+    if source is None:
+        return None, None
+    place = place_of(source)
+    return (None, networks_of(place)) if place.suffix == ".json" else (reading_of(source), None)
 
 
 def _with_baseline(reading: Reading | None) -> list[tuple[Source, TrialRow]]:
@@ -185,10 +209,12 @@ def _name(source: Source) -> str:
     return f"{backbone} ({source.name})" if isinstance(backbone, str) else source.name
 
 
-def _measured(reading: Reading | None, series: Sequence[Series]) -> str:
+def _measured(reading: Reading | None, whole: WholeNetworks | None, series: Sequence[Series]) -> str:
     """What our latencies are, of each search that has some with a baseline; that there are none, otherwise."""
     if not series:
         return " Nothing of it was measured here."
+    if whole is not None:
+        return f" Measured here: {whole.about}."
     found = [
         f"{one.name} on {target}: {one.measured[target]}"
         for one, baseline in _with_baseline(reading)

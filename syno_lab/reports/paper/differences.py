@@ -1,0 +1,141 @@
+"""What a reproduction gave beside what the paper states, in sentences: the numbers come from the parts' results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+from syno_lab.reports.paper.facts import results_of
+from syno_lab.reports.paper.language import figure_10
+from syno_lab.reports.paper.layers import figure_9
+from syno_lab.reports.paper.rates import table_2
+from syno_lab.reports.paper.vision import WITHIN
+from syno_lab.reports.paper.whole import WholeNetworks, networks_of
+from syno_lab.reports.published import published_points
+from syno_lab.store.records import finite
+
+
+def of_rates(path: Path) -> list[str]:
+    """Table 2."""
+    (here,) = table_2(path).measured
+    found = results_of(path)
+    (first, most), (last, least) = here.values[0], here.values[-1]
+    ours = f"Here {100 * most:.1f} % of pGraphs of {first} primitives are canonical, {100 * least:.2f} % of {last}"
+    drawn = (
+        "Each step is drawn evenly among all legal ones, and a pGraph with a step that the space refuses counts as not "
+        f"canonical: {found.get('walks'):,} walks, of {found.get('spec')}."
+    )
+    silent = (
+        "The paper states neither its shapes nor how steps were drawn. It has all pGraphs of 2 primitives canonical, "
+        "which draws evenly over all legal steps do not give."
+    )
+    return [f"{ours}; the paper has 100 % and 0.", drawn, silent]
+
+
+def of_distance(path: Path) -> list[str]:
+    """The ablation of the shape distance."""
+    sentences = []
+    for row in _rows(results_of(path)):
+        which = "With" if row.get("guided") else "Without"
+        trials, distinct, valid = (_count(row, key) for key in ("trials", "distinct", "valid"))
+        told = f"{which} the distance {valid:,} of {trials:,} trials end at an operator, {distinct:,} of them distinct"
+        if not valid:
+            told += f": fewer than one in {1 / (finite(row.get('high')) or 1.0):,.0f} at 95 %"
+        sentences.append(f"{told}.")
+    theirs = (
+        "The paper has 253 distinct operators of 5 million trials with it, and none of 500 million without. It states "
+        "neither its shapes nor when a trial asks for the distance; here a trial asks before every step."
+    )
+    return [*sentences, theirs]
+
+
+def of_layers(path: Path) -> list[str]:
+    """Figure 9."""
+    found = results_of(path)
+    stated = [one for one in published_points("figure_9") if one.speedup is not None and one.device == "CPU"]
+    theirs = {one.operator: one.speedup[0] for one in stated if one.operator and one.speedup is not None}
+    ours: dict[str, float] = {}
+    for series in figure_9(path).measured:
+        name = series.name.removeprefix("here, ").split(",")[0]
+        ours[name] = geometric_mean([value for _, value in series.values])
+    sentences = [
+        f"{name.replace('_', ' ').capitalize()} is {ours[name]:.2f} times as fast as conv2d in the geometric mean over "
+        f"the layers, {theirs[name]:.2f} times in the paper (CPU)."
+        for name in ("operator_1", "operator_2")
+        if name in ours and name in theirs
+    ]
+    best = [max((ours[name] for name in ours if part in name), default=None) for part in ("operator_", "nas_pte_")]
+    if best[0] and best[1]:
+        ratio = best[0] / best[1]
+        sentences.append(f"The faster of the two over NAS-PTE's fastest, by these means: {ratio:.2f}; the paper: 2.13.")
+    missing = [row for row in _rows(found, "layers") if row.get("error")]
+    if missing:
+        names = ", ".join(f"{row.get('operator')} with {row.get('channels')} channels" for row in missing)
+        sentences.append(f"Not tuned: {names}.")
+    here = (
+        f"Every operator has {found.get('candidates')} candidates on each layer here, in {found.get('threads')} "
+        "threads of this processor. The paper tunes on its Jetson Orin Nano and does not say how long. The layers are "
+        "the 3x3 convolutions of stride 1 in ResNet-34."
+    )
+    return [*sentences, here]
+
+
+def of_text(path: Path) -> list[str]:
+    """Figure 10."""
+    found = results_of(path)
+    given = found.get("settings")
+    settings = given if isinstance(given, Mapping) else {}
+    sentences = []
+    for one in figure_10(path).measured:
+        steps, perplexity = one.values[-1]
+        name = one.name.removeprefix("here, ").rpartition(", seed")[0]
+        sentences.append(f"{name}: perplexity {perplexity:.3g} after {float(steps):,.0f} steps.")
+    here = (
+        f"A tiny GPT reads {settings.get('data')} here, for {finite(settings.get('budget_s')) or 0.0:,.0f} s each and "
+        "in tokens of its own, so that only these networks can be compared with each other. The paper trains GPT-2 "
+        "(117M parameters) on LM1B for 100,000 steps: perplexity 99 with its operator, 111 without."
+    )
+    return [*sentences, here]
+
+
+def of_networks(path: Path) -> list[str]:
+    """Figures 5, 6 and 8 together."""
+    whole = networks_of(path)
+    sentences = [_within(whole)]
+    for row in whole.rows:
+        speedup, points = whole.speedup(row), whole.points(row)
+        parts = [
+            "no latency" if speedup is None else f"{speedup:.2f} times as fast",
+            "no accuracy" if points is None else f"{points:+.2f} percentage points",
+        ]
+        sentences.append(f"{row.label}: {', '.join(parts)}.")
+    here = (
+        f"Here: {whole.name}, {whole.about}. The paper has five networks, whole trainings on CIFAR-100 and ImageNet, "
+        "and its Jetson Orin Nano: its values and ours agree in direction at most."
+    )
+    int8 = "INT8 (Figure 8) is no part of a reproduction: `benchmarks/int8.py` measures it by PyTorch, layer by layer."
+    return [*sentences, here, int8]
+
+
+def _within(whole: WholeNetworks) -> str:
+    best = whole.fastest(WITHIN)
+    speedup = None if best is None else whole.speedup(best)
+    theirs = "the paper's best are 2.06 times as fast in the geometric mean of five networks (CPU)"
+    if best is None or speedup is None:
+        return f"No operator is within {WITHIN:g} point of the baseline's accuracy; {theirs}."
+    return (
+        f"The fastest within {WITHIN:g} point of the baseline's accuracy is {best.label}, {speedup:.2f} times as fast; "
+        f"{theirs}."
+    )
+
+
+def _rows(found: Mapping[str, Any], key: str = "rows") -> Sequence[Mapping[str, Any]]:
+    rows = found.get(key)
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+
+
+def _count(row: Mapping[str, Any], key: str) -> int:
+    value = row.get(key)
+    return value if isinstance(value, int) else 0
