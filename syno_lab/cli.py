@@ -40,6 +40,7 @@ from syno_lab.commands import (
     synthesise,
     train,
     tune,
+    worker,
 )
 from syno_lab.commands import enumerate as enumerating
 from syno_lab.commands.helping import HelpingCommand, HelpingGroup
@@ -90,6 +91,7 @@ for _command in (
     operators,
     show,
     export,
+    worker,
     doctor,
 ):
     app.command(_command.__name__.rpartition(".")[2])(_command.command)

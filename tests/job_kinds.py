@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from syno_lab.jobs import JobContext
 
-VARIABLE = ";".join(f"{name}=job_kinds:{name}" for name in ("sleep", "count", "end", "drive", "nothing", "full_disk"))
+NAMES = ("sleep", "count", "end", "drive", "nothing", "full_disk", "sees")
+VARIABLE = ";".join(f"{name}=job_kinds:{name}" for name in NAMES)
 
 
 def nothing(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     """Give back the parameters."""
     return params
+
+
+def sees(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
+    """Say which GPUs this process sees, and where it is, once there is a file ``until``."""
+    while not Path(params["until"]).exists():
+        context.report(0.5, "waits")
+        time.sleep(0.02)
+    return {"gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "root": str(context.root)}
 
 
 def sleep(params: dict[str, Any], context: JobContext) -> dict[str, Any]:

@@ -123,6 +123,9 @@ REASONS: dict[str, dict[str, str]] = {
         "_put getattr by name": "fields of a value",
         "_put_attempt getattr by name": "fields of a value",
     },
+    "syno_lab/jobs/away.py": {"- import distributed": "for the type checker"},
+    "syno_lab/jobs/gpus.py": {"found subprocess.run": "nvidia-smi on the user's own path, without a shell"},
+    "syno_lab/commands/worker.py": {"command Popen": "Dask's own worker, without a shell"},
     "syno_lab/jobs/cluster.py": {
         "Cluster._dask Popen": "Dask's own commands, without a shell",
         "Settings.__post_init__ getattr by name": "fields of a value",

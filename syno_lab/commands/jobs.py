@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syno_lab import private
 from syno_lab.commands.detach import FolderOption, hand_over, use_lab
 from syno_lab.commands.options import flag
 from syno_lab.commands.output import JsonTarget, check_json, say, say_table, table, tell, write_json
@@ -253,6 +254,48 @@ def stop(folder: FolderOption = None, json: JsonTarget = None) -> None:
         lab.shutdown()
         say(f"stopped the workers of {lab.folder}; jobs on hold: {', '.join(map(str, held)) or 'none'}", json)
     write_json({"stopped": True, "jobs": held}, json)
+
+
+@app.command()
+def serve(
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="This machine's address for workers of other machines; with TLS.")
+    ],
+    certificate: Annotated[
+        Path, typer.Option(metavar="FILE", help="Where to write the file that opens the cluster: copy it to them.")
+    ],
+    port: Annotated[int | None, typer.Option(min=1, max=65_535, help="Of the scheduler. [default: 8786]")] = None,
+    slots: Annotated[int | None, typer.Option(min=1, help="Jobs at a time on this machine.")] = None,
+    gpus: Annotated[
+        str | None, typer.Option(metavar="all|N", help="GPUs of this machine that jobs may ask for. [default: none]")
+    ] = None,
+    idle_minutes: Annotated[
+        float, typer.Option(min=0.01, help="The cluster ends after so long without a job.")
+    ] = 720.0,
+    folder: FolderOption = None,
+    json: JsonTarget = None,
+) -> None:
+    """Have the lab's scheduler listen on an address of this machine, so that other machines can join as workers.
+
+    Everything is encrypted, and only who has the certificate's file gets in: copy it, as over SSH, and keep it secret.
+    On the other machine `syno-lab worker tls://ADDRESS:PORT --certificate FILE` joins.
+    """
+    from syno_lab.commands.detach import lab_folder
+    from syno_lab.jobs import Lab
+    from syno_lab.jobs.gpus import parse
+
+    check_json(json)
+    count = None if gpus is None else len(parse(gpus))
+    settings: dict[str, Any] = {"slots": slots, "gpus": count, "idle_minutes": idle_minutes}
+    with Lab.open(lab_folder(folder), **settings, listen=listen, port=port, start=False, is_thorough=False) as lab:
+        address = lab.cluster.serve().address
+        certificate.unlink(missing_ok=True)
+        with private.create(certificate, "xb") as file:
+            file.write(lab.cluster.certificate())
+    say(f"{address} waits for workers; the certificate is in {certificate}, for you alone. On the other machine:", json)
+    command = f"syno-lab worker {address} --certificate {certificate.name}"
+    say(f"  {command}", json)
+    write_json({"address": address, "certificate": str(certificate), "command": command}, json)
 
 
 def _steer(action: str, jobs: Sequence[int], folder: Path | None, json: str | None) -> None:

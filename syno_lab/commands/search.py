@@ -22,6 +22,7 @@ from syno_lab.commands.search_options import (
     Training,
     Tuning,
     Validating,
+    parse_workers,
 )
 from syno_lab.commands.search_own import advice, named_again, say_files, with_own
 from syno_lab.commands.search_rungs import PlanTeller, say_rungs, say_untrained
@@ -134,7 +135,9 @@ def _settings(
         if is_given and method != Method.mcts:
             raise SearchError(f"{option}: expected --method mcts beside it, found {method.value}")
     minutes = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
-    workers = 1 if untrained else machine.workers or (1 if run.in_process or machine.device != "cpu" else _cores())
+    count, gpus = parse_workers(machine.workers, in_process=run.in_process)
+    device = "cuda" if gpus and machine.device == "cpu" else machine.device
+    workers = 1 if untrained else count or (1 if run.in_process or device != "cpu" else _cores())
     is_stopped = not training.to_the_end and training.budget is None
     request = TrialRequest(
         backbone=network.backbone,
@@ -148,9 +151,9 @@ def _settings(
         batch_size=training.batch_size,
         learning_rate=training.learning_rate,
         optimizer="adamw" if training.optimizer == Optimizer.adamw else None,
-        device=machine.device,
+        device=device,
         threads=None if run.in_process else max(1, _cores() // workers),
-        precision=precision_of(machine.precision, machine.device),
+        precision=precision_of(machine.precision, device),
         channels_last=True,
         time_limit_s=training.time_limit,
         stopping=_stopping(training.stop_early, training.epochs) if is_stopped else None,
@@ -171,6 +174,7 @@ def _settings(
         max_replaced_ratio=(1.0 if is_whole else 0.4) if choice.flops is None else choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
+        gpus=gpus,
         seeds=() if untrained else _seeds(machine.seeds, rungs),
         limits={} if is_whole else {"max_primitives": choice.max_primitives},
         weight_limits="primary",
@@ -354,7 +358,8 @@ def _earlier(
         raise SearchError(
             f"--continue: expected a search {quoted(name)} in {place}, found none; name another by --name and --folder"
         )
-    given: dict[str, Any] = {"workers": machine.workers} if machine.workers else {}
+    count, gpus = parse_workers(machine.workers)
+    given: dict[str, Any] = {"workers": count, "gpus": gpus} if count else {}
     if choice.minutes is not None or choice.trials is not None:
         given |= {"minutes": choice.minutes, "trials": choice.trials}
     if tuning is not None:

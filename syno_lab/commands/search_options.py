@@ -11,6 +11,8 @@ import typer
 from syno_lab.commands.detach import DetachOption, FolderOption
 from syno_lab.commands.options import TrackerOption, flag
 from syno_lab.commands.train import Precision, Rule
+from syno_lab.errors import SynoError
+from syno_lab.inputs import integer, quoted
 
 
 class Method(StrEnum):
@@ -219,10 +221,38 @@ class Machine:
         ),
     ] = None
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Trainings at a time. [default: one for each core; on a GPU, 1]")
+        str | None,
+        typer.Option(
+            metavar="N|gpu",
+            help="Trainings at a time; gpu: one for each GPU of this machine, which it has for itself. [default: one "
+            "for each core; on a GPU, 1]",
+        ),
     ] = None
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu"
     precision: Annotated[Precision, typer.Option()] = Precision.float32
+
+
+def parse_workers(text: str | None, *, in_process: bool = False) -> tuple[int | None, float]:
+    """Trainings at a time (None: as usual), and the GPUs that each has for itself: ``gpu`` asks the machine.
+
+    Raises:
+        SynoError: for neither a number nor ``gpu``, and where the machine has no GPU.
+    """
+    if text is None:
+        return None, 0.0
+    if text == "gpu":
+        from syno_lab.jobs.gpus import found
+
+        if in_process:
+            raise SynoError("--workers gpu: expected trainings as jobs, which have a GPU each; leave --in-process out")
+        count = len(found())
+        if not count:
+            raise SynoError("--workers gpu: expected a GPU on this machine, found none (nvidia-smi -L lists them)")
+        return count, 1.0
+    count = integer(text) or 0
+    if count < 1:
+        raise SynoError(f"--workers: expected a number from 1 on, or gpu, found {quoted(text)}")
+    return count, 0.0
 
 
 @dataclass(frozen=True)

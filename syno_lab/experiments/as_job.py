@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,8 @@ def run_as_job(
     """
     from syno_lab.jobs import Lab
 
-    with Lab.open(folder, address=address, slots=settings.workers) as lab:
+    gpus = ceil(settings.workers * settings.gpus) or None
+    with Lab.open(folder, address=address, slots=settings.workers, gpus=gpus) as lab:
         handle = _job(lab, settings)
         record = handle.record()
         try:

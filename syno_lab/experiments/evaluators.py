@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,15 +47,16 @@ class JobEvaluators:
 
     Args:
         lab: an open lab; a search that is a job uses the lab of its context, so that cancelling it cancels its
-        trainings.
+            trainings.
+        resources: what each training asks of a worker; None: what its kind of job asks.
     """
 
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
+    def __init__(self, lab: Lab, resources: Mapping[str, float] | None = None) -> None:
+        self._lab, self._resources = lab, resources
 
     def submit(self, name: str, request: TrialRequest) -> Running:
         """See :class:`Evaluators`."""
-        return self._running(self._lab.submit(TRAIN, request.to_dict(), name=name))
+        return self._running(self._lab.submit(TRAIN, request.to_dict(), name=name, resources=self._resources))
 
     def find(self, name: str) -> Running | None:
         """See :class:`Evaluators`. A training paused with the search continues; one cancelled with it does not."""

@@ -78,7 +78,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
             return run_search(
                 settings,
                 lab.store,
-                JobEvaluators(lab),
+                JobEvaluators(lab, settings.resources),
                 JobTuners(lab),
                 folder=place,
                 report=context.report,

@@ -210,7 +210,8 @@ class JobWorkers:
             self._handles.append(self._submit())
 
     def _submit(self) -> JobHandle:
-        return self._lab.submit(KIND, self._settings.to_dict(), name=f"{self._settings.name}: worker")
+        name = f"{self._settings.name}: worker"
+        return self._lab.submit(KIND, self._settings.to_dict(), name=name, resources=self._settings.resources)
 
     def __enter__(self) -> JobWorkers:
         # Workers of an earlier process of this search go on; those of an ended search were cancelled by it.

@@ -26,7 +26,7 @@ TreeKind = Literal["uct", "rave", "estimate"]
 
 #: Settings that may differ when a search is continued: its length, its workers and its tuning. None changes its
 #: choices.
-CHANGEABLE = ("minutes", "trials", "workers", "threads", "tuning")
+CHANGEABLE = ("minutes", "trials", "workers", "gpus", "threads", "tuning")
 
 
 _FLOPS_RATIO = 0.5
@@ -99,6 +99,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             that it replaces (:meth:`.System.traffic`). Operators above it are not trained: their training steps are
             slow, even with few FLOPs. None: no limit.
         workers: trainings at a time.
+        gpus: GPUs that each training has for itself, as jobs; 0: none is asked for, and all see the same.
         seeds: seeds on which the baseline and the best operators are trained; empty: nothing is compared.
         limits: limits of the system's space; for pGraphs ``max_primitives``, ``max_tensors``, …
             (:class:`syno_lab.ir.spec.Limits`).
@@ -140,6 +141,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_replaced_ratio: float | None = None
     max_traffic_ratio: float | None = None
     workers: int = 1
+    gpus: float = 0
     seeds: tuple[int, ...] = (0, 1, 2)
     limits: dict[str, int] = msgspec.field(default_factory=dict)
     coefficients: tuple[str, ...] | None = None
@@ -179,6 +181,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError(f"virtual_loss: expected a number of 0 or more, found {self.virtual_loss}")
         if self.virtual_loss and self.tree == "estimate":
             raise SearchError("virtual_loss: expected the method mcts with the tree uct or rave; leave it out")
+        if not (math.isfinite(self.gpus) and self.gpus >= 0):
+            raise SearchError(f"gpus: expected a number of 0 or more, found {self.gpus}")
         if self.workers < 1:
             raise SearchError(f"workers: expected 1 or more, found {self.workers}")
         if len(set(self.seeds)) != len(self.seeds):
@@ -230,6 +234,11 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             )
         if not self.seeds:
             raise SearchError("lower within: expected seeds to train the baseline on, found none: it sets the margin")
+
+    @property
+    def resources(self) -> dict[str, float] | None:
+        """What each of its trainings asks of a worker; None: what its kind of job asks."""
+        return {"slot": 1, "GPU": self.gpus} if self.gpus else None
 
     @property
     def systems(self) -> tuple[str, ...]:

@@ -18,17 +18,21 @@ from syno_lab.processes import alive
 from syno_lab.store.records import plain
 
 
-def take(ledger: Ledger, number: int) -> Lease | None:
-    """Begin an attempt in the name of this process; None when the job does not wait for one."""
+def take(ledger: Ledger, number: int, *, holder: tuple[str, str, str] | None = None) -> Lease | None:
+    """Begin an attempt; None when the job does not wait for one.
+
+    ``holder`` is the place, the boot and the supervisor in whose name, as :mod:`~syno_lab.processes.alive` names them;
+    None: this process.
+    """
+    place, boot, me = holder or (alive.place(), alive.boot(), alive.me())
     with ledger.database.transaction():
         job = ledger.job(number)
         if not ledger.is_ready(job):
             return None
-        me = alive.me()
-        lease = Lease(number, secrets.token_hex(16), alive.place(), alive.boot(), me, "", 0, time.monotonic())
+        lease = Lease(number, secrets.token_hex(16), place, boot, me, "", 0, time.monotonic())
         _put(ledger, lease, "INSERT")
         begun = now()
-        attempt = Attempt(number, job.attempt + 1, alive.place().partition("/")[0], begun, None, "", 0.0, 0.0)
+        attempt = Attempt(number, job.attempt + 1, place.partition("/")[0], begun, None, "", 0.0, 0.0)
         _put_attempt(ledger, attempt, "INSERT")
         ledger.write(replace(job, state="running", attempt=job.attempt + 1, reason="", started=begun, ended=None))
     return lease

@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -29,7 +30,8 @@ from typing import Any
 from syno_lab import inputs, private
 from syno_lab.errors import JobError
 from syno_lab.inputs import quoted
-from syno_lab.jobs import endpoint, node, tls
+from syno_lab.jobs import door, endpoint, gpus, node, tls
+from syno_lab.jobs.dispatch import SLOT
 from syno_lab.jobs.endpoint import Endpoint
 from syno_lab.processes import alive
 from syno_lab.processes.process import cores, last_line
@@ -39,6 +41,8 @@ FOLDER, FILE_NAME, KEY = "clusters", "cluster.json", "tls.pem"
 _MOST_BYTES = 1 << 20
 #: Seconds within which a scheduler must have started; imports on a busy machine are slow.
 START_S = 60.0
+#: The port of a scheduler that other machines reach, unless the user names another: Dask's usual one.
+PORT = 8786
 #: A slot is so many cores.
 CORES_A_SLOT = 2
 IDLE_MINUTES = 10.0
@@ -55,6 +59,9 @@ class Settings:
             cores.
         gpus: how many GPUs jobs may ask for, as the resource ``GPU``; None: as last time, at first none.
         idle_minutes: how long scheduler and worker stay without a job; None: as last time, at first 10.
+        listen: the address of this machine on which the scheduler listens, so that workers of other machines can join;
+            it keeps its key then, whenever it is started. None: as last time, at first loopback alone. Empty: loopback.
+        port: of that address; None: as last time, at first :data:`PORT`.
 
     Raises:
         JobError: for numbers that make no sense.
@@ -63,16 +70,23 @@ class Settings:
     slots: int | None = None
     gpus: int | None = None
     idle_minutes: float | None = None
+    listen: str | None = None
+    port: int | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("slots", 1), ("gpus", 0), ("idle_minutes", 0.01)):
+        for name, least in (("slots", 1), ("gpus", 0), ("idle_minutes", 0.01), ("port", 1)):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not least <= value < 1e6):
                 raise JobError(f"{name}: expected a number from {least:g} on, found {quoted(value)}")
+        if self.port is not None and self.port > 65_535:
+            raise JobError(f"port: expected a number up to 65,535, found {self.port}")
+        if self.listen:
+            check_own_address(self.listen)
 
     def filled(self, last: dict[str, Any]) -> dict[str, Any]:
         """Return the numbers to go by: ours, else those of last time, else the defaults."""
-        default = {"slots": max(1, cores() // CORES_A_SLOT), "gpus": 0, "idle_minutes": IDLE_MINUTES}
+        default: dict[str, Any] = {"slots": max(1, cores() // CORES_A_SLOT), "gpus": 0, "idle_minutes": IDLE_MINUTES}
+        default |= {"listen": "", "port": PORT}
         ours = {name: value for name, value in asdict(self).items() if value is not None}
         return default | {name: last[name] for name in default if name in last} | ours
 
@@ -119,6 +133,33 @@ class Cluster:
                 state["worker"] = self._start_worker(state)
                 self._keep(state)
             return Endpoint(str(state["address"]), *[str(self.home / KEY)] * 2)
+
+    def serve(self) -> Endpoint:
+        """The endpoint, where the settings say; a cluster that listens elsewhere is ended first, and its jobs go on.
+
+        Raises:
+            JobError: as `endpoint`.
+        """
+        with self._locked():
+            now = self._state().get("settings") or {}
+        if any(now.get(name) != value for name, value in self._settings.filled(now).items()):
+            self.stop()
+        return self.endpoint()
+
+    def counted(self) -> frozenset[str]:
+        """The resources that the lab's own workers count; a worker of an earlier Syno Lab has slots alone."""
+        return frozenset((SLOT, door.HOME) if self._state().get("has_door") else (SLOT,))
+
+    def certificate(self) -> bytes:
+        """The key and the certificate by which a machine joins this lab's cluster, as a PEM file: keep it secret.
+
+        Raises:
+            JobError: no cluster was started.
+        """
+        try:
+            return inputs.read_bytes(self.home / KEY, _MOST_BYTES)
+        except OSError as error:
+            raise JobError(f"expected a cluster of {self._root} that was started, found: {error.strerror}") from None
 
     def is_up(self) -> bool:
         """Whether both live; asks nobody but the operating system."""
@@ -179,11 +220,16 @@ class Cluster:
         self._forget_others()
         ready = self.home / "scheduler.json"
         ready.unlink(missing_ok=True)
-        tls.make(self.home / KEY)
-        settings = self._settings.filled(_read(self._file).get("settings") or {})
+        last = _read(self._file).get("settings") or {}
+        settings = self._settings.filled(last)
+        # Other machines have the key of a scheduler that they reach; nobody keeps the key of another.
+        if not settings["listen"] or settings["listen"] != last.get("listen") or not (self.home / KEY).is_file():
+            tls.make(self.home / KEY)
         idle = f"{settings['idle_minutes'] * 60:g}s"
+        host = settings["listen"] or "127.0.0.1"
+        port = str(settings["port"] if settings["listen"] else 0)
         process, log = self._dask(
-            "scheduler", "--host", "tls://127.0.0.1", "--port", "0", "--scheduler-file", str(ready),
+            "scheduler", "--host", f"tls://{host}", "--port", port, "--scheduler-file", str(ready),
             "--idle-timeout", idle,
         )  # fmt: skip
         deadline = time.monotonic() + START_S
@@ -201,11 +247,13 @@ class Cluster:
         alive.end_marked(self._token("worker"))
         address, settings = state["address"], state["settings"]
         places = settings["slots"]
-        resources = f"slot={places}" + (f" GPU={settings['gpus']}" if settings["gpus"] else "")
+        resources = f"slot={places} {door.HOME}={door.HOMES}" + (f" GPU={settings['gpus']}" if settings["gpus"] else "")
+        state["has_door"] = True
+        names = ",".join(gpus.first(settings["gpus"])) if settings["gpus"] else None
         process, _ = self._dask(
             "worker", address, "--no-nanny", "--nthreads", str(places + SPARE_THREADS), "--memory-limit", "0",
-            "--host", "127.0.0.1", "--resources", resources, "--death-timeout", "30",
-            "--local-directory", str(self.home),
+            "--host", settings.get("listen") or "127.0.0.1", "--resources", resources, "--death-timeout", "30",
+            "--local-directory", str(self.home), names=names,
         )  # fmt: skip
         return alive.identity(process.pid) or ""
 
@@ -213,38 +261,17 @@ class Cluster:
         """What marks our processes of a role, and those of no other folder."""
         return f"{role} of {self._root} by {self.home}"
 
-    def _dask(self, *words: str) -> tuple[subprocess.Popen[bytes], Path]:
+    def _dask(self, *words: str, names: str | None = None) -> tuple[subprocess.Popen[bytes], Path]:
         log = self.home / f"{words[0]}.log"
-        path = os.pathsep.join(entry for entry in sys.path if entry)
-        # A worker that died is no fault of the jobs that were in line there: the store counts their own deaths.
-        # Jobs in line for a slot count as a worker's load; a driver, which needs none, must not wait behind them.
-        # What Dask observes of itself, fifty times a second, would take 2 % of a core from trainings that last minutes.
-        settings = {
-            "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
-            "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "500ms",
-            "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
-            "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000000",
-            "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf",
-            # Until it closes, the HTTP server that Dask starts all the same knows no page.
-            "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
-            "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
-            **tls.environment(self.home / KEY),
-        }
-        settings |= {
-            node.NOT_FOR_JOBS: ",".join(settings),
-            # Not that of the job in which it may be started: the cluster stays when that ends.
-            alive.TOKEN_VARIABLE: self._token(words[0]),
-        }
-        inherited = {name: value for name, value in os.environ.items() if name != endpoint.VARIABLE}
-        http = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--preload", node.__name__]
+        environment = dask_environment(self.home / KEY, self._token(words[0]), names)
         with private.create(log, "ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "dask", *words, *http],
+                dask_command(*words),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=self._root,
-                env={**inherited, **settings, "PYTHONPATH": path},
+                env=environment,
                 start_new_session=True,
                 umask=private.UMASK,
             )
@@ -279,6 +306,54 @@ class Cluster:
         with private.create(self.home / "cluster.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def dask_command(*words: str) -> list[str]:
+    """Dask's own command, without its pages and with our preload."""
+    http = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--preload", node.__name__]
+    return [sys.executable, "-P", "-m", "dask", *words, *http]
+
+
+def dask_environment(key: Path, token: str, names: str | None = None) -> dict[str, str]:
+    """The environment of a scheduler or worker that shows and wants the certificate in ``key``.
+
+    Args:
+        key: a PEM file.
+        token: marks the process as ours.
+        names: of a worker's GPUs, divided by commas; None: nobody has named any.
+    """
+    # A worker that died is no fault of the jobs that were in line there: the store counts their own deaths.
+    # Jobs in line for a slot count as a worker's load; a driver, which needs none, must not wait behind them.
+    # What Dask observes of itself, fifty times a second, would take 2 % of a core from trainings that last minutes.
+    settings = {
+        "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
+        "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "500ms",
+        "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000000",
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf",
+        # Until it closes, the HTTP server that Dask starts all the same knows no page.
+        "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
+        "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
+        **tls.environment(key),
+    }
+    settings |= {
+        node.NOT_FOR_JOBS: ",".join(settings),
+        # Not that of the job in which it may be started: the cluster stays when that ends.
+        alive.TOKEN_VARIABLE: token,
+        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+    }
+    dropped = (endpoint.VARIABLE, gpus.VARIABLE)
+    inherited = {name: value for name, value in os.environ.items() if name not in dropped}
+    return {**inherited, **settings, **({} if names is None else {gpus.VARIABLE: names})}
+
+
+def check_own_address(address: str) -> None:
+    """Refuse an address on which this machine cannot listen. Raises JobError."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.bind((address, 0))
+    except (OSError, UnicodeError) as error:
+        raise JobError(f"listen: expected an address of this machine, found {quoted(address)} ({error})") from None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import JobError
-from syno_lab.jobs import node
+from syno_lab.jobs import door, node
 from syno_lab.jobs.endpoint import Endpoint
+from syno_lab.jobs.kinds import is_at_home
 from syno_lab.jobs.records import JobRecord
 from syno_lab.jobs.supervise import supervise
 
@@ -108,11 +109,14 @@ def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str],
     long as any client holds what became of the first, and two clients that take turns could hold it for ever.
 
     ``counted`` are the resources that the workers count. Slots are asked for only where they do: else the workers'
-    threads are the slots. Anything else is waited for until a worker has it.
+    threads are the slots. Anything else is waited for until a worker has it. A job that works in the lab's store runs
+    on the lab's own machine.
     """
     from distributed import fire_and_forget
 
     needs = {name: amount for name, amount in job.resources.items() if name != SLOT or name in counted}
+    if door.HOME in counted and is_at_home(job.kind, job.resources):
+        needs[door.HOME] = 1
     key = f"syno-job-{job.id}-{job.round}" + (f"-{uuid.uuid4().hex}" if is_again else "")
     future = client.submit(supervise, str(folder), job.id, key=key, resources=needs, pure=False)
     fire_and_forget(future)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from syno_lab.errors import JobError, StoreError
 from syno_lab.jobs import endpoint
 from syno_lab.jobs.cluster import START_S, Cluster
-from syno_lab.jobs.dispatch import ANSWER_S, SLOT, connect, counted_resources, send
+from syno_lab.jobs.dispatch import ANSWER_S, connect, counted_resources, send
 from syno_lab.jobs.endpoint import Endpoint
 from syno_lab.jobs.handle import JobFuture
 from syno_lab.jobs.ledger import Ledger
@@ -195,7 +195,7 @@ class Keeper:
         if client is not None and client.status == "running" and client.scheduler.address == own.address:
             return client  # only its worker was missing
         self._disconnect()
-        self._client, self._is_foreign, self._counted = self._answering(own), False, frozenset((SLOT,))
+        self._client, self._is_foreign, self._counted = self._answering(own), False, self._cluster.counted()
         return self._client
 
     def _answering(self, own: Endpoint) -> Client:

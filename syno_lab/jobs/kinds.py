@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import JobError
@@ -29,7 +29,14 @@ KINDS: dict[str, str] = {
 #: which submit jobs and wait for them, occupy none, so that they cannot stand in the way of what they wait for.
 RESOURCES: dict[str, dict[str, float]] = {"search": {}}
 ONE_SLOT: dict[str, float] = {"slot": 1}
+#: Kinds that work in the lab's store itself, and so run on a machine that sees its folder; drivers do as well.
+AT_HOME = ("rungs", "search")
 VARIABLE = "SYNO_LAB_KINDS"
+
+
+def is_at_home(kind: str, resources: Mapping[str, float]) -> bool:
+    """Whether a job runs only where the lab's folder is."""
+    return kind in AT_HOME or not resources
 
 
 def kinds() -> dict[str, str]:

@@ -58,6 +58,8 @@ class Lab(Closing):
         slots: int | None = None,
         gpus: int | None = None,
         idle_minutes: float | None = None,
+        listen: str | None = None,
+        port: int | None = None,
         start: bool = True,
         parent: int | None = None,
         is_thorough: bool = True,
@@ -73,6 +75,9 @@ class Lab(Closing):
                 time, at first one for every two cores.
             gpus: how many GPUs that cluster offers as the resource ``GPU``; None: as last time, at first none.
             idle_minutes: after how long without a job that cluster ends by itself; None: as last time, at first 10.
+            listen: the address of this machine on which that cluster listens, so that workers of other machines can
+                join, with TLS; None: as last time, at first loopback alone.
+            port: of that address; None: as last time, at first Dask's usual one.
             start: see that waiting jobs get run; False only to look and to cancel.
             parent: the job in whose name jobs are submitted.
             is_thorough: look through the whole store for damage.
@@ -82,7 +87,7 @@ class Lab(Closing):
             JobError: the cluster at `address` does not answer, or a number makes no sense.
         """
         root = Path(folder).expanduser().absolute()
-        settings = Settings(slots, gpus, idle_minutes)
+        settings = Settings(slots, gpus, idle_minutes, listen, port)
         if not root.is_dir():
             private.folder(root)
         store = Store.open(root, is_thorough=is_thorough)

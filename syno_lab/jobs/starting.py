@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +30,8 @@ class Started:
     end: Callable[[], tuple[int, float]]
 
 
-def start(root: Path, number: int, token: str, log: Path) -> Started:
-    """Start the process of an attempt. Raises OSError where it cannot be started."""
+def start(root: Path, number: int, token: str, log: Path, more: Mapping[str, str] | None = None) -> Started:
+    """Start the process of an attempt, with ``more`` in its environment. Raises OSError where it cannot be started."""
     private.folder(log.parent)
     with private.create(log, "ab") as output:
         child = subprocess.Popen(
@@ -40,7 +40,7 @@ def start(root: Path, number: int, token: str, log: Path) -> Started:
             stdout=output,
             stderr=output,
             cwd=root,
-            env=_environment(token),
+            env={**_environment(token), **(more or {})},
             start_new_session=True,
             umask=private.UMASK,
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from syno_lab.errors import NO_ROOM, JobError, StoreError
-from syno_lab.jobs import attempts
+from syno_lab.jobs import attempts, away, gpus
 from syno_lab.jobs.context import BEAT_S, job_folder, log_path
 from syno_lab.jobs.ledger import Lease, Ledger
 from syno_lab.jobs.starting import start
@@ -48,8 +48,14 @@ def supervise(folder: str, number: int) -> None:
         JobError: the lab's folder is not here.
     """
     root = Path(folder)
+    if away.is_away():
+        away.run(folder, number)
+        return
     if not (root / FILE_NAME).is_file():
-        raise JobError(f"no lab in {folder} on {platform.node()}: the workers must see the lab's folder by this path")
+        raise JobError(
+            f"no lab in {folder} on {platform.node()}: a worker must see the lab's folder by this path, or be started "
+            "by `syno-lab worker`"
+        )
     ledger = Ledger(open_store(folder).database)
     needs = ledger.job(number).resources
     if not needs:
@@ -127,26 +133,32 @@ class Supervisor:
         number, token = self.lease.job, self.lease.token
         job = self.ledger.job(number)
         kills = oom_kills()
-        try:
-            job_folder(self.root, number).mkdir(parents=True, exist_ok=True)
-            child = start(self.root, number, token, log_path(self.root, number, job.attempt))
-        except OSError as error:
-            said = f"its process could not be started: {error}"
-            if error.errno in NO_ROOM:  # no fault of the job
-                time.sleep(ROOM_S)
-                self._give_back(said)
-            else:
-                self._write_down(said, 0.0, 0.0)
-            return
-        begun = time.monotonic()
-        self._stay(child.pid)
-        code, cpu_s = child.end()
+        with gpus.assigned(job.resources.get(gpus.GPU, 0.0)) as visible:
+            try:
+                job_folder(self.root, number).mkdir(parents=True, exist_ok=True)
+                child = start(self.root, number, token, log_path(self.root, number, job.attempt), visible)
+            except OSError as error:
+                said = f"its process could not be started: {error}"
+                if error.errno in NO_ROOM:  # no fault of the job
+                    time.sleep(ROOM_S)
+                    self._give_back(said)
+                else:
+                    self._write_down(said, 0.0, 0.0)
+                return
+            begun = time.monotonic()
+            self._stay(child.pid)
+            code, cpu_s = child.end()
         self._write_down(exit_cause(code, oom_kills() > kills), time.monotonic() - begun, cpu_s)
 
     def watch(self) -> None:
         """Stay with a process that somebody else started."""
-        begun = time.monotonic()
-        self._stay(alive.pid_of(self.lease.child))
+        begun, pid = time.monotonic(), alive.pid_of(self.lease.child)
+        with contextlib.ExitStack() as held:
+            pool = gpus.pool()
+            if pool is not None:
+                amount = self.ledger.job(self.lease.job).resources.get(gpus.GPU, 0.0)
+                held.enter_context(pool.held(gpus.visible_to(pid), amount))
+            self._stay(pid)
         self._write_down("died after the worker that supervised it: how is not known", time.monotonic() - begun, 0.0)
 
     def _stay(self, pid: int) -> None:

@@ -109,11 +109,8 @@ def _known(folder: Path, known: dict[str, Any], options: Options | None) -> Repr
     except msgspec.ValidationError as error:
         raise SpecError(f"{file}: expected the options and the scale of a reproduction: {error}") from None
     if options is not None and options != earlier:
-        differ = [
-            f"{name} {quoted(getattr(earlier, name))}, found {quoted(getattr(options, name))}"
-            for name in Options.__struct_fields__
-            if getattr(earlier, name) != getattr(options, name)
-        ]
+        pairs = zip(msgspec.structs.asdict(earlier).items(), msgspec.structs.asdict(options).values(), strict=True)
+        differ = [f"{name} {quoted(was)}, found {quoted(now)}" for (name, was), now in pairs if was != now]
         raise SpecError(
             f"{folder} has a reproduction with {'; '.join(differ)}: choose another --out, or the same options"
         )

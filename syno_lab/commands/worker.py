@@ -1,0 +1,111 @@
+"""``syno-lab worker``: this machine does jobs of a lab that is on another one."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from syno_lab import private
+from syno_lab.commands.output import JsonTarget, check_json, say, write_json
+from syno_lab.errors import JobError
+from syno_lab.inputs import printable, quoted
+
+_JOIN_S = 20.0
+_END_S = 10.0
+
+
+def command(
+    scheduler: Annotated[
+        str, typer.Argument(metavar="tls://HOST:PORT", help="What `syno-lab jobs serve` has printed.")
+    ],
+    certificate: Annotated[
+        Path, typer.Option(metavar="FILE", help="The file that `syno-lab jobs serve` has written, copied to here.")
+    ],
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="This machine's address, as the lab's machine sees it; with TLS."),
+    ] = None,
+    slots: Annotated[int | None, typer.Option(min=1, help="Jobs at a time. [default: one for every two cores]")] = None,
+    gpus: Annotated[
+        str,
+        typer.Option(metavar="all|N|NAME,...", help="The GPUs that jobs may have, one each unless they ask for more."),
+    ] = "0",
+    json: JsonTarget = None,
+) -> None:
+    """Do jobs of a lab on another machine, until Ctrl-C.
+
+    The machines share no folder: operators, checkpoints and results travel, and the results store stays with the lab.
+    Data must be here under the same path. Whoever has the certificate's file can run code on both machines.
+    """
+    from syno_lab.jobs import away
+    from syno_lab.jobs import gpus as devices
+    from syno_lab.jobs.cluster import CORES_A_SLOT, SPARE_THREADS, check_own_address, dask_command, dask_environment
+    from syno_lab.jobs.dispatch import SLOT, connect
+    from syno_lab.jobs.endpoint import Endpoint
+    from syno_lab.processes.process import cores
+
+    check_json(json)
+    if not scheduler.startswith("tls://"):
+        raise JobError(f"expected a scheduler's address as tls://HOST:PORT, found {quoted(scheduler)}")
+    if not certificate.is_file():
+        raise JobError(f"--certificate: expected the file that `syno-lab jobs serve` writes, found {certificate}")
+    private.check_own(certificate)
+    endpoint = Endpoint(scheduler, *[str(certificate.absolute())] * 2)
+    host = _own_address(scheduler, listen)
+    check_own_address(host)
+    names = devices.parse(gpus)
+    places = slots or max(1, cores() // CORES_A_SLOT)
+    connect(endpoint, _JOIN_S).close()
+    home = private.folder(private.config_folder() / away.FOLDER)
+    resources = f"{SLOT}={places}" + (f" {devices.GPU}={len(names)}" if names else "")
+    environment = dask_environment(certificate.absolute(), f"worker of {scheduler}", ",".join(names))
+    process = subprocess.Popen(
+        dask_command(
+            "worker", scheduler, "--no-nanny", "--nthreads", str(places + SPARE_THREADS), "--memory-limit", "0",
+            "--host", host, "--resources", resources, "--death-timeout", "30", "--local-directory", str(home),
+        ),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
+        cwd=home, env={**environment, away.VARIABLE: "1"}, start_new_session=True, umask=private.UMASK,
+    )  # fmt: skip
+    with_gpus = f", GPUs {', '.join(names)}" if names else ""
+    say(f"joins {scheduler} with {places} slot{'s' * (places > 1)}{with_gpus}; Ctrl-C ends it", json)
+    write_json({"scheduler": scheduler, "slots": places, "gpus": list(names), "listen": host, "pid": process.pid}, json)
+    last = ""
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            last = line.strip() or last
+        process.wait()
+    finally:
+        _end(process)
+    raise JobError(f"the worker has ended: {printable(last, 300) or 'no word from it'}")
+
+
+def _own_address(scheduler: str, listen: str | None) -> str:
+    """The address on which this machine listens: loopback where the scheduler is here, else the one that was named."""
+    from syno_lab.processes.addresses import is_loopback
+
+    if listen is not None:
+        return listen
+    host = scheduler.partition("://")[2].rpartition(":")[0].strip("[]")
+    if is_loopback(host):
+        return "127.0.0.1"
+    raise JobError(
+        f"expected --listen ADDRESS, this machine's address as {host} sees it: the scheduler asks its workers there"
+    )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the worker; a job under way stops by itself, and the lab gives it to another, from what has travelled."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    deadline = time.monotonic() + _END_S
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
