@@ -49,6 +49,7 @@ def test_the_parts_share_the_hours_and_more_hours_do_more() -> None:
     plan = plan_of(chosen, scale_for(chosen, 0.2), 0.2)
     assert [part.name for part in plan.parts] == list(PARTS)
     assert plan.seconds == pytest.approx(8 * 3600, rel=0.02)
+    assert all(part.seconds > 0 for part in plan.parts)
     few, many = scale_for(Options(hours=1), 0.2), scale_for(Options(hours=16), 0.2)
     for name in ("rates_s", "layer_candidates", "text_s", "search_steps", "network_candidates", "seeds"):
         assert getattr(few, name) < getattr(many, name)

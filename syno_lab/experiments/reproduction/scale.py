@@ -40,6 +40,7 @@ SEARCHED = 16
 #: Languages models that are trained: the network as it is, grouped layers, and the best that the search found.
 LANGUAGE_MODELS = 3
 _LEAST_SECONDS = 2.0  # of a part that ends by the clock
+_LEAST_SEARCH_S = 120.0  # a search lists its space before it trains
 _MOST_CANDIDATES, _MOST_STEPS = 1024, 200_000
 
 
@@ -132,9 +133,9 @@ def scale_for(options: Options, step_s: float) -> Scale:
         rates_s=seconds("table-2"),
         distance_s=seconds("distance", 2),
         layer_candidates=_candidates(SHARES["layers"] * total, OPERATORS * LAYERS),
-        text_search_s=seconds("text-search"),
+        text_search_s=max(_LEAST_SEARCH_S, seconds("text-search")),
         text_s=seconds("text", LANGUAGE_MODELS),
-        search_s=seconds("search"),
+        search_s=max(_LEAST_SEARCH_S, seconds("search")),
         search_steps=steps("search", SEARCHED, 10),
         steps=steps("accuracy", NETWORKS * seeds, 20),
         seeds=seeds,
