@@ -15,7 +15,7 @@ from syno_lab.errors import SynoError
 from syno_lab.ir.build import Build
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.primitives import PRIMITIVES, add_primitive, own_primitives, remove_primitive
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Limits, Spec
 from syno_lab.ir.state import State, Step, Weight
@@ -116,5 +116,8 @@ __all__ = [
     "Step",
     "SynoError",
     "Weight",
+    "add_primitive",
     "operators",
+    "own_primitives",
+    "remove_primitive",
 ]

@@ -175,6 +175,21 @@ class OperatorSpace(Protocol):
 
 
 @dataclass(frozen=True)
+class OwnRule:
+    """A rule of the user's own in a search.
+
+    Attributes:
+        name: what messages call it.
+        reason: in one sentence.
+        match: whether it refuses a step on a state, both as the system has them.
+    """
+
+    name: str
+    reason: str
+    match: Callable[[Any, Any], bool]
+
+
+@dataclass(frozen=True)
 class SpaceRequest:
     """The request of a search for a system's space.
 
@@ -195,6 +210,7 @@ class SpaceRequest:
         options: of the system alone, by the names of its :attr:`System.space_options`, as text.
         network: builds the network without weights, and gives its example (:func:`syno_lab.alpha.trace`), for a system
             whose operators are whole networks; None: only the layers are known.
+        rules: of the user's own, for a system that :attr:`System.takes_rules`; no operator has a step that one refuses.
     """
 
     sites: Sequence[Site]
@@ -209,6 +225,7 @@ class SpaceRequest:
     wished: Callable[[Hashable], None] = lambda key: None
     options: Mapping[str, str] = field(default_factory=dict)
     network: Callable[[], tuple[nn.Module, Any]] | None = None
+    rules: Sequence[OwnRule] = ()
 
 
 def _nothing(asked: Any, data: dict[str, Any]) -> list[Any]:
@@ -293,6 +310,8 @@ class System(Protocol):
     method: str = "estimate"
     #: Whether its operators are whole networks, and not for layers of one.
     is_whole: bool = False
+    #: Whether a search of its operators takes rules of the user's own.
+    takes_rules: bool = False
 
     #: Whether its operators are linear in their input.
     is_linear: bool = True

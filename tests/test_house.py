@@ -74,6 +74,7 @@ REACHES = {
     "syno_lab/commands/export.py": "writes libraries, a form that pGraphs alone have",
     "syno_lab/commands/operands.py": "takes the first sizes of a pGraph's spec as defaults",
     "syno_lab/commands/show.py": "prints the forms that pGraphs alone have",
+    "syno_lab/trial/own.py": "primitives of the user's own, which are of pGraphs, go to other processes with a trial",
 }
 
 #: The largest share of the engine's lines that one room may have, and the most files that may import each other in a
@@ -352,11 +353,15 @@ MANUAL = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"
 EXAMPLES = {
     "README.md": (("torch.Size([1, 64, 32, 32])",), ("operator.svg",)),
     "docs/operator-forms.md": (("m many-to-one", "elements of X"), ("operator.onnx", "operator.pt")),
+    "docs/own-primitive.md": (("The dimension is read from its end.", "H - 1 - "), ()),
     "docs/sampling.md": (("torch.Size([1, 64, 32, 32])", "m many-to-one"), ("operator.svg",)),
     "docs/to-paper.md": ((), ("conv2d.pdf", "loops.tex", "equation.svg")),
     "docs/training.md": (("2 2400 parameters",), ()),
 }
-ELSEWHERE = {"docs/canvas.md", "docs/alpha.md", "docs/bring-your-model.md"}  # have tests of their own
+#: Pages that have tests of their own.
+ELSEWHERE = {
+    "docs/canvas.md", "docs/alpha.md", "docs/bring-your-model.md", "docs/own-rule.md", "docs/own-reward.md",
+}  # fmt: skip
 
 
 def _read(page: str) -> str:

@@ -17,6 +17,7 @@ from syno_lab.codegen.receptive_field import bounds, reach
 from syno_lab.codegen.receptive_field import leaves_of as _leaves
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
+from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.wants import RANK, Letter, Wish
 
 Taken = Literal["all", "some", "one"]
@@ -122,6 +123,8 @@ def taken(coordinate: Coordinate, running: Set[Coordinate]) -> Taken | None:
             return found[0] if found[0] != "some" else None
         case "SPLIT":
             return found[0] if found[0] == found[1] else "some"
+        case own if own in PRIMITIVES and PRIMITIVES[own].is_one_to_one:  # one of the user's own, as SHIFT
+            return found[0]
     return None
 
 

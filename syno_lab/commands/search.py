@@ -24,7 +24,7 @@ from syno_lab.commands.search_options import (
     Validating,
     parse_workers,
 )
-from syno_lab.commands.search_own import advice, named_again, say_files, with_own
+from syno_lab.commands.search_own import advice, choice_again, named_again, say_files, with_choice, with_own
 from syno_lab.commands.search_rungs import PlanTeller, say_rungs, say_untrained
 from syno_lab.commands.specs import wants_option
 from syno_lab.commands.train import Rule, precision_of
@@ -162,7 +162,7 @@ def _settings(
         _check_budget(training.budget, choice)
     request = with_own(request, network)
     rungs = training.budget is None and _in_rungs(choice, request, place, tuning)
-    return SearchSettings(
+    settings = SearchSettings(
         training=request,
         name=run.name,
         method=method.value,
@@ -190,6 +190,7 @@ def _settings(
             named_value(text, "--system-option", "mutations=primer") for text in choice.system_option or ()
         ),
     )
+    return with_choice(settings, choice)
 
 
 def _check_budget(seconds: float, choice: Choice) -> None:
@@ -367,6 +368,7 @@ def _earlier(
     settings = SearchSettings.from_dict(found | given)
     if tuning is None and settings.tuning is not None and settings.tuning.tracker is not None:
         _check_asked(place, settings.tuning.tracker, name)
+    settings = choice_again(settings, choice)
     return msgspec.structs.replace(settings, training=named_again(settings.training, network))
 
 
@@ -389,7 +391,7 @@ def _check_asked(place: Path, tracker: str, name: str) -> None:
 
 def _command(place: Path, settings: SearchSettings, in_process: bool) -> str:
     words = ["syno-lab", "search", "--continue", "--folder", str(place), "--name", settings.name]
-    words += advice(settings.training)
+    words += advice(settings)
     return shlex.join([*words, "--in-process"] if in_process else words)
 
 

@@ -167,6 +167,22 @@ class Choice:
         flag("--from-nothing", "Do not begin with the known operators (separable, grouped, …) of the space."),
     ] = False
     max_primitives: Annotated[int, typer.Option(min=1, help="The most steps of an operator.")] = 10
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="A rule of your own: a function of a state and a step that returns True to refuse the step. May be "
+            "given several times. The file is run.",
+        ),
+    ] = None
+    reward: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:FUNCTION",
+            help="A reward of your own: a function of a trained operator (accuracy, flops_ratio, params_ratio, "
+            "replaced_ratio, latency_ms) that returns a number from 0 to 1. The file is run. [default: its accuracy]",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from syno_lab.commands.output import say
-from syno_lab.commands.search_options import Network
+from syno_lab.commands.search_options import Choice, Network
 from syno_lab.errors import SearchError, SynoError
 from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
+    from syno_lab.experiments import SearchSettings
     from syno_lab.trial import TrialRequest
 
 _ROLES = {"model": "--model", "data": "--dataset"}
@@ -65,6 +67,41 @@ def named_again(request: TrialRequest, network: Network) -> TrialRequest:
     return named
 
 
+def with_choice(settings: SearchSettings, choice: Choice) -> SearchSettings:
+    """The settings with the rules and the reward that the command line names; their files are run here."""
+    from syno_lab.experiments import with_choice as with_code
+    from syno_lab.experiments.own import is_code
+
+    for option, text in [("--rule", one) for one in choice.rule or ()] + [("--reward", choice.reward)]:
+        if text is not None and not is_code(text):
+            raise SynoError(f"{option}: expected FILE.py:FUNCTION, found {quoted(text)}")
+    return with_code(settings, choice.rule or (), choice.reward)
+
+
+def choice_again(settings: SearchSettings, choice: Choice) -> SearchSettings:
+    """The settings of a stored search, with the rules and the reward that the command line names again.
+
+    Raises:
+        SearchError: the search has others than the command names, or the same with another text.
+    """
+    named = with_choice(settings, choice)
+    stored, given = settings.identity, named.identity
+    for what, option in (("rules", "--rule"), ("reward", "--reward")):
+        if stored.get(what) != given.get(what):
+            again = shlex.join(_choice_options(settings)) or f"no {option}"
+            raise SearchError(
+                f"--continue: expected {again}, whose text is what the search began with; a lab's folder alone runs no "
+                "code: read the files, and name them again"
+            )
+    return named
+
+
+def _choice_options(settings: SearchSettings) -> list[str]:
+    reward = [] if settings.reward is None else [settings.reward]
+    found = [("--rule", one) for one in settings.rules] + [("--reward", one) for one in reward]
+    return [word for option, one in found for word in (option, f"{one.get('origin')}:{one.get('name')}")]
+
+
 def _with_code(request: TrialRequest, network: Network) -> TrialRequest:
     from syno_lab.experiments.own import is_code, with_data, with_model
 
@@ -79,10 +116,10 @@ def _with_code(request: TrialRequest, network: Network) -> TrialRequest:
     return request
 
 
-def advice(request: TrialRequest) -> list[str]:
+def advice(settings: SearchSettings) -> list[str]:
     """The options that ``--continue`` needs beside it."""
-    own = request.own or {}
-    return [
+    own = settings.training.own or {}
+    return _choice_options(settings) + [
         word
         for role, option in _ROLES.items()
         if role in own

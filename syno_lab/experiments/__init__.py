@@ -3,6 +3,7 @@
 from syno_lab.experiments.driver import Driver, Stopped
 from syno_lab.experiments.evaluators import Evaluators, JobEvaluators, LocalEvaluators, Running
 from syno_lab.experiments.job import busy, run_here, run_search
+from syno_lab.experiments.own_choice import Judged, with_choice
 from syno_lab.experiments.settings import SearchSettings, TuningChoice
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.standing import SHARES, Standing, Times, share_text
@@ -31,6 +32,7 @@ __all__ = [
     "Evaluators",
     "JobEvaluators",
     "JobTuners",
+    "Judged",
     "LocalEvaluators",
     "LocalTuners",
     "Running",
@@ -50,4 +52,5 @@ __all__ = [
     "run_untrained",
     "search_folder",
     "share_text",
+    "with_choice",
 ]

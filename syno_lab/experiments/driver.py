@@ -264,7 +264,7 @@ class Driver:
         if outcome.get("state") != "interrupted":
             outcome = outcome | self.space.probed(read_operator(self.log.trial(one.number).operator))
         with self._spending("store_s"):
-            is_new = self.log.record(one.number, outcome, one.running.job)
+            is_new = self.log.record(one.number, outcome, one.running.job, reward=self._reward(one.number, outcome))
             if is_new and outcome.get("latency_ms"):
                 self.log.record_latency(one.number, TORCH, {"latency_ms": outcome["latency_ms"]})
             trial = self.log.trial(one.number)
@@ -276,6 +276,14 @@ class Driver:
             elif one.candidate is not None and trial.reward is not None:
                 self.search.tell(one.candidate, trial.reward, _measures(outcome))
             self._lower(trial, waits=bool(self._given))
+
+    def _reward(self, number: int, outcome: Mapping[str, Any]) -> float | None:
+        """What the search is told; None: the store's default, the accuracy, 0 where there is none."""
+        accuracy = outcome.get("accuracy")
+        if accuracy is None:
+            return None
+        trial = self.log.trial(number)
+        return self.space.reward(accuracy, trial.flops, trial.params, outcome.get("latency_ms"))
 
     def _lower(self, trial: SearchTrial, *, waits: bool) -> None:
         """Lower the limit of FLOPs where a trial is accurate enough.
@@ -295,7 +303,9 @@ class Driver:
                 self.lowered.append({"number": one.number, "replaced_ratio": share})
 
     def _count(self, trial: SearchTrial, outcome: dict[str, Any]) -> None:
-        self.standing.add(trial.number, trial.flops, trial.params, outcome, self.known.get(trial.operator))
+        self.standing.add(
+            trial.number, trial.flops, trial.params, outcome, self.known.get(trial.operator), trial.reward
+        )
         if self.tunings is not None:
             self.tunings.consider(trial.number, outcome)
         curve = [row["accuracy"] for row in outcome.get("curve") or () if row.get("accuracy") is not None]

@@ -17,6 +17,7 @@ from syno_lab.experiments.as_job import run_as_job
 from syno_lab.experiments.finals import LEAST_FINAL_SEEDS, final_seeds
 from syno_lab.experiments.job import run_here
 from syno_lab.experiments.own import Data, Model, check_fit, with_data, with_layers, with_model
+from syno_lab.experiments.own_choice import RewardFunction, RuleFunction, with_choice
 from syno_lab.experiments.own_file import network_file
 from syno_lab.experiments.settings import DERIVED, SearchSettings
 from syno_lab.experiments.space import Space
@@ -127,6 +128,8 @@ def improve(
     optimizer: str = "sgd",
     layers: Sequence[str] | None = None,
     seeds: int = LEAST_FINAL_SEEDS,
+    rules: Sequence[RuleFunction] = (),
+    reward: RewardFunction | None = None,
     flops: float = FLOPS,
     system: str = "pgraphs",
     device: str = "cpu",
@@ -158,6 +161,8 @@ def improve(
         optimizer: ``sgd`` or ``adamw``, which suits transformers.
         layers: patterns of the names of layers to replace; None: see :func:`.own.with_layers`.
         seeds: of the finals.
+        rules: functions of your own that refuse steps of operators (:func:`.own_choice.with_choice`).
+        reward: a function of your own that says how good a trained operator is, from 0 to 1; None: its accuracy.
         flops: operators take at most this share of the FLOPs of the layers that they replace.
         system: whose operators are searched.
         device: ``cpu``, ``cuda``, …
@@ -205,6 +210,7 @@ def improve(
         wants=DERIVED,
         system=",".join(format_named(one.strip()) for one in system.split(",")),
     )
+    settings = with_choice(settings, rules, reward)
     for line in plan_lines(settings, sites):
         say(line)
     result = finished(settings, lab)

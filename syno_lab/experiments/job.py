@@ -16,6 +16,7 @@ from syno_lab.experiments.driver import Driver, Report, Stopped
 from syno_lab.experiments.evaluators import Evaluators, JobEvaluators, LocalEvaluators
 from syno_lab.experiments.finals import against, baselines_beside, train_on_seeds
 from syno_lab.experiments.in_rungs import run_in_rungs
+from syno_lab.experiments.own_choice import bring_choice
 from syno_lab.experiments.rung_worker import JobWorkers, LocalWorkers
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
@@ -60,6 +61,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     try:
         settings = SearchSettings.from_dict(params)
         bring(settings.training)  # the user has signed the job, and its code with it
+        bring_choice(settings)
         for other in lab.jobs(kind="search", state="running"):
             if other.id < context.id and other.params.get("name") == settings.name:
                 raise JobFailed(f"job {other.id} does the search {settings.name!r} already; take another name")

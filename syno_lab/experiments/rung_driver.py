@@ -399,7 +399,18 @@ class RungDriver:
         for one in self._mine(rung.name):
             if one.state == "finished" and one.measure is not None:
                 found.setdefault(one.number, []).append(one.measure)
-        return {number: statistics.fmean(each) for number, each in found.items() if len(each) >= rung.seeds}
+        return {
+            number: self._reward(number, statistics.fmean(each))
+            for number, each in found.items()
+            if len(each) >= rung.seeds
+        }
+
+    def _reward(self, number: int, measure: float) -> float:
+        """The measure, or what the user's own reward makes of it."""
+        if self.settings.reward is None:
+            return measure
+        trial = self.log.trial(number)
+        return self.space.reward(measure, trial.flops, trial.params)
 
     # -- ask and tell ------------------------------------------------------------------------------------------------
 
@@ -477,6 +488,8 @@ class RungDriver:
             if len(trainings) < rung.seeds or not all(one.is_ended for one in trainings):
                 continue
             reward = statistics.fmean(one.measure or 0.0 for one in trainings)
+            if all(one.state == "finished" for one in trainings):
+                reward = self._reward(number, reward)
             outcome = {**trainings[0].outcome, "rung": rung.name}
             outcome |= self.space.probed(read_operator(self.log.trial(number).operator))
             self.log.record(number, outcome, reward=min(1.0, max(0.0, reward)))

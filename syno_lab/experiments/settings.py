@@ -14,6 +14,7 @@ from syno_lab.trial.request import without_later
 from syno_lab.tuning.presets import find_preset
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
+from syno_lab.user_code import UserCode
 
 Method = Literal["estimate", "mcts", "random", "evolution", "elites", "pareto"]
 #: Costs that the method ``pareto`` may have beside the accuracy; less is better. The latency is measured by PyTorch
@@ -121,6 +122,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         system_options: what the system's space alone has (:attr:`.System.space_options`), by name.
         rungs: train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
             baseline and finals included.
+        rules: functions of the user's own that refuse steps, as text (:func:`.own_choice.with_choice`).
+        reward: a function of the user's own that makes the reward, as text; None: the accuracy is the reward.
         wants: what every operator must read and mix (:attr:`.SpaceRequest.wants`); :data:`DERIVED`: what the replaced
             layers do themselves; None: nothing, as in searches that were made before there were wishes.
 
@@ -156,6 +159,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     lower_within: float | None = None
     objectives: tuple[str, ...] = USUAL_OBJECTIVES
     system_options: dict[str, str] = msgspec.field(default_factory=dict)
+    rules: tuple[dict[str, str], ...] = ()
+    reward: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.trials is None:
@@ -213,6 +218,10 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError(f"name: expected a name that can be one of a folder, found {quoted(self.name)}")
         if self.training.stopping is not None:
             parse_rule(self.training.stopping)
+        if len(set(self._names_of_rules)) != len(self.rules):
+            raise SearchError(f"rules: expected rules that differ, found {', '.join(self._names_of_rules)}")
+        if self.reward is not None and self.untrained:
+            raise SearchError("reward: expected a search that trains, found an untrained one; leave one of them out")
 
     def _check_rungs(self) -> None:
         if self.minutes is None:
@@ -246,6 +255,11 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return tuple(self.system.split(","))
 
     @property
+    def _names_of_rules(self) -> list[str]:
+        """With digests of their code."""
+        return [str(UserCode.from_dict(one)) for one in self.rules]
+
+    @property
     def identity(self) -> dict[str, Any]:
         """The settings that must be the same when a search is continued."""
         plain = self.to_dict()
@@ -253,7 +267,11 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop(key, None)
         for key in ("threads", "gives_up"):
             plain["training"].pop(key)
-        plain["training"].pop("own")  # the names of network and data have the digests of the code
+        # The names of network and data have the digests of the code.
+        code = plain["training"].pop("own") or {}
+        primitives = [role for role in sorted(code) if role.startswith("primitive:")]
+        if primitives:
+            plain["primitives"] = [f"{role} {UserCode.from_dict(code[role]).digest}" for role in primitives]
         plain["training"] = without_later(plain["training"])
         if self.max_traffic_ratio is None:  # left out, as in searches from before there was such a limit
             plain.pop("max_traffic_ratio")
@@ -280,6 +298,11 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             plain.pop("objectives")
         if not self.system_options:  # alike
             plain.pop("system_options")
+        plain |= {"rules": self._names_of_rules}
+        plain |= {"reward": None if self.reward is None else str(UserCode.from_dict(self.reward))}
+        for name in ("rules", "reward"):
+            if not plain[name]:  # alike
+                plain.pop(name)
         return plain
 
     def to_dict(self) -> dict[str, Any]:

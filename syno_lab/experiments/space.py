@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Protocol, runtime_checkable
 
 from syno_lab.errors import SpecError
+from syno_lab.experiments.own_choice import Judged, own_reward, own_rules
 from syno_lab.experiments.settings import DERIVED, SearchSettings
 from syno_lab.inputs import quoted
 from syno_lab.models.sites import Site, Strides
@@ -78,6 +79,11 @@ class Space:
         if self.is_whole:
             _check_whole(settings, self.systems)
         _check_options(settings.system_options, self.systems)
+        rules = own_rules(settings)
+        if rules and not all(system.takes_rules for system in self.systems):
+            titles = ", ".join(system.title for system in self.systems if not system.takes_rules)
+            raise SpecError(f"rules of your own: expected a search of pGraphs, found {titles}; leave them out")
+        self._reward = own_reward(settings)
         self.sites: list[Site] = [] if self.is_whole else sites_of(request)
         self.strides: Strides = request.options.get("strides", "pool")
         # Layers that differ only in their names cost the same: ResNet-20's 18 layers are of 6 kinds.
@@ -124,6 +130,7 @@ class Space:
             lambda key: self._wished_keys.add(hash(key)),
             settings.system_options,
             lambda: example_of(request),
+            rules,
         )
         self.operators: OperatorSpace = (
             self.systems[0].space(asked) if len(self.systems) == 1 else JointSpace(self.systems, asked)
@@ -221,6 +228,23 @@ class Space:
     def replaced_share(self, flops: int) -> float:
         """FLOPs of the replaced layers in a network of ``flops``, over theirs in the baseline."""
         return (flops - self._rest.flops) / self.replaced_flops
+
+    def reward(self, measure: float, flops: int, params: int, latency_ms: float | None = None) -> float:
+        """What the search is told of an operator that was trained: the measure, or the user's own reward.
+
+        Args:
+            measure: the accuracy, or the measure of a rung.
+            flops: of the network with the operator.
+            params: likewise.
+            latency_ms: where it was measured.
+
+        Raises:
+            CodeError: the user's function fails, or returns no number from 0 to 1.
+        """
+        if self._reward is None:
+            return measure
+        shares = flops / self.baseline.flops, params / max(1, self.baseline.params)
+        return self._reward(Judged(measure, *shares, self.replaced_share(flops), latency_ms))
 
     def probe(self, operator: Operator) -> Mapping[str, float]:
         """What the system's probe says of the operator (:meth:`.OperatorSpace.probe`), the score among it.

@@ -74,14 +74,28 @@ class Standing:
         self.training_s = 0.0
         self.last_reason = ""
         self._finished: list[Best] = []
+        self._rewards: dict[int, float] = {}
 
-    def add(self, number: int, flops: int, params: int, outcome: Mapping[str, Any], known: str | None = None) -> None:
-        """Count a trial whose outcome was told; ``known`` is the operator's name if the search began with it."""
+    def add(
+        self,
+        number: int,
+        flops: int,
+        params: int,
+        outcome: Mapping[str, Any],
+        known: str | None = None,
+        reward: float | None = None,
+    ) -> None:
+        """Count a trial whose outcome was told.
+
+        ``known`` is the operator's name if the search began with it, ``reward`` what decides which is the best; None:
+        the accuracy.
+        """
         state = str(outcome.get("state"))
         self.states[state] += 1
         self.training_s += outcome.get("wall_s") or 0.0
         accuracy = outcome.get("accuracy")
         if state == "finished" and accuracy is not None:
+            self._rewards[number] = accuracy if reward is None else reward
             self._finished.append(
                 Best(number, accuracy, flops / self._baseline_flops, params, known, self.replaced_ratio(flops))
             )
@@ -98,8 +112,8 @@ class Standing:
         return self.states.total()
 
     def best(self, share: float) -> Best | None:
-        """The most accurate discovery that finished within a share of the FLOPs, the first of equals."""
-        return _best(b for b in self._finished if b.known is None and b.ratio <= share)
+        """The discovery with the highest reward that finished within a share of the FLOPs, the first of equals."""
+        return self._best(b for b in self._finished if b.known is None and b.ratio <= share)
 
     @property
     def known(self) -> list[Best]:
@@ -108,8 +122,11 @@ class Standing:
 
     @property
     def best_known(self) -> Best | None:
-        """The most accurate known operator with which the search began."""
-        return _best(self.known)
+        """The known operator with the highest reward with which the search began."""
+        return self._best(self.known)
+
+    def _best(self, found: Iterable[Best]) -> Best | None:
+        return max(found, key=lambda best: self._rewards[best.number], default=None)
 
     def to_dict(self, times: Times) -> dict[str, Any]:
         """Return plain data for JSON.
@@ -162,7 +179,3 @@ class Standing:
 def share_text(name: str) -> str:
     """A name of :data:`SHARES` or :data:`NETWORK_SHARES` in words."""
     return f"{SHARES[name]:g} of the replaced FLOPs" if name in SHARES else f"{NETWORK_SHARES[name]:g} of the FLOPs"
-
-
-def _best(found: Iterable[Best]) -> Best | None:
-    return max(found, key=lambda best: best.accuracy, default=None)

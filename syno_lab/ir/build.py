@@ -59,6 +59,10 @@ class Build:
         """SHIFT: ``[i]: [N] <- [(i + 1) % N]: [N]``."""
         return self._apply("SHIFT", (main,))[0]
 
+    def view(self, name: str, main: Coordinate) -> Coordinate:
+        """A primitive of the user's own (:func:`.add_primitive`): ``[i]: [N] <- [index(i, N)]: [N]``."""
+        return self._apply(name, (main,))[0]
+
     def expand(self, main: Coordinate) -> None:
         """EXPAND: the coordinate is dropped."""
         self._apply("EXPAND", (main,))

@@ -15,6 +15,7 @@ from syno_lab.errors import FormatError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import FORMAT, Operator
+from syno_lab.ir.primitives import PRIMITIVES, OwnPrimitive
 from syno_lab.ir.size import Symbols
 from syno_lab.ir.spec import MAX_AXES, MAX_STEPS, Spec, Variable
 from syno_lab.ir.state import State, Step
@@ -25,12 +26,13 @@ MAX_BYTES = 1 << 20
 
 
 class StepRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One step: coordinates by number, the parameter as text."""
+    """One step: coordinates by number, the parameter as text; ``meaning`` is the digest of a primitive of one's own."""
 
     primitive: str
     operands: list[int] = []
     given: list[int] = []
     parameter: str | None = None
+    meaning: str = ""
 
 
 class OperatorRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -60,6 +62,7 @@ def to_json(operator: Operator) -> str:
                 [number[c] for c in step.operands],
                 [number[c] for c in step.given],
                 None if step.parameter is None else str(step.parameter),
+                meaning_of(step.primitive),
             )
         )
         for result in state.results(step):
@@ -94,6 +97,23 @@ def from_json(text: str | bytes) -> Operator:
         raise
     except SynoError as error:
         raise FormatError(f"operator file: {error}") from None
+
+
+def meaning_of(primitive: str) -> str:
+    """The digest of a primitive of the user's own; empty for the others, and for unknown ones."""
+    found = PRIMITIVES.get(primitive)
+    return found.meaning if isinstance(found, OwnPrimitive) else ""
+
+
+def check_meaning(item: StepRecord, where: str) -> None:
+    """Refuse a step by a primitive of one's own that this process has not, or has with another meaning."""
+    known = meaning_of(item.primitive)
+    if known != item.meaning:
+        raise FormatError(
+            f"{where}: expected a primitive {quoted(item.primitive)} of one's own with the digest "
+            f"{quoted(item.meaning or 'none')}, found {known or 'none'} in this process; syno_lab.add_primitive adds "
+            "one, and its digest tells what it computes"
+        )
 
 
 def primitives_of(text: str | bytes) -> tuple[str, ...]:
@@ -137,6 +157,7 @@ def _replay(record: OperatorRecord) -> Operator:
 
 def _step(item: StepRecord, place: int, coordinates: list[Coordinate], symbols: Symbols) -> Step:
     where = f"step {place}"
+    check_meaning(item, f"operator file: {where}")
     return Step(
         item.primitive,
         tuple(_look_up(coordinates, number, where) for number in item.operands),

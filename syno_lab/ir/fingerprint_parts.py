@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from syno_lab.ir.coordinate import REDUCE, Coordinate
 from syno_lab.ir.operator import Operator
+from syno_lab.ir.primitives import PRIMITIVES, OwnPrimitive
 from syno_lab.ir.size import Size
 
 # A tree is (mask of its iterators, operation, ...): what follows is said beside each operation.
@@ -30,6 +31,7 @@ MOD = 4  # tree, block
 UNFOLD = 5  # main, window, window // 2, size of main
 STRIDE = 6  # tree, stride
 FLIP = 7  # tree, size
+OWN = 8  # tree, (name, meaning, size) of a primitive of the user's own
 Tree = Any  # a nested tuple; an expression is the same without masks, and an iterator is then its number
 Expression = Any
 
@@ -170,7 +172,10 @@ def _tree(coordinate: Coordinate, outputs: int, sizes: Sizes, ends: Mapping[Coor
     child = _tree(operands[0], outputs, sizes, ends)
     if primitive == "SHIFT":
         return (child[0], SHIFT, child, sizes[coordinate.size])
-    assert primitive == "STRIDE"
+    if primitive != "STRIDE":
+        own = PRIMITIVES[primitive]
+        assert isinstance(own, OwnPrimitive)
+        return (child[0], OWN, child, (primitive, own.meaning, sizes[coordinate.size]))
     assert node.parameter is not None
     return (child[0], STRIDE, child, sizes[node.parameter])
 
@@ -188,7 +193,7 @@ def _renamed(trees: list[Tree]) -> list[Tree]:
         operation = tree[1]
         if operation == SPLIT:
             stack += (tree[3], tree[2])
-        elif operation in (SHIFT, STRIDE, FLIP):
+        elif operation in (SHIFT, STRIDE, FLIP) or (operation == OWN and PRIMITIVES[tree[3][0]].is_one_to_one):
             stack.append(tree[2])
         elif operation in (DIV, MOD):
             other = (tree[0], DIV + MOD - operation, *tree[2:])

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from syno_lab.ir.fingerprint_parts import DIV, FLIP, MOD, SHIFT, SPLIT, STRIDE, UNFOLD, Expression, PartKey
+from syno_lab.ir.fingerprint_parts import DIV, FLIP, MOD, OWN, SHIFT, SPLIT, STRIDE, UNFOLD, Expression, PartKey
+from syno_lab.ir.primitives import PRIMITIVES
 
 Array = np.ndarray[Any, Any]
 
@@ -180,6 +181,9 @@ def _table(key: PartKey) -> _Table:
             return value * rest[0]
         if operation == FLIP:
             return rest[0] - 1 - value
+        if operation == OWN:
+            name, _, size = rest[0]
+            return np.asarray(PRIMITIVES[name].index((value,), (size,), None)[0])
         assert operation == UNFOLD
         value = value + index(rest[0]) - rest[1]
         valid = valid & (value >= 0) & (value < rest[2])

@@ -139,7 +139,10 @@ class State(StateMethods):
         """
         primitive = PRIMITIVES.get(step.primitive)
         if primitive is None:
-            raise PrimitiveError(f"unknown primitive {quoted(step.primitive)}; known are {', '.join(PRIMITIVES)}")
+            raise PrimitiveError(
+                f"unknown primitive {quoted(step.primitive)}; known are {', '.join(PRIMITIVES)}; one of your own is "
+                "added by syno_lab.add_primitive"
+            )
         if len(self.steps) >= MAX_STEPS:
             primitive.refuse(f"expected at most {MAX_STEPS} steps in one pGraph")
         if (primitive.parameter is None) != (step.parameter is None):

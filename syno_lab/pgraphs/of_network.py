@@ -22,6 +22,7 @@ from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.pgraphs.traits import traits
 from syno_lab.protocol import SpaceRequest
 from syno_lab.search.protocol import State
+from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.wish_obstacles import check_wants
 
 #: Steps of an operator at most, unless the request says otherwise: as many as Operator 1 has. Searches of former
@@ -63,6 +64,12 @@ class NetworkSpace:
             most = min(most, spec.limits.max_flops)
         self.spec = replace(spec, limits=replace(spec.limits, max_flops=most))
         self._drawn = request.drawn
+        self._rules = RULES + tuple(
+            [
+                Rule(one.name, "the step", "none", one.reason, "the user's own", "space", one.match)
+                for one in request.rules
+            ]
+        )
         self._heaviest = max(request.sites, key=lambda site: site.flops)
 
     def __str__(self) -> str:
@@ -78,7 +85,11 @@ class NetworkSpace:
         """See :func:`.synthesis_space`."""
         sizes = self.spec.binding_maps[0]
         return synthesis_space(
-            self.spec, accepts=accepts, describe=lambda operator: traits(operator, sizes), drawn=self._drawn
+            self.spec,
+            self._rules,
+            accepts=accepts,
+            describe=lambda operator: traits(operator, sizes),
+            drawn=self._drawn,
         )
 
     def known(self, root: State) -> Mapping[str, Operator]:

@@ -37,6 +37,7 @@ class PGraphs(System):
     format = FORMAT
     title = "pGraphs"
     meaning = "loop nest"
+    takes_rules = True
 
     def read(self, text: str | bytes) -> Operator:
         """See :func:`syno_lab.ir.files.from_json`."""

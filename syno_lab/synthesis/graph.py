@@ -148,6 +148,8 @@ class Graph(Gifts):
             yield _View(stage, "EXPAND", (active,), None, ())
         if not item & STRIDED and (left > 1 or (not more and not axes)):
             yield _View(stage, "SHIFT", (active,), None, (packed,))
+            for name in self._users:
+                yield _View(stage, name, (active,), None, (packed,))
         if not item & STRIDED and left > 1 and self._most[5] != 0 and not c.is_output and not c.size.has_primary:
             for size, size_packed in self._strides:
                 yield _View(stage, "STRIDE", (active,), size, (packed + size_packed,))
@@ -180,12 +182,13 @@ class Graph(Gifts):
         node, left = stage.node, stage.left
         self.effort.tick("listing views")
         self.looked += 1
-        which = _WHICH[primitive]
-        most = self._most[which]
         used = node.used
-        if most is not None and used[which] >= most:
-            return None
-        used = (*used[:which], used[which] + 1, *used[which + 1 :])
+        which = _WHICH.get(primitive)
+        if which is not None:  # primitives of the user's own have no budget of their own
+            most = self._most[which]
+            if most is not None and used[which] >= most:
+                return None
+            used = (*used[:which], used[which] + 1, *used[which + 1 :])
         if stage.near >= 0:
             # Far from the limit every view may lead to the input; the distance is a guess then, and computed when the
             # move is taken.

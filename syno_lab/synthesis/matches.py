@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.primitives import is_own
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
@@ -118,7 +119,7 @@ def view_of_raw_reduction(state: State, step: Step) -> bool:
         two = _raw_reductions(state, step)
         return two is not None and _is_one_reduction(state.spec, *two)
     (operand,) = step.operands
-    if step.primitive == "SHIFT" or not is_raw_reduction(state, operand):
+    if step.primitive != "MERGE" or not is_raw_reduction(state, operand):
         return is_raw_reduction(state, operand)
     assert step.parameter is not None
     sizes = reduce_sizes(state.spec)
@@ -340,7 +341,7 @@ def expand_of_reduction(state: State, step: Step) -> bool:
 def expand_of_view(state: State, step: Step) -> bool:
     """EXPAND of a 1-to-1 view, whose coordinates below can be dropped instead."""
     node = step.operands[0].node
-    if node.primitive in ("SPLIT", "SHIFT", "STRIDE"):
+    if node.primitive in ("SPLIT", "SHIFT", "STRIDE") or is_own(node.primitive):
         return True
     return node.primitive == "MERGE" and any(c.node == node for c in state.expanded)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from syno_lab.effort import Effort
 from syno_lab.errors import SpecError
 from syno_lab.ir.coordinate import Coordinate
-from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.primitives import PRIMITIVES, own_primitives
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
@@ -237,6 +237,7 @@ class Nodes:
         self.limits = spec.limits
         self.meter = meter_of(spec)
         self.most_weights = spec.limits.of("SHARE") or 0
+        self._users = tuple([own.name for own in own_primitives()])
         self._most = tuple(spec.limits.of(primitive) for primitive in LIMITED)
         self._most_expands = 99 if spec.limits.max_expands is None else spec.limits.max_expands
         shallow = {p: tuple(r for r in rules_for(p, rules) if not r.is_deep) for p in PRIMITIVES}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from syno_lab.ir.primitives import PRIMITIVES, is_own
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis import matches, matches_weights
 from syno_lab.synthesis.matches import TOLERANCE, is_raw_reduction, merge_above_unfold_difference, sharers
@@ -73,6 +74,9 @@ def _row(
 ) -> Rule:
     return Rule(name, before, after, reason, section, kind, match, primitives, is_deep, is_of_given)
 
+
+#: Rows that hold for all 1-to-1 views.
+OF_VIEWS = ("view-of-reduction", "view-above-share")
 
 RULES: tuple[Rule, ...] = (
     _row(
@@ -512,5 +516,13 @@ def rejecting_rule(state: State, step: Step, rules: tuple[Rule, ...] = RULES) ->
 
 @lru_cache(maxsize=256)
 def rules_for(primitive: str, rules: tuple[Rule, ...] = RULES) -> tuple[Rule, ...]:
-    """The rows of a table that are asked for one primitive."""
-    return tuple(rule for rule in rules if not rule.primitives or primitive in rule.primitives)
+    """The rows of a table that are asked for one primitive.
+
+    What holds for every 1-to-1 view holds for a primitive of the user's own that is one.
+    """
+    is_view = is_own(primitive) and PRIMITIVES[primitive].is_one_to_one
+    return tuple(
+        rule
+        for rule in rules
+        if not rule.primitives or primitive in rule.primitives or (is_view and rule.name in OF_VIEWS)
+    )

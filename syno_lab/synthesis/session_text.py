@@ -15,7 +15,7 @@ from syno_lab.history import MAX_BYTES, MAX_NOTE, replayed, text_of, word_of
 from syno_lab.inputs import quoted
 from syno_lab.ir import files
 from syno_lab.ir.coordinate import Coordinate
-from syno_lab.ir.files import StepRecord, from_json
+from syno_lab.ir.files import StepRecord, check_meaning, from_json, meaning_of
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
@@ -143,6 +143,7 @@ def _step_record(step: Step, numbered: tuple[Coordinate, ...]) -> StepRecord:
         [numbered.index(c) for c in step.operands],
         [numbered.index(c) for c in step.given],
         None if step.parameter is None else str(step.parameter),
+        meaning_of(step.primitive),
     )
 
 
@@ -166,6 +167,7 @@ def _place(
             raise FormatError(f"session: {where}: expected a step behind a place, or a spec, found both")
         before, numbered, note = entries[place.parent].state, coordinates[place.parent], ""
         item = place.step
+        check_meaning(item, f"session: {where}")
         step = Step(
             item.primitive,
             _looked_up(item.operands, numbered, where),

@@ -14,6 +14,7 @@ from typing import overload
 
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.primitives import own_primitives
 from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import coefficient_products, merge_blocks, reduce_sizes
@@ -42,6 +43,8 @@ def proposals_in_parts(state: State) -> Iterator[Step | Contractions]:
         budget = limits.of(primitive)
         if budget is None or used[primitive] < budget:
             yield from propose(state, room)
+    for own in own_primitives():
+        yield from (Step(own.name, (coordinate,)) for coordinate in _unstrided(state))
 
 
 def room_for_contractions(state: State) -> tuple[str, float]:

@@ -1,4 +1,4 @@
-"""Networks and data of the user's own: which code may run in this process, and who said so.
+"""Networks, data and primitives of the user's own: which code may run in this process, and who said so.
 
 A request names a network or data of the user's own (``own:make_model@DIGEST``) and may carry the functions that make
 them, as text. The text alone runs nothing: a request may come from a file. :func:`bring` runs it, and is called where
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
 import torch
 from torch import nn
 
@@ -19,12 +20,15 @@ from syno_lab.data.own import OwnData
 from syno_lab.data.own import offer as offer_data
 from syno_lab.errors import CodeError, SpecError
 from syno_lab.inputs import quoted
+from syno_lab.ir.primitives import add_primitive, own_primitives
 from syno_lab.models.registry import OWN
 from syno_lab.models.registry import offer as offer_network
 from syno_lab.trial.request import TrialRequest
-from syno_lab.user_code import UserCode, said_by
+from syno_lab.user_code import UserCode, said_by, user_code
 
 MODEL, DATA = "model", "data"
+#: The role of the function of a primitive of the user's own, before the primitive's name.
+PRIMITIVE = "primitive:"
 #: The code that this process has run, by the names under which it offers what the code makes.
 _BROUGHT: dict[str, UserCode] = {}
 
@@ -35,7 +39,7 @@ def name_of(code: UserCode) -> str:
 
 
 def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
-    """By ``model`` and ``data``, the name in the request and the code that it carries for it.
+    """By ``model``, ``data`` and ``primitive:NAME``, the name in the request and the code that it carries for it.
 
     Raises:
         CodeError: it carries code for another name.
@@ -44,7 +48,9 @@ def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
     for role, given in (request.own or {}).items():
         name = {MODEL: request.backbone, DATA: request.data}.get(role)
         code = UserCode.from_dict(given)
-        if name != name_of(code):
+        if role.startswith(PRIMITIVE):  # operators have its name and its digest, which are compared when they are read
+            name = f"{role} {code}"
+        elif name != name_of(code):
             raise CodeError(
                 f"expected the code of {quoted(name)} as {quoted(role)}, found that of {quoted(name_of(code))}"
             )
@@ -65,11 +71,27 @@ def bring(request: TrialRequest) -> None:
         if _BROUGHT.get(name) == code:
             continue
         function = code.function()
-        if role == MODEL:
+        if role.startswith(PRIMITIVE):
+            add_primitive(role.removeprefix(PRIMITIVE), function)
+        elif role == MODEL:
             offer_network(name, checked(function, code.name, code.origin))
         else:
             offer_data(name, partial(_loaded, function, code.name, code.origin))
         _BROUGHT[name] = code
+
+
+def with_primitives(request: TrialRequest) -> TrialRequest:
+    """The request with the code of this process's own primitives, so that other processes can read operators with them.
+
+    Raises:
+        CodeError: the source of one of them cannot be found.
+    """
+    codes = {f"{PRIMITIVE}{one.name}": user_code(one.function) for one in own_primitives()}
+    if not codes:
+        return request
+    _BROUGHT.update({f"{role} {code}": code for role, code in codes.items()})  # they are in this process already
+    own = {**(request.own or {}), **{role: code.to_dict() for role, code in codes.items()}}
+    return msgspec.structs.replace(request, own=own)
 
 
 def check_brought(request: TrialRequest) -> None:

@@ -25,6 +25,13 @@ stepper, runs = Stepper.of("conv2d", at_start=False), RunsView({folder!r})
 display(stepper)
 display(runs)
 """
+#: Counts who follows the scheme of colours: each picture that is on the page, and none that is not.
+WATCHED = """
+window.watching = 0;
+const {addEventListener: add, removeEventListener: remove} = MediaQueryList.prototype;
+MediaQueryList.prototype.addEventListener = function (...args) { window.watching += 1; add.apply(this, args); };
+MediaQueryList.prototype.removeEventListener = function (...args) { window.watching -= 1; remove.apply(this, args); };
+"""
 SEEN = "print('SEEN', runs.selected, stepper.compared.status)"
 
 
@@ -78,6 +85,7 @@ def test_the_page_that_stands_alone(open_alone: Callable[..., Page], tmp_path: P
 
 
 def test_from_the_runs_view_and_the_stepper(page: Page, lab: Lab, tmp_path: Path) -> None:
+    page.add_init_script(WATCHED)
     fill_lab(tmp_path, 12)
     lab.write_notebook("compared.ipynb", OPEN.format(folder=str(tmp_path)), SEEN)
     open_notebook(page, lab, "compared.ipynb")
@@ -106,6 +114,15 @@ def test_from_the_runs_view_and_the_stepper(page: Page, lab: Lab, tmp_path: Path
     view = stepper.locator(".syno-compare")
     expect(view.locator(".syno-status")).to_have_text("4 of 6 steps are the same in all.")
     expect(view.locator("figcaption").last).to_contain_text("After 4 steps")
+
+    # Pictures that give way to others watch the page no more.
+    watching = page.evaluate("watching")
+    assert watching >= 5  # two of the runs view, the stepper's own, and two
+    for place in ("3", "4"):
+        number.fill(place)
+        number.press("Enter")
+        expect(view.locator("figcaption").last).to_contain_text(f"After {place} steps")
+    assert page.evaluate("watching") == watching
     run_cell(page, 1)
     expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text("4 of 6 steps are the same in all.")
     page.screenshot(path=tmp_path / "compared.png")

@@ -28,7 +28,7 @@ def test_there_are_features() -> None:
 
 def test_there_are_tasks() -> None:
     assert [row[0].partition(". ")[0] for row in TASKS] == [str(number) for number in range(1, 26)]
-    assert [row[0] for row in TASKS if row[-1] == "no test"] == ["16. a primitive of one's own"], "the rest is walked"
+    assert [row[0] for row in TASKS if row[-1] == "no test"] == []
 
 
 @pytest.mark.parametrize("row", FEATURES + TASKS, ids=lambda row: row[0])

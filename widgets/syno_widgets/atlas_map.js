@@ -14,6 +14,7 @@ class MapView extends LiveView {
 
   destroy() {
     this.child.close();
+    this.graph.stop();
     super.destroy();
   }
 

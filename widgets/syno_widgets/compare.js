@@ -19,6 +19,16 @@ class CompareView extends LiveView {
     this.listen(["selected"], this.drawSelected);
   }
 
+  destroy() {
+    this.stopGraphs();
+    super.destroy();
+  }
+
+  /** Pictures that are drawn no more watch the ground no more. */
+  stopGraphs() {
+    for (const graph of this.graphs) graph.stop();
+  }
+
   build() {
     this.title = make("h3", { class: "syno-title" });
     this.status = make("p", { class: "syno-status", role: "status", "aria-live": "polite" });
@@ -43,6 +53,7 @@ class CompareView extends LiveView {
   drawColumns() {
     const columns = this.model.get("columns");
     write(this.title, columns.map((one) => one.name).join(" and "));
+    this.stopGraphs();
     this.graphs = columns.map((column, number) => {
       const graph = new GraphView({
         hover: (ids) => this.light(ids.length ? this.rowOf(number, ids[0]) : this.model.get("selected")),
