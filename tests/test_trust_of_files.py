@@ -254,6 +254,7 @@ REASONS: dict[str, dict[str, str]] = {
         "UserCode.function compile": "a function that the user names in this call or command, or in a job they signed",
         "UserCode.function exec": "the same; trial/own.py says who may call it, and tests/experiments/test_improve.py",
     },
+    "syno_lab/jobs/usage.py": {"UsageMeter._on_gpus subprocess.run": "nvidia-smi, by its name on the path"},
     "syno_lab/tuning/values.py": {"TuningTask.request getattr by name": "fields of a value"},
     "syno_lab/tuning/worker.py": {
         "- import multiprocessing": "between our own processes, over pipes",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Exit status of ``watch`` when a job has ended without a result.
 NOT_ALL_FINISHED = 1
+#: The share of a job that must be done before it tells how long the rest takes.
+LEAST_DONE = 0.02
 _PERIOD_S = 0.5
 _PATIENCE_S = 5.0
 _MESSAGE_LENGTH = 100
@@ -54,7 +56,8 @@ Jobs = Annotated[list[int], typer.Argument(metavar="JOB…", help="Numbers of jo
 def job_row(record: JobRecord) -> dict[str, Any]:
     """A job in one line for people: its kind and name, its state and the reason.
 
-    ``done`` is in percent, ``wall_s`` the seconds of all its attempts together, the present one included.
+    ``done`` is in percent, ``left`` an estimate, ``wall_s`` the seconds of all its attempts together, the present one
+    included.
     """
     seconds = record.wall_s
     if record.state == "running" and record.started is not None:
@@ -67,10 +70,22 @@ def job_row(record: JobRecord) -> dict[str, Any]:
         "name": record.name,
         "state": state,
         "done": f"{100 * record.progress:.0f} %",
+        "left": left_text(record, seconds),
         "attempt": f"{record.attempt}",
         "wall_s": f"{seconds:.1f}",
         "message": said if len(said) <= _MESSAGE_LENGTH else said[: _MESSAGE_LENGTH - 1] + "…",
     }
+
+
+def left_text(record: JobRecord, seconds: float) -> str:
+    """About how long a running job still takes, if it goes on as in the ``seconds`` so far; or nothing."""
+    if record.state != "running" or not LEAST_DONE <= record.progress < 1:
+        return ""
+    left = seconds * (1 - record.progress) / record.progress
+    for most, unit, name in ((90, 1, "s"), (90 * 60, 60, "min"), (36 * 3600, 3600, "h")):
+        if left < most:
+            return f"about {max(1, round(left / unit))} {name}"
+    return f"about {left / 86400:.0f} days"
 
 
 def possible_actions(record: JobRecord) -> tuple[str, ...]:

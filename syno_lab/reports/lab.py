@@ -14,7 +14,7 @@ from pathlib import Path
 
 from syno_lab.errors import StoreError
 from syno_lab.inputs import QUOTED, printable, quoted
-from syno_lab.jobs.ledger import Ledger
+from syno_lab.jobs.ledger import Lease, Ledger
 from syno_lab.jobs.records import JobRecord
 from syno_lab.reports.rows import Source, TrialRow, read_run, read_search
 from syno_lab.store import Store
@@ -113,6 +113,14 @@ class LabReader(Closing):
             except StoreError:
                 self._let_go()
                 raise
+
+    def leases(self) -> list[Lease]:
+        """Who runs the attempts under way; none before the first :meth:`read`, and of a store without jobs."""
+        with self._guard:
+            if self._store is None:
+                return []
+            (version,) = self._store.database.column("PRAGMA user_version")
+            return Ledger(self._store.database).leases() if version >= _JOBS_SINCE else []
 
     def close(self) -> None:
         """Close the file. It may be closed twice, and reading opens it again."""

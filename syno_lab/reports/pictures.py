@@ -245,8 +245,11 @@ def _legend_of_systems(front: Front, kinds: Collection[str]) -> list[Any]:
 
 
 def _draw_history(axes: Axes, front: Front) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     axes.set_title("hypervolume", fontsize=11)
     axes.set_xlabel("trials")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=True, color="#e0e0e0", linewidth=0.8)
     if front.history:
         axes.step([n for n, _ in front.history], [v for _, v in front.history], where="post", color="#2a7fd4")

@@ -18,8 +18,8 @@ class Verdict(StrEnum):
     better = "better than the baseline"
     worse = "worse than the baseline"
     undecided = "no difference from the baseline shown"
-    at_chance = "at chance level"
-    untrained = "untrained"
+    at_chance = "at chance level: no better than guessing"
+    untrained = "not trained enough to tell"
     none_found = "no new operator was found"
 
 

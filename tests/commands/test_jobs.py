@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import short_jobs
 from command_line import answered, refused
 
 from syno_lab.cli import main
-from syno_lab.commands.jobs import job_row, possible_actions
+from syno_lab.commands.jobs import job_row, left_text, possible_actions
 from syno_lab.errors import SynoError
 from syno_lab.jobs import JobHandle, Lab
 from syno_lab.processes import alive
@@ -57,7 +59,7 @@ def test_lists_shows_and_logs(lab: Lab, gate: Path, capsys: pytest.CaptureFixtur
     failed = lab.submit("end", {"how": "give up"})
     failed.wait(WITHIN_S)
     lines = answered(capsys, "jobs").splitlines()
-    assert lines[0].split() == ["job", "kind", "name", "state", "done", "attempt", "wall_s", "message"]
+    assert lines[0].split() == ["job", "kind", "name", "state", "done", "left", "attempt", "wall_s", "message"]
     assert [line.split()[:4] for line in lines[1:3]] == [
         [str(job.id), "gate", "[red]mine", "finished"],
         [str(failed.id), "end", "failed", "0"],
@@ -140,6 +142,26 @@ def test_what_is_offered_is_what_can_be_done(lab: Lab, gate: Path) -> None:
             assert (action in possible_actions(record)) == tried(job, action), (state, action)
             job.cancel()
     never.cancel()
+
+
+@pytest.mark.parametrize(
+    ("state", "progress", "seconds", "said"),
+    [
+        ("running", 0.5, 40.0, "about 40 s"),
+        ("running", 0.25, 100.0, "about 5 min"),
+        ("running", 0.1, 3600.0, "about 9 h"),
+        ("running", 0.02, 86400.0, "about 49 days"),
+        ("running", 0.01, 10.0, ""),  # too little to tell
+        ("running", 1.0, 10.0, ""),
+        ("waiting", 0.5, 10.0, ""),
+        ("finished", 1.0, 10.0, ""),
+    ],
+)
+def test_how_long_a_job_still_takes(lab: Lab, state: Any, progress: float, seconds: float, said: str) -> None:
+    job = lab.submit("nothing", {})
+    record = dataclasses.replace(job.record(), state=state, progress=progress)
+    job.cancel()
+    assert left_text(record, seconds) == said
 
 
 def test_a_row_is_one_line(lab: Lab, gate: Path) -> None:

@@ -208,7 +208,7 @@ def test_a_comparison_decides(np_rng):
     assert (better.verdict, better.machine, better.measured_on) == (Verdict.better, "here", "test")
     assert better.over_seeds.low > 0
     assert compared(request, [0, 1, 2], good, poor).verdict == "worse than the baseline"
-    assert compared(request, [0, 1, 2], good, chance).verdict == "at chance level"
+    assert compared(request, [0, 1, 2], good, chance).verdict == "at chance level: no better than guessing"
     assert compared(request, [0, 1, 2], good, good).verdict == "no difference from the baseline shown"
     single = compared(request, [0], good[:1], poor[:1])
     assert (single.over_seeds, single.seed_spread, single.verdict) == (None, None, Verdict.worse)

@@ -52,7 +52,11 @@ def test_follows_the_store_by_itself_and_steers(lab: Lab, view: JobsView, gate: 
     job = lab.submit("gate", {"gate": str(gate)}, name="mine")
     # Nothing but the view's own thread looks from here on, as while a cell runs.
     until(lambda: row(view, job.id).get("message") == "<b>waiting</b>")
-    assert row(view, job.id) | {"wall_s": ""} == {
+    until(lambda: "cores" in row(view, job.id)["use"])  # at the second look
+    assert re.fullmatch(r"\d+\.\d cores, [\d,]+ MiB(, GPU .*)?", row(view, job.id)["use"])
+    assert re.fullmatch(r"This machine: processor \d+ % of \d+ cores?, memory [\d.]+ of [\d.]+ GiB.*\.", view.machine)
+    assert re.fullmatch("about .*", row(view, job.id)["left"])  # of a half that is done
+    assert row(view, job.id) | {"wall_s": "", "left": "", "use": ""} == {
         "job": job.id,
         "kind": "gate",
         "name": "mine",
@@ -60,6 +64,8 @@ def test_follows_the_store_by_itself_and_steers(lab: Lab, view: JobsView, gate: 
         "done": "50 %",
         "attempt": "1",
         "wall_s": "",
+        "left": "",
+        "use": "",
         "message": "<b>waiting</b>",
         "actions": ["pause", "cancel", "log"],
     }
@@ -79,7 +85,8 @@ def test_follows_the_store_by_itself_and_steers(lab: Lab, view: JobsView, gate: 
     ask(view, "retry", job.id)
     until(lambda: row(view, job.id)["state"] == "finished")
     assert job.record().attempt == 3
-    assert (view.error, row(view, job.id)["done"]) == ("", "100 %")
+    assert (view.error, row(view, job.id)["done"], row(view, job.id)["left"]) == ("", "100 %", "")
+    until(lambda: (row(view, job.id)["use"], view.machine) == ("", ""))
 
 
 def test_newest_first_and_all_counted(lab: Lab) -> None:
@@ -188,13 +195,30 @@ class _Cells(HTMLParser):
 
 
 def test_static_table_holds_what_the_rows_hold() -> None:
-    names = ["job", "kind", "name", "state", "done", "attempt", "wall_s", "message"]
+    names = ["job", "kind", "name", "state", "done", "left", "attempt", "wall_s", "use", "message"]
     rows = [
-        dict(zip(names, [3, "train", '"><script>x</script>', "failed", "5 %", "1", "2.5", "<b>&amp;"], strict=True))
+        dict(
+            zip(
+                names,
+                [
+                    3,
+                    "train",
+                    '"><script>x</script>',
+                    "failed",
+                    "5 %",
+                    "about 2 min",
+                    "1",
+                    "2.5",
+                    "1.0 cores, 2 MiB",
+                    "<b>&amp;",
+                ],
+                strict=True,
+            )
+        )
     ]
     read = _Cells()
     read.feed(html_table(rows))
-    assert read.cells[8:] == [str(value) for value in rows[0].values()]
+    assert read.cells[10:] == [str(value) for value in rows[0].values()]
     assert read.tags == {"table", "thead", "tbody", "tr", "th", "td"}
     assert text_table(rows).splitlines()[1].split() == " ".join(str(value) for value in rows[0].values()).split()
     assert html_table([]) == "<p>No jobs yet.</p>"

@@ -1,7 +1,7 @@
 // The table of jobs, for `JobsView` (jobs_page.js) and `RunsView`. Everything it shows is a trait, everything it asks for
 // one small message. It stands behind shared.js (scripts.py) and loads nothing: no address stands in this file.
 
-const JOB_COLUMNS = ["job", "kind", "name", "state", "done", "attempt", "wall_s", "message"];
+const JOB_COLUMNS = ["job", "kind", "name", "state", "done", "left", "attempt", "wall_s", "use", "message"];
 const JOB_HEADS = { wall_s: "seconds" };
 const JOB_VERBS = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry", log: "Log" };
 
@@ -11,6 +11,7 @@ class JobsTable extends LiveView {
     this.model = model;
     this.lines = new Map();
     this.status = make("p", { class: "syno-jobs-status", role: "status", "aria-live": "polite" });
+    this.machine = make("p", { class: "syno-quiet" });
     this.error = make("p", { class: "syno-jobs-error", role: "alert" });
     this.body = make("tbody");
     const head = [...JOB_COLUMNS, "actions"].map((name) => make("th", { scope: "col" }, JOB_HEADS[name] ?? name));
@@ -19,10 +20,11 @@ class JobsTable extends LiveView {
     const frame = make("div", { class: "syno-jobs-frame", tabindex: "0", role: "group", "aria-label": "Table of jobs" });
     frame.append(this.table);
     this.root = make("div", { class: "syno-shared syno-jobs", role: "group", "aria-label": "Jobs" });
-    this.root.append(this.status, this.error, frame, this.log);
+    this.root.append(this.status, this.machine, this.error, frame, this.log);
     this.attach(el, "The jobs continue; run the cell again to see them.");
     this.listen(["rows"], this.drawRows);
     this.listen(["status"], () => write(this.status, model.get("status")));
+    this.listen(["machine"], () => write(this.machine, model.get("machine")));
     this.listen(["log"], this.drawLog);
   }
 
@@ -47,7 +49,7 @@ class JobsTable extends LiveView {
       const place = before === null ? this.body.firstChild : before.nextSibling;
       if (line.row !== place) this.body.insertBefore(line.row, place);
       line.row.dataset.state = row.state;
-      for (const name of JOB_COLUMNS) write(line.cells[name], String(row[name]));
+      for (const name of JOB_COLUMNS) write(line.cells[name], String(row[name] ?? ""));
       for (const [kind, button] of Object.entries(line.buttons)) button.hidden = !row.actions.includes(kind);
       before = line.row;
     }

@@ -17,13 +17,14 @@ import traitlets as t
 from syno_lab.commands.jobs import job_row, possible_actions
 from syno_lab.errors import SynoError
 from syno_lab.jobs import JobRecord, Lab
+from syno_lab.jobs.usage import Usage, UsageMeter
 from syno_widgets.looking import LookingView
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle
 
 _FILES = ("shared.js", "jobs_view.js", "jobs_page.js")
 _STYLES = ("shared.css", "jobs_view.css")
-_COLUMNS = ("job", "kind", "name", "state", "done", "attempt", "wall_s", "message")
+_COLUMNS = ("job", "kind", "name", "state", "done", "left", "attempt", "wall_s", "use", "message")
 _HEADS = {"wall_s": "seconds"}
 _TAIL = 200
 
@@ -61,7 +62,13 @@ class JobsView(LookingView):
     _words = "The table of jobs, to be used in a running notebook; beside it the jobs as they were last."
 
     rows = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The jobs: the fields of :func:`syno_lab.commands.jobs.job_row` with ``job`` as a number, and ``actions``."""
+    """The jobs: the fields of :func:`syno_lab.commands.jobs.job_row` with ``job`` as a number, and ``actions``.
+
+    ``use`` is the processor, the memory and the GPU of a running job on this machine.
+    """
+
+    machine = t.Unicode(read_only=True).tag(sync=True)
+    """The use of this machine in words, while a job runs here."""
 
     status = t.Unicode(read_only=True).tag(sync=True)
     """The number of jobs in each state, as a sentence; screen readers read it out whenever it changes."""
@@ -72,6 +79,7 @@ class JobsView(LookingView):
     def __init__(self, lab: Lab, *, newest: int = 50) -> None:
         self._lab = lab
         self._newest = newest
+        self._meter = UsageMeter()
         super().__init__()
         self._states: list[tuple[int, str]] = []
         self.refresh()
@@ -82,8 +90,10 @@ class JobsView(LookingView):
         """Read the store now."""
         with self._lock:
             records = self._lab.jobs()
-            shown = [job_line(record) for record in reversed(records[-self._newest :])]
+            used = self._meter.look(self._lab.ledger.leases())
+            shown = [job_line(record, used.get(record.id)) for record in reversed(records[-self._newest :])]
             with self.hold_sync():
+                self.set_trait("machine", f"This machine: {self._meter.machine()}." if used else "")
                 self.set_trait("rows", shown)
                 self.set_trait("status", jobs_status(records, self._newest))
             states = [(row["job"], row["state"]) for row in shown]
@@ -110,27 +120,29 @@ class JobsView(LookingView):
     # -- outputs -----------------------------------------------------------------------------------------------------
 
     def _bundle(self) -> Bundle:
-        html = f'<div class="syno-static" data-syno-static="{escape(self.static_id)}">{html_table(self.rows)}</div>'
-        return {"text/html": html, "text/plain": f"{self.status}\n{text_table(self.rows)}".strip()}
+        rows = without_buttons(self.rows)
+        html = f'<div class="syno-static" data-syno-static="{escape(self.static_id)}">{html_table(rows)}</div>'
+        return {"text/html": html, "text/plain": f"{self.status}\n{text_table(rows)}".strip()}
 
     def _page_title(self) -> str:
         return "Jobs"
 
     def _page_state(self) -> dict[str, Any]:
-        return {**super()._page_state(), "rows": without_buttons(self.rows)}
+        return {**super()._page_state(), "rows": without_buttons(self.rows), "machine": ""}
 
     def __repr__(self) -> str:
         return f"<JobsView: {self.status}>"
 
 
-def job_line(record: JobRecord) -> dict[str, Any]:
+def job_line(record: JobRecord, used: Usage | None = None) -> dict[str, Any]:
     """A job as :attr:`JobsView.rows` has it."""
-    return {**job_row(record), "job": record.id, "actions": [*possible_actions(record), "log"]}
+    use = str(used) if used is not None and record.state == "running" else ""
+    return {**job_row(record), "job": record.id, "use": use, "actions": [*possible_actions(record), "log"]}
 
 
 def without_buttons(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same row without buttons, for a page without a kernel."""
-    return [{**row, "actions": []} for row in rows]
+    """The same rows without buttons and what holds for a moment alone, for a page without a kernel."""
+    return [{**row, "actions": [], "left": "", "use": ""} for row in rows]
 
 
 def has_work(rows: Sequence[dict[str, Any]]) -> bool:

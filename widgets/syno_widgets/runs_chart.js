@@ -19,9 +19,9 @@ function shortNumber(value) {
   return String(Number(value.toPrecision(4)));
 }
 
-/** Round values between two, about so many. */
-function roundTicks(low, high, count) {
-  const raw = (high - low) / count;
+/** Round values between two, about so many; whole ones alone where things are counted. */
+function roundTicks(low, high, count, isWhole = false) {
+  const raw = Math.max((high - low) / count, isWhole ? 1 : 0);
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw) ?? power;
   const ticks = [];
@@ -30,7 +30,7 @@ function roundTicks(low, high, count) {
 }
 
 /** From values to places; logarithmic where all are above 0 and far apart. */
-function makeScale(values, from, to, mayBeLog = false) {
+function makeScale(values, from, to, mayBeLog = false, isWhole = false) {
   let low = Infinity;
   let high = -Infinity;
   for (const value of values) {
@@ -44,10 +44,10 @@ function makeScale(values, from, to, mayBeLog = false) {
   const room = 0.05 * (b - a || Math.abs(a) || 1);
   [a, b] = [a - room, b + room];
   const place = (value) => from + ((map(value) - a) / (b - a)) * (to - from);
-  let ticks = isLog ? [] : roundTicks(a, b, 6);
+  let ticks = isLog ? [] : roundTicks(a, b, 6, isWhole);
   if (isLog) {
     for (let power = Math.ceil(a); power <= b; power += 1) ticks.push(10 ** power);
-    if (ticks.length < 2) ticks = roundTicks(10 ** a, 10 ** b, 4).filter((tick) => tick > 0);
+    if (ticks.length < 2) ticks = roundTicks(10 ** a, 10 ** b, 4, isWhole).filter((tick) => tick > 0);
   }
   return { place, ticks };
 }
@@ -79,7 +79,7 @@ function drawAxes(group, width, height, xs, ys, xTitle, yTitle) {
   group.append(below, beside);
 }
 
-/** A figure of lines with a legend; it says in words what it shows. */
+/** A figure of lines over what is counted (trials, epochs), with a legend; it says in words what it shows. */
 class LineChart {
   constructor(title, xTitle, yTitle, { width = 460, height = 240, steps = false, mayBeLog = false } = {}) {
     Object.assign(this, { title, xTitle, yTitle, width, height, steps, mayBeLog });
@@ -98,7 +98,8 @@ class LineChart {
     if (now === this.last) return;
     this.last = now;
     const { width, height } = this;
-    const xs = makeScale(lines.flatMap((line) => line.points.map((p) => p[0])), PAD.left, width - PAD.right);
+    const counts = lines.flatMap((line) => line.points.map((p) => p[0]));
+    const xs = makeScale(counts, PAD.left, width - PAD.right, false, true);
     const heights = lines.flatMap((line) => line.points.map((p) => p[1]));
     const ys = makeScale(heights, height - PAD.bottom, PAD.top, this.mayBeLog);
     drawAxes(this.axes, width, height, xs, ys, this.xTitle, this.yTitle);

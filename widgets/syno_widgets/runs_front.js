@@ -60,9 +60,10 @@ class FrontChart {
     this.intervals = front.intervals ?? [];
     const ends = (axis) => (this.intervals[axis] ?? []).flatMap((one) => one ?? []);
     const spread = (axis) => [...paper.flatMap((one) => one.ranges[axis] ?? []), ...ends(axis)];
+    const isWhole = (axis) => ["flops", "params"].includes(front.axes?.[axis]?.name) && !front.axes[axis].text.includes("over the");
     const mayBeLog = (axis) => paper.length === 0 && !front.axes?.[axis]?.name.startsWith("accuracy");
-    const xs = makeScale([...(xv ?? []), ...spread(0)], PAD.left, this.width - PAD.right, mayBeLog(0));
-    const ys = makeScale([...(yv ?? []), ...spread(1)], this.height - PAD.bottom, PAD.top, mayBeLog(1));
+    const xs = makeScale([...(xv ?? []), ...spread(0)], PAD.left, this.width - PAD.right, mayBeLog(0), isWhole(0));
+    const ys = makeScale([...(yv ?? []), ...spread(1)], this.height - PAD.bottom, PAD.top, mayBeLog(1), isWhole(1));
     drawAxes(this.axes, this.width, this.height, xs, ys, this.titles[0] ?? "", this.titles[1] ?? "");
     const onFront = new Set(front.front ?? []);
     const baselines = new Set(front.baselines ?? []);

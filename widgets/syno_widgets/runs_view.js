@@ -98,7 +98,8 @@ class RunsPage extends LiveView {
     bar.append(choose("x", "x axis"), choose("y", "y axis"), choose("z", "Colour"), tick("relative", "against the baseline"));
     bar.append(tick("published", "the paper's"), tools, make("span", { class: "syno-gap" }), this.form, save);
     this.legend = make("ul", { class: "syno-legend syno-systems", "aria-label": "Systems" });
-    const plot = make("div", { class: "syno-plot-frame" }, this.front.root, this.legend, this.card, this.said);
+    this.kinds = make("ul", { class: "syno-legend syno-systems", "aria-label": "Legend" });
+    const plot = make("div", { class: "syno-plot-frame" }, this.front.root, this.kinds, this.legend, this.card, this.said);
     this.opened = make("div", { class: "syno-opened" });
     this.compared = make("div", { class: "syno-beside" });
     this.ask = make("button", { type: "button", onclick: () => this.openWhy(this.model.get("chosen")) }, "Why this one?");
@@ -186,6 +187,7 @@ class RunsPage extends LiveView {
     const front = this.model.get("front");
     this.front.draw(front);
     this.drawLegend(front.legend ?? []);
+    this.drawKinds(front);
     const history = front.history ?? [];
     this.volume.draw(history.length ? [{ name: "", points: history }] : []);
     const paper = front.paper?.length ? ` Purple: the paper's numbers, on its own device (${front.paper.length}).` : "";
@@ -194,6 +196,34 @@ class RunsPage extends LiveView {
     const known = front.known?.length ? " Hollow: known operators." : "";
     const wide = (front.intervals ?? []).flat().some(Boolean) ? " Bars: intervals of the finals." : "";
     write(this.note, `${none}${unplaced}${known}${wide}${paper}`.trim());
+  }
+
+  /** What the colours of the points mean, of the kinds that there are, and the two ends of the colours of an axis. */
+  drawKinds(front) {
+    const keys = front.keys ?? [];
+    const [best, base, known] = ["front", "baselines", "known"].map((name) => new Set(front[name] ?? []));
+    const has = (test) => keys.some((_, place) => test(place));
+    const z = front.values?.[2] ? front.axes?.[2] : null;
+    const plain = (place) => !best.has(place) && !base.has(place);
+    const found = [
+      ["syno-best", "on the front", !z && has((place) => best.has(place) && !base.has(place))],
+      ["syno-rest", "another trial", !z && has(plain)],
+      ["syno-base", "the baseline: the network as it is", has((place) => base.has(place))],
+      ["syno-best syno-known", "a known operator", has((place) => known.has(place))],
+    ];
+    const lines = found.filter(([, , isThere]) => isThere).map(([look, words]) => [look, words]);
+    if (z) {
+      const values = front.values[2];
+      const [low, high] = [Math.min(...values), Math.max(...values)].map(shortNumber);
+      lines.push(["syno-depth-0", `${z.text}: ${low}`], ["syno-depth-7", `${z.text}: ${high}`]);
+    }
+    this.kinds.hidden = lines.length === 0;
+    this.kinds.replaceChildren(
+      ...lines.map(([look, words]) => {
+        const dot = svgPart("path", { class: look, d: "M-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0 -3 0", "vector-effect": "non-scaling-stroke" });
+        return make("li", {}, svgPart("svg", { viewBox: "-2.5 -2.5 5 5", "aria-hidden": "true" }, dot), words);
+      }),
+    );
   }
 
   /** The marks of the systems, where there are several. */

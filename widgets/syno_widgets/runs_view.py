@@ -20,6 +20,7 @@ from ipywidgets import widget_serialization
 
 from syno_lab.errors import FormatError, SpecError, StoreError, SynoError
 from syno_lab.jobs import Lab
+from syno_lab.jobs.usage import UsageMeter
 from syno_lab.panes.generic import described
 from syno_lab.protocol import Operator
 from syno_lab.reports import (
@@ -160,6 +161,9 @@ class RunsView(Comparing, LookingView):
     rows = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The newest jobs, as in :class:`~syno_widgets.jobs_view.JobsView`."""
 
+    machine = t.Unicode(read_only=True).tag(sync=True)
+    """The use of this machine in words, while a job runs here."""
+
     status = t.Unicode(read_only=True).tag(sync=True)
     """The number of jobs in each state, as a sentence."""
 
@@ -212,6 +216,7 @@ class RunsView(Comparing, LookingView):
         self._progress: tuple[Any, ...] | None = None
         self._drawn: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._is_ready = False
+        self._meter = UsageMeter()
         super().__init__()
         self._set_options(options)
         self._is_ready = True
@@ -348,7 +353,7 @@ class RunsView(Comparing, LookingView):
             with suppress(SynoError):  # as above
                 whys[one["key"]] = self._explained(one["key"])
         more = {"pictures": drawn, "files": files, "whys": whys}
-        return {**state, "opened": None, "rows": without_buttons(self.rows), **more}
+        return {**state, "opened": None, "rows": without_buttons(self.rows), "machine": "", **more}
 
     def close(self) -> None:
         """Stop reading, and take the view off the page. The jobs continue."""
@@ -362,8 +367,10 @@ class RunsView(Comparing, LookingView):
     # -- what is shown -----------------------------------------------------------------------------------------------
 
     def _show_jobs(self, reading: Reading) -> None:
-        shown = [job_line(record) for record in reversed(reading.jobs[-_NEWEST:])]
+        used = self._meter.look(self._reader.leases())
+        shown = [job_line(record, used.get(record.id)) for record in reversed(reading.jobs[-_NEWEST:])]
         self.set_trait("rows", shown)
+        self.set_trait("machine", f"This machine: {self._meter.machine()}." if used else "")
         self.set_trait("status", jobs_status(reading.jobs, _NEWEST))
         courses = (*read_courses(reading.jobs, reading.folder), *rung_courses(reading.sources))
         self.set_trait("courses", shown_courses(courses))
@@ -530,10 +537,11 @@ class RunsView(Comparing, LookingView):
 
     def _bundle(self) -> Bundle:
         """The static output, for a page without a kernel: the figure, the trials of the front, the jobs."""
-        words = f"{self.headline}\n{self.status}\n{text_table(self.rows)}".strip()
+        rows = without_buttons(self.rows)
+        words = f"{self.headline}\n{self.status}\n{text_table(rows)}".strip()
         funnel = self.progress.get("text", "")
         about = "".join(f"<p>{escape(text)}</p>" for text in (self.headline, funnel, self.status, self.error) if text)
-        tables = f"{html_table(self.rows)}{_front_table(self._front)}"
+        tables = f"{html_table(rows)}{_front_table(self._front)}"
         if self._front is None:
             opened = f'<div class="syno-static" data-syno-static="{escape(self.static_id)}">'
             return {"text/html": f"{opened}{about}{tables}</div>", "text/plain": words}
