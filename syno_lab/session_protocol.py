@@ -296,3 +296,22 @@ class Session(Protocol):
 
     def rows(self, *, should_stop: Stop | None = None) -> list[dict[str, Any]]:
         """The tree of all places as plain data."""
+
+
+#: Steps that are listed across the groups of a menu.
+NEAREST = 8
+
+
+def nearest(menu: Sequence[Mapping[str, Any]], most: int = NEAREST) -> list[dict[str, Any]]:
+    """The canonical steps of a menu across its groups, those first after which least is left to do.
+
+    A step that the budget does not allow to go on from comes behind those that it does. Each has the ``title``, the
+    ``sign`` and the ``colour`` of its group beside what the menu says of it. Of each group the menu has the nearest.
+    """
+    found = [
+        {**item, **{name: group[name] for name in ("title", "sign", "colour")}}
+        for group in menu
+        for item in group["canonical"]
+        if item["distance"] is not None
+    ]
+    return sorted(found, key=lambda item: (not item["reaches"], item["distance"], item["index"]))[:most]

@@ -53,6 +53,18 @@ def test_taught_step_by_step(page: Page, lab: Lab, tmp_path: Path, theme: str) -
     stepper.locator(".syno-right").evaluate("list => { list.scrollTop = list.scrollHeight; }")
     expect(stepper.locator(".syno-graph")).to_be_in_viewport(ratio=0.5)
 
+    # The best steps of all primitives in one list, by keyboard; it stays open from step to step.
+    go(stepper, 2)
+    settled(stepper)
+    ranked = stepper.locator(".syno-nearest")
+    ranked.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(ranked.get_by_role("listitem")).to_have_count(8)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(ranked).to_have_attribute("open", "")
+    go(stepper, 2)
+
     # A comment goes into the history and into the word.
     go(stepper, 1)
     stepper.get_by_label("Comment on this place").fill("Channels <i>first</i>.")

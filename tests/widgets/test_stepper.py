@@ -98,6 +98,21 @@ def build_conv2d(stepper: Stepper) -> None:
         ask(stepper, "step", index=item(stepper, "UNFOLD", text)["index"])
 
 
+def test_the_nearest_steps_across_primitives(stepper: Stepper) -> None:
+    build_conv2d(stepper)
+    stepper.undo()  # one step before the end
+    canonical = [one for one in stepper.candidates if one.verdict.canonical and one.distance is not None]
+    best = sorted(one.distance for one in canonical)
+    assert len(stepper.nearest) == 8
+    assert [one["distance"] for one in stepper.nearest if one["reaches"]] == best[: sum(d <= 0 for d in best)]
+    assert {one["title"] for one in stepper.nearest} > {"UNFOLD"}  # of several primitives
+    assert stepper.nearest[0]["text"] == "UNFOLD i_W, r_k_1__2"
+    ask(stepper, "step", index=stepper.nearest[0]["index"])
+    assert stepper.operator == conv2d()
+    stepper.selected = "c0"
+    assert {one["index"] for one in stepper.nearest} <= {i["index"] for g in stepper.menu for i in g["canonical"]}
+
+
 def test_conv2d_by_messages(stepper: Stepper) -> None:
     build_conv2d(stepper)
     assert stepper.error == ""

@@ -23,11 +23,12 @@ from syno_lab.errors import SpecError, StoppedError, SynoError
 from syno_lab.player import COURSE, page_of
 from syno_lab.protocol import Operator
 from syno_lab.quiz import Quiz, guessed, shown
-from syno_lab.session_protocol import Session
+from syno_lab.session_protocol import Session, nearest
 from syno_lab.systems import session_of
 from syno_widgets.comparing import ComparesPlaces
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
+from syno_widgets.stepper_moves import MovesByHand
 from syno_widgets.stepper_request import Request
 from syno_widgets.stepper_start import WAYS_ON, send_now, session_to_show
 from syno_widgets.view import View
@@ -44,7 +45,7 @@ _LISTING = "listing the next steps"
 _UNLISTED = "They are being listed."
 
 
-class Stepper(ComparesPlaces):
+class Stepper(MovesByHand, ComparesPlaces):
     """A pGraph, a kernel of Canvas, a chain of αNAS, or an operator of another system, under construction.
 
     Made by ``Stepper(spec)``, ``Stepper(state)``, ``Stepper(operator)``, ``Stepper(sampler)`` (Canvas: kernels for its
@@ -96,6 +97,9 @@ class Stepper(ComparesPlaces):
 
     menu = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The next steps: one record of :class:`syno_lab.codegen.drawing_menu.Group` for each primitive."""
+
+    nearest = t.List(t.Dict(), read_only=True).tag(sync=True)
+    """The best steps of :attr:`menu` across its groups (:func:`syno_lab.session_protocol.nearest`)."""
 
     ticks = t.List(t.Dict(), read_only=True).tag(sync=True)
     """What can be ticked: the coordinates that a CONTRACTION may share or give, say: ``id``, ``text``, ``size``."""
@@ -230,56 +234,6 @@ class Stepper(ComparesPlaces):
         if self._listed != self.session.place:
             self._works.through(lambda: self._works.of() or self._list_steps())
         return list(self._found)
-
-    def apply(self, step: Any) -> Any:
-        """Take a step or a candidate, canonical or not."""
-        return self._moved(lambda: self.session.apply(step))
-
-    def undo(self) -> Any:
-        """Back by one place."""
-        return self._moved(self.session.undo)
-
-    def undo_to_progress(self) -> Any:
-        """Back over the steps that brought nothing nearer."""
-        return self._moved(self.session.undo_to_progress)
-
-    def redo(self) -> Any:
-        """Forth by one place."""
-        return self._moved(self.session.redo)
-
-    def comment(self, text: str) -> None:
-        """Write about the place that is shown; the session keeps it. Raises SynoError for a text that is too long."""
-        with self._lock:
-            self.session.comment(text)
-            self._show_tree()
-
-    def reset(self) -> Any:
-        """Begin again with the output; undo brings the old state back."""
-        return self._moved(self.session.reset)
-
-    def jump(self, position: int) -> Any:
-        """To any place of the line that undo and redo run along, by its position."""
-        return self._moved(lambda: self.session.jump(position))
-
-    def go(self, place: int) -> Any:
-        """To any place of the tree, by its number."""
-        return self._moved(lambda: self.session.go(place))
-
-    def load(self, operator: str | Operator, *, at_start: bool = False) -> Any:
-        """Append an operator step by step; ``at_start`` stays at its first place, to be replayed by :meth:`redo`."""
-        return self._moved(lambda: self.session.load(operator, at_start=at_start))
-
-    def open_text(self, text: str) -> Any:
-        """Append the session or the operator of a text; the places so far stay.
-
-        Raises:
-            FormatError: for a text that holds neither; nothing has changed then.
-        """
-        return self._ended(lambda: self._open(text))
-
-    def to_json(self) -> str:
-        """The whole session as JSON, for :meth:`open_text` and :meth:`of`; :attr:`word` is the same in one word."""
-        return self.session.to_json()
 
     def suggest(self) -> Any:
         """The next step of a shortest way to the input, looked for during 4 seconds of computing at most.
@@ -559,7 +513,7 @@ class Stepper(ComparesPlaces):
             self.set_trait("unlisted", "")
             self.set_trait("tree", rows)
             same = chosen == self.selected
-            self.set_trait("menu", menu if same else session.menu(state, found, self.selected, self._whole))
+            self._set_menu(menu if same else session.menu(state, found, self.selected, self._whole))
             self.set_trait("ticks", ticks)
             self.set_trait("status", session.status())
             self.set_trait("preview", {})
@@ -574,7 +528,7 @@ class Stepper(ComparesPlaces):
             return
         with self._showing(), self.hold_sync():
             self._found = []
-            for name in ("menu", "ticks"):
+            for name in ("menu", "nearest", "ticks"):
                 self.set_trait(name, [])
             for name in ("preview", "why"):
                 self.set_trait(name, {})
@@ -584,7 +538,11 @@ class Stepper(ComparesPlaces):
     def _list(self) -> None:
         """Show the next steps of the chosen coordinate, or all, if they are listed."""
         if self._listed == self.session.place:
-            self.set_trait("menu", self.session.menu(self.state, self._found, self.selected, self._whole))
+            self._set_menu(self.session.menu(self.state, self._found, self.selected, self._whole))
+
+    def _set_menu(self, menu: list[dict[str, Any]]) -> None:
+        self.set_trait("menu", menu)
+        self.set_trait("nearest", nearest(menu))
 
     def __repr__(self) -> str:
         return f"<Stepper: {self.status}>"
@@ -593,7 +551,7 @@ class Stepper(ComparesPlaces):
         return f"Stepper: {self.status}"
 
     def _page_state(self) -> dict[str, Any]:
-        nothing: dict[str, Any] = {"ticks": [], "preview": {}, "why": {}, "known": [], "quiz": {}}
+        nothing: dict[str, Any] = {"nearest": [], "ticks": [], "preview": {}, "why": {}, "known": [], "quiz": {}}
         return {**super()._page_state(), **nothing, **page_of(self.session)}
 
     def _bundle(self) -> Bundle:

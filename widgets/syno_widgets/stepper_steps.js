@@ -31,6 +31,8 @@ const BY_HAND = {
   unjudged: 0,
 };
 
+const NEAREST = " nearest"; // no primitive's name
+
 class StepList {
   /** `told.ask(kind, more)` sends a message, `told.mark(ids, on)` marks coordinates in the picture. */
   constructor(model, told) {
@@ -59,6 +61,7 @@ class StepList {
     const live = this.model.get("live");
     const groups = live || !chosen ? this.model.get("menu") : this.model.get("menu").map((entry) => using(entry, chosen));
     const blocks = groups.map((entry) => this.group(entry, chosen));
+    if (live && !chosen && groups.length > 1) blocks.unshift(...this.nearest());
     // A contraction can be put together by hand even where the budget lists none.
     const labels = this.labels();
     if (live && labels.hand && !groups.some((entry) => entry.primitive === labels.hand_group) && !chosen) {
@@ -72,6 +75,36 @@ class StepList {
     this.drawPreview();
     if (this.share.size || this.give.size) this.askPreview();
     return had;
+  }
+
+  /** The best steps of all groups in one list, which is made when it is opened. */
+  nearest() {
+    const found = this.model.get("nearest");
+    if (!found.length) return [];
+    const list = make("ol", { class: "syno-items" });
+    const details = make(
+      "details",
+      {
+        class: "syno-nearest",
+        open: this.open.has(NEAREST),
+        ontoggle: () => {
+          this.open[details.open ? "add" : "delete"](NEAREST);
+          if (details.open) fill();
+        },
+      },
+      make("summary", {}, make("b", {}, "Nearest of all"), make("span", { class: "syno-count" }, ` ${found[0].text}: ${distanceText(found[0], this.labels())}`)),
+      list,
+    );
+    const fill = () =>
+      list.replaceChildren(
+        ...found.map((item) => {
+          const sign = make("span", { class: "syno-sign", "aria-hidden": "true", title: item.title }, item.sign);
+          sign.style.color = item.colour;
+          return make("li", {}, this.step(item, false, sign));
+        }),
+      );
+    if (details.open) fill();
+    return [details];
   }
 
   labels() {
@@ -154,33 +187,36 @@ class StepList {
   items(items, more, pruned) {
     // Where no step can be taken the list itself is reached by Tab, to be scrolled.
     const list = make("ul", { class: "syno-items", tabindex: this.model.get("live") ? undefined : "0" });
-    for (const item of items) {
-      const mark = (on) => this.told.mark([...item.operands, ...item.given], on);
-      const button = make(
-        "button",
-        {
-          type: "button",
-          class: `syno-step${pruned ? " syno-off" : ""}`,
-          "data-index": item.index,
-          "data-text": item.text,
-          "data-operands": item.operands.join(" "),
-          "data-given": item.given.join(" "),
-          disabled: !this.model.get("live") && typeof item.leads !== "number",
-          onclick: () => (this.model.get("live") ? this.told.ask("step", { index: item.index }) : this.told.ask("go", { index: item.leads })),
-          onmouseenter: () => mark(true),
-          onmouseleave: () => mark(false),
-          onfocus: () => mark(true),
-          onblur: () => mark(false),
-        },
-        make("span", { class: "syno-text" }, item.text),
-        make("span", { class: `syno-distance${item.reaches ? "" : " syno-far"}` }, distanceText(item, this.labels())),
-        this.notes(item),
-        pruned ? make("span", { class: "syno-why" }, `${this.labels().refused} by ${item.rule}`) : "",
-      );
-      list.append(make("li", {}, button, pruned ? this.reason(item) : ""));
-    }
+    for (const item of items) list.append(make("li", {}, this.step(item, pruned), pruned ? this.reason(item) : ""));
     if (more) list.append(make("li", { class: "syno-more" }, `and ${more} more, ${this.labels().more}`));
     return list;
+  }
+
+  /** The button that takes a step; `sign` stands before its words. */
+  step(item, pruned, sign = "") {
+    const mark = (on) => this.told.mark([...item.operands, ...item.given], on);
+    return make(
+      "button",
+      {
+        type: "button",
+        class: `syno-step${pruned ? " syno-off" : ""}`,
+        "data-index": item.index,
+        "data-text": item.text,
+        "data-operands": item.operands.join(" "),
+        "data-given": item.given.join(" "),
+        disabled: !this.model.get("live") && typeof item.leads !== "number",
+        onclick: () => (this.model.get("live") ? this.told.ask("step", { index: item.index }) : this.told.ask("go", { index: item.leads })),
+        onmouseenter: () => mark(true),
+        onmouseleave: () => mark(false),
+        onfocus: () => mark(true),
+        onblur: () => mark(false),
+      },
+      sign,
+      make("span", { class: "syno-text" }, item.text),
+      make("span", { class: `syno-distance${item.reaches ? "" : " syno-far"}` }, distanceText(item, this.labels())),
+      this.notes(item),
+      pruned ? make("span", { class: "syno-why" }, `${this.labels().refused} by ${item.rule}`) : "",
+    );
   }
 
   /** What a step makes and changes, a line for each, where its system says so. */
