@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from syno_lab.operators import conv2d
 from syno_lab.systems import session_of
 from tests.browser.conftest import Lab
-from tests.browser.test_stepper import at, go, open_notebook, open_stepper, opened, press, run_cell, take
+from tests.browser.test_stepper import at, go, open_notebook, open_stepper, opened, press, run_cell, settled, take
 from tests.browser.test_stepper import wait_for_kernel as idle
 
 pytestmark = pytest.mark.browser
@@ -64,6 +64,23 @@ def test_taught_step_by_step(page: Page, lab: Lab, tmp_path: Path, theme: str) -
     page.keyboard.press("Enter")
     expect(ranked).to_have_attribute("open", "")
     go(stepper, 2)
+
+    # Lists and headings set names as the picture does: indices lowered and small; what is read and copied stays.
+    text = opened(stepper, "UNFOLD").locator("> .syno-items .syno-text").first
+    expect(text).to_contain_text(re.compile(r"^UNFOLD i_"))
+    seen = text.evaluate(
+        """text => {
+          const range = document.createRange();
+          const box = (one) => { range.selectNodeContents(one); return range.getBoundingClientRect(); };
+          const low = text.querySelector(".syno-low");
+          return {drop: box(low.lastChild).bottom - box(low.parentElement.firstChild).bottom,
+                  hidden: box(low.querySelector(".syno-hidden-sign").firstChild).width,
+                  ratio: box(low.lastChild).height / box(low.parentElement.firstChild).height};
+        }"""
+    )
+    assert seen["drop"] > 1
+    assert seen["hidden"] == 0
+    assert 0.6 < seen["ratio"] < 0.85
 
     # A comment goes into the history and into the word.
     go(stepper, 1)

@@ -126,9 +126,10 @@ class CompareView extends LiveView {
           onfocus: () => this.light(number),
           onblur: () => this.light(this.model.get("selected")),
         },
-        `${SIGNS[row.mark]} ${row.words}`,
+        `${SIGNS[row.mark]} `,
+        ...asMath(row.words),
       );
-      const cells = row.cells.map((cell) => make("td", {}, cell ? cell.text : ""));
+      const cells = row.cells.map((cell) => make("td", {}, ...asMath(cell ? cell.text : "")));
       return make(
         "tr",
         {

@@ -22,6 +22,45 @@ function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+const NAME = /(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]/g; // of a letter: words such as fold_avg are no mathematics
+
+/** What is read, copied and found as it is written, and shown as something else. */
+function shownAs(written, shown) {
+  const hidden = make("span", { class: "syno-hidden-sign" }, written);
+  return make("span", { class: shown ? "syno-shown-sign" : undefined, "data-shown": shown || undefined }, hidden);
+}
+
+/**
+ * A text as the pictures set it (codegen/drawing_text.py): names with their indices lowered, a prime for the second of a
+ * name, a dot for a product. Its text content stays what it was.
+ */
+function asMath(text) {
+  const found = [];
+  const plain = (part) =>
+    part.split("*").forEach((piece, at) => found.push(...(at ? [shownAs("*", "\u00b7")] : []), ...(piece ? [piece] : [])));
+  let end = 0;
+  for (const name of text.matchAll(NAME)) {
+    plain(text.slice(end, name.index));
+    const [, stem, indices, number] = /^([A-Za-z])(\w*?)(__\d+)?$/.exec(name[0]);
+    const set = make("span", {}, stem);
+    let level = 0;
+    for (const [, line, part] of indices.matchAll(/(_+)([^_]*)/g)) {
+      level += 1;
+      set.append(make("span", { class: `syno-low syno-low-${Math.min(level, 2)}` }, shownAs(line, ""), part));
+    }
+    if (number) set.append(shownAs(number, "\u2032".repeat(Number(number.slice(2)) - 1)));
+    found.push(set);
+    end = name.index + name[0].length;
+  }
+  plain(text.slice(end));
+  return found;
+}
+
+/** As `write`, set as mathematics. */
+function writeMath(element, text) {
+  if (element.textContent !== text) element.replaceChildren(...asMath(text));
+}
+
 const DRAWN = new Set(["svg", "g", "title", "path", "polygon", "polyline", "ellipse", "rect", "text", "tspan"]);
 
 /** Only what a drawing consists of is taken from the text of an SVG: no scripts, no links, no handlers. */

@@ -406,7 +406,7 @@ class View {
 
   drawHeading() {
     const link = this.model.get("links")[this.model.get("selected")];
-    write(this.stepsHeading, link ? `Next steps with ${link.words}` : "Next steps");
+    writeMath(this.stepsHeading, link ? `Next steps with ${link.words}` : "Next steps");
   }
 
   drawSearch() {
@@ -529,7 +529,7 @@ class View {
         class: row.place === next ? "syno-next" : undefined,
         disabled: !this.reaches(row.place),
         onclick: () => this.act("go", { index: row.place }),
-      }, row.text);
+      }, ...asMath(row.text));
     this.branches.replaceChildren(...(ways.length < 2 ? [] : [make("span", {}, "Goes on with: "), ...ways.map(button)]));
     if (had) (this.branches.querySelector("button:enabled") ?? this.graph.element).focus();
   }

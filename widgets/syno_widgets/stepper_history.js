@@ -76,7 +76,7 @@ class HistoryList {
         onclick: () => this.told.go(row.place),
       },
       row.branch ? "branch: " : "",
-      row.text,
+      ...asMath(row.text),
       make("span", { class: "syno-quiet" }, ` (${far})`),
       ahead.has(row.place) ? make("span", {}, " (undone)") : "",
       this.told.has(row.place) ? "" : make("span", {}, " (not in this page)"),

@@ -92,7 +92,7 @@ class StepList {
           if (details.open) fill();
         },
       },
-      make("summary", {}, make("b", {}, "Nearest of all"), make("span", { class: "syno-count" }, ` ${found[0].text}: ${distanceText(found[0], this.labels())}`)),
+      make("summary", {}, make("b", {}, "Nearest of all"), make("span", { class: "syno-count" }, " ", ...asMath(found[0].text), `: ${distanceText(found[0], this.labels())}`)),
       list,
     );
     const fill = () =>
@@ -212,7 +212,7 @@ class StepList {
         onblur: () => mark(false),
       },
       sign,
-      make("span", { class: "syno-text" }, item.text),
+      make("span", { class: "syno-text" }, ...asMath(item.text)),
       make("span", { class: `syno-distance${item.reaches ? "" : " syno-far"}` }, distanceText(item, this.labels())),
       this.notes(item),
       pruned ? make("span", { class: "syno-why" }, `${this.labels().refused} by ${item.rule}`) : "",
@@ -299,7 +299,7 @@ class StepList {
       return make(
         "tr",
         {},
-        make("th", { scope: "row" }, make("code", {}, tick.text), ` : ${tick.size}`),
+        make("th", { scope: "row" }, make("code", {}, ...asMath(tick.text)), " : ", ...asMath(tick.size)),
         box(this.share, this.give, "share"),
         box(this.give, this.share, "give"),
       );
@@ -348,7 +348,7 @@ class StepList {
         disabled: !this.model.get("live") || !choice.legal,
         onclick: () => this.told.ask("contract", { share: this.ordered(this.share), give: this.ordered(this.give), name: choice.name }),
       },
-      make("span", { class: "syno-text" }, choice.text),
+      make("span", { class: "syno-text" }, ...asMath(choice.text)),
       make("span", { class: "syno-distance" }, farText(choice.distance, this.labels())),
       this.notes(choice),
       choice.reason ? make("span", { class: "syno-why" }, choice.reason) : "",
@@ -371,11 +371,11 @@ class StepList {
     this.previewText.classList.toggle("syno-off", has && !preview.canonical);
     this.choices.replaceChildren(...(preview.choices ?? []).map((choice) => make("li", {}, this.choice(choice))));
     if (!has) this.previewText.textContent = this.labels().hand_nothing;
-    else if (!preview.legal) this.previewText.textContent = `Not possible. ${preview.text}`;
+    else if (!preview.legal) writeMath(this.previewText, `Not possible. ${preview.text}`);
     else {
       const far = farText(preview.distance, this.labels());
       const words = preview.canonical && !preview.choices ? "" : preview.text;
-      this.previewText.textContent = `${preview.canonical ? "Canonical" : "Not canonical"}: ${far}. ${words}`;
+      writeMath(this.previewText, `${preview.canonical ? "Canonical" : "Not canonical"}: ${far}. ${words}`);
     }
   }
 }
