@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from syno_lab.codegen.drawing_hull import DARK_HULL
+
 INK = "#1b1b1f"
 LINE = "#767680"
 #: The layout program knows its widths; a list of fonts it takes for Times.
@@ -114,6 +116,8 @@ def dark_css(place: str) -> str:
         ".edge text": f"fill: {DARK_INK}",
         ".edge path": f"stroke: {line}",
         ".edge polygon": f"stroke: {line}; fill: {line}",
+        ".hull :is(path, polygon)": f"stroke: {DARK_HULL}",
+        ".hull polygon": f"fill: {DARK_HULL}",
         ".bond :is(path, polygon)": f"stroke: {bond}",
         ".bond polygon": f"fill: {bond}",
         '.edge polygon[stroke="none"]': f"stroke: none; fill: {DARK_GROUND}",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from syno_lab.codegen.drawing_hull import BAND, HULL, ROUND, bands
 from syno_lab.codegen.drawing_render import render
 from syno_lab.codegen.drawing_style import INK
 from syno_lab.codegen.figure import Figure, Page
@@ -27,6 +28,7 @@ _TIGHTER = (
     ('margin="0.2,0.04"', 'margin="0.06,0.02"'),
     ("nodesep=0.2, ranksep=0.28", "nodesep=0.12, ranksep=0.22"),
 )
+_NARROWER = 0.6  # the hulls of CONTRACTIONs, where nodes stand closer
 _MARGIN = 2.0  # points around the picture, for thick borders
 _MOST_POINTS = 300.0
 #: Letters are set in this size and then scaled: TeX has no mathematics below 5 points, so that small letters would have
@@ -207,6 +209,11 @@ def laid_out(source: str) -> tuple[float, float, list[Part]]:
     graph: dict[str, Any] = msgspec.json.decode(render(source, "json"))
     left, bottom, right, top = map(float, graph["bb"].split(","))
     parts = [Part("", None, (), tuple(_read(graph, "_ldraw_")[1]))]
+    behind: list[Outline] = []
+    lines = bands(str(one.get("id")) for one in graph.get("edges", ()))
+    joined = {
+        part for weight, own in lines.items() for part in (weight, *own, *(name.partition("--")[2] for name in own))
+    }
     for one in (*graph.get("edges", ()), *(o for o in graph.get("objects", ()) if "pos" in o)):
         outlines: list[Outline] = []
         words: list[Words] = []
@@ -214,13 +221,21 @@ def laid_out(source: str) -> tuple[float, float, list[Part]]:
             more, texts = _read(one, name)
             outlines += more
             words += texts
+        if outlines and one.get("id") in joined:
+            behind.append(_hull(outlines[0]))
         box = None
         if "width" in one:
             x, y = map(float, one["pos"].split(","))
             box = (x, y, 72 * float(one["width"]), 72 * float(one["height"]))
         parts.append(Part(one.get("id", one.get("name", "")), box, tuple(outlines), tuple(words)))
     assert (left, bottom) == (0.0, 0.0), graph["bb"]
-    return right, top, parts
+    return right, top, [Part("", None, tuple(behind), ()), *parts]
+
+
+def _hull(outline: Outline) -> Outline:
+    """What stands behind an outline of a CONTRACTION (:mod:`.drawing_hull`): a band, or a rounded area."""
+    fill, width = (HULL, ROUND) if outline.is_closed else (None, BAND)
+    return outline._replace(fill=fill, line=HULL, width=_NARROWER * width, dash="")
 
 
 def _read(one: Mapping[str, Any], name: str) -> tuple[list[Outline], list[Words]]:

@@ -27,6 +27,8 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
+from syno_lab.operators import conv2d as conv2d_of
+from syno_lab.operators import operator_1
 from tests.strategies import random_operator
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -355,3 +357,24 @@ def test_an_unknown_format() -> None:
 
 def test_scalar_and_empty_shapes_are_drawn() -> None:
     check_picture(State.root(Spec.parse("[]", "[]", ["H"])).operator())
+
+
+# -- one CONTRACTION as one thing ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [conv2d_of, operator_1])
+def test_a_hull_holds_each_contraction_together(make: Callable[[], Operator]) -> None:
+    operator = make()
+    picture = ElementTree.fromstring(operator.svg())
+    (graph,) = [group for group in picture.iter(f"{SVG}g") if group.get("id") == "graph0"]
+    hulls = [group for group in graph if group.get("class") == "hull"]
+    assert len(hulls) == len(operator.weights)
+    assert list(graph).index(hulls[-1]) < min(at for at, one in enumerate(graph) if "node" in one.get("class", ""))
+    shares = [len(step.operands) for step in operator.steps if step.primitive == "SHARE"]
+    for hull, number in zip(hulls, shares, strict=True):  # a band for each SHARE, and an area for it and for the weight
+        assert len(hull.findall(f"{SVG}path")) == number
+        assert len(hull.findall(f"{SVG}polygon")) == number + 1
+    # It is where they are: each area is the outline of its node.
+    drawn = {polygon.get("points") for node in graph if node.get("id") for polygon in node.iter(f"{SVG}polygon")}
+    assert {polygon.get("points") for hull in hulls for polygon in hull.iter(f"{SVG}polygon")} <= drawn
+    assert "hull" not in card_svg("UNFOLD")
