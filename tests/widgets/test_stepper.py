@@ -103,12 +103,11 @@ def test_the_nearest_steps_across_primitives(stepper: Stepper) -> None:
     stepper.undo()  # one step before the end
     canonical = [one for one in stepper.candidates if one.verdict.canonical and one.distance is not None]
     best = sorted(one.distance for one in canonical)
-    assert len(stepper.nearest) == 8
-    assert [one["distance"] for one in stepper.nearest if one["reaches"]] == best[: sum(d <= 0 for d in best)]
-    assert {one["title"] for one in stepper.nearest} > {"UNFOLD"}  # of several primitives
-    assert stepper.nearest[0]["text"] == "UNFOLD i_W, r_k_1__2"
+    assert [one["distance"] for one in stepper.nearest] == best[:8]
+    assert all(one["reaches"] for one in stepper.nearest)
+    assert len({one["title"] for one in stepper.nearest}) > 1  # of several primitives
     ask(stepper, "step", index=stepper.nearest[0]["index"])
-    assert stepper.operator == conv2d()
+    assert (stepper.error, stepper.state.distance) == ("", best[0])
     stepper.selected = "c0"
     assert {one["index"] for one in stepper.nearest} <= {i["index"] for g in stepper.menu for i in g["canonical"]}
 
