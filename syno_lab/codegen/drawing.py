@@ -21,6 +21,7 @@ import re
 from collections.abc import Collection, Iterable
 from html import escape
 
+from syno_lab.codegen.drawing_hull import with_hulls
 from syno_lab.codegen.drawing_render import accessible_svg
 from syno_lab.codegen.drawing_style import (
     COORDINATE,
@@ -68,7 +69,7 @@ def svg(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = 
     drawing = _Drawing(graph, highlight, title)
     description = describe(graph)
     words = f"{title}. {description}" if title else description
-    return accessible_svg(drawing.source(), words, drawing.titles, iterator_names(graph))
+    return with_hulls(accessible_svg(drawing.source(), words, drawing.titles, iterator_names(graph)))
 
 
 def iterator_names(graph: Drawable) -> Names:
@@ -146,7 +147,7 @@ def card_svg(name: str) -> str:
     drawing = _Drawing(_example(name), (), None, ends=False)
     card = PRIMITIVES[name].card
     words = f"{card.name}: bottom {card.before}, top {card.after}; {card.top_down}."
-    return accessible_svg(drawing.source(), words, drawing.titles, iterator_names(drawing.state))
+    return with_hulls(accessible_svg(drawing.source(), words, drawing.titles, iterator_names(drawing.state)))
 
 
 def _example(name: str) -> State:

@@ -17,7 +17,6 @@ from functools import cache, lru_cache
 from html import escape, unescape
 from pathlib import Path
 
-from syno_lab.codegen.drawing_hull import with_hulls
 from syno_lab.codegen.drawing_text import Names, set_texts
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
@@ -81,7 +80,7 @@ def accessible_svg(source: str, description: str, titles: Mapping[str, str], nam
         titles: what is said of each node, by its name in the DOT text; other parts go without.
         names: names in its texts with how they are set (:mod:`.drawing_text`).
     """
-    text = set_texts(with_hulls(render(source).decode()), names or {})
+    text = set_texts(render(source).decode(), names or {})
     text = text[text.index("<svg") :]
 
     def title(match: re.Match[str]) -> str:
