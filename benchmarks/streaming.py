@@ -3,13 +3,16 @@
 Makes class folders of generated images (noise that JPEG can compress a little) in a temporary folder, and goes through
 one epoch of each number of images twice, in processes of their own: as a stream (decoded by worker processes), and held
 in memory as before. Nothing is trained. Peak memory is the proportional set size of the process and its workers,
-sampled once a second, less what the process had before it read an image; the names of the files count.
+sampled once a second, less what the process had before it read an image; the names of the files count. The peak of each
+process is told too, whole. Images a CPU-second count the processor's time of all of them, which other work on the
+machine changes less than seconds; the load of the machine stands beside.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -77,15 +80,18 @@ def child(place: str, how: str, size: int) -> None:
 
     threads = torch.get_num_threads()
     me, peak, over = psutil.Process(), 0.0, threading.Event()
+    peaks: dict[int, float] = {}
 
     def memory() -> float:
-        total = 0
+        total = 0.0
         for one in (me, *me.children(recursive=True)):
             try:
-                total += one.memory_full_info().pss
+                mib = one.memory_full_info().pss / 2**20
             except psutil.Error:  # it has just ended
                 continue
-        return total / 2**20
+            peaks[one.pid] = max(peaks.get(one.pid, 0.0), mib)
+            total += mib
+        return total
 
     before = memory()
 
@@ -96,7 +102,7 @@ def child(place: str, how: str, size: int) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    start = time.perf_counter()
+    cpu_before, start = time.process_time(), time.perf_counter()
     data = stream_of(find_image_folder(Path(place)), size) if how == "streamed" else load_dataset(place, size=size)
     task = image_task(data, torch.device("cpu"), BATCH, "resized-crop")
     draw = torch.Generator().manual_seed(0)
@@ -107,6 +113,8 @@ def child(place: str, how: str, size: int) -> None:
     task.close()
     over.set()
     watcher.join()
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu_s = sum(one.ru_utime + one.ru_stime for one in used) - cpu_before
     print(
         json.dumps(
             {
@@ -114,7 +122,12 @@ def child(place: str, how: str, size: int) -> None:
                 "seconds_before": round(ready, 2),
                 "epoch_seconds": round(seconds, 2),
                 "images_per_s": round(seen / seconds),
+                "cpu_seconds": round(cpu_s, 2),
+                "images_per_cpu_s": round(seen / cpu_s),
+                "load": round(os.getloadavg()[0], 1),
                 "peak_mib": round(peak - before, 1),
+                "peak_mib_of_main": round(peaks.pop(me.pid), 1),
+                "peak_mib_of_workers": sorted(round(mib, 1) for mib in peaks.values()),
                 "workers": workers_for(threads) if how == "streamed" else 0,
                 "threads": threads,
             }
