@@ -62,14 +62,18 @@ class Costs:
     places: int
 
 
-def survey_of(request: TrialRequest) -> Survey:
-    """All layers of the request's backbone without an operator, counted without allocating weights."""
-    return _survey(request.backbone, msgspec.json.encode(request.options, order="sorted"), facts_of(request))
+def survey_of(request: TrialRequest, facts: Facts | None = None) -> Survey:
+    """All layers of the request's backbone without an operator, counted without allocating weights.
+
+    ``facts`` of data whose files are not there; None: those of the request's.
+    """
+    options = msgspec.json.encode(request.options, order="sorted")
+    return _survey(request.backbone, options, facts or facts_of(request))
 
 
-def sites_of(request: TrialRequest) -> list[Site]:
+def sites_of(request: TrialRequest, facts: Facts | None = None) -> list[Site]:
     """The layers of the request's backbone that an operator replaces; SpecError where there are none."""
-    return survey_of(request).select(_selection(backbone(request.backbone), request.options))
+    return survey_of(request, facts).select(_selection(backbone(request.backbone), request.options))
 
 
 def costs_of(request: TrialRequest) -> tuple[int, int]:
@@ -82,17 +86,17 @@ def costs_of(request: TrialRequest) -> tuple[int, int]:
     return counted.flops, counted.params
 
 
-def places_of(request: TrialRequest) -> list[Place]:
+def places_of(request: TrialRequest, facts: Facts | None = None) -> list[Place]:
     """The place of the operator at each layer that it can replace; empty without an operator."""
-    return [] if request.operator is None else list(_placement(request, request.operator).places)
+    return [] if request.operator is None else list(_placement(request, request.operator, facts).places)
 
 
-def full_costs_of(request: TrialRequest) -> Costs:
+def full_costs_of(request: TrialRequest, facts: Facts | None = None) -> Costs:
     """The costs of :func:`costs_of`, those of the baseline, and how many layers the operator replaces."""
-    seen, sites = survey_of(request), sites_of(request)
+    seen, sites = survey_of(request, facts), sites_of(request, facts)
     if request.operator is None:
         return Costs(seen.flops, seen.params, seen.flops, seen.params, 0, len(sites))
-    placement = _placement(request, request.operator)
+    placement = _placement(request, request.operator, facts)
     places = placement.places
     replaced = sum(place.replaced for place in places)
     if placement.whole is not None:
@@ -187,9 +191,9 @@ def _build(name: str, options: Mapping[str, Any], facts: Facts, device: str | No
     return chosen.build(outputs=facts.outputs, in_channels=facts.channels, size=size, device=device, options=given)
 
 
-def _placement(request: TrialRequest, text: str) -> Placement:
+def _placement(request: TrialRequest, text: str, facts: Facts | None = None) -> Placement:
     operator = read_operator(text)
-    return system_of(operator).placement(operator, sites_of(request), _strides(request.options))
+    return system_of(operator).placement(operator, sites_of(request, facts), _strides(request.options))
 
 
 def _strides(options: Mapping[str, Any]) -> Strides:

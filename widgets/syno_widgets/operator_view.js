@@ -25,7 +25,7 @@ class View extends LiveView {
     this.listen(["pane_graph"], () => this.drawGraph());
     this.listen(["name"], () => write(this.title, model.get("name")));
     this.listen(["status"], () => write(this.status, model.get("status")));
-    this.listen(["sizes"], () => this.drawSizes());
+    this.listen(["sizes", "example"], () => this.drawSizes());
     this.listen(["search"], () => this.drawSearch());
     this.listen(["pane"], () => this.drawTabs());
     for (const name of Object.keys(DRAW)) this.listen([`pane_${name}`], () => this.drawPane(name));
@@ -225,7 +225,8 @@ class View extends LiveView {
 
   drawSizes() {
     const sizes = this.model.get("sizes");
-    drawSizes(this.sizes, "Sizes", sizes, this.model.get("live"), (binding) => this.asker.ask("bind", { binding }));
+    const title = this.model.get("example") ? "Example sizes" : "Sizes";
+    drawSizes(this.sizes, title, sizes, this.model.get("live"), (binding) => this.asker.ask("bind", { binding }));
   }
 
   drawTabs() {

@@ -8,7 +8,7 @@ system's to say (:meth:`syno_lab.protocol.System.panes`); all of it is plain dat
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -44,6 +44,8 @@ _FILES = ("shared.js", "operator_graph.js", "mixing_table.js", "operator_panes.j
 _STYLES = ("shared.css", "operator_graph.css", "operator_graph_dark.css", "operator_view.css")
 _GRAPH = "graph"
 _FORMS = tuple(name for name in NAMES if name != _GRAPH)
+#: Places of a network: a name for people, and the sizes there.
+Places = Sequence[tuple[str, Mapping[str, int]]]
 _CLOSED: dict[str, Any] = {"state": "closed", "error": "", "data": {}, "exports": []}
 
 
@@ -83,6 +85,9 @@ class OperatorView(View):
         name: what to call it; any text.
         binding: sizes; None takes sizes that the operator's system has for such a view.
         image: an image of yours, [rows, columns] or [rows, columns, 3] from 0 to 255: the operator is applied to it.
+        places: layers of a network that the operator replaces, a name and the sizes of each, for the menu of places; if
+            there is no ``binding``, the first's sizes are shown. None takes those that the operator itself has.
+        about: a sentence about the operator in its network, behind its costs.
         options: first values of the traits ``pane``, ``selected``, ``search``, ``element``, ``photo``, ``weights``,
             ``staged``.
 
@@ -128,8 +133,11 @@ class OperatorView(View):
     sizes = t.Dict(read_only=True).tag(sync=True)
     """The sizes that are used, of all variables."""
 
+    example = t.Bool(False, read_only=True).tag(sync=True)
+    """Whether the sizes are examples: nobody has asked for them, and the operator has none of its own."""
+
     status = t.Unicode(read_only=True).tag(sync=True)
-    """Its shape and cost in one line."""
+    """Its shape and cost in one line, the layer or that the sizes are examples, and what was given as ``about``."""
 
     choices = t.Dict(read_only=True).tag(sync=True)
     """The values of ``photo`` and ``weights``; ``panes``: name and title of each pane of its system; and ``places``:
@@ -181,6 +189,8 @@ class OperatorView(View):
         name: str | None = None,
         binding: Mapping[str, int] | None = None,
         image: Any = None,
+        places: Places | None = None,
+        about: str = "",
         **options: Any,
     ) -> None:
         self._closed = False
@@ -195,6 +205,8 @@ class OperatorView(View):
         operator = _operator(operator)
         self._panes = _panes(operator)
         self._operator = operator
+        self._given, self._about = places, about
+        binding = _first_of(binding, places)
         self._check(Asked(operator, binding=_items(binding), element=options.get("element", CENTER)))
         super().__init__()
         self._settled = threading.Condition(self._lock)
@@ -217,13 +229,23 @@ class OperatorView(View):
         """The operator that is shown."""
         return self._operator
 
-    def show(self, operator: Operator, *, name: str | None = None, binding: Mapping[str, int] | None = None) -> None:
+    def show(
+        self,
+        operator: Operator,
+        *,
+        name: str | None = None,
+        binding: Mapping[str, int] | None = None,
+        places: Places | None = None,
+        about: str = "",
+    ) -> None:
         """Show another operator in this view, with the arguments and errors of the class."""
         operator = _operator(operator)
         panes = _panes(operator)
+        binding = _first_of(binding, places)
         self._check(Asked(operator, binding=_items(binding)))
         with self._lock:
             self._operator, self._panes = operator, panes
+            self._given, self._about = places, about
             self._is_ready = False
             try:
                 with self.hold_sync():
@@ -315,7 +337,8 @@ class OperatorView(View):
         """Set the panes of the operator's system; if the open one is not among them, open another."""
         photos = PHOTOS if self._image is not None else PHOTOS[:-1]
         titles = [[name, pane.title or name] for name, pane in self._panes.items()]
-        places = [[name, dict(bound)] for name, bound in system_of(self._operator).places(self._operator).items()]
+        found = system_of(self._operator).places(self._operator).items() if self._given is None else self._given
+        places = [[name, dict(bound)] for name, bound in found]
         given = {"photo": list(photos), "weights": list(WEIGHTS), "panes": titles, "places": places}
         self.set_trait("choices", given)
         if self.pane not in self._panes:
@@ -384,8 +407,11 @@ class OperatorView(View):
     def _describe(self) -> None:
         operator, bound = self._operator, self._check(self._asked())
         self.set_trait("sizes", bound)
+        self.set_trait("example", not self.binding and not _has_sizes(operator))
         cost = f"{operator.flops(bound):,} FLOPs, {operator.params(bound):,} parameters"
-        self.set_trait("status", f"{operator}; {cost}")
+        place = next((name for name, sizes in self.choices["places"] if sizes == bound), None)
+        where = " at example sizes" if self.example else "" if place is None else f" in {place}"
+        self.set_trait("status", f"{operator}; {cost}{where}" + (f". {self._about}" if self._about else ""))
 
     # -- working out -------------------------------------------------------------------------------------------------
 
@@ -507,6 +533,20 @@ def _operator(value: Any) -> Operator:
 def _panes(operator: Operator) -> dict[str, Pane]:
     """The panes of an operator that the browser can draw."""
     return {name: pane for name, pane in panes_of(operator).items() if name in NAMES}
+
+
+def _first_of(binding: Mapping[str, int] | None, places: Places | None) -> Mapping[str, int] | None:
+    """The sizes that are asked for, else those of the first place."""
+    return places[0][1] if binding is None and places else binding
+
+
+def _has_sizes(operator: Operator) -> bool:
+    """Whether the operator has numbers of its own for all variables."""
+    try:
+        operator.complete_binding()
+    except SpecError:
+        return False
+    return True
 
 
 def _items(binding: Mapping[str, int] | None) -> tuple[tuple[str, int], ...] | None:

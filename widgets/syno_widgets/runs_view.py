@@ -41,6 +41,7 @@ from syno_lab.reports import (
     trials_parquet,
 )
 from syno_lab.reports.axes import LATENCY
+from syno_lab.reports.in_network import find_network, shared_sizes, shown_layers
 from syno_lab.reports.pictures import describe_front
 from syno_lab.reports.shown import (
     find_progress,
@@ -314,9 +315,12 @@ class RunsView(Comparing, LookingView):
             if self._reading is None:
                 self.refresh()
             assert self._reading is not None
-            rows = [self._reading.row(key) for key in keys or self.selected]
+            reading = self._reading
+            rows = [reading.row(key) for key in keys or self.selected]
         operators = [_operator_of(row) for row in rows]
-        return self._open_comparison(*operators, names=[f"{row.label} of {row.source}" for row in rows], trials=rows)
+        names = [f"{row.label} of {row.source}" for row in rows]
+        binding = shared_sizes([find_network(row, reading) for row in rows])
+        return self._open_comparison(*operators, names=names, trials=rows, binding=binding)
 
     def to_html(self, path: str | Path | None = None, *, most_pictures: int = 100) -> str:
         """Write a page that holds all results: it fetches nothing and needs no kernel.
@@ -460,12 +464,14 @@ class RunsView(Comparing, LookingView):
             with self._lock:
                 if self._reading is None:
                     raise StoreError(f"no trial {key!r}: the lab cannot be read")
-                row = self._reading.row(key)
-                operator, name = _operator_of(row), f"{row.label} of {row.source}"
+                row, reading = self._reading.row(key), self._reading
+            operator = _operator_of(row)
+            given = {"name": f"{row.label} of {row.source}", **shown_layers(find_network(row, reading), operator)}
+            with self._lock:
                 if self.opened is None:
-                    self.set_trait("opened", OperatorView(operator, name=name))
+                    self.set_trait("opened", OperatorView(operator, **given))
                 else:
-                    self.opened.show(operator, name=name)
+                    self.opened.show(operator, **given)
                 self.set_trait("error", "")
         except SynoError as error:
             self.set_trait("error", str(error))
