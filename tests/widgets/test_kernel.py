@@ -146,4 +146,5 @@ def test_a_file_beside_the_notebook_takes_no_module_s_place(start: Callable[...,
     (tmp_path / "helper.py").write_text("value = 3")
     kernel = start()
     assert kernel.run("import helper; print(helper.value)") == "3\n"
+    assert kernel.run("%load_ext syno_lab") == "", "notebooks that any kernel runs say so"
     assert kernel.run("import sys; print(sys.executable)") == f"{sys.executable}\n"

@@ -7,10 +7,12 @@ right as the one in the solution.
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from collections.abc import Callable, Sequence
 from html import escape
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -256,6 +258,30 @@ def _other_values(answer: Operator, right: Callable[..., Any], binding: Binding 
 
 
 # -- stored runs -------------------------------------------------------------------------------------------------------
+
+
+def tour_lab(folder: str | Path = "tour-lab") -> Path:
+    """A lab with a search of half an hour for ResNet-20 on CIFAR-10, which ``benchmarks/tour_lab.py`` has kept.
+
+    It is copied into ``folder``, where it stays as it is if it is there already. Returns the folder.
+
+    Raises:
+        SynoError: when the repository is not there, or the folder cannot be written to.
+    """
+    from syno_lab.commands.lab import notebooks_folder
+
+    source, folder = notebooks_folder() / "tour-lab", Path(folder)
+    try:
+        for path in sorted(one for one in source.rglob("*") if one.is_file()):
+            copy = folder / path.relative_to(source)
+            copy = copy.with_suffix("") if copy.suffix == ".gz" else copy
+            copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not copy.exists():
+                content = path.read_bytes()
+                copy.write_bytes(gzip.decompress(content) if path.suffix == ".gz" else content)
+    except OSError as error:
+        raise SynoError(f"expected to copy the tour's lab to {folder}, found: {error.strerror or error}") from None
+    return folder
 
 
 def stored(name: str) -> Any:

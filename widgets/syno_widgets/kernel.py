@@ -40,6 +40,14 @@ class SynoKernelApp(IPKernelApp):
             installed = (at for at, path in enumerate(sys.path) if Path(path).name in _INSTALLED)
             sys.path.insert(next(installed, len(sys.path)), "")
 
+    def init_extensions(self) -> None:
+        """Load ours, and let a notebook load it once more: notebooks for any kernel say ``%load_ext syno_lab``.
+
+        IPython would answer that it is loaded already.
+        """
+        super().init_extensions()
+        self.shell.extension_manager.loaded.discard("syno_lab")
+
 
 if __name__ == "__main__":
     SynoKernelApp.launch_instance(kernel_class=SynoKernel)

@@ -224,7 +224,12 @@ def _words(text: str, names: Mapping[str, Any]) -> list[str]:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Register the magics and attach the lab of this folder under the name ``lab``, unless the name is in use."""
+    """Register the magics and attach the lab of this folder under the name ``lab``, unless the name is in use.
+
+    Where they are registered nothing happens: the kernel "Syno Lab" begins with them.
+    """
+    if SynoMagics.__name__ in ipython.magics_manager.registry:
+        return
     lab = AttachedLab()
     lab.open_soon()
     ipython.register_magics(SynoMagics(ipython, lab))
@@ -234,7 +239,7 @@ def load_ipython_extension(ipython: Any) -> None:
 
 def unload_ipython_extension(ipython: Any) -> None:
     """Detach the lab; the jobs continue."""
-    magics = ipython.magics_manager.registry.get(SynoMagics.__name__)
+    magics = ipython.magics_manager.registry.pop(SynoMagics.__name__, None)
     if magics is not None:
         magics.lab.close()
         if ipython.user_ns.get(_LAB) is magics.lab:
