@@ -76,8 +76,12 @@ picture: $(VENV)/.installed ## The README's pGraph, the rooms and the page of pr
 	$(BIN)/python docs/architecture.py
 	$(BIN)/python docs/primitives.py
 
-screenshots: chromium $(VENV)/.installed-dev ## The manual's screenshots, from those of the browser tests
-	rm -rf $(VENV)/screenshots
+screenshots: chromium $(VENV)/.installed-dev ## Every view, light and dark, at three widths; and the manual's screenshots
+	rm -rf $(VENV)/screenshots $(VENV)/views build/screenshots
+	mkdir -p build/screenshots
+	SYNO_WIDTHS=900,1400,2000 $(TEST) -m browser tests/browser/test_accessibility.py tests/browser/test_compare.py \
+	  tests/browser/test_map.py -k "whole or alone or atlas" --basetemp=$(VENV)/views
+	find $(VENV)/views -name '*-[0-9]*.png' -not -path '*current*' -exec cp {} build/screenshots \;
 	$(TEST) -m browser tests/browser/test_stepper.py tests/browser/test_explorer.py -k light --basetemp=$(VENV)/screenshots
 	$(BIN)/python docs/pictures.py $(VENV)/screenshots
 

@@ -14,6 +14,7 @@ from typing import Any
 from syno_lab.effort import Stop, end_if
 from syno_lab.errors import SynoError
 from syno_lab.panes.asked import Asked
+from syno_lab.panes.colours import coloured
 from syno_lab.panes.forms import cost_forms, form, picture_forms
 from syno_lab.protocol import Operator, Pane
 from syno_lab.scratch import scratch
@@ -55,12 +56,15 @@ def total_costs(asked: Asked[Any]) -> dict[str, Any]:
 
 
 def source_pane(asked: Asked[Any]) -> dict[str, Any]:
-    """``text``: the PyTorch module as a file that needs torch alone."""
-    return {"text": asked.operator.to_torch_source(asked.bound())}
+    """``text``: the PyTorch module as a file that needs torch alone; ``pieces``: the same with colours of syntax."""
+    text = asked.operator.to_torch_source(asked.bound())
+    return {"text": text, "pieces": coloured(text)}
 
 
 def tir_pane(asked: Asked[Any]) -> dict[str, Any]:
     """``text``: TVM's TIR, unscheduled, written by a process of its own, as TVM can take its process down.
+
+    ``pieces``: the same with colours of syntax.
 
     Raises:
         SynoError: when TVM refuses, dies or takes more than two minutes.
@@ -84,7 +88,7 @@ def tir_pane(asked: Asked[Any]) -> dict[str, Any]:
     if child.returncode:
         lines = said.strip().splitlines() or [f"its process ended with status {child.returncode}"]
         raise SynoError(f"TIR: {lines[-1]}")
-    return {"text": text}
+    return {"text": text, "pieces": coloured(text)}
 
 
 def _answer(child: subprocess.Popen[str], should_stop: Stop | None) -> tuple[str, str]:

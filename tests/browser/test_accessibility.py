@@ -1,7 +1,13 @@
-"""axe-core (https://github.com/dequelabs/axe-core) has nothing serious to say about any widget, light or dark."""
+"""Every widget can be read, light and dark.
+
+axe-core (https://github.com/dequelabs/axe-core) has nothing serious to say. No text is cut or lies on other text, at
+the widths that ``SYNO_WIDTHS`` names (1400; ``make screenshots`` takes 900, 1400 and 2000), and each tab of each view
+leaves a screenshot. The comparison and the map have tests of their own for that.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from html import escape
@@ -22,10 +28,12 @@ from syno_lab.jobs import Lab as Jobs
 from syno_lab.operators import conv2d, pixel_shuffle
 from tests.browser.conftest import Lab
 from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
+from tests.browser.text_boxes import unreadable
 
 pytestmark = pytest.mark.browser
 
 NAMES = ("stepper", "operator", "runs", "rungs", "jobs", "space", "tree", "course")
+WIDTHS = [int(width) for width in os.environ.get("SYNO_WIDTHS", "1400").split(",")]
 BINDING = {"N": 1, "C": 1, "H": 2, "W": 2, "s": 2}
 ALL = """\
 import syno_lab as sl
@@ -108,6 +116,27 @@ def test_pages(open_alone: Callable[..., Page], pages: dict[str, Path], name: st
     page.emulate_media(color_scheme="dark")
     assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
     assert findings(page, "main") == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_text_is_whole(
+    open_alone: Callable[..., Page], pages: dict[str, Path], tmp_path: Path, name: str, scheme: str
+) -> None:
+    page = open_alone(pages[name], scheme)
+    expect(page.locator("main > *").first).to_be_visible()
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 1000})
+        for tab in page.get_by_role("tab").all() or [None]:
+            part = ""
+            if tab is not None:
+                if not tab.is_visible():
+                    continue
+                tab.click()
+                part = f"-{(tab.text_content() or '').lower().replace(' ', '-')}"
+            # The letters in pictures of operators are the drawing's, which has tests of its own.
+            assert unreadable(page, "main", skip=".syno-graph svg") == [], f"{name}{part} at {width}"
+            page.screenshot(path=tmp_path / f"{name}{part}-{scheme}-{width}.png", full_page=True)
 
 
 @pytest.mark.parametrize(

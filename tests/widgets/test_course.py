@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from syno_widgets.course import Cards, Moved, check, letters, stored, terms
+from syno_widgets.course import Cards, Moved, check, letters, stored, terms, tour_lab
 
 import syno_lab as sl
 from syno_lab.nas_pte.operator import nas_pte_1, nas_pte_2
+from syno_lab.reports import LabReader
 
 SIZES = {"N": 1, "C_in": 2, "C_out": 3, "H": 4, "W": 5}
 
@@ -106,6 +108,23 @@ def test_pictures_say_what_they_show() -> None:
     assert "SPLIT: [i, j]: [G, B] <- [B*i + j]: [G*B]" in repr(Cards("SPLIT"))
     with pytest.raises(sl.SynoError, match="moved: expected at most 400 elements, found 8192"):
         Moved(sl.operators.pixel_shuffle(), {"N": 1, "C": 16, "H": 8, "W": 8})
+
+
+def test_the_tour_s_lab_is_copied_once_and_read(tmp_path: Path) -> None:
+    folder = tour_lab(tmp_path / "tour-lab")
+    with LabReader(folder) as reader:
+        rows = reader.read().rows
+    assert len(rows) == 529
+    finalist = next(row for row in rows if row.number == 20)
+    assert finalist.interval is not None
+    assert finalist.interval[0] < rows[0].accuracy < finalist.interval[1], "no difference is shown"
+    result = folder / "searches" / "search" / "result.json"
+    result.write_text("mine")
+    assert tour_lab(folder) == folder
+    assert result.read_text() == "mine"
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(sl.SynoError, match=r"expected to copy the tour's lab to .*, found: "):
+        tour_lab(tmp_path / "file")
 
 
 def test_stored_runs_are_read() -> None:

@@ -21,8 +21,22 @@ from traitlets.config import Config
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(path for path in FOLDER.rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts)
+TOUR = FOLDER / "01_tour.ipynb"
 COURSE = [path for path in NOTEBOOKS if path.parent.name == "course"]
 SOLUTION = re.compile(r"<details>\n<summary>Solution</summary>\n\n.*?```python\n(.*?)```\n.*?</details>", re.DOTALL)
+
+
+#: Lessons whose story needs a widget.
+LESSONS = [path for path in COURSE if 4 <= int(path.name[:2]) <= 15]
+WIDGET = "application/vnd.jupyter.widget-view+json"
+#: Before the first cell: what Python would show as a warning is an error, so that readers see none.
+NO_WARNINGS = """\
+import warnings
+warnings.simplefilter("error")
+for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+    warnings.simplefilter("ignore", category)  # which Python does not show, but for code of the notebook itself
+warnings.filterwarnings("error", module="__main__")
+"""
 
 
 def _name(path: Path) -> str:
@@ -73,6 +87,25 @@ def test_notebook_of_the_course_has_exercises_with_hidden_solutions(path: Path) 
     assert any(cell.get("outputs") for cell in book.cells), "it is kept as it was run"
 
 
+@pytest.mark.parametrize("path", LESSONS, ids=_name)
+def test_a_lesson_has_a_widget_and_its_picture(path: Path) -> None:
+    shown = [output.get("data", {}) for cell in _read(path).cells for output in cell.get("outputs", [])]
+    assert [data for data in shown if WIDGET in data]
+    assert [data for data in shown if "syno-static" in data.get("text/html", "")]
+
+
+def test_the_tour_is_of_widgets_first_and_leaves_its_stepper_at_the_start() -> None:
+    cells = [cell for cell in _read(TOUR).cells if cell.cell_type == "code"]
+    folded = [cell for cell in cells if cell.metadata.get("jupyter", {}).get("source_hidden")]
+    assert cells[: len(folded)] == folded
+    for name in ("Stepper(", "OperatorView(", "Explorer(", "RunsView(", "Compare("):
+        assert any(name in cell.source for cell in folded), f"no {name} among the folded cells"
+    assert all(any(WIDGET in output.get("data", {}) for output in cell.outputs) for cell in folded)
+    # Saved after *Run All*: the picture beside the stepper is its last.
+    (picture,) = (o["data"]["text/plain"] for o in cells[0].outputs if "syno-static" in o["data"].get("text/html", ""))
+    assert "0 steps" in picture
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=_name)
 def test_links_of_notebooks_lead_somewhere(path: Path) -> None:
     for cell in _read(path).cells:
@@ -101,7 +134,7 @@ def _solved(book: NotebookNode) -> Iterator[NotebookNode]:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=_name)
 def test_notebook_runs_from_a_clean_kernel(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     book = _read(path)
-    book.cells = list(_solved(book))
+    book.cells = [nbformat.v4.new_code_cell(NO_WARNINGS), *_solved(book)]
     # Kernels may start at the same time: each has its own history, and pipes instead of ports that another could take.
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     with tempfile.TemporaryDirectory(prefix="syno") as pipes:  # their names have at most 107 characters
@@ -117,6 +150,7 @@ def test_notebook_runs_from_a_clean_kernel(path: Path, tmp_path: Path, monkeypat
             )
     assert sum(OPEN in _text(cell) for cell in book.cells) == _exercises(book), "exercises are left to the reader"
     shown = [output for cell in book.cells for output in cell.get("outputs", [])]
-    widgets = [o for o in shown if "application/vnd.jupyter.widget-view+json" in o.get("data", {})]
+    assert not [output.text for output in shown if output.output_type == "stream" and output.name == "stderr"]
+    widgets = [o for o in shown if WIDGET in o.get("data", {})]
     pictures = [o for o in shown if "syno-static" in o.get("data", {}).get("text/html", "")]
     assert len(pictures) >= len([w for w in widgets if "stepper" in w["data"]["text/plain"]])

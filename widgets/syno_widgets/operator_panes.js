@@ -2,8 +2,13 @@
 
 const grouped = (number) => Number(number).toLocaleString("en");
 
-function codeBlock(text, label) {
-  return make("pre", { class: "syno-code", tabindex: "0", role: "group", "aria-label": label }, text);
+/** A part of a program, in the colour of its kind if it has one. */
+function codePiece(piece) {
+  return piece.kind ? make("span", { class: `syno-tint-${piece.kind}` }, piece.text) : piece.text;
+}
+
+function codeBlock(pieces, label) {
+  return make("pre", { class: "syno-code", tabindex: "0", role: "group", "aria-label": label }, ...pieces.map(codePiece));
 }
 
 function picture(text, label, words) {
@@ -20,7 +25,7 @@ function loopNest(nest, told) {
   for (const [number, pieces] of nest.lines.entries()) {
     const line = make("span", { class: "syno-line", "data-line": number });
     for (const piece of pieces) {
-      if (!piece.ids) line.append(piece.text);
+      if (!piece.ids) line.append(codePiece(piece));
       else
         line.append(
           make("span", { class: "syno-piece", role: "button", tabindex: "-1", "data-ids": piece.ids.join(" ") }, piece.text),
@@ -235,12 +240,12 @@ function equationPane(data) {
 const DRAW = {
   lineage: lineagePane,
   loops: (data, told, view) => [loopNest(data.nests[view.model.get("staged") ? 1 : 0], told)],
-  source: (data) => [codeBlock(data.text, "PyTorch source")],
-  tir: (data) => [codeBlock(data.text, "TVM TIR")],
+  source: (data) => [codeBlock(data.pieces, "PyTorch source")],
+  tir: (data) => [codeBlock(data.pieces, "TVM TIR")],
   equation: equationPane,
   cost: costTable,
   solutions: plainTable,
-  reach: (data) => [picture(data.svg, "Map of the receptive field", data.text), codeBlock(data.text, "Receptive field, axis by axis")],
+  reach: (data) => [picture(data.svg, "Map of the receptive field", data.text), codeBlock([data], "Receptive field, axis by axis")],
   mixing: mixingTable,
   kernel: kernelPane,
   image: photoPane,

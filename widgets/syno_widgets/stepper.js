@@ -65,7 +65,7 @@ class View {
     listen(["complete"], this.drawStatus);
     listen(["strip"], this.drawStrip);
     listen(["error"], this.drawError);
-    listen(["known"], this.drawKnown);
+    listen(["known", "status"], this.drawKnown);
     listen(["selected"], this.drawSelected);
     listen(["search"], this.drawSearch);
     listenLate(["answered"], this.drawAnswer);
@@ -233,7 +233,7 @@ class View {
     this.grade = make("p", { class: "syno-grade", role: "status", "aria-live": "polite" });
     this.branches = make("div", { class: "syno-bar syno-branches", role: "group", "aria-label": "Branches" });
     const load = (text, kind, title) =>
-      press(text, title, () => this.act(kind, { name: this.select.value }), { "data-kind": kind });
+      press(text, title, () => this.select.value && this.act(kind, { name: this.select.value }), { "data-kind": kind });
     this.where = make("span", { class: "syno-quiet" });
     this.status = make("p", { class: "syno-status", role: "status", "aria-live": "polite" });
     this.strip = make("ul", { class: "syno-strip", "aria-label": labels.strip });
@@ -459,10 +459,12 @@ class View {
     this.complain(this.model.get("error"));
   }
 
+  /** The menu of known operators shows the one that is on show, or what the reader has chosen to load. */
   drawKnown() {
-    const chosen = this.select.value;
-    this.select.replaceChildren(...this.model.get("known").map((name) => make("option", { value: name }, name)));
-    if (chosen) this.select.value = chosen;
+    const known = this.model.get("known");
+    const shown = /this is (.+)\.$/.exec(this.model.get("status"))?.[1];
+    const chosen = known.includes(shown) ? shown : this.select.value;
+    fillSelect(this.select, [["", "known operators"], ...known.map((name) => [name, name])], chosen);
   }
 
   drawDistance() {

@@ -19,6 +19,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage, plan
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.state import Step
+from syno_lab.panes.colours import coloured
 from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.synthesis.expressions import Expression, name
 
@@ -39,7 +40,8 @@ def loop_pane(asked: Asked) -> dict[str, Any]:
     Returns:
         ``nests``: two records, of the one nest that is the meaning and of the plan's stages, each with ``title``,
         ``text`` and ``lines``. A line is a list of pieces: ``text``, and ``ids`` of nodes of the drawing where it
-        belongs to some. The pieces of a line, put together, are the line.
+        belongs to some, or the ``kind`` of a part that has a colour (:func:`.coloured`). The pieces of a line, put
+        together, are the line.
     """
     bound = asked.bound()
     whole = _nest(asked.operator, "One loop nest", loops(asked.operator), [_forward(asked.operator)])
@@ -154,13 +156,10 @@ def _cut(line: str, marks: list[_Mark]) -> Pieces:
     at = 0
     for mark in marks:
         start = line.index(mark.text, at)
-        if start > at:
-            pieces.append({"text": line[at:start]})
+        pieces += coloured(line[at:start])
         pieces.append({"text": mark.text, "ids": list(mark.ids)})
         at = start + len(mark.text)
-    if at < len(line):
-        pieces.append({"text": line[at:]})
-    return pieces
+    return pieces + coloured(line[at:])
 
 
 def _lend(operator: Operator, lines: list[Pieces], ids: dict[Coordinate, str]) -> None:
