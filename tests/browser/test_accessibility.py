@@ -135,7 +135,9 @@ def test_text_is_whole(
                 tab.click()
                 part = f"-{(tab.text_content() or '').lower().replace(' ', '-')}"
             # The letters in pictures of operators are the drawing's, which has tests of its own.
-            assert unreadable(page, "main", skip=".syno-graph svg") == [], f"{name}{part} at {width}"
+            assert unreadable(page, "main", skip=":is(.syno-graph, .syno-picture) svg") == [], (
+                f"{name}{part} at {width}"
+            )
             page.screenshot(path=tmp_path / f"{name}{part}-{scheme}-{width}.png", full_page=True)
 
 

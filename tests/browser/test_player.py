@@ -95,7 +95,7 @@ def test_the_page_is_a_player(open_alone: Callable[..., Page], tmp_path: Path, s
     view.locator('.syno-graph [data-id="c3"]').click()
     expect(view.get_by_role("heading", name="Next steps with coordinate i_W of size W")).to_be_visible()
     expect(view.locator('.syno-step:not([data-operands~="c3"]):not([data-given~="c3"])')).to_have_count(0)
-    for name in ("Suggest", "Complete at random", "Start over", "Load", "Open"):
+    for name in ("Suggest", "Complete at random", "Start over", "Load", "Open", "Compare"):
         expect(view.get_by_role("button", name=name, exact=True)).to_have_count(0)
 
     # The address leads back to the place, and to another one by hand.

@@ -34,7 +34,7 @@ class TrialsTable {
     this.told = told;
     this.page = 0;
     this.names = "";
-    this.input = make("input", { type: "search", "aria-label": "Filter", placeholder: "words, accuracy>0.9, flops<1e6" });
+    this.input = make("input", { type: "search", "aria-label": "Filter", placeholder: "words, accuracy>0.9, flops<1e6", size: 34 });
     this.input.addEventListener("input", () => this.told.filter(this.input.value));
     this.count = make("span", { role: "status", "aria-live": "polite", class: "syno-count" });
     this.back = make("button", { type: "button", onclick: () => this.turn(-1) }, "Previous");

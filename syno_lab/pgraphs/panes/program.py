@@ -114,6 +114,7 @@ def _nest(operator: Operator, title: str, text: str, linked: list[_Linked]) -> d
             at = next(n for n in range(at, len(lines)) if lines[n][0]["text"].lstrip().startswith(start))
             lines[at] = _cut(lines[at][0]["text"], found)
             at += 1
+    lines = [_cut(line[0]["text"], []) if len(line) == 1 and "ids" not in line[0] else line for line in lines]
     _lend(operator, lines, ids)
     return {"title": title, "text": text, "lines": lines}
 
