@@ -46,7 +46,8 @@ class SynoKernelApp(IPKernelApp):
         IPython would answer that it is loaded already.
         """
         super().init_extensions()
-        self.shell.extension_manager.loaded.discard("syno_lab")
+        if self.shell is not None:
+            self.shell.extension_manager.loaded.discard("syno_lab")
 
 
 if __name__ == "__main__":
