@@ -29,14 +29,6 @@ SOLUTION = re.compile(r"<details>\n<summary>Solution</summary>\n\n.*?```python\n
 #: Lessons whose story needs a widget.
 LESSONS = [path for path in COURSE if 4 <= int(path.name[:2]) <= 15]
 WIDGET = "application/vnd.jupyter.widget-view+json"
-#: Before the first cell: what Python would show as a warning is an error, so that readers see none.
-NO_WARNINGS = """\
-import warnings
-warnings.simplefilter("error")
-for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
-    warnings.simplefilter("ignore", category)  # which Python does not show, but for code of the notebook itself
-warnings.filterwarnings("error", module="__main__")
-"""
 
 
 def _name(path: Path) -> str:
@@ -134,7 +126,7 @@ def _solved(book: NotebookNode) -> Iterator[NotebookNode]:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=_name)
 def test_notebook_runs_from_a_clean_kernel(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     book = _read(path)
-    book.cells = [nbformat.v4.new_code_cell(NO_WARNINGS), *_solved(book)]
+    book.cells = list(_solved(book))
     # Kernels may start at the same time: each has its own history, and pipes instead of ports that another could take.
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     with tempfile.TemporaryDirectory(prefix="syno") as pipes:  # their names have at most 107 characters
@@ -150,7 +142,8 @@ def test_notebook_runs_from_a_clean_kernel(path: Path, tmp_path: Path, monkeypat
             )
     assert sum(OPEN in _text(cell) for cell in book.cells) == _exercises(book), "exercises are left to the reader"
     shown = [output for cell in book.cells for output in cell.get("outputs", [])]
-    assert not [output.text for output in shown if output.output_type == "stream" and output.name == "stderr"]
+    warned = [output.text for output in shown if output.output_type == "stream" and output.name == "stderr"]
+    assert not warned, "a reader sees warnings in red"
     widgets = [o for o in shown if WIDGET in o.get("data", {})]
     pictures = [o for o in shown if "syno-static" in o.get("data", {}).get("text/html", "")]
     assert len(pictures) >= len([w for w in widgets if "stepper" in w["data"]["text/plain"]])
