@@ -3,7 +3,7 @@ r"""Canvas as in its paper: a search by chance, its kernel against a narrower ne
 ::
 
     syno-lab search --system canvas --backbone resnet20 --width 8 --data CIFAR --images 2000 --test-images 2000 \
-        --epochs 3 --trials 40 --flops 0.5 --no-rungs --from-nothing --method random --workers 1 --folder LAB
+        --epochs 3 --trials 40 --flops 0.5 --no-rungs --to-the-end --from-nothing --method random --folder LAB
     python benchmarks/canvas_rule.py LAB
 
 All kernels of the search were trained to the end, so that it is known what the rule would have done: their curves are
