@@ -7,6 +7,7 @@ seed's, as a share of them) and the overhead of search and store beside the trai
 accurate network with at most half of the seed's parameters is trained on fresh seeds beside the seed itself.
 
 ``--part locality`` trains children of the CNN, one edit each, by properties and by random subgraphs, for two epochs.
+Children of more than twice the CNN's FLOPs are left out on both sides: one of them takes as long as all others.
 Results are in ``benchmarks/results/evolution.json``, part by part.
 """
 
@@ -34,7 +35,7 @@ from syno_lab.errors import SynoError
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.reports import LabReader, front_of
 from syno_lab.reports.progress import read_result
-from syno_lab.trial.backbone import example_of
+from syno_lab.trial.backbone import example_of, full_costs_of
 from syno_lab.trial.compare import compared
 from syno_lab.trial.request import TrialRequest
 from syno_lab.trial.run import TrialOutcome, run_trial
@@ -48,6 +49,7 @@ FRESH = (3000, 3001, 3002)
 #: Images of a search's trainings, and of its tests; the specification's for two cores.
 IMAGES = (5000, 1000)
 SHARE = 0.9  # of the parent's accuracy, which a child should keep
+MOST_FLOPS = 2  # of the parent's; children that take more are not trained
 
 
 def main() -> None:
@@ -58,6 +60,7 @@ def main() -> None:
     arguments.add_argument("--part", choices=PARTS, help="one part alone")
     arguments.add_argument("--trials", type=int, default=40, help="of each search (40)")
     arguments.add_argument("--epochs", type=int, default=3, help="of each of its trainings (3)")
+    arguments.add_argument("--resolution", type=int, help="of the images, for locality (theirs)")
     arguments.add_argument("--children", type=int, default=30, help="of each kind, for locality (30)")
     given = arguments.parse_args()
     file = RESULTS / "evolution.json"
@@ -182,15 +185,16 @@ def _train(request: TrialRequest, folder: Path) -> TrialOutcome:
 
 def locality(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Children of the CNN by properties and by random subgraphs: one replaced subgraph each, two epochs."""
-    base = TrialRequest(backbone="cnn", data=given.data, epochs=2)
+    base = TrialRequest(backbone="cnn", data=given.data, epochs=2, resolution=given.resolution)
     seed = Variant(find_blocks(trace(*example_of(base))))
     (parent,) = train_all([base], [given.labs / "locality" / "parent"])
-    found: dict[str, Any] = {"parent": parent.accuracy}
+    most = MOST_FLOPS * full_costs_of(base).flops
+    found: dict[str, Any] = {"parent": parent.accuracy, "resolution": given.resolution, "most_flops": MOST_FLOPS}
     accuracies = {}
     for way in WAYS[:2]:
-        children = drawn(seed, way, given.children)
-        requests = [msgspec.structs.replace(base, operator=NetworkOperator(child).to_json()) for child in children]
-        folders = [given.labs / "locality" / f"{way}-{number}" for number in range(len(children))]
+        children = drawn(base, seed, way, given.children, most)
+        requests = list(children.values())
+        folders = [given.labs / "locality" / f"{way}-{number}" for number in range(len(requests))]
         # A child that diverges is no better than a guess.
         accuracies[way] = np.array([one.accuracy or CHANCE for one in train_all(requests, folders)])
         found[way] = {
@@ -204,16 +208,19 @@ def locality(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     yield found
 
 
-def drawn(seed: Variant, way: str, number: int) -> list[Variant]:
-    """Different children of the seed, one replaced subgraph each."""
-    rng = random.Random(0)
-    found: dict[str, Variant] = {}
+def drawn(base: TrialRequest, seed: Variant, way: str, number: int, most: float) -> dict[Variant, TrialRequest]:
+    """Different children of the seed, one replaced subgraph each, of at most so many FLOPs, with their trainings."""
+    rng, known = random.Random(0), set()
+    found: dict[Variant, TrialRequest] = {}
     while len(found) < number:
         edit = mutate(seed.network, rng, Mutations(duplicate=0.0, delete=0.0, method=way))
         if edit is not None:
             child = seed.edited(edit)
-            found.setdefault(child.key, child)
-    return list(found.values())
+            request = msgspec.structs.replace(base, operator=NetworkOperator(child).to_json())
+            if child.key not in known and full_costs_of(request).flops <= most:
+                known.add(child.key)
+                found[child] = request
+    return found
 
 
 def difference(one: np.ndarray, other: np.ndarray, resamples: int = 10_000) -> dict[str, float]:

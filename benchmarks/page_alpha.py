@@ -116,7 +116,11 @@ def locality(result: Result) -> str:
     ]
     shown = table("children | number | median accuracy | at least 90 % of the parent's | operations, mean", rows)
     values = [100 * found["difference"][key] for key in ("difference", "low", "high")]
-    return f"{shown}\n\nParent {found['parent']:.3f}; difference of the medians {within(*values, '+.1f')} points."
+    size = f" at {found['resolution']} x {found['resolution']}" if found["resolution"] else ""
+    return (
+        f"{shown}\n\nTwo epochs of CIFAR-10's images{size}; children of at most {found['most_flops']} times their "
+        f"parent's FLOPs. Parent {found['parent']:.3f}; difference of the medians {within(*values, '+.1f')} points."
+    )
 
 
 def _measure(file: str, script: str, name: str, title: str, rows: Callable[[Result], str]) -> Measure:
