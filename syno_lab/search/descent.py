@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from syno_lab.search.protocol import Child, State, Step, Trail
 
 #: Dead ends that one descent turns back from before it gives up; the next begins elsewhere.
 TURNS = 30
-#: Descents in vain after which a space is searched from end to end.
+#: Descents in vain after which some turn back more often, so that a space without more ends, but never all of them: a
+#: space where few places have operators is not left by turning back.
 ATTEMPTS = 200
 
 Prefer = Callable[[Sequence[Step]], Step]
@@ -118,20 +120,40 @@ def draw(
     root: State, rng: random.Random, facts: Facts, known: set[int], should_stop: Stop = never
 ) -> tuple[Trail, Any] | None:
     """A random operator whose hash is not ``known``; None where there is none left, or it was stopped."""
-    attempts = 0
-    while not should_stop():
-        is_thorough = attempts >= ATTEMPTS
-        steps = descend(root, rng, facts, turns=None if is_thorough else TURNS, should_stop=should_stop)
+    for attempt in count():
+        if should_stop():
+            return None
+        turns, met = TURNS * _restart(attempt), 0
+
+        def gives_up(turns: int = turns) -> bool:
+            nonlocal met
+            met += 1
+            return met > turns or should_stop()
+
+        steps = descend(root, rng, facts, turns=None, should_stop=gives_up)
         if steps is None:
-            if is_thorough:
+            if met <= turns:  # it came to the end of the space, or was stopped
                 return None
-            attempts += 1
             continue
         operator = claim(steps[-1].state, facts, known)
         if operator is not None:
             return Trail(steps), operator
-        attempts += 1
-    return None
+    raise AssertionError("unreachable")
+
+
+def _restart(attempt: int) -> int:
+    """How many times :data:`TURNS` a descent turns back: 1, and after :data:`ATTEMPTS` 1, 1, 2, 1, 1, 2, 4, ….
+
+    That sequence costs at most a logarithm more than the best one for the space, which nobody knows (Luby, Sinclair and
+    Zuckerman 1993, "Optimal speedup of Las Vegas algorithms").
+    """
+    number = attempt - ATTEMPTS + 1
+    while number > 0:
+        power = (number + 1).bit_length() - 1
+        if number + 1 == 1 << power:
+            return 1 << (power - 1)
+        number -= (1 << power) - 1
+    return 1
 
 
 def claim(end: State, facts: Facts, known: set[int]) -> Any | None:
