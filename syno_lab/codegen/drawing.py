@@ -216,9 +216,8 @@ class _Drawing:
                 assert tip is not None
                 self._edge(f"x:a{axis}:s", tip)
             self.lines.append("{ rank=min; x }")
-        bottom = [f"s{i}" for i, step in enumerate(self.state.steps) if step.primitive == "REDUCE"]
-        if self.ends:
-            self.lines.append(f"{{ rank=max; {'; '.join(['y', *bottom])} }}")
+        if self.ends:  # reductions stand where they are used: beside the output they make more lines cross
+            self.lines.append("{ rank=max; y }")
         return digraph(
             "pgraph",
             self.lines,

@@ -19,10 +19,10 @@ def test_crossings_are_counted(n: int) -> None:
     )
 
 
-def test_known_operators_cross_little_more_than_by_dot_alone() -> None:
-    """The input above and the output with the reductions below cost some crossings: of all together 82 against 72."""
+def test_known_operators_cross_no_more_than_by_dot_alone() -> None:
+    """The input stands above and the output below all else; of all together 70 lines cross, by `dot` alone 72."""
     found = {}
     for name, make in KNOWN.items():
         source = make().dot()
         found[name] = crossings(laid_out(source)), crossings(laid_out(without_ranks(source)))
-    assert sum(ours for ours, _ in found.values()) <= 1.15 * sum(plain for _, plain in found.values()), found
+    assert sum(ours for ours, _ in found.values()) <= sum(plain for _, plain in found.values()), found
