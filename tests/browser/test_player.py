@@ -31,7 +31,7 @@ def branched() -> Any:
 def expected(session: Any, place: int) -> dict[str, str]:
     session.go(place)
     groups = ElementTree.fromstring(session.picture().svg).iter("{http://www.w3.org/2000/svg}g")
-    found = {g.get("id", ""): g.get("class", "") for g in groups if g.get("class") != "graph"}
+    found = {name: g.get("class", "") for g in groups if (name := g.get("id")) and g.get("class") != "graph"}
     return {name: kinds.replace(" highlight", "") for name, kinds in found.items()}
 
 
