@@ -83,6 +83,9 @@ def command(
         settings = _settings(network, choice, training, machine, run, _tuning(tuning), place)
     if run.detach:
         _check_new(place, settings, run.go_on)
+        from syno_lab.experiments.as_job import offer_gpus
+
+        offer_gpus(settings, place)
         detach_all([(KIND, settings.to_dict(), run.name)], run.folder, json=json)
         return
     with Reporter() as report:

@@ -36,8 +36,9 @@ def run_as_job(
     """
     from syno_lab.jobs import Lab
 
-    gpus = ceil(settings.workers * settings.gpus) or None
-    with Lab.open(folder, address=address, slots=settings.workers, gpus=gpus) as lab:
+    if address is None:
+        offer_gpus(settings, folder)
+    with Lab.open(folder, address=address, slots=settings.workers) as lab:
         handle = _job(lab, settings)
         record = handle.record()
         try:
@@ -54,6 +55,23 @@ def run_as_job(
         if record.state != "finished":
             raise SynoError(f"the search ended as {record.state}: {record.reason}")
         return record.result or {}
+
+
+def offer_gpus(settings: SearchSettings, folder: Path) -> None:
+    """See that the lab's own workers have the GPUs that the trainings ask for; other jobs go on, or begin again.
+
+    A cluster that the user names, or machines that join, have GPUs of their own.
+
+    Raises:
+        JobError: the cluster does not start, or this process may not see so many GPUs.
+    """
+    from syno_lab.jobs import Lab
+    from syno_lab.jobs.endpoint import named
+
+    if settings.gpus and named(None) is None:
+        count = ceil(settings.workers * settings.gpus)
+        with Lab.open(folder, slots=settings.workers, gpus=count, start=False, is_thorough=False) as lab:
+            lab.cluster.serve()
 
 
 def _job(lab: Lab, settings: SearchSettings) -> JobHandle:

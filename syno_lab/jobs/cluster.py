@@ -60,7 +60,7 @@ class Settings:
         gpus: how many GPUs jobs may ask for, as the resource ``GPU``; None: as last time, at first none.
         idle_minutes: how long scheduler and worker stay without a job; None: as last time, at first 10.
         listen: the address of this machine on which the scheduler listens, so that workers of other machines can join;
-            it keeps its key then, whenever it is started. None: as last time, at first loopback alone. Empty: loopback.
+            it keeps its key then, until it is stopped. None: as last time, at first loopback alone. Empty: loopback.
         port: of that address; None: as last time, at first :data:`PORT`.
 
     Raises:
@@ -143,7 +143,7 @@ class Cluster:
         with self._locked():
             now = self._state().get("settings") or {}
         if any(now.get(name) != value for name, value in self._settings.filled(now).items()):
-            self.stop()
+            self.stop(listens=True)
         return self.endpoint()
 
     def counted(self) -> frozenset[str]:
@@ -173,8 +173,8 @@ class Cluster:
             role: alive.pid_of(state[role]) for role in ("scheduler", "worker") if alive.is_alive(state.get(role, ""))
         }
 
-    def stop(self, patience_s: float = 5.0) -> None:
-        """End both; the processes of jobs are not theirs and stay."""
+    def stop(self, patience_s: float = 5.0, *, listens: bool = False) -> None:
+        """End both; the processes of jobs are not theirs and stay. ``listens``: the next one has the same address."""
         with self._locked():
             state = self._state()
             names = [state.get(role, "") for role in ("worker", "scheduler")]
@@ -187,7 +187,10 @@ class Cluster:
                 deadline = time.monotonic() + patience_s
                 while any(map(alive.is_alive, names)) and time.monotonic() < deadline:
                     time.sleep(0.02)
-            self._keep({key: state[key] for key in state if key not in ("worker", "scheduler", "address")})
+            rest = {key: state[key] for key in state if key not in ("worker", "scheduler", "address")}
+            if not listens:
+                rest["settings"] = {**(state.get("settings") or {}), "listen": ""}
+            self._keep(rest)
 
     def end(self, address: str) -> None:
         """Kill the scheduler at an address, if it still is ours, and its worker: it lives and does not answer.

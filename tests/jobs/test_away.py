@@ -14,14 +14,21 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import job_kinds
+import msgspec
+import psutil
 import pytest
 from command_line import answered, refused
 from labs import PATIENCE_S, ended, free_port, show_kinds, steps, until
 
-from syno_lab.errors import JobError
+from syno_lab.commands.search_options import parse_workers
+from syno_lab.errors import JobError, SynoError
+from syno_lab.experiments import JobEvaluators, SearchSettings
+from syno_lab.experiments.as_job import offer_gpus
+from syno_lab.experiments.rung_worker import JobWorkers
 from syno_lab.jobs import Lab, door, gpus
 from syno_lab.jobs.cluster import Settings
 from syno_lab.jobs.kinds import is_at_home
+from syno_lab.trial import TrialRequest
 
 CODE = "import sys; from syno_lab.cli import main; sys.exit(main())"
 
@@ -146,8 +153,6 @@ def machine(
 
 def kill_all(process: subprocess.Popen[str]) -> None:
     """As if the machine had lost its power: the command, Dask's worker, and the processes of its jobs."""
-    import psutil
-
     for one in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
         one.kill()
 
@@ -235,6 +240,37 @@ def test_what_cannot_join_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[
         Settings(port=70_000)
 
 
+def test_a_search_on_gpus_has_them_offered_and_passes_them_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The devices are only named; no training runs here."""
+    monkeypatch.delenv(gpus.VISIBLE, raising=False)
+    chosen = SearchSettings(training=TrialRequest(backbone="resnet20", device="cuda"), trials=1, workers=3, gpus=1)
+    with Lab.open(tmp_path, slots=1, start=False) as lab:
+        try:
+            lab.cluster.endpoint()
+            offer_gpus(chosen, tmp_path)
+            worker = lab.cluster.processes()["worker"]
+            words = psutil.Process(worker).cmdline()
+            assert {"GPU=3", "slot=3"} <= set(words[words.index("--resources") + 1].split())
+            assert psutil.Process(worker).environ()[gpus.VARIABLE] == "0,1,2"
+            JobEvaluators(lab, chosen.resources).submit("one", chosen.training)
+            JobWorkers(msgspec.structs.replace(chosen, rungs=True, minutes=1.0), lab)._submit()
+            assert [job.resources for job in lab.jobs()] == [{"slot": 1, "GPU": 1}] * 2
+            assert msgspec.structs.replace(chosen, gpus=0.0).resources is None
+        finally:
+            lab.shutdown()
+    assert msgspec.structs.replace(chosen, gpus=2.0).identity == chosen.identity, "it may go on with others"
+
+
+def test_workers_as_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [parse_workers(text) for text in (None, "3")] == [(None, 0.0), (3, 0.0)]
+    for wrong in ("0", "many", "-1"):
+        with pytest.raises(SynoError, match="--workers: expected a number from 1 on, or gpu, found"):
+            parse_workers(wrong)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SynoError, match="--workers gpu: expected a GPU on this machine, found none"):
+        parse_workers("gpu")
+
+
 def test_a_lab_that_is_not_asked_to_listens_on_loopback(tmp_path: Path) -> None:
     begun = time.monotonic()
     with Lab.open(tmp_path, slots=1, start=False) as lab:
@@ -245,6 +281,9 @@ def test_a_lab_that_is_not_asked_to_listens_on_loopback(tmp_path: Path) -> None:
             lab.cluster.stop()
             lab.cluster.endpoint()
             assert lab.cluster.certificate() != key, "nobody keeps the key of a cluster that nobody joins"
+            lab.cluster.stop()
+            state = json.loads((lab.cluster.home / "cluster.json").read_text())
+            assert state["settings"]["listen"] == ""
         finally:
             lab.shutdown()
     assert time.monotonic() - begun < PATIENCE_S
