@@ -23,6 +23,9 @@ _COLOURS = ("#2a7fd4", "#009e73", "#d55e00", "#e69f00", "#56b4e9", "#767676", "#
 _MARKS = "oDs^vp><"
 _HATCHES = ("///", "\\\\\\", "---", "|||")  # lines alone: in PGF, a surface of dots has megabytes
 _PAPER_MARKS = "XP*h"
+_FEWEST = 3  # categories for which there is room at least
+_MOST_BELOW = 5  # categories whose names stand below bars, and not beside them
+_LEAST_HIGH, _LINE = 3.2, 0.2  # inches: of axes, and of a line of their text
 _WIDEST_BAR = 0.4  # of the room of a category
 _LONGEST_LABEL = 34  # letters of a line beside an axis
 _LONGEST_PLACE = 22  # letters of a line of a category's name
@@ -35,12 +38,21 @@ def draw(shown: PaperFigure, form: str) -> bytes:
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab", "text.parse_math": False}):
         panels = shown.panels
-        high = 0.6 + 0.4 * len(shown.series) if shown.kind == "table" else 3.2 * len(panels)
+        # The names of many categories stand beside bars, where they have room.
+        is_across = shown.kind == "bars" and any(len(_places(panel)) > _MOST_BELOW for panel in panels)
+        each = [
+            max(_LEAST_HIGH, _LINE * _spacing(panel) * len(_places(panel))) if is_across else _LEAST_HIGH
+            for panel in panels
+        ]
+        high = 0.6 + 0.4 * len(shown.series) if shown.kind == "table" else sum(each)
         figure = Figure(figsize=(8.5, 1.6 + high), facecolor="white", layout="constrained")
         figure.suptitle(printable(shown.title), fontsize=11)
-        rows = figure.subplots(len(panels), squeeze=False)[:, 0]
+        rows = figure.subplots(len(panels), squeeze=False, height_ratios=each)[:, 0]
         for axes, panel in zip(rows, panels, strict=True):
-            _DRAWN[shown.kind](axes, panel)
+            if is_across:
+                _bars(axes, panel, across=True)
+            else:
+                _DRAWN[shown.kind](axes, panel)
             handles, _ = axes.get_legend_handles_labels()
             if handles:
                 # Above the axes: within them it would cover bars.
@@ -148,8 +160,7 @@ def _bars(axes: Axes, shown: PaperFigure, *, across: bool = False) -> None:
         axes.set_xlabel(shown.y)
     else:
         axes.set_xticks(range(len(places)), names, fontsize=_size(0.75))
-        if len(places) > 5:
-            axes.tick_params(axis="x", rotation=35)
+        axes.set_xlim(-0.7, max(len(places), _FEWEST) - 0.3)  # one or two bars are no walls
         axes.axhline(line, color="#444444", lw=0.8)
         axes.set_ylabel(_wrapped(shown.y, _LONGEST_LABEL))
     axes.grid(visible=True, axis="x" if across else "y", color="#e0e0e0", linewidth=0.8)

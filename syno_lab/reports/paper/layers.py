@@ -17,7 +17,7 @@ from syno_lab.store.records import finite
 
 #: Milliseconds by operator and layer, and the operator with which the others are compared.
 _Table = dict[str, dict[str, float]]
-_LONGEST_MACHINE = 60  # letters, in a legend
+_LONGEST_MACHINE = 40  # letters, in a legend
 
 
 def figure_9(source: LabLike | None = None, *, run: str | None = None, target: str | None = None) -> PaperFigure:

@@ -16,6 +16,13 @@ from syno_lab.reports.paper.facts import Series, results_of
 from syno_lab.store.pareto import pareto_front
 from syno_lab.store.records import finite
 
+#: Known operators as the paper names them, so that theirs and ours stand at one place.
+_NAMES = {
+    "operator_1": "Operator 1",
+    "operator_2": "Operator 2",
+    "stacked_grouped_convolution": "stacked convolution",
+}
+
 
 @dataclass(frozen=True)
 class WholeRow:
@@ -120,6 +127,7 @@ def _row(row: Mapping[str, Any]) -> WholeRow:
         for one in (accuracies.values() if isinstance(accuracies, Mapping) else ())
         if (value := finite(one)) is not None
     ]
+    label = str(row.get("label"))
     return WholeRow(
-        str(row.get("label")), fmean(values) if values else None, len(values), finite(row.get("latency_ms"))
+        _NAMES.get(label, label), fmean(values) if values else None, len(values), finite(row.get("latency_ms"))
     )
