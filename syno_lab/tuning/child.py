@@ -87,7 +87,8 @@ def _tune(pipe: IO[bytes], say: Say) -> None:
         )
         # The seconds of the import count, too: the parent's deadline started before it.
         end = time.monotonic() + request["budget_s"]
-        _in_turn(request, known, tools, lambda: time.monotonic() > end, say)
+        run = _together if request["scheduler"] == "gradient" else _in_turn
+        run(request, known, tools, lambda: time.monotonic() > end, say)
 
 
 def _in_turn(
@@ -125,19 +126,69 @@ def _in_turn(
 _DONE = object()
 
 
+def _together(
+    request: dict[str, Any],
+    known: dict[str, dict[str, Any]],
+    tools: Tools,
+    is_over: Callable[[], bool],
+    say: Say,
+) -> None:
+    """All operators under TVM's task scheduler; an operator that fails does not stop the others."""
+    from syno_lab.tuning.turns import share
+
+    earlier = {int(number): one for number, one in known.items()}
+    modules: dict[int, tvm.ir.IRModule] = {}
+    for number in list(earlier):
+        say({"event": "turn", "task": number})
+        try:
+            modules[number] = load_module(TuningTask(**request["tasks"][number]["task"]))
+        except SynoError as error:
+            say({"event": "failed", "task": number, "message": str(error)})
+        except Exception as error:  # noqa: BLE001 - TVM raises many types; the log has the stack
+            traceback.print_exc()
+            say({"event": "failed", "task": number, "message": one_line(error)})
+    if not modules:
+        return
+
+    def make(number: int, left: int, small: Tools) -> Search:
+        within = len(earlier[number]["known"]) + left
+        return _search(request, number, earlier[number], small, say, within, modules[number])
+
+    share(
+        {number: request["tasks"][number]["task"] for number in modules},
+        modules,
+        earlier,
+        tools,
+        make,
+        trials=request["total"],
+        each=max(request["total"] // len(request["tasks"]), 1),
+        seed=request["seed"],
+        is_over=is_over,
+        say=say,
+    )
+
+
 def _search(
-    request: dict[str, Any], number: int, earlier: dict[str, list[dict[str, Any]]], tools: Tools, say: Say
+    request: dict[str, Any],
+    number: int,
+    earlier: dict[str, list[dict[str, Any]]],
+    tools: Tools,
+    say: Say,
+    trials: int | None = None,
+    module: tvm.ir.IRModule | None = None,
 ) -> Search:
+    """The search of one operator; ``trials`` and ``module`` where they are not those of the request."""
     from syno_lab.tuning.search import Search
 
     entry = request["tasks"][number]
+    most = entry["trials"] if trials is None else trials
 
     def report(trial: int, failed: int, best_ms: float | None, facts: dict[str, Any]) -> None:
         progress = {"trial": trial, "failed": failed, "best_ms": best_ms}
         say({"event": "trial", "task": number, **progress, "facts": facts})
 
-    module = load_module(TuningTask(**entry["task"]))
-    return Search(tools, module, entry["trials"], request["seed"], number, earlier["known"], report, earlier["start"])
+    module = load_module(TuningTask(**entry["task"])) if module is None else module
+    return Search(tools, module, most, request["seed"], number, earlier["known"], report, earlier["start"])
 
 
 def main(arguments: list[str]) -> None:

@@ -10,6 +10,8 @@ from syno_lab.tuning.board import Board
 from syno_lab.tuning.method import Method
 
 Folder = str | os.PathLike[str]
+#: How the operators of a queue share the trials: each as many, or more for those that promise more of the time.
+SCHEDULERS = ("equal", "gradient")
 
 
 class Budget(TypedDict, total=False):
@@ -19,6 +21,8 @@ class Budget(TypedDict, total=False):
     preset: str
     seed: int
     deadline_s: float
+    scheduler: str
+    total: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,10 @@ class TuningOptions:
         threads: the threads that operators run in on this machine; None: as many as ``target`` says, else all
             processors. A board has threads of its own.
         trials: candidates to measure for each operator; None: as many as the preset says.
+        scheduler: one of :data:`SCHEDULERS`. With ``gradient`` TVM's own task scheduler gives each operator turns by
+            what it promises of the time of all (:attr:`~syno_lab.tuning.values.TuningTask.calls` x milliseconds):
+            ``trials`` is then what an operator gets on average.
+        total: candidates to measure for all operators together; None: ``trials`` for each.
         preset: one of :data:`~syno_lab.tuning.presets.PRESETS`.
         method: the space, rules, strategy and cost model, with the user's own code; None: ``Method()``. Records of
             different methods are kept apart.
@@ -70,6 +78,8 @@ class TuningOptions:
     records: Folder | None = None
     store: Folder | None = None
     start: Folder | None = None
+    scheduler: str = "equal"
+    total: int | None = None
 
     @classmethod
     def of(cls, options: TuningOptions | None, named: dict[str, Any]) -> TuningOptions:

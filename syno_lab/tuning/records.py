@@ -79,7 +79,7 @@ def key_of(task: TuningTask, target: str, tvm: str, conditions: str, method: str
         FormatError: the task's operator cannot be read.
     """
     operator = _operator_of(task)
-    text = task.operator if operator is None else operator.to_json()
+    text = (task.digest or task.operator) if operator is None else operator.to_json()
     name = "" if operator is None else _fingerprint_of(operator, task)
     # Results of one method tell nothing about another's space. The default adds nothing, so older records stay valid.
     how = f"\n{method}" if method else ""

@@ -89,6 +89,7 @@ class Search:
     report: Report
     start: list[dict[str, Any]] = field(default_factory=list)
     stopped: str = "budget"
+    news: list[tuple[Any, float | None]] = field(default_factory=list)  # of the last batch: candidate and seconds
     _tried: dict[int, _Candidate] = field(default_factory=dict)  # by the structural hash of the scheduled module
     _history: list[tuple[int, float]] = field(default_factory=list)
     _trial: int = 0
@@ -114,16 +115,23 @@ class Search:
 
     # -- proposing -----------------------------------------------------------------------------------------------------
 
-    def batches(self, is_over: Callable[[], bool]) -> Iterator[None]:
-        """Search until the trials, the space or the time run out; yields after each batch to other operators."""
+    def prepare(self) -> None:
+        """Open the database, make the cost model, and restore the record's trials."""
         import numpy as np
 
         np.random.seed((self.seed + self._trial) % 2**32)  # noqa: NPY002 - TVM's cost model draws from this generator
-        preset, means = self.tools.preset, self.tools.means
         self._database, self._workload = self._open_database()
-        warmup = min(preset.warmup, max(self.trials // 2, 1)) if means.is_guided else 0
-        self._model = means.cost_model(warmup, self.seed)
+        self._model = self.tools.means.cost_model(self._warmup, self.seed)
         self._restore()
+
+    @property
+    def _warmup(self) -> int:
+        return min(self.tools.preset.warmup, max(self.trials // 2, 1)) if self.tools.means.is_guided else 0
+
+    def batches(self, is_over: Callable[[], bool]) -> Iterator[None]:
+        """Search until the trials, the space or the time run out; yields after each batch to other operators."""
+        self.prepare()
+        preset, warmup = self.tools.preset, self._warmup
         empty = 0
         while self._trial < self.trials:
             # Before the first measurements the cost model cannot predict, so breeding candidates by it is useless.
@@ -269,6 +277,7 @@ class Search:
         """Compile and measure the new candidates, on all boards at once; known ones are skipped."""
         from tvm_ffi import structural_hash
 
+        self.news = []
         order = [structural_hash(candidate.sch.mod) for candidate in proposed]
         new: dict[int, _Candidate] = {}
         builds: dict[int, Future[Any]] = {}
@@ -334,6 +343,7 @@ class Search:
             self._in_a_row += 1
             self._timeouts = self._timeouts + 1 if is_timeout(failure) else 0
         self._tried[one.code] = one
+        self.news.append((one.measured, one.seconds))
         best = self._best_ms()
         if best is not None:
             self._history.append((self._trial, best))

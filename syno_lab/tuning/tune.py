@@ -20,7 +20,7 @@ from syno_lab.scratch import scratch
 from syno_lab.tuning.conversation import Conversation
 from syno_lab.tuning.jobs import HERE
 from syno_lab.tuning.method import Method
-from syno_lab.tuning.options import TuningOptions
+from syno_lab.tuning.options import SCHEDULERS, TuningOptions
 from syno_lab.tuning.presets import Preset, find_preset
 from syno_lab.tuning.records import Record, Trial, key_of, known_target, open_record, remember_target
 from syno_lab.tuning.starting import STARTED, start_from
@@ -105,10 +105,10 @@ def tune_queue(
 ) -> QueueResult:
     """Like :func:`tune` for several operators with different labels, fair between them: one batch of each in turn.
 
-    The number of trials is for each operator, the deadline for all together. An operator that fails is named in
-    ``failed`` and does not stop the others; if it crashes the tuning process, the process is started again, and after a
-    second crash the operator counts as failed. ``on_result`` is called with each result as it comes. Raises as
-    :func:`tune` does if all operators fail.
+    The number of trials is for each operator, on average with the scheduler ``gradient``; the deadline is for all
+    together. An operator that fails is named in ``failed`` and does not stop the others; if it crashes the tuning
+    process, the process is started again, and after a second crash the operator counts as failed. ``on_result`` is
+    called with each result as it comes. Raises as :func:`tune` does if all operators fail.
     """
     return _Queue(
         list(tasks), TuningOptions.of(options, named), deadline_s=3600.0, attempts=2,
@@ -156,19 +156,21 @@ class _Operator:
     start: list[Trial] = field(default_factory=list)
     known: int = 0
     crashes: int = 0
+    answer: TuningResult | None = None
 
     @property
     def new(self) -> int:
         """The number of trials measured in this tuning."""
         return len(self.tried) - self.known
 
-    def request(self) -> dict[str, list[dict[str, Any]]]:
-        """The trials so far, and those of earlier tunings, for the process that continues."""
+    def request(self) -> dict[str, Any]:
+        """The trials so far, and those of earlier tunings, for the process that continues; what their result says."""
         found = {"known": self.tried, "start": self.start}
+        answer = self.answer if not self.new else None
         return {
             name: [{"trace": one.trace, "seconds": list(one.seconds)} for one in trials]
             for name, trials in found.items()
-        }
+        } | {"answered": answer is not None, "whole": answer is not None and answer.stopped == "space"}
 
 
 @dataclass(frozen=True)
@@ -222,12 +224,22 @@ class _Queue:
         self._deadline_s = deadline_s if options.deadline_s is None else options.deadline_s
         self._inside: str | None = None
         budget = self._preset.trials if options.trials is None else options.trials
+        if options.scheduler not in SCHEDULERS:
+            raise TuningError(f"expected a scheduler among {', '.join(SCHEDULERS)}, found {quoted(options.scheduler)}")
+        self._is_shared = options.scheduler == "gradient"
+        if self._is_shared and options.records is not None:
+            raise TuningError("expected a store of records with the scheduler gradient, found records: leave them out")
         if not labels or len(set(labels)) != len(labels):
             raise TuningError(f"expected operators with different labels, found {', '.join(labels) or 'none'}")
         if budget < 1 or self._deadline_s <= 0:
             raise TuningError(
                 f"{self._name}: expected at least one trial and second, found {budget} and {self._deadline_s}"
             )
+        if options.total is not None and options.total < len(labels):
+            raise TuningError(
+                f"{self._name}: expected a trial in total for each of {len(labels)} operators, found {options.total}"
+            )
+        self._total = budget * len(labels) if options.total is None else options.total
         self._target = check_target(options.target)
         self._tvm = host_version()
         try:
@@ -236,7 +248,8 @@ class _Queue:
             raise
         except TuningError as error:
             raise TuningError(f"{self._name}: {error}") from None
-        self._operators = [_Operator(task, budget) for task in tasks]
+        each = self._total if self._is_shared else self._total // len(labels)
+        self._operators = [_Operator(task, each) for task in tasks]
         self._attempts = attempts
         self._on_progress, self._on_result, self._should_stop = on_progress, on_result, should_stop
         self._store = None if options.store is None else Path(options.store)
@@ -265,9 +278,11 @@ class _Queue:
                     break
         return QueueResult(self._results, self._failed)
 
+    def _is_done(self, one: _Operator) -> bool:
+        return one.task.label in self._results or one.task.label in self._failed
+
     def _waiting(self) -> list[int]:
-        labels = (one.task.label for one in self._operators)
-        found = [n for n, label in enumerate(labels) if label not in self._results and label not in self._failed]
+        found = [number for number, one in enumerate(self._operators) if not self._is_done(one)]
         # After a crash the next operator has its turn.
         return sorted(found, key=lambda number: number <= self._crashed)
 
@@ -296,6 +311,10 @@ class _Queue:
                         self._inside = message["code"]
                     case "trial":
                         self._take_trial(self._operators[message["task"]], message)
+                    case "kept":
+                        one = self._operators[message["task"]]
+                        assert one.answer is not None
+                        self._keep_recorded(one, one.answer)
                     case "result":
                         self._take_result(self._operators[message.pop("task")], message)
                     case "failed":
@@ -321,6 +340,8 @@ class _Queue:
             "preset": self._preset.name,
             "method": self._method.request(self._work_dir / "code"),
             "boards": self._device.boards,
+            "scheduler": options.scheduler,
+            "total": self._total - sum(len(one.tried) for one in self._operators if self._is_done(one)),
             "seed": options.seed,
             "log": str(self._log.resolve()),
             "budget_s": max(left - (1 - _SEARCH_SHARE) * self._deadline_s, 0.0),
@@ -367,9 +388,17 @@ class _Queue:
                 one.record = stack.enter_context(open_record(self._store, key))
                 one.tried = list(one.record.trials)
                 one.known = len(one.tried)
-                answer = one.record.answer(one.trials)
-                if answer is not None:
-                    self._keep(replace(answer, label=one.task.label, known=answer.trials, from_records=True))
+                one.answer = one.record.answer(len(one.tried) if self._is_shared else one.trials)
+                if one.answer is not None and not self._is_shared:
+                    self._keep_recorded(one, one.answer)
+        waiting = [self._operators[number] for number in self._waiting()]
+        if self._is_shared and sum(one.known for one in waiting) >= self._total:
+            answers = [(one, one.answer) for one in waiting if one.answer is not None]
+            for one, answer in answers if len(answers) == len(waiting) else ():
+                self._keep_recorded(one, answer)
+
+    def _keep_recorded(self, one: _Operator, answer: TuningResult) -> None:
+        self._keep(replace(answer, label=one.task.label, known=answer.trials, from_records=True))
 
     def _take_trial(self, one: _Operator, message: dict[str, Any]) -> None:
         facts = message["facts"]
@@ -382,11 +411,13 @@ class _Queue:
         tried = sum(other.new for other in self._operators)
         pace = (time.monotonic() - self._started) / max(tried, 1)
         waiting = [self._operators[n] for n in self._waiting()]
-        left = sum(max(other.trials - len(other.tried), 0) for other in waiting) * pace
+        if self._is_shared:  # the trials are those of all operators; how many are of the records shows only at the end
+            now, left = tried, max(self._total - tried, 0)
+        else:
+            now, left = len(one.tried), sum(max(other.trials - len(other.tried), 0) for other in waiting)
+        best = message["best_ms"]
         self._on_progress(
-            TuningProgress(
-                one.task.label, len(one.tried), one.trials, message["failed"], message["best_ms"], pace, one.known, left
-            )
+            TuningProgress(one.task.label, now, one.trials, message["failed"], best, pace, one.known, left * pace)
         )
 
     def _take_result(self, one: _Operator, message: dict[str, Any]) -> None:

@@ -32,6 +32,9 @@ class TuningTask:
     latencies). ``builder`` names the function ``(operator, binding, dtype) -> tvm.IRModule`` with one PrimFunc ``main``
     (inputs and weights first, the output last) which the child process imports and calls. It is code: pass only names
     that you trust, and never one that was read from a file.
+
+    ``calls`` is how often one example calls it, by which a scheduler weighs it. ``digest`` is TVM's structural hash of
+    the program, by which records know it in place of its text, whose names differ from network to network.
     """
 
     label: str
@@ -39,6 +42,8 @@ class TuningTask:
     binding: Mapping[str, int]
     dtype: str = "float32"
     builder: str = "syno_lab.codegen.tvm_target:lower_json"
+    calls: int = 1
+    digest: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(
@@ -48,6 +53,8 @@ class TuningTask:
             raise TuningError(f"{self.label}: expected a dtype among {', '.join(_DTYPES)}, found {quoted(self.dtype)}")
         if self.builder.count(":") != 1 or not all(self.builder.split(":")):
             raise TuningError(f"{self.label}: expected a builder as 'module:function', found {quoted(self.builder)}")
+        if positive(self.calls) is None:
+            raise TuningError(f"{self.label}: expected a number of calls above 0, found {quoted(self.calls)}")
 
     def __hash__(self) -> int:
         return hash((self.label, self.operator, tuple(sorted(self.binding.items())), self.dtype, self.builder))
