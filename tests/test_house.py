@@ -68,6 +68,7 @@ REACHES = {
     "syno_lab/tuning/checkup.py": "tunes one convolution on a board",
     "syno_lab/tuning/emulated.py": "tunes one convolution on an emulated board",
     "syno_lab/tuning/network.py": "whole networks with pGraphs in them are what codegen exports to TVM",
+    "syno_lab/tuning/network_child.py": "compiles whole networks with pGraphs in them, as codegen exports them",
     "syno_lab/tuning/versus.py": "compares conv2d's pGraph with PyTorch's convolution",
     "widgets/syno_widgets/magics.py": "offers the known pGraphs",
     "syno_lab/commands/backbone.py": "shows the spec of pGraphs that a backbone gives",

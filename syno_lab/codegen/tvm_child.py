@@ -27,7 +27,7 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     from syno_lab.codegen.tvm_network import called_functions, compile_network, optimized, run_network
 
     target = _processor(request["target"])
-    module = optimized(_network(request), target)
+    module = optimized(read_network(request), target)
     names = called_functions(module)
     executable, tuned = compile_network(module, target, request["records"])
     with np.load(request["check"]) as check:
@@ -53,7 +53,7 @@ def tasks(request: dict[str, Any]) -> dict[str, Any]:
     from syno_lab.codegen.tvm_network import optimized, tuning_tasks
 
     target = find_target(request["target"])
-    return {"tasks": [asdict(task) for task in tuning_tasks(optimized(_network(request), target), target)]}
+    return {"tasks": [asdict(task) for task in tuning_tasks(optimized(read_network(request), target), target)]}
 
 
 def library(request: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +72,8 @@ def check(request: dict[str, Any]) -> dict[str, Any]:
     return {"error": load_library(request["path"]).error(request["seed"])}
 
 
-def _network(request: dict[str, Any]) -> Any:
+def read_network(request: dict[str, Any]) -> Any:
+    """The Relax module of the exported program in a request."""
     import torch
 
     from syno_lab.codegen.tvm_export import register
@@ -103,11 +104,11 @@ KINDS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def main() -> None:
+def answer_one(kinds: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
     """Answer one request; a user's error is an answer too, anything else a stack on stderr."""
     request = json.load(sys.stdin)
     try:
-        answer = KINDS[sys.argv[1]](request)
+        answer = kinds[sys.argv[1]](request)
     except SynoError as error:
         answer = {"error_message": str(error)}
     except Exception as error:  # noqa: BLE001 - TVM raises many kinds; the parent makes one line of it
@@ -118,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    answer_one(KINDS)

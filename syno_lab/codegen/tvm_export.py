@@ -72,8 +72,12 @@ def syno_modules(net: nn.Module) -> list[tuple[str, nn.Module]]:
     return [(name, one) for name, one in net.named_modules() if isinstance(getattr(one, "operator", None), Operator)]
 
 
-def export_network(net: nn.Module, example_shape: Sequence[int]) -> torch.export.ExportedProgram:
+def export_network(
+    net: nn.Module, example_shape: Sequence[int], dtype: torch.dtype | None = None
+) -> torch.export.ExportedProgram:
     """``net`` in evaluation mode as an exported program for inputs of exactly ``example_shape``, the batch included.
+
+    ``dtype`` is that of the input (``torch.int64`` for tokens); None: that of the weights.
 
     Every module that was made from a pGraph (``operator.to_torch``, filled into a placeholder or not) is one call of
     ``syno_lab::operator``; the rest are torch's own operations. ``net`` stays as it is. Weights are float32 or what
@@ -93,7 +97,7 @@ def export_network(net: nn.Module, example_shape: Sequence[int]) -> torch.export
     if isinstance(getattr(copied, "operator", None), Operator):
         copied = _Call(copied)
     weight = next((p for p in copied.parameters() if p.is_floating_point()), torch.empty(0))
-    example = torch.zeros(tuple(example_shape), dtype=weight.dtype, device="cpu")
+    example = torch.zeros(tuple(example_shape), dtype=dtype or weight.dtype, device="cpu")
     try:
         return torch.export.export(copied.cpu(), (example,))
     except SynoError:

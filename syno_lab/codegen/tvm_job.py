@@ -67,19 +67,10 @@ def measure_network(
         SynoError: for a target that is not this machine's processor, for what TVM cannot take over, and where the
             process dies or is not done by the deadline.
     """
-    import numpy as np
-    import torch
-
     with scratch("syno-network-") as folder:
-        request = _export(net, example_shape, folder)
-        x = torch.randn(tuple(example_shape), generator=torch.Generator().manual_seed(0))
-        quiet = copy.deepcopy(net, _kept(net)).eval().cpu()
-        with torch.no_grad():
-            x = x.to(next((p.dtype for p in quiet.parameters() if p.is_floating_point()), x.dtype))
-            expected = quiet(x)
-        np.savez(folder / "check.npz", x=x.numpy(), expected=expected.numpy())
+        request = export_to(net, example_shape, folder)
         request |= {
-            "check": str(folder / "check.npz"),
+            "check": write_check(net, example_shape, folder / "check.npz"),
             "target": target,
             "records": None if records is None else os.fspath(Path(records).resolve()),
             "repeats": repeats,
@@ -89,19 +80,52 @@ def measure_network(
 
 
 def network_tasks(
-    net: nn.Module, example_shape: Sequence[int], *, target: str = "local", deadline_s: float = DEADLINE_S
+    net: nn.Module,
+    example_shape: Sequence[int],
+    *,
+    target: str = "local",
+    tokens: bool = False,
+    deadline_s: float = DEADLINE_S,
 ) -> list[dict[str, Any]]:
-    """The different functions of the network as ``{"name", "calls", "module"}``: what a tuning of it tunes.
+    """The different functions of the network as ``{"name", "calls", "module", "digest"}``: what a tuning of it tunes.
 
     ``module`` is TVM's JSON text; ``syno_lab.codegen.tvm_network:task_module`` is the builder that reads it.
     """
     with scratch("syno-network-") as folder:
-        request = _export(net, example_shape, folder) | {"target": target}
+        request = export_to(net, example_shape, folder, tokens=tokens) | {"target": target}
         found: list[dict[str, Any]] = run_job("tasks", request, deadline_s)["tasks"]
     return found
 
 
-def _export(net: nn.Module, example_shape: Sequence[int], folder: Path) -> dict[str, Any]:
+def write_check(net: nn.Module, example_shape: Sequence[int], path: Path, *, tokens: bool = False) -> str:
+    """Write a random input ``x`` and torch's output for it, ``expected``, as arrays in an ``.npz``; its path as text.
+
+    The input is of the weights' dtype, or ``tokens``: 0 and 1, which every vocabulary has.
+
+    Raises:
+        SpecError: the network does not take that shape.
+    """
+    import numpy as np
+    import torch
+
+    generator, shape = torch.Generator().manual_seed(0), tuple(example_shape)
+    quiet = copy.deepcopy(net, _kept(net)).eval().cpu()
+    with torch.no_grad():
+        if tokens:
+            x = torch.randint(0, 2, shape, generator=generator)
+        else:
+            x = torch.randn(shape, generator=generator)
+            x = x.to(next((p.dtype for p in quiet.parameters() if p.is_floating_point()), x.dtype))
+        np.savez(path, x=x.numpy(), expected=quiet(x).numpy())
+    return str(path)
+
+
+def export_to(net: nn.Module, example_shape: Sequence[int], folder: Path, *, tokens: bool = False) -> dict[str, Any]:
+    """Write the exported program of ``net`` to a file; ``{"program": its path}``, as requests of child processes have.
+
+    Raises:
+        SpecError: the network does not take that shape.
+    """
     import torch
 
     from syno_lab.codegen.tvm_export import export_network
@@ -110,7 +134,7 @@ def _export(net: nn.Module, example_shape: Sequence[int], folder: Path) -> dict[
     with warnings.catch_warnings():
         # torch looks for the whole of which each weight is a part, and says so where it finds none; ours are whole.
         warnings.filterwarnings("ignore", message="No complete tensor found in the group")
-        torch.export.save(export_network(net, example_shape), path)
+        torch.export.save(export_network(net, example_shape, torch.int64 if tokens else None), path)
     return {"program": path}
 
 
@@ -121,16 +145,24 @@ def _kept(net: nn.Module) -> dict[int, Any]:
 
 
 def run_job(
-    kind: str, request: Mapping[str, Any], deadline_s: float = DEADLINE_S, threads: int | None = None
+    kind: str,
+    request: Mapping[str, Any],
+    deadline_s: float = DEADLINE_S,
+    threads: int | None = None,
+    *,
+    child: str = CHILD,
 ) -> dict[str, Any]:
-    """The answer of a child process to one request. Raises SynoError with the child's one line."""
+    """The answer of a child process to one request. Raises SynoError with the child's one line.
+
+    ``child`` is the module that answers: its ``main`` is :func:`syno_lab.codegen.tvm_child.answer_one` of its kinds.
+    """
     path = os.pathsep.join(entry for entry in sys.path if entry)
     environment = {**os.environ, "PYTHONPATH": path}
     if threads is not None:
         environment["TVM_NUM_THREADS"] = str(threads)
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", CHILD, kind],
+            [sys.executable, "-P", "-m", child, kind],
             input=json.dumps(dict(request)),
             capture_output=True,
             text=True,

@@ -113,20 +113,28 @@ def optimized(module: IRModule, target: Target) -> IRModule:
 class NetworkTask:
     """One TIR function of a network, to be tuned: ``calls`` is how often the network calls it.
 
-    ``module`` is TVM's JSON of a module with this function as ``main``; :func:`task_module` reads it.
+    ``module`` is TVM's JSON of a module with this function as ``main``; :func:`task_module` reads it. ``digest`` is
+    TVM's structural hash of it, which is the same in every network: it knows no names.
     """
 
     name: str
     calls: int
     module: str
+    digest: str
 
 
 def tuning_tasks(module: IRModule, target: Target) -> list[NetworkTask]:
     """The different functions that an :func:`optimized` module calls."""
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+    from tvm_ffi import structural_hash
 
     return [
-        NetworkTask(str(task.task_name), int(task.weight), tvm.ir.save_json(task.dispatched[0]))
+        NetworkTask(
+            str(task.task_name),
+            int(task.weight),
+            tvm.ir.save_json(task.dispatched[0]),
+            f"{structural_hash(task.dispatched[0]) % 2**64:016x}",
+        )
         for task in extract_tasks(module, with_host(target))
     ]
 

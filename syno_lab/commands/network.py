@@ -11,11 +11,19 @@ import typer
 
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import load_operator
+from syno_lab.commands.options import TrackerOption, check_board
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
 from syno_lab.errors import SpecError
 
 if TYPE_CHECKING:
     from syno_lab.tuning.versus import LayerComparison, NetworkComparison
+
+
+class Scheduler(StrEnum):
+    """How a network's functions share the trials."""
+
+    gradient = "gradient"
+    equal = "equal"
 
 
 class Part(StrEnum):
@@ -38,28 +46,46 @@ def command(
         str, typer.Option(help="How many candidates a tuning measures: quick, normal or thorough.")
     ] = "quick",
     trials: Annotated[
-        int | None, typer.Option(min=1, help="Candidates of each function and layer. [default: by the preset]")
+        int | None,
+        typer.Option(
+            min=1, help="Candidates of each layer, and of a network's functions on average. [default: by the preset]"
+        ),
     ] = None,
+    scheduler: Annotated[
+        Scheduler,
+        typer.Option(
+            help="How a network's functions share the trials: gradient (TVM's task scheduler: more for those that "
+            "promise most of the network's time) or equal."
+        ),
+    ] = Scheduler.gradient,
+    target: Annotated[str, typer.Option(help="What is compiled for, as for `syno-lab tune`.")] = "local",
+    tracker: TrackerOption = None,
+    key: Annotated[str | None, typer.Option(help="The device's key at the tracker. [default: the target]")] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads that the networks run in. [default: all cores]")
+        int | None, typer.Option(min=1, help="Threads of this machine that networks run in. [default: all cores]")
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often both whole networks are measured, in turn.")] = 3,
-    deadline: Annotated[float, typer.Option(min=1, help="Seconds for each function and layer.")] = 900.0,
+    deadline: Annotated[
+        float, typer.Option(min=1, help="Seconds to tune all functions of a network, and all layers.")
+    ] = 57600.0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[Path, typer.Option(help="The folder for schedules, records and logs.")] = Path(".syno-lab/network"),
     json: JsonTarget = None,
 ) -> None:
     """Tune a backbone with the operator in every slot and with convolutions there, alike, and compare latencies.
 
-    The target is this machine's processor; 3x3 convolutions of stride 1 become conv2d's pGraph. Records of layers are
-    kept in --out.
+    Each network is tuned and then measured through Relax where it runs: on this machine, or on the board behind
+    --tracker. Both have the same trials, rules and scheduler; 3x3 convolutions of stride 1 become conv2d's pGraph.
+    Records are kept in --out: what both networks call is tuned once.
     """
     check_json(json)
     label, value = load_operator(operator)
     from syno_lab.models.registry import backbone as find_backbone
     from syno_lab.systems import system_of
+    from syno_lab.tuning.board import Board
     from syno_lab.tuning.presets import find_preset
-    from syno_lab.tuning.targets import LOCAL
+    from syno_lab.tuning.targets import LOCAL, check_target, is_local
+    from syno_lab.tuning.tracker import parse_address
     from syno_lab.tuning.versus import compare_layers, compare_networks
 
     if system_of(value).is_whole:
@@ -70,7 +96,15 @@ def command(
     chosen = find_backbone(backbone)
     if chosen.domain != "images":
         raise SpecError(f"expected a backbone for images, which has convolutions, found {chosen.name}")
-    target = LOCAL if threads is None else f"{LOCAL}:{threads}"
+    board = None if tracker is None else Board(*parse_address(tracker), key or target)
+    if key is not None and tracker is None:
+        raise SpecError(f"--key: expected --tracker beside {key}, found none")
+    if board is not None and threads is not None:
+        raise SpecError("--threads: expected no threads beside --tracker, whose board has its own")
+    if tracker is not None:
+        check_board(tracker, key or target, json)
+    if threads is not None and is_local(check_target(target)):
+        target = f"{LOCAL}:{threads}"
     side = resolution or chosen.size
     net = chosen.build(outputs=classes).eval()
     image = (3, side, side)
@@ -79,14 +113,17 @@ def command(
     with ExitStack() as stack:
         report = stack.enter_context(Reporter())
         options: dict[str, Any] = {"folder": out, "selection": chosen.selection, "trials": trials}
-        options |= {"preset": preset, "seed": seed, "on_progress": report}
+        options |= {"preset": preset, "seed": seed, "on_progress": report, "board": board, "target": target}
+        options["deadline_s"] = deadline
         if part is not Part.whole:
-            layers = compare_layers(value, net, image, target=target, deadline_s=deadline * 64, **options)
+            layers = compare_layers(value, net, image, **options)
         if part is not Part.layers:
-            whole = compare_networks(value, net, image, threads=threads, rounds=rounds, deadline_s=deadline, **options)
-    told = {"operator": label, "backbone": chosen.name, "image": list(image), "target": target}
+            options |= {"scheduler": scheduler.value, "threads": threads, "rounds": rounds}
+            whole = compare_networks(value, net, image, **options)
+    told: dict[str, Any] = {"operator": label, "backbone": chosen.name, "image": list(image), "target": target}
+    told |= {"tracker": tracker, "scheduler": scheduler.value}
     count = trials or find_preset(preset).trials
-    where = f"on {target}, at most {count} candidates for each function and layer"
+    where = f"for {target}, at most {count} candidates for each layer"
     write_json(told | {"trials": count} | _tell(label, chosen.name, where, layers, whole, json), json)
 
 
@@ -123,12 +160,16 @@ def _tell(
             last = network.measurements[-1]
             say(
                 f"{name} with {what}: {network.latency_ms:.3f} ms (median of {len(network.measurements)} rounds, best "
-                f"{network.best_ms:.3f} ms), {last.tuned} of {last.functions} functions tuned",
+                f"{network.best_ms:.3f} ms), {last.tuned} of {last.functions} functions tuned, {network.trials} "
+                f"trials in all, {network.known} of them from the records",
                 json,
             )
             for function, reason in network.failed.items():
                 say(f"  {function}: not tuned: {reason}", json)
-        say(f"whole network, {where}: {whole.speedup:.2f} times as fast as with convolutions", json)
+        say(
+            f"whole network through Relax on {whole.where}: {whole.speedup:.2f} times as fast as with convolutions",
+            json,
+        )
         told["whole"] = whole.to_dict()
     return told
 

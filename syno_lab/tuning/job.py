@@ -65,7 +65,8 @@ def run(params: dict[str, Any], context: Workplace) -> dict[str, Any]:
     ``mutators`` and ``postprocessors`` are those of :class:`~syno_lab.tuning.method.Method`, with the user's own code
     as text, which is signed with the whole request. Records go to the folder ``tuning`` of the lab.
 
-    Returns ``{"results": [TuningResult as a dict, …], "failed": {label: reason}}``.
+    Returns ``{"results": [TuningResult as a dict, …], "failed": {label: reason}}``. With ``network`` in place of
+    ``tasks`` it is a whole network that is tuned and measured: :func:`syno_lab.tuning.network_job.run`.
 
     Raises:
         TuningError: for other parameters, and if every operator failed.
@@ -74,6 +75,10 @@ def run(params: dict[str, Any], context: Workplace) -> dict[str, Any]:
     """
     from syno_lab.jobs.records import JobFailed, JobStopped
 
+    if "network" in params:
+        from syno_lab.tuning import network_job
+
+        return network_job.run(params, context, Path(context.root) / FOLDER)
     tasks, options, method = _tasks(params), _options(params), from_job(params)
     target = check_target(str(params.get("target", "local")))
     tracker, key = params.get("tracker"), params.get("key")

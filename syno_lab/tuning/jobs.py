@@ -101,9 +101,9 @@ def reference(module: tvm.ir.IRModule, target: tvm.target.Target, inputs: list[n
 
 def measure(device: Device, artifact: str, arguments: list[Argument], effort: Effort) -> tuple[list[float], str]:
     """Seconds for a call of the compiled candidate on ``device``, one for each repeat, and the device's address."""
-    session, address = _open(device)
+    session, address = open_session(device)
     remote = session.device(device.kind, 0)
-    library = _upload(session, artifact)
+    library = upload(session, artifact)
     # Uniform in [1, 10): see RandomFillForMeasure in TVM's random engine.
     fill = session.get_function("tvm.contrib.random.random_fill_for_measure")
     import tvm
@@ -122,9 +122,9 @@ def measure_and_run(
     """Like :func:`measure`, on given inputs; also returns the device's output."""
     import tvm
 
-    session, _ = _open(device)
+    session, _ = open_session(device)
     remote = session.device(device.kind, 0)
-    library = _upload(session, artifact)
+    library = upload(session, artifact)
     buffers = [tvm.runtime.tensor(one, remote) for one in inputs]
     buffers.append(tvm.runtime.empty(*output, device=remote))
     seconds = _time(library, remote, buffers, effort)
@@ -133,7 +133,7 @@ def measure_and_run(
 
 def board_moment(device: Device) -> str:
     """The board's state at this moment, as JSON text; raises if its server is not the lab's."""
-    session, _ = _open(device)
+    session, _ = open_session(device)
     said = str(session.get_function(MOMENT_FUNCTION)())
     if len(said) > _LONGEST_MOMENT:
         raise TuningError(
@@ -142,7 +142,8 @@ def board_moment(device: Device) -> str:
     return said
 
 
-def _open(device: Device) -> tuple[Any, str]:
+def open_session(device: Device) -> tuple[Any, str]:
+    """A session on the device and the device's address. Raises TrackerError."""
     from tvm import rpc
 
     if device.is_here:
@@ -152,7 +153,8 @@ def _open(device: Device) -> tuple[Any, str]:
     return rpc.connect(host, port, matchkey, session_timeout=device.session_s), f"{host}:{port}"
 
 
-def _upload(session: Any, artifact: str) -> Any:
+def upload(session: Any, artifact: str) -> Any:
+    """The library in the file ``artifact``, loaded in the session."""
     name = artifact.replace("\\", "/").rpartition("/")[2]
     session.upload(artifact, name)
     return session.load_module(name)

@@ -1,6 +1,6 @@
 """Compare a backbone with an operator in every slot to the same backbone with convolutions, both tuned alike.
 
-The comparison is of whole networks (Syno, Figure 5) or layer by layer (Figure 9), on this machine's processor. In the
+The comparison is of whole networks (Syno, Figure 5) or layer by layer (Figure 9), on this machine or a board. In the
 baseline, replaced 3x3 convolutions of stride 1 are conv2d's pGraph with the backbone's own weights, so that both
 networks have the same rules, budgets and layouts; all other layers are the backbone's own in both networks.
 """
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 
-from syno_lab.codegen.tvm_job import NetworkMeasurement, measure_network
+from syno_lab.codegen.tvm_job import NetworkMeasurement
 from syno_lab.errors import SpecError
 from syno_lab.models.layers import survey
 from syno_lab.models.selection import Selection
 from syno_lab.models.slot import Place, put_in, slots
+from syno_lab.scratch import scratch
 from syno_lab.systems import builder_of, system_of
-from syno_lab.tuning.network import tune_functions
+from syno_lab.tuning.network import Compiled, FunctionsTuning, compiled, run_networks, tune_functions
 from syno_lab.tuning.options import Budget, TuningOptions
 from syno_lab.tuning.tune import tune_queue
 from syno_lab.tuning.values import TuningProgress, TuningResult, TuningTask
@@ -42,11 +43,18 @@ Progress = Callable[[str, float, str], None]
 
 @dataclass(frozen=True)
 class WholeNetwork:
-    """One of the two networks: all its measurements, the tuned functions, and the reason of each failure."""
+    """One of the two networks: all its measurements, the tuned functions, and the reason of each failure.
+
+    ``trials`` are the candidates of all functions, ``known`` those of them that the records had (of the other network,
+    or of an earlier comparison), and ``parts`` what each function takes (:attr:`.FunctionsTuning.parts`).
+    """
 
     measurements: tuple[NetworkMeasurement, ...]
     tuned: int
     failed: dict[str, str]
+    trials: int = 0
+    known: int = 0
+    parts: tuple[dict[str, Any], ...] = ()
 
     @property
     def latency_ms(self) -> float:
@@ -61,11 +69,15 @@ class WholeNetwork:
 
 @dataclass(frozen=True)
 class NetworkComparison:
-    """``convolutions`` and ``operator`` are the two networks; ``places`` says which layers the operator replaces."""
+    """``convolutions`` and ``operator`` are the two networks; ``places`` says which layers the operator replaces.
+
+    ``where`` is the address of the device that both ran on, or ``this machine``.
+    """
 
     convolutions: WholeNetwork
     operator: WholeNetwork
     places: tuple[Place, ...]
+    where: str = ""
 
     @property
     def speedup(self) -> float:
@@ -81,6 +93,7 @@ class NetworkComparison:
             },
             "places": [one.to_dict() for one in self.places],
             "speedup": self.speedup,
+            "where": self.where,
         }
 
 
@@ -155,17 +168,18 @@ def compare_networks(
     board: Board | None = None,
     folder: str | os.PathLike[str],
     selection: Selection | None = None,
+    target: str = "local",
     threads: int | None = None,
     repeats: int = 10,
     rounds: int = 3,
     on_progress: Progress | None = None,
     **budget: Unpack[Budget],
 ) -> NetworkComparison:
-    """Tune both networks of :func:`both_networks` alike for this machine's processor, and measure them in turn.
+    """Tune both networks of :func:`both_networks` alike for ``target``, and measure them in turn where they run.
 
-    ``budget`` is the budget of each different function of either network. Schedules go to two folders in ``folder``,
-    where a second call adds to them. Each of ``rounds`` measures one network and then the other, ``repeats`` times.
-    Raises as :func:`~syno_lab.tuning.network.tune_network` does.
+    Both have the same budget, rules and task scheduler. All trials go to the folder ``folder``, by function: what both
+    networks call is tuned once, and a second call adds to it. Each of ``rounds`` measures one network and then the
+    other, ``repeats`` times. Raises as :func:`~syno_lab.tuning.network.tune_network` does.
     """
     if rounds < 1:
         raise SpecError(f"expected at least one round of measurements, found {rounds}")
@@ -173,23 +187,26 @@ def compare_networks(
     base, replaced, places = both_networks(operator, net, image, selection)
     nets = {"convolutions": base.eval(), "operator": replaced.eval()}
     example = (1, *image)
-    done: dict[str, tuple[dict[str, TuningResult], dict[str, str]]] = {}
-    for name, one in nets.items():
+    done: dict[str, FunctionsTuning] = {}
+    ready: list[Compiled] = []
+    with scratch("syno-networks-") as place:
+        for name, one in nets.items():
 
-        def tell(function: str, number: int, total: int, name: str = name) -> None:
-            say(name, (number - 1) / total, f"{function}, {number} of {total} functions")
+            def tell(now: TuningProgress, name: str = name) -> None:
+                say(name, now.trial / now.trials, f"{now.label}: {now}")
 
-        done[name] = tune_functions(
-            one, example, board=board, threads=threads, records=Path(folder) / name, on_progress=tell, **budget
-        )
-    found: dict[str, list[NetworkMeasurement]] = {name: [] for name in nets}
-    for number in range(rounds):
-        for name in list(nets) if number % 2 == 0 else list(nets)[::-1]:
-            say("measure", number / rounds, f"{name}, round {number + 1} of {rounds}")
-            records = Path(folder) / name if done[name][0] else None
-            found[name].append(measure_network(nets[name], example, records=records, threads=threads, repeats=repeats))
-    whole = {name: WholeNetwork(tuple(found[name]), len(done[name][0]), done[name][1]) for name in nets}
-    return NetworkComparison(whole["convolutions"], whole["operator"], places)
+            say(name, 0.0, "looking at its functions")
+            done[name] = tune_functions(
+                one, example, board=board, target=target, threads=threads, records=folder, on_progress=tell, **budget
+            )
+            ready.append(compiled(one, example, done[name], place, name=name, board=board, target=target))
+        say("measure", 0.0, f"{' and '.join(nets)} in turn, {rounds} rounds")
+        found, where = run_networks(ready, board=board, target=target, threads=threads, repeats=repeats, rounds=rounds)
+    convolutions, with_operator = (
+        WholeNetwork(tuple(rounds_of), len(one.results), one.failed, one.trials, one.known, tuple(one.parts))
+        for one, rounds_of in zip(done.values(), found, strict=True)
+    )
+    return NetworkComparison(convolutions, with_operator, places, where)
 
 
 def compare_layers(

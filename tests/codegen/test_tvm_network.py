@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from syno_lab.codegen.tvm_job import measure_network, run_job
 from syno_lab.errors import SpecError, SynoError, TuningError
 from syno_lab.models import find_convolutions, placeholders, resnet_tiny, with_placeholders
 from syno_lab.tuning import TuningTask, local_board, tune
-from syno_lab.tuning.network import tune_network
+from syno_lab.tuning.network import tune_functions, tune_network
 
 CHILD = Path(__file__).with_name("tvm_network_child.py")
 TOLERANCE = 1e-5
@@ -140,7 +141,7 @@ def test_refusals_of_a_measurement() -> None:
 def test_tuned_schedules_are_used(tmp_path: Path) -> None:
     sizes = {"N": 1, "C_in": 8, "C_out": 8, "H": 6, "W": 6}
     net = nn.Sequential(sl.operators.conv2d().to_torch(sizes), nn.ReLU())
-    told: list[tuple[str, int, int]] = []
+    told: list[str] = []
     with local_board(threads=1) as board:
         found = tune_network(
             net,
@@ -150,14 +151,22 @@ def test_tuned_schedules_are_used(tmp_path: Path) -> None:
             trials=2,
             threads=1,
             repeats=2,
-            on_progress=lambda *one: told.append(one),
+            on_progress=lambda now: told.append(now.label),
         )
         task = TuningTask("conv2d", sl.operators.conv2d().to_json(), {**sizes, "k_1": 3})
         tune(task, tracker=board.address, key=board.key, trials=2, work_dir=tmp_path, records=tmp_path / "one")
     assert not found.failed
-    assert [name for name, _, _ in told] == list(found.results)
-    assert found.measurement.tuned == found.measurement.functions == len(told) == 1
+    assert told == 2 * list(found.results)
+    assert found.measurement.tuned == found.measurement.functions == 1
+    assert (found.functions.trials, found.functions.known, found.measurement.repeats) == (2, 0, 6)
+    assert found.where.startswith("127.0.0.1:"), "it ran on the board"
+    assert (tmp_path / "network" / "schedules" / "database_tuning_record.json").is_file()
     assert found.measurement.error < TOLERANCE
+    # Another network that calls the same function, under another name, has its records.
+    other = nn.Sequential(OrderedDict(first=net[0], second=net[1], third=nn.AvgPool2d(2)))
+    shared = tune_functions(other, (1, 8, 6, 6), threads=1, records=tmp_path / "network", total=3)
+    assert len(shared.tasks) == 2
+    assert shared.known == 2 < shared.trials
     library = tmp_path / "conv.so"
     assert sl.operators.conv2d().save_library(library, sizes, records=tmp_path / "one").tuned
     assert library_record(library).tuned

@@ -8,7 +8,8 @@ import pytest
 from syno_lab import operators
 from syno_lab.errors import CodeError, TuningError
 from syno_lab.jobs import Lab
-from syno_lab.tuning import TuningResult, list_records
+from syno_lab.trial import TrialRequest
+from syno_lab.tuning import TuningResult, list_records, local_board
 from syno_lab.tuning.job import run
 
 BINDING = {"N": 1, "C_in": 4, "C_out": 4, "H": 6, "W": 6, "k_1": 3}
@@ -69,3 +70,49 @@ def test_a_job_that_is_paused_goes_on(tmp_path):
 def test_bad_jobs(params, match, tmp_path):
     with pytest.raises((TuningError, CodeError), match=match):
         run(params, SimpleNamespace(root=tmp_path))
+
+
+@pytest.mark.tvm
+@pytest.mark.timeout(300)
+def test_a_network_is_tuned_and_measured_where_it_runs(tmp_path):
+    request = TrialRequest(backbone="cnn", data="digits", options={"width": 4, "blocks": 1})
+    seen, lines = [], []
+    folder = tmp_path / "job"
+    folder.mkdir()
+    context = SimpleNamespace(
+        root=tmp_path,
+        folder=folder,
+        should_stop=lambda: False,
+        report=lambda share, message: seen.append(share),
+        log=lines.append,
+    )
+    with local_board("bench", threads=1) as board:
+        place = {"tracker": f"{board.host}:{board.port}", "key": board.key}
+        found = run({"network": request.to_dict(), "target": "local:1", "trials": 1, **place}, context)
+    assert (found["of"], found["target"], found["failed"]) == ("whole network", "local:1", {})
+    assert found["where"].startswith("127.0.0.1:")
+    assert 0 < found["best_ms"] <= found["latency_ms"]
+    assert found["error"] < 1e-5
+    assert found["tuned"] == found["functions"] == len(found["parts"]) > 2
+    assert found["trials"] == found["functions"] == len(seen)
+    assert (seen[-1], found["known"]) == (1.0, 0)
+    assert sum(part["calls"] for part in found["parts"]) >= found["functions"]
+    assert lines[0].startswith("whole network through Relax: ")
+    assert {row["label"] for row in list_records(tmp_path / "tuning")} == {part["name"] for part in found["parts"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tasks": []}, "tune: expected the parameters network, target, .*, found tasks"),
+        ({"network": {"backbone": 3}}, "tune: expected a trial's request, found"),
+        ({"trials": "many"}, "tune: parameter 'trials' holds 'many'"),
+        ({"target": "no such thing"}, "expected a target among local"),
+        ({"tracker": "127.0.0.1:9190"}, "tune: expected tracker and key together"),
+    ],
+)
+def test_a_network_s_job_refuses_what_makes_no_sense(tmp_path, changes, message):
+    context = SimpleNamespace(root=tmp_path, folder=tmp_path)
+    request = TrialRequest(backbone="cnn", data="digits").to_dict()
+    with pytest.raises(TuningError, match=message):
+        run({"network": request} | changes, context)
