@@ -78,9 +78,9 @@ def command(
     if validating.operators is not None or validating.full_seeds is not None:
         raise SynoError("--operators and --full-seeds: expected --validate-proxy beside them, found none")
     if run.go_on:
-        settings = _earlier(place, run.name, choice, machine, _tuning(tuning), network)
+        settings = _earlier(place, run.name, choice, machine, _tuning(tuning, choice.objectives), network)
     else:
-        settings = _settings(network, choice, training, machine, run, _tuning(tuning), place)
+        settings = _settings(network, choice, training, machine, run, _tuning(tuning, choice.objectives), place)
     if run.detach:
         _check_new(place, settings, run.go_on)
         from syno_lab.experiments.as_job import offer_gpus
@@ -332,11 +332,13 @@ def _check_idle(place: Path, name: str) -> None:
         raise SearchError(busy(name, place).replace("{who}", who))
 
 
-def _tuning(given: Tuning) -> TuningChoice | None:
-    """What to tune; nothing without ``--tune-within``."""
+def _tuning(given: Tuning, objectives: str | None) -> TuningChoice | None:
+    """What to tune; nothing without ``--tune-within`` or the latency among the objectives."""
     from syno_lab.experiments import TuningChoice
+    from syno_lab.experiments.settings import LATENCY
 
-    if given.tune_within is None:
+    is_objective = objectives is not None and LATENCY in _names(objectives)
+    if given.tune_within is None and not is_objective:
         needless = {"--tracker": given.tracker, "--key": given.key, "--tune-trials": given.tune_trials}
         for option in (option for option, value in needless.items() if value is not None):
             raise SynoError(f"{option}: expected --tune-within POINTS beside it, found none")
@@ -348,6 +350,7 @@ def _tuning(given: Tuning) -> TuningChoice | None:
         key=given.key,
         preset=given.tune_preset,
         trials=given.tune_trials,
+        of=given.tune_what.value,
     )
 
 
@@ -513,18 +516,21 @@ def _shares(best: dict[str, Any]) -> dict[str, str]:
 def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:
     baseline = tuning["baseline_ms"]
     told = tuning["baseline_reason"] if baseline is None else f"baseline {baseline:.4g} ms"
-    each = f", {tuning['trials']} candidates for each size of layer" if "trials" in tuning else ""
-    say(
-        f"{tuning['tuned']} tuned for {tuning['target']}{each}; milliseconds are the sum over the {tuning['of']}, not "
-        f"the whole network; {told}",
-        json,
-    )
+    is_whole = tuning["of"] == "whole network"
+    if is_whole:
+        facts = tuning["baseline_facts"]
+        each = f", {tuning['trials']} candidates for each function on average, by the scheduler {tuning['scheduler']}"
+        what = f"those of the whole network through Relax{' on ' + facts['where'] if facts else ''}"
+    else:
+        each = f", {tuning['trials']} candidates for each size of layer" if "trials" in tuning else ""
+        what = f"the sum over the {tuning['of']}, not the whole network"
+    say(f"{tuning['tuned']} tuned for {tuning['target']}{each}; milliseconds are {what}; {told}", json)
     say_table(
         [
             {
                 "front": f"trial {point['number']}",
                 "accuracy": point["accuracy"],
-                "sum of layers [ms]": point["latency_ms"],
+                f"{'whole network' if is_whole else 'sum of layers'} [ms]": point["latency_ms"],
                 "speedup": None if baseline is None else f"{baseline / point['latency_ms']:.2f}",
             }
             for point in tuning["front"]

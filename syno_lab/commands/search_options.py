@@ -110,8 +110,9 @@ class Choice:
         str | None,
         typer.Option(
             metavar="NAME[,NAME]",
-            help="With --method pareto: the costs that are to be small, of flops, params and latency (measured by "
-            "PyTorch after each training). [default: flops,params]",
+            help="With --method pareto: the costs that are to be small, of flops, params, latency (of the whole "
+            "network on --target, tuned by TVM after each training) and latency-pytorch (in the process that trained). "
+            "[default: flops,params]",
         ),
     ] = None
     traffic: Annotated[
@@ -289,6 +290,13 @@ class Validating:
     ] = None
 
 
+class TuneWhat(StrEnum):
+    """What a latency is of."""
+
+    network = "network"
+    layers = "layers"
+
+
 @dataclass(frozen=True)
 class Tuning:
     """What is tuned while the search goes on, and for what."""
@@ -298,19 +306,31 @@ class Tuning:
         typer.Option(
             metavar="POINTS",
             help="Tune trials that are at most so many percentage points less accurate than the baseline, during the "
-            "search; a latency is the sum over the replaced layers.",
+            "search; a latency is that of --tune-what.",
         ),
     ] = None
+    tune_what: Annotated[
+        TuneWhat,
+        typer.Option(
+            help="What is tuned and measured: the whole network, through Relax on the target, or, as a quick estimate, "
+            "the layers, whose latencies are summed."
+        ),
+    ] = TuneWhat.network
     target: Annotated[
         str, typer.Option(help="The target of tunings, as for `syno-lab tune`; use --workers 1 with local.")
     ] = "local"
     tracker: TrackerOption = None
     key: Annotated[str | None, typer.Option(help="The device's key at the tracker. [default: the target]")] = None
     tune_preset: Annotated[
-        str, typer.Option(help="How many candidates a tuning measures for each size: quick, normal or thorough.")
+        str, typer.Option(help="How many candidates a tuning measures: quick, normal or thorough.")
     ] = "quick"
     tune_trials: Annotated[
-        int | None, typer.Option(min=1, help="Candidates to measure for each size. [default: the preset's]")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Candidates for each size of layer, and on average for each function of a network: more go to those "
+            "that promise most of its time. [default: the preset's]",
+        ),
     ] = None
 
 

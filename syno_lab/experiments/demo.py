@@ -152,7 +152,7 @@ def demo_settings(options: DemoOptions) -> SearchSettings:
             "max_memory": 4 * 4 * largest.in_channels * largest.height * largest.width,
         },
         coefficients=("k_1=3: 4", "g=4: 3"),
-        tuning=TuningChoice(within=scale.within, target=TARGET, trials=scale.trials),
+        tuning=TuningChoice(within=scale.within, target=TARGET, trials=scale.trials, of="layers"),
     )
     # A demo with other options is another search in the same folder.
     digest = hashlib.sha256(json.dumps(settings.identity, sort_keys=True).encode()).hexdigest()

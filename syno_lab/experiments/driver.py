@@ -5,6 +5,9 @@ knows all earlier outcomes. It asks for an operator whenever a worker is idle, a
 trainings end. With several workers it chooses the next operator while all of them train, so that no worker waits; that
 choice uses the outcomes known by then, as if one more training were under way. With one worker every choice uses all
 earlier outcomes.
+
+Where the latency is an objective, a trained trial's network is tuned and measured (:mod:`.tunings`) before its outcome
+is recorded and told.
 """
 
 from __future__ import annotations
@@ -20,13 +23,14 @@ import msgspec
 
 from syno_lab.errors import DiskFullError, SynoError
 from syno_lab.experiments.evaluators import Evaluators, Running
-from syno_lab.experiments.settings import SearchSettings
+from syno_lab.experiments.settings import LATENCY, TORCH_LATENCY, SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.standing import Standing, Times
 from syno_lab.experiments.tunings import Tunings
 from syno_lab.experiments.watching import PERIOD_S, Board
 from syno_lab.protocol import Operator
 from syno_lab.search import Candidate
+from syno_lab.store.latencies import TORCH
 from syno_lab.systems import read_operator
 
 if TYPE_CHECKING:
@@ -38,8 +42,6 @@ LOOK_S = 0.5
 PATIENCE_S = 120.0
 #: The search is for faster operators: a training that takes so many times the baseline's is ended.
 TIMES_THE_BASELINE = 2.0
-#: The target of latencies that PyTorch measures after each training.
-TORCH = "pytorch"
 #: The most earlier curves that a rule of early termination gets.
 MOST_RIVALS = 50
 
@@ -55,6 +57,7 @@ class _Pending:
     candidate: Candidate | None  # None: the space no longer has this operator
     number: int
     running: Running
+    trained: dict[str, Any] | None = None  # the training's outcome, while the network is being tuned
 
 
 @dataclass
@@ -140,19 +143,44 @@ class Driver:
                 self._looks_ahead = self._ahead is not None or self._has_news()
             if not pending and not self.should_stop():
                 break
-            wait([one.running.future for one in pending], timeout=LOOK_S, return_when=FIRST_COMPLETED)
-            for one in [one for one in pending if one.running.future.done()]:
-                pending.remove(one)
-                self._told(one)
+            futures = [one.running.future for one in pending if one.trained is None]
+            if len(futures) < len(pending) and self.tunings is not None:
+                futures += self.tunings.futures
+            wait(futures, timeout=LOOK_S, return_when=FIRST_COMPLETED)
             if self.tunings is not None:
                 with self._spending("store_s"):
                     self.tunings.look()
+            for one in [one for one in pending if self._is_ready(one)]:
+                outcome = self._outcome(one)
+                if outcome is not None:
+                    pending.remove(one)
+                    self._told(one, outcome)
             self._show()
         self.times.search_s = before + self.clock() - begun
         self._show(now=True)
 
     def _has_news(self) -> bool:
-        return any(one.running.future.done() for one in self._pending)
+        return any(self._is_ready(one) for one in self._pending)
+
+    def _is_ready(self, one: _Pending) -> bool:
+        """Whether its training has ended, or, where its network is being tuned, that."""
+        if one.trained is None or self.tunings is None:
+            return one.running.future.done()
+        return self.tunings.is_settled(one.number)
+
+    def _outcome(self, one: _Pending) -> dict[str, Any] | None:
+        """The outcome of a trial that is ready; None where its network is to be tuned first: that begins."""
+        outcome = outcome_of(one.running) if one.trained is None else one.trained
+        tunings = self.tunings
+        is_trained = outcome.get("state") == "finished" and outcome.get("accuracy") is not None
+        if tunings is None or LATENCY not in self.settings.objectives or not is_trained:
+            return outcome
+        if not tunings.is_settled(one.number):
+            one.trained = outcome
+            tunings.consider(one.number, outcome)
+            return None
+        found = tunings.latency_ms(one.number)
+        return outcome if found is None else outcome | {"network_ms": found}
 
     @contextmanager
     def _spending(self, on: str) -> Iterator[None]:
@@ -252,15 +280,14 @@ class Driver:
             operator=operator,
             rivals=[] if training.stopping is None else list(self._curves),
             keep_predictions=False,
-            measure_latency="latency" in self.settings.objectives,
+            measure_latency=TORCH_LATENCY in self.settings.objectives,
             time_limit_s=limit,
             gives_up=True,
         )
         return self.evaluators.submit(self._name(number), request)
 
-    def _told(self, one: _Pending) -> None:
-        """Record the outcome of a training, then tell the search."""
-        outcome = outcome_of(one.running)
+    def _told(self, one: _Pending, outcome: dict[str, Any]) -> None:
+        """Record the outcome of a trial, then tell the search."""
         if outcome.get("state") != "interrupted":
             outcome = outcome | self.space.probed(read_operator(self.log.trial(one.number).operator))
         with self._spending("store_s"):
@@ -362,5 +389,5 @@ def outcome_of(running: Running) -> dict[str, Any]:
 
 def _measures(outcome: Mapping[str, Any]) -> dict[str, float]:
     """What was measured of a trial beside its accuracy, by the names of objectives."""
-    latency = outcome.get("latency_ms")
-    return {} if latency is None else {"latency": latency}
+    found = {LATENCY: outcome.get("network_ms"), TORCH_LATENCY: outcome.get("latency_ms")}
+    return {name: value for name, value in found.items() if value is not None}

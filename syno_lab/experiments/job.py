@@ -205,7 +205,8 @@ def run_search(
     if baselines:
         driver.baseline_s = statistics.median(one.wall_s for one in baselines)
     baseline = _baseline(space, baselines)
-    for what, is_asked in (("tuning", settings.tuning), ("lower within", settings.lower_within)):
+    margin = None if settings.tuning is None else settings.tuning.within
+    for what, is_asked in (("tuning", margin), ("lower within", settings.lower_within)):
         if is_asked is not None and baseline["accuracy"] is None:
             raise SearchError(f"{what}: expected a baseline with an accuracy, found one without")
     driver.baseline_accuracy = baseline["accuracy"]

@@ -9,6 +9,7 @@ import msgspec
 
 from syno_lab.errors import FormatError, SearchError
 from syno_lab.inputs import quoted
+from syno_lab.store.latencies import network_on
 from syno_lab.trial import TrialRequest, parse_rule
 from syno_lab.trial.request import without_later
 from syno_lab.tuning.presets import find_preset
@@ -17,9 +18,11 @@ from syno_lab.tuning.tracker import parse_address
 from syno_lab.user_code import UserCode
 
 Method = Literal["estimate", "mcts", "random", "evolution", "elites", "pareto"]
-#: Costs that the method ``pareto`` may have beside the accuracy; less is better. The latency is measured by PyTorch
-#: after each training (:attr:`.TrialOutcome.latency_ms`).
-OBJECTIVES = ("flops", "params", "latency")
+#: Costs that the method ``pareto`` may have beside the accuracy; less is better. The latency is that of the whole
+#: network through Relax, tuned after each training as :attr:`SearchSettings.tuning` says; PyTorch's is measured in the
+#: process that trained (:attr:`.TrialOutcome.latency_ms`).
+LATENCY, TORCH_LATENCY = "latency", "latency-pytorch"
+OBJECTIVES = ("flops", "params", LATENCY, TORCH_LATENCY)
 #: Those that it has unless the user says otherwise.
 USUAL_OBJECTIVES = OBJECTIVES[:2]
 #: What the method ``mcts`` is: the paper's UCT, that with values of actions, or the tree search with an estimate.
@@ -41,26 +44,33 @@ class TuningChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Which trials of a search are tuned, and how (Algorithm 1, lines 6 to 9).
 
     Attributes:
-        within: percentage points that a trial may be less accurate than the baseline's seeds are on average.
+        within: percentage points that a trial may be less accurate than the baseline's seeds are on average; None: all
+            trials are tuned, for the objective ``latency``.
+        of: what a latency is of: ``network``, the whole network through Relax, or ``layers``, the sum over the replaced
+            layers, a quick estimate.
+        scheduler: how the functions of a network share its trials (:data:`syno_lab.tuning.options.SCHEDULERS`).
         target: a name that :func:`syno_lab.tuning.targets.check_target` accepts.
         tracker: ``host:port`` of an RPC tracker; None for a board of our own on this machine.
         key: the devices' key at the tracker; None: the target's name.
-        preset, trials: the budget of a tuning of one size; ``trials`` None: as many as the preset says.
+        preset, trials: the budget of one size of layer, and on average of one function of a network; ``trials`` None:
+            as many as the preset says.
 
     Raises:
         SearchError: for numbers out of range, and a key without a tracker.
         TuningError, TrackerError: for unknown targets and presets, and invalid addresses.
     """
 
-    within: float
+    within: float | None
     target: str = "local"
     tracker: str | None = None
     key: str | None = None
     preset: str = "quick"
     trials: int | None = None
+    of: Literal["network", "layers"] = "network"
+    scheduler: Literal["gradient", "equal"] = "gradient"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.within) and 0 <= self.within <= 100):
+        if self.within is not None and not (math.isfinite(self.within) and 0 <= self.within <= 100):
             raise SearchError(f"tune within: expected percentage points from 0 to 100, found {self.within}")
         if self.trials is not None and self.trials < 1:
             raise SearchError(f"tuning trials: expected 1 or more, found {self.trials}")
@@ -70,6 +80,16 @@ class TuningChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         find_preset(self.preset)
         if self.tracker is not None:
             parse_address(self.tracker)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether latencies are those of whole networks."""
+        return self.of == "network"
+
+    @property
+    def stored_as(self) -> str:
+        """The name under which the store has the latencies."""
+        return network_on(self.target) if self.is_whole else self.target
 
     @property
     def board_key(self) -> str:
@@ -110,7 +130,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         starts_with_known: train the known operators that the space has (:meth:`.OperatorSpace.known`) first: the search
             learns from them, and is measured against them. They count as trials; the best discovered operator is never
             one of them.
-        tuning: which trials are tuned; None for none.
+        tuning: which trials are tuned, and how; None for none. The objective ``latency`` needs one.
         untrained: train nothing: operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials``
             counts those examined.
         system: the format of the operators that are searched (:mod:`syno_lab.systems`); several with commas between
@@ -204,13 +224,14 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError(f"objectives: expected the method pareto beside them, found {self.method}")
         if self.rungs:
             self._check_rungs()
+        self._check_latency()
         if len(set(self.systems)) != len(self.systems):
             raise SearchError(f"system: expected systems that differ, found {quoted(self.system)}")
         if self.lower_within is not None:
             self._check_lower(self.lower_within)
         if self.tuning is not None and self.untrained:
             raise SearchError("tuning: expected a search that trains, found an untrained one; leave one of them out")
-        if self.tuning is not None and not self.seeds:
+        if self.tuning is not None and self.tuning.within is not None and not self.seeds:
             raise SearchError(
                 "tuning: expected seeds to train the baseline on, found none: its accuracy sets the margin"
             )
@@ -228,10 +249,26 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError("rungs: expected the minutes of the search, which rungs share, found trials alone")
         if self.untrained:
             raise SearchError("rungs: expected a search that trains, found an untrained one; leave one of them out")
-        if "latency" in self.objectives:
+        if {LATENCY, TORCH_LATENCY} & set(self.objectives):
             raise SearchError("rungs: expected objectives without latency, which is that of the network itself")
         if self.tuning is not None:
             raise SearchError("rungs: expected no tuning beside them, found one; leave one of them out")
+
+    def _check_latency(self) -> None:
+        if LATENCY not in self.objectives:
+            if self.tuning is not None and self.tuning.within is None:
+                raise SearchError("tuning: expected a margin, or the objective latency, found neither")
+            return
+        if self.tuning is None:
+            raise SearchError(
+                "objectives: expected a tuning beside latency, which is that of the network through TVM, found none; "
+                "PyTorch's time, which former versions had under that name, is latency-pytorch"
+            )
+        if self.tuning.within is not None or not self.tuning.is_whole:
+            raise SearchError(
+                "objectives: expected whole networks of all trials to be tuned for latency, found "
+                + ("a margin of accuracy" if self.tuning.within is not None else "sums of layers")
+            )
 
     def _check_lower(self, points: float) -> None:
         if not (math.isfinite(points) and 0 <= points <= 100):
@@ -303,6 +340,9 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         for name in ("rules", "reward"):
             if not plain[name]:  # alike
                 plain.pop(name)
+        if LATENCY in self.objectives and self.tuning is not None:  # its choices follow from it
+            chosen = self.tuning
+            plain["latency"] = [chosen.target, chosen.preset, chosen.trials, chosen.scheduler]
         return plain
 
     def to_dict(self) -> dict[str, Any]:

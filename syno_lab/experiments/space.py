@@ -33,7 +33,7 @@ from syno_lab.search import (
 from syno_lab.search.joint import JointSpace
 from syno_lab.search.protocol import State
 from syno_lab.systems import find_system, system_of
-from syno_lab.trial import sites_of, survey_of
+from syno_lab.trial import TrialRequest, sites_of, survey_of
 from syno_lab.trial.backbone import example_of
 
 #: Operators whose costs are kept.
@@ -74,6 +74,14 @@ class Space:
 
     def __init__(self, settings: SearchSettings) -> None:
         request = settings.training
+        #: What of the trainings' request makes the network.
+        self.network = TrialRequest(
+            backbone=request.backbone,
+            options=request.options,
+            data=request.data,
+            resolution=request.resolution,
+            own=request.own,
+        )
         self.systems = tuple(map(find_system, settings.systems))
         self.is_whole = any(system.is_whole for system in self.systems)
         if self.is_whole:
@@ -348,7 +356,8 @@ def _check_whole(settings: SearchSettings, systems: Sequence[System]) -> None:
     titles = ", ".join(system.title for system in systems)
     if len(systems) > 1:
         raise SpecError(f"system: expected whole networks alone, or operators for layers alone, found {titles}")
-    for what, is_given in (("rungs", settings.rungs), ("tuning", settings.tuning is not None)):
+    sums = settings.tuning is not None and not settings.tuning.is_whole
+    for what, is_given in (("rungs", settings.rungs), ("tuning of layers", sums)):
         if is_given:
             raise SpecError(f"{what}: expected operators for layers, found whole networks of {titles}; leave it out")
 

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
 from syno_lab.reports.rows import TrialRow
+from syno_lab.store.latencies import latency_title
 from syno_lab.store.pareto import AXES, Axis
 
 __all__ = ["LATENCY", "RUNG", "Axis", "axis_value", "find_axis", "is_accuracy", "list_axes"]
 
 #: The name of the accuracy on a rung is ``accuracy@RUNG``; that of the finals is ``accuracy``.
 RUNG = "accuracy@"
-#: The name of the latency on a target is ``latency_ms@TARGET``: what runs and searches store is a sum over layers.
+#: The name of the latency on a target is ``latency_ms@TARGET``; :mod:`syno_lab.store.latencies` says what it is of.
 LATENCY = "latency_ms@"
 _MEMORY = Axis("memory_mib", "memory of the training", "MiB", False)
 _PROBE = Axis("probe", "score of the probe", "", True)
@@ -28,11 +29,6 @@ def list_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> tuple[Axis, 
     accuracy, *others = _PLAIN.values()
     named = (*(RUNG + rung for rung in rungs), *(LATENCY + target for target in targets))
     return (accuracy, *map(find_axis, named), *others)
-
-
-def latency_title(target: str) -> str:
-    """What people read beside a stored latency: the sum over the replaced layers, which is not the whole network's."""
-    return f"sum of layers' latencies on {target}"
 
 
 def is_accuracy(axis: Axis) -> bool:

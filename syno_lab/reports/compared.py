@@ -11,6 +11,7 @@ from syno_lab.panes.compared import Subject, table_row
 from syno_lab.protocol import Operator
 from syno_lab.reports.lab import Reading
 from syno_lab.reports.rows import TrialRow, rungs_among
+from syno_lab.store.latencies import short_title
 from syno_lab.systems import read_operator
 
 GROUP = "Results"
@@ -65,7 +66,7 @@ def result_rows(rows: Sequence[TrialRow | None]) -> list[dict[str, Any]]:
     for rung in rungs_among(there):
         readers[f"accuracy on {rung}"] = lambda row, rung=rung: row.accuracy_on(rung)  # type: ignore[misc]
     for target in dict.fromkeys(target for row in there for target in row.latencies):
-        readers[f"ms on {target}"] = lambda row, target=target: row.latencies.get(target)  # type: ignore[misc]
+        readers[f"ms, {short_title(target)}"] = lambda row, target=target: row.latencies.get(target)  # type: ignore[misc]
     readers |= {
         "FLOPs of the network": lambda row: row.flops,
         "parameters of the network": lambda row: row.params,

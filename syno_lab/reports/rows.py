@@ -12,6 +12,7 @@ from syno_lab.errors import FormatError
 from syno_lab.reports.marks import system_and_mark
 from syno_lab.reports.rungs import OnRung, Trained, compared, names_of_rungs, on_rungs, read_trainings
 from syno_lab.store.courses import read_course
+from syno_lab.store.latencies import TORCH, is_of_network
 from syno_lab.store.records import finite
 from syno_lab.store.rungs import BASELINE, FINAL
 from syno_lab.systems import find_system, format_of
@@ -164,7 +165,7 @@ def read_run(run: Run) -> tuple[Source, list[TrialRow]]:
             )
         )
     baseline = next((row for row in rows if row.is_baseline), None)
-    about = {target: tuned_how(()) for target in targets}
+    about = {target: tuned_how(target, ()) for target in targets}
     return Source(source, "run", run.name, run.created, run.settings, tuple(targets), baseline, measured=about), rows
 
 
@@ -221,23 +222,36 @@ def read_search(
         rows.append(_in_rungs(row, by_number.get(trial.number, ()), intervals.get(trial.number)) if trainings else row)
     if baseline is not None:
         targets = sorted({*targets, *baseline.latencies})
-    about = {target: tuned_how(measured.get(target, {}).values()) for target in targets}
+    about = {target: tuned_how(target, measured.get(target, {}).values()) for target in targets}
     return Source(
         source, "search", log.name, log.created, log.settings, tuple(targets), baseline, trainings, about
     ), rows
 
 
-def tuned_how(results: Iterable[Mapping[str, Any]]) -> str:
-    """What latencies cover and how they were tuned, from data of :func:`syno_lab.experiments.layers.summed`.
+def tuned_how(target: str, results: Iterable[Mapping[str, Any]]) -> str:
+    """What latencies cover, where they were measured and how they were tuned.
 
-    ``sum over the replaced layers, not the whole network, 48 to 64 candidates tried for each operator in 3 sizes of
-    layers``.
+    ``results`` are data of :func:`syno_lab.experiments.layers.summed` or of a whole network
+    (:func:`syno_lab.tuning.network.facts_of`). ``the whole network through Relax on this machine, 320 candidates tried
+    for 18 to 20 functions together``, or ``sum over the replaced layers, not the whole network, 48 to 64 candidates
+    tried for each operator in 3 sizes of layers``.
     """
     given = list(results)
-    what = "sum over the replaced layers, not the whole network"
     trials = [count for one in given if isinstance(count := one.get("trials"), int)]
+    if target == TORCH:
+        return "the whole network as PyTorch runs it, in the process that trained it"
+    if is_of_network(target):
+        wheres = dict.fromkeys(str(one["where"]) for one in given if one.get("where"))
+        where = f" on {', '.join(wheres)}" if wheres else ""
+        functions = [count for one in given if isinstance(count := one.get("functions"), int)]
+        tried = f", {_range(trials)} candidates tried" if trials else ""
+        return (
+            f"the whole network through Relax{where}{tried}"
+            f"{f' for {_range(functions)} functions together' if functions and tried else ''}"
+        )
     sizes = [len(layers) for one in given if isinstance(layers := one.get("layers"), list)]
     tried = f", {_range(trials)} candidates tried for each operator" if trials else ""
+    what = "sum over the replaced layers, not the whole network"
     return f"{what}{tried}{f' in {_range(sizes)} sizes of layers' if sizes else ''}"
 
 
@@ -336,7 +350,7 @@ def _baseline(
     memory = [m for one in trained if (m := finite(one.get("peak_mib"))) is not None]
     tuning = files.get(_STATUS, {}).get("tuning") or files.get(_RESULT, {}).get("tuning") or {}
     latency = finite(tuning.get("baseline_ms")) if isinstance(tuning, dict) and "target" in tuning else None
-    latencies = {} if latency is None else {str(tuning["target"]): latency}
+    latencies = {} if latency is None else {str(tuning.get("stored_as", tuning["target"])): latency}
     return TrialRow(
         f"{source}#baseline",
         source,

@@ -25,6 +25,7 @@ from syno_lab.reports.progress import (
 from syno_lab.reports.rows import Source, TrialRow, rungs_among
 from syno_lab.reports.rungs import finalists
 from syno_lab.reports.text_tables import shown_table
+from syno_lab.store.latencies import short_title, target_of
 from syno_lab.store.rungs import FINAL
 
 _TEXTS = ("label", "source", "state")
@@ -71,7 +72,9 @@ def _title(name: str, in_rungs: bool) -> str:
         return "accuracy, finals"
     if name.startswith(RUNG):
         return f"accuracy on {name.removeprefix(RUNG)}"
-    return f"ms on {name.removeprefix(LATENCY)}" if name.startswith(LATENCY) else _TITLES.get(name, name)
+    if name.startswith(LATENCY):
+        return f"ms, {short_title(name.removeprefix(LATENCY))}"
+    return _TITLES.get(name, name)
 
 
 def shown_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> list[dict[str, str]]:
@@ -216,7 +219,7 @@ def _latencies(reading: Reading, rows: Sequence[TrialRow], front: Front) -> str:
         target = axis.name.removeprefix(LATENCY)
         for one in sources if axis.name.startswith(LATENCY) else ():
             if target in one.measured:
-                told.setdefault(f"{target}: {one.measured[target]}", []).append(one.name)
+                told.setdefault(f"{target_of(target)}: {one.measured[target]}", []).append(one.name)
     if len(told) < 2:
         return "".join(f" On {what}." for what in told)
     return "".join(f" On {what} ({', '.join(names)})." for what, names in told.items())

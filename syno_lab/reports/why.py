@@ -12,12 +12,12 @@ from syno_lab.errors import StoreError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.panes import Asked, panes_of, read_pane
 from syno_lab.protocol import Operator
-from syno_lab.reports.axes import latency_title
 from syno_lab.reports.lab import LabReader
 from syno_lab.reports.rows import TrialRow
 from syno_lab.reports.rungs import OnRung, finalists
 from syno_lab.reports.text_tables import Table, cell_text, shown_table, table_text
 from syno_lab.store.courses import read_course
+from syno_lab.store.latencies import latency_title
 from syno_lab.store.records import finite
 from syno_lab.store.rungs import FINAL
 from syno_lab.systems import read_operator, system_of

@@ -55,7 +55,9 @@ def test_networks_are_searched_and_gone_on_with(tmp_path: Path, capsys: pytest.C
 
 def test_latencies_are_measured_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = ("--folder", str(tmp_path), "--name", "fast")
-    answered(capsys, "search", *SMALL, *place, "--objectives", "params, latency", "--trials", "3", "--json", "-")
+    answered(
+        capsys, "search", *SMALL, *place, "--objectives", "params, latency-pytorch", "--trials", "3", "--json", "-"
+    )
     first = trials_in(tmp_path, "fast")
     answered(capsys, "search", "--continue", "--in-process", *place, "--trials", "5", "--json", "-")
     found = trials_in(tmp_path, "fast")
@@ -103,11 +105,17 @@ def trials_in(folder: Path, name: str) -> list[SearchTrial]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--objectives", "speed"), "objectives: expected some of flops, params, latency, found 'speed'"),
+        (
+            ("--objectives", "speed"),
+            "objectives: expected some of flops, params, latency, latency-pytorch, found 'speed'",
+        ),
         (("--method", "random", "--objectives", "flops"), "objectives: expected the method pareto beside them, found"),
         (("--system", "alpha,canvas"), "system: expected whole networks alone, or operators for layers alone, found"),
         (("--rungs",), "rungs: expected operators for layers, found whole networks of αNAS; leave it out"),
-        (("--tune-within", "1", "--seeds", "1"), "tuning: expected operators for layers, found whole networks of αNAS"),
+        (
+            ("--tune-within", "1", "--tune-what", "layers", "--seeds", "1"),
+            "tuning of layers: expected operators for layers, found whole networks of αNAS",
+        ),
         (("--wants", "Q>=m"), "wants: expected an input axis of [B, H, W, C], found 'Q'"),
         (
             ("--wants", "H>=a"),

@@ -85,6 +85,30 @@ class KnownTunings:
         future.set_result({"results": done, "failed": failed})
 
 
+class KnownNetworks(KnownTunings):
+    """The same for whole networks; a network's latency depends on its operator. Says when two are tuned at once."""
+
+    def submit(self, name: str, params: Mapping[str, Any]) -> Running:
+        assert all(future.done() for _, future in self.begun.values()), "two networks at once"
+        return super().submit(name, params)
+
+    def end(self, name: str) -> None:
+        params, future = self.begun[name]
+        number = name.removeprefix("search: trial ").partition(" ")[0]
+        if number.isdecimal() and int(number) in self.failing:
+            future.set_exception(TuningError("none of 3 functions was tuned"))
+            return
+        assert "tasks" not in params
+        request = TrialRequest.from_dict(params["network"])
+        known = {"of": "whole network", "functions": 3, "trials": 9, "where": "this machine"}
+        future.set_result(known | {"latency_ms": network_ms(request.operator)})
+
+
+def network_ms(operator: str | None) -> float:
+    """The latency of the network with an operator: the longer its text, the slower."""
+    return 1.0 + len(operator or "") / 1000
+
+
 def drive(
     folder: Path, known: Known, tuners: Any, within: float = WITHIN, choice: TuningChoice | None = None, **more: Any
 ) -> tuple[Driver, Tunings]:
@@ -94,7 +118,7 @@ def drive(
         log = store.search(chosen.name, chosen.identity)
         space = Space(chosen)
         tunings = Tunings(
-            choice or TuningChoice(within=within, target=TARGET), chosen.name, BASELINE, space, log, tuners
+            choice or TuningChoice(within=within, target=TARGET, of="layers"), chosen.name, BASELINE, space, log, tuners
         )
         driver = Driver(chosen, space, log, known, Board(folder / "board"), tunings=tunings, **more)
         driver.run()
@@ -178,6 +202,94 @@ def test_an_operator_that_does_not_fit_is_refused() -> None:
         layers_of(operators.pixel_shuffle(), sites_of(settings().training), "pool")
 
 
+# -- whole networks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_whole_networks_are_tuned_one_after_another(tmp_path: Path, at_once: bool) -> None:
+    tuners = KnownNetworks(at_once=at_once, failing=(3,))
+    choice = TuningChoice(within=100.0, target=TARGET)
+    driver, tunings = drive(tmp_path, Known(), tuners, choice=choice, trials=6)
+    if not at_once:
+        assert len(tuners.begun) == 1, "the others wait for the baseline"
+        with Store.open(tmp_path) as store:
+            tunings._log = open_log(store)
+            while waiting := [name for name, (_, future) in tuners.begun.items() if not future.done()]:
+                for name in waiting:
+                    tuners.end(name)
+                tunings.look()
+    assert driver.standing.total == 6
+    assert tunings.failed == {3: "none of 3 functions was tuned"}
+    assert tunings.baseline_ms == network_ms(None)
+    with Store.open(tmp_path) as store:
+        log = open_log(store)
+        found, sums = log.latencies("network@" + TARGET), log.latencies(TARGET)
+        texts = [trial.operator for trial in log.trials()]
+    assert sums == {}, "sums of layers are another measure"
+    assert {number: one["latency_ms"] for number, one in found.items()} == {
+        number: network_ms(text) for number, text in enumerate(texts) if number != 3
+    }
+    told = tunings.to_dict()
+    assert (told["of"], told["stored_as"], told["scheduler"]) == ("whole network", "network@" + TARGET, "gradient")
+    assert told["baseline_facts"]["where"] == "this machine"
+    assert "least whole network" in tunings.line()
+
+
+def along_the_front(folder: Path, known: Known, tuners: KnownNetworks, **more: Any) -> tuple[Driver, list[Any]]:
+    """A search whose objective is the latency, and what the search was told, in order."""
+    choice = TuningChoice(within=None, target=TARGET)
+    chosen = settings(trials=6, method="pareto", objectives=("params", "latency"), tuning=choice)
+    folder.mkdir(exist_ok=True)
+    with Store.open(folder) as store:
+        log = store.search(chosen.name, chosen.identity)
+        space = Space(chosen)
+        tunings = Tunings(choice, chosen.name, None, space, log, tuners)
+        driver = Driver(chosen, space, log, known, Board(folder / "board"), tunings=tunings, **more)
+        driver.run()
+        return driver, log.trials()
+
+
+def test_the_latency_of_the_network_is_an_objective(tmp_path: Path) -> None:
+    known = Known(endings={2: {"state": "diverged", "accuracy": None}})
+    driver, trials = along_the_front(tmp_path / "whole", known, KnownNetworks(failing=(4,)))
+    for trial in trials:
+        has_latency = trial.number not in (2, 4)  # one did not train, of one the tuning failed
+        assert (trial.outcome or {}).get("network_ms") == (network_ms(trial.operator) if has_latency else None)
+    members = {one.operator.to_json(): one.measures for one in driver.search.members}
+    for trial in trials:
+        wanted = network_ms(trial.operator) if trial.number not in (2, 4) else None
+        assert members[trial.operator].get("latency") == wanted
+        assert "latency-pytorch" not in members[trial.operator]
+    # Killed between a training and its tuning, it goes on with the tuning, and trains nothing twice.
+    known, tuners = Known(), KnownNetworks(at_once=False)
+    with pytest.raises(Stopped):
+        along_the_front(tmp_path / "killed", known, tuners, should_stop=lambda: len(known.begun) > 0)
+    tuners.end("search: the baseline on " + TARGET)
+    tuners.at_once = True
+    _, trials = along_the_front(tmp_path / "killed", known, tuners)
+    assert [(one.outcome or {})["network_ms"] for one in trials] == [network_ms(one.operator) for one in trials]
+    assert len(known.begun) == len(trials) == len(tuners.begun) - 1 == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tuning": None}, "objectives: expected a tuning beside latency, which is that of the network through TVM"),
+        ({"tuning": TuningChoice(within=1.0)}, "to be tuned for latency, found a margin of accuracy"),
+        ({"tuning": TuningChoice(within=None, of="layers")}, "to be tuned for latency, found sums of layers"),
+        ({"objectives": ("flops",)}, "tuning: expected a margin, or the objective latency, found neither"),
+    ],
+)
+def test_what_the_objective_latency_needs(changes: dict[str, Any], message: str) -> None:
+    given = {"method": "pareto", "objectives": ("latency",), "seeds": (0,), "tuning": TuningChoice(within=None)}
+    with pytest.raises(SearchError, match=message):
+        settings(**{**given, **changes})
+    kept = settings(**given)
+    assert SearchSettings.from_dict(msgspec.to_builtins(kept)) == kept
+    other = settings(**given | {"tuning": TuningChoice(within=None, target="local:1")})
+    assert other.identity != kept.identity, "the search's course follows from where it is measured"
+
+
 # -- while the search goes on ----------------------------------------------------------------------------------------
 
 
@@ -251,7 +363,7 @@ def test_a_search_that_is_gone_on_with_may_be_tuned_anew(tmp_path: Path) -> None
     _, few = drive(tmp_path, known, tuners, within=5.0)
     _, more = drive(tmp_path, known, tuners, within=100.0)
     assert few.to_dict()["tuned"] < more.to_dict()["tuned"] == 12
-    other = TuningChoice(within=100.0, target="jetson-orin-nano-cpu", tracker="127.0.0.1:9190", trials=5)
+    other = TuningChoice(within=100.0, target="jetson-orin-nano-cpu", tracker="127.0.0.1:9190", trials=5, of="layers")
     _, there = drive(tmp_path, known, tuners, choice=other)
     assert there.to_dict()["tuned"] == 12
     params = tuners.begun["search: trial 0 on jetson-orin-nano-cpu"][0]
@@ -260,7 +372,9 @@ def test_a_search_that_is_gone_on_with_may_be_tuned_anew(tmp_path: Path) -> None
 
 def test_the_result_of_a_search_that_tunes(tmp_path: Path) -> None:
     training = msgspec.structs.replace(TRAINING, train_images=64, test_images=50, epochs=1)
-    chosen = settings(training=training, trials=2, seeds=(0,), tuning=TuningChoice(within=100.0, target=TARGET))
+    chosen = settings(
+        training=training, trials=2, seeds=(0,), tuning=TuningChoice(within=100.0, target=TARGET, of="layers")
+    )
     tuners = KnownTunings(failing=(1,))
     with Store.open(tmp_path) as store, LocalEvaluators(tmp_path / "trainings") as evaluators:
         result = run_search(chosen, store, evaluators, tuners, folder=tmp_path / "board")
@@ -291,7 +405,12 @@ def test_tunings_are_jobs_of_the_lab(tmp_path: Path) -> None:
         space = Space(chosen)
         log = lab.store.search(chosen.name, chosen.identity)
         choice = TuningChoice(
-            within=100.0, target=TARGET, tracker=f"{board.host}:{board.port}", key=board.key, trials=1
+            within=100.0,
+            target=TARGET,
+            tracker=f"{board.host}:{board.port}",
+            key=board.key,
+            trials=1,
+            of="layers",
         )
         tunings = Tunings(choice, chosen.name, BASELINE, space, log, JobTuners(lab))
         Driver(chosen, space, log, Known(), Board(tmp_path / "board"), tunings=tunings).run()

@@ -76,6 +76,31 @@ def test_figure_5_takes_the_fastest_that_loses_little(folder: Path) -> None:
     assert paper["EfficientNet-V2, GPU"] == 1.19
 
 
+def test_figures_5_and_6_take_whole_networks_where_there_are_any(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        log = store.search("whole", {"training": {"backbone": "resnet20"}})
+        for number, (accuracy, whole, layers) in enumerate(((0.8, 5.0, 1.0), (0.795, 8.0, 0.5))):
+            log.add(f"name {number}", json.dumps({"format": number}), (), 100, 10)
+            log.record(number, {"state": "finished", "accuracy": accuracy}, None)
+            log.record_latency(number, "cpu", {"latency_ms": layers})
+            where = {"where": "127.0.0.1:9000", "functions": 20, "trials": 160 * (1 + number)}
+            log.record_latency(number, "network@cpu", {"latency_ms": whole, **where})
+    place = tmp_path / "searches" / "whole"
+    place.mkdir(parents=True)
+    tuning = {"target": "cpu", "stored_as": "network@cpu", "of": "whole network", "baseline_ms": 10.0}
+    baseline = {"accuracy": 0.8, "flops": 200, "params": 20}
+    (place / "result.json").write_text(json.dumps({"tuning": tuning, "baseline": baseline}))
+    for figure in (figure_5(tmp_path), figure_6(tmp_path)):
+        assert figure.measured[0].name.startswith("here, whole network, cpu")
+        assert "sum of layers" not in " ".join(series.name for series in figure.measured)
+        assert (
+            "whole on network@cpu: the whole network through Relax on 127.0.0.1:9000, 160 to 320 candidates tried for "
+            "20 functions together" in figure.note
+        )
+    assert values(figure_5(tmp_path).measured[0]) == {"resnet20 (whole)": 2.0}
+    assert [tuple(map(pytest.approx, pair)) for pair in figure_6(tmp_path).measured[0].values] == [(0.5, 0.0)]
+
+
 def test_figure_6_is_the_front_against_the_baseline(folder: Path) -> None:
     front, baseline = figure_6(folder).measured
     assert [tuple(map(pytest.approx, pair)) for pair in front.values] == [(0.125, -5.0), (0.3125, -0.5), (1.0, 0.0)]

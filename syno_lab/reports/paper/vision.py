@@ -1,8 +1,8 @@
 """Figures 5, 6 and 8: networks, their latency and their accuracy against the baseline (Syno, section 9.2).
 
-The paper measures whole networks, and so does ``syno-lab reproduce`` (:mod:`.whole`). What a search or run of the lab
-has is the sum over the replaced layers, and is named so: such a speedup is greater than the network's, of which the
-rest stays as it is.
+The paper measures whole networks, and so do ``syno-lab reproduce`` (:mod:`.whole`) and a search that tunes them. What
+other searches and runs have is the sum over the replaced layers: it is named so, and shown only where there is no
+latency of the whole network. Such a speedup is greater than the network's, of which the rest stays as it is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from syno_lab.reports.paper.facts import LabLike, PaperFigure, Series, place_of,
 from syno_lab.reports.paper.whole import WholeNetworks, networks_of
 from syno_lab.reports.published import published_points
 from syno_lab.reports.rows import Source, TrialRow
+from syno_lab.store.latencies import is_of_network, short_title
 
 #: The loss of accuracy that the paper allows, in percentage points (section 9.2).
 WITHIN = 1.0
@@ -24,15 +25,14 @@ _THEIRS = (
     "caps or a hatched box."
 )
 _MOST = 12
-#: In the name of a series of ours.
-_OURS = "sum of layers"
 _POINTS = "accuracy against the baseline [percentage points]"
 
 
 def figure_5(source: LabLike | None = None, *, within: float = WITHIN) -> PaperFigure:
     """The fastest operator of each network that is at most ``within`` points less accurate, over the TVM baseline.
 
-    Our latencies are sums over the replaced layers in a lab, and those of whole networks, as the paper's, in a file.
+    Latencies are those of whole networks in a file and where a search has them, else sums over the replaced layers,
+    and named so.
 
     Args:
         source: a lab, a store, or the path of one; its searches and runs with a baseline are shown, by target. The file
@@ -50,6 +50,8 @@ def figure_5(source: LabLike | None = None, *, within: float = WITHIN) -> PaperF
     for target in reading.targets if reading else ():
         values = []
         for one, baseline in _with_baseline(reading):
+            if target not in _targets(one, baseline):
+                continue
             speedups = [
                 baseline.latencies[target] / row.latencies[target]
                 for row in _operators(reading, one)
@@ -58,7 +60,7 @@ def figure_5(source: LabLike | None = None, *, within: float = WITHIN) -> PaperF
             if speedups:
                 values.append((_name(one), max(speedups)))
         if values:
-            series.append(Series(f"here, {_OURS}, {target}", tuple(values)))
+            series.append(Series(f"here, {short_title(target)}", tuple(values)))
     found = stated(published_points("figure_5"), "speedup")
     paper = Series("the paper, whole networks, CIFAR-100", tuple((label, value) for label, value, _ in found), True)
     about = f"Speedup of the fastest operator within {within:g} points of the baseline's accuracy."
@@ -80,12 +82,12 @@ def figure_6(source: LabLike | None = None) -> PaperFigure:
     reading, whole = _read(source)
     for one, baseline in _with_baseline(reading):
         rows = _operators(reading, one)
-        for target in one.targets:
+        for target in _targets(one, baseline):
             front = front_of([baseline, *rows], (LATENCY + target, "accuracy"), baselines={one.key: baseline})
             found = [front.points[place].values for place in front.front]
             line = tuple((x, y) for x, y, *_ in found)
             if any(not point.is_baseline for point in front.points):
-                series.append(Series(f"here, {_OURS}, {_name(one)}, {target}", line, is_line=True))
+                series.append(Series(f"here, {short_title(target)}, {_name(one)}", line, is_line=True))
     if series:
         series.append(Series("here, the baseline", ((1.0, 0.0),)))
     if whole is not None:
@@ -146,14 +148,14 @@ def figure_8(
         rows = [row for row in _operators(reading, one) if labels is None or row.label in labels]
         rows.sort(key=lambda row: -(row.accuracy or 0.0))
         chosen = rows[:_MOST] if labels is None else rows
-        for target in one.targets:
+        for target in _targets(one, baseline):
             pairs = tuple(
                 (row.label, baseline.latencies[target] / row.latencies[target])
                 for row in chosen
                 if target in row.latencies and target in baseline.latencies
             )
             if pairs:
-                series.append(Series(f"here, speedup, {_OURS}, {target}", pairs))
+                series.append(Series(f"here, speedup, {short_title(target)}", pairs))
         losses = tuple((row.label, -_loss(row, baseline)) for row in chosen if _loss(row, baseline) < float("inf"))
         if losses:
             series.append(Series("here, accuracy", losses, unit=_POINTS))
@@ -192,6 +194,12 @@ def _with_baseline(reading: Reading | None) -> list[tuple[Source, TrialRow]]:
     return [(one, one.baseline) for one in sources if one.baseline is not None]
 
 
+def _targets(source: Source, baseline: TrialRow) -> list[str]:
+    """The targets that are shown: those of whole networks, where the source and its baseline have any."""
+    found = [target for target in source.targets if target in baseline.latencies]
+    return [target for target in found if is_of_network(target)] or found
+
+
 def _operators(reading: Reading | None, source: Source) -> list[TrialRow]:
     return [] if reading is None else [row for row in reading.of(source.key) if not row.is_baseline]
 
@@ -218,7 +226,6 @@ def _measured(reading: Reading | None, whole: WholeNetworks | None, series: Sequ
     found = [
         f"{one.name} on {target}: {one.measured[target]}"
         for one, baseline in _with_baseline(reading)
-        for target in one.targets
-        if target in baseline.latencies
+        for target in _targets(one, baseline)
     ]
     return f" Measured here: {'; '.join(found)}." if found else ""
