@@ -36,10 +36,11 @@ Make = Callable[[int], "Search"]
 def in_small_turns(preset: Preset, share: int) -> Preset:
     """``preset`` for ``share`` trials of each operator on average: four turns of them, the first two without a model.
 
-    Small turns leave more of the trials to the scheduler; each of them breeds candidates anew, which takes time.
+    Small turns leave more of the trials to the scheduler. Each of them breeds candidates anew, which takes time, so few
+    are bred for few.
     """
     batch, warmup = min(max(share // 4, 1), preset.batch), min(max(share // 2, 1), preset.warmup)
-    return replace(preset, batch=batch, warmup=warmup)
+    return replace(preset, batch=batch, warmup=warmup, population=min(preset.population, max(16, 8 * batch)))
 
 
 @dataclass
