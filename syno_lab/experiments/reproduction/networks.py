@@ -16,12 +16,13 @@ from syno_lab.experiments.reproduction.items import Work
 from syno_lab.experiments.reproduction.scale import Options, Scale
 from syno_lab.experiments.reproduction.trainings import BASELINE, KNOWN, compared, image_request
 from syno_lab.processes.process import cores
+from syno_lab.scratch import scratch
 from syno_lab.systems import read_operator
 from syno_lab.trial.backbone import build
 from syno_lab.trial.facts import facts_of
-from syno_lab.tuning.network import tune_functions
-from syno_lab.tuning.presets import enough_s
+from syno_lab.tuning.network import SCHEDULES, compiled, tune_functions
 from syno_lab.tuning.tune import TuningStopped
+from syno_lab.tuning.values import TuningProgress
 from syno_lab.tuning.versus import both_networks
 
 ROUNDS = 3
@@ -105,24 +106,23 @@ def _tuned(
     """``place`` is the number of this network, and that of all."""
     number, total = place
 
-    def tell(function: str, at: int, functions: int) -> None:
+    def tell(now: TuningProgress) -> None:
         work.check()
-        done = 0.9 * (number + (at - 1) / functions) / total
-        work.report(done, f"{label}: {function}, {at} of {functions} functions")
+        done = 0.9 * (number + now.trial / now.trials) / total
+        work.report(done, f"{label}: {now.label}: {now}")
 
+    net, example = _network(options, scale, operator, image), (1, *image)
     try:
-        results, failed = tune_functions(
-            _network(options, scale, operator, image),
-            (1, *image),
-            records=_folder(work, label),
-            on_progress=tell,
-            trials=scale.network_candidates,
-            deadline_s=enough_s(scale.network_candidates),
+        # In one folder for all networks: what several of them call is tuned once.
+        done = tune_functions(
+            net, example, records=work.folder / "functions", on_progress=tell, trials=scale.network_candidates
         )
     except TuningStopped:
         work.check()
         raise
-    return {"tuned": len(results), "failed": failed}
+    with scratch("syno-reproduce-") as place:  # for the schedules that are kept
+        compiled(net, example, done, place, keep=_folder(work, label))
+    return {"tuned": len(done.results), "failed": done.failed}
 
 
 def _measured(
@@ -136,7 +136,7 @@ def _measured(
 ) -> dict[str, Any]:
     work.report(0.9 + 0.1 * turn / ROUNDS, f"{label}, round {turn + 1} of {ROUNDS}")
     tuned = work.item(f"tuning of {label}", dict)["tuned"]
-    records = _folder(work, label) if tuned else None
+    records = _folder(work, label) / SCHEDULES if tuned else None
     one = measure_network(_network(options, scale, operator, image), (1, *image), records=records)
     return {"latency_ms": one.latency_ms, "best_ms": one.best_ms, "error": one.error} | {
         "functions": one.functions,
