@@ -174,7 +174,7 @@ def tune_functions(
 
     Arguments and errors are those of :func:`tune_network`; ``deadline_s`` in the budget is for all functions together.
     """
-    found = network_tasks(net, example_shape, target=target, tokens=tokens)
+    found = network_tasks(net, example_shape, target=target, tokens=tokens, deadline_s=COMPILE_S)
     # The most called functions first: of turns alike, theirs come first.
     tasks = [
         TuningTask(one["name"], one["module"], {}, builder=NETWORK_BUILDER, calls=one["calls"], digest=one["digest"])
