@@ -310,7 +310,8 @@ class Driver:
         if accuracy is None:
             return None
         trial = self.log.trial(number)
-        return self.space.reward(accuracy, trial.flops, trial.params, outcome.get("latency_ms"))
+        latency = outcome.get("network_ms", outcome.get("latency_ms"))
+        return self.space.reward(accuracy, trial.flops, trial.params, latency)
 
     def _lower(self, trial: SearchTrial, *, waits: bool) -> None:
         """Lower the limit of FLOPs where a trial is accurate enough.
