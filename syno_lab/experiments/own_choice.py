@@ -40,8 +40,8 @@ class Judged:
             rung, the mean over its seeds.
         flops_ratio, params_ratio: FLOPs and parameters of the network with the operator, over the baseline's.
         replaced_ratio: FLOPs of the replaced layers with it, over theirs without.
-        latency_ms: of the network through TVM (objective ``latency``), else in PyTorch (``latency-pytorch``); None unless
-            one of the two is an objective of the search.
+        latency_ms: of the network through TVM (objective ``latency``), else in PyTorch (``latency-pytorch``); None
+            unless one of the two is an objective of the search.
     """
 
     accuracy: float
