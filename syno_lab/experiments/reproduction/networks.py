@@ -120,8 +120,8 @@ def _tuned(
     except TuningStopped:
         work.check()
         raise
-    with scratch("syno-reproduce-") as place:  # for the schedules that are kept
-        compiled(net, example, done, place, keep=_folder(work, label))
+    with scratch("syno-reproduce-") as folder:  # for the schedules that are kept
+        compiled(net, example, done, folder, keep=_folder(work, label))
     return {"tuned": len(done.results), "failed": done.failed}
 
 
