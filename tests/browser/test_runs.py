@@ -293,7 +293,8 @@ def test_the_page_by_keyboard(open_alone: Callable[..., Page], tmp_path: Path, s
     legend = view.get_by_label("Legend").get_by_role("listitem")
     expect(legend.filter(has_text="on the front")).to_be_visible()
     expect(legend.filter(has_text="another trial")).to_be_visible()
-    ticks = view.locator('.syno-chart .syno-axes text[text-anchor="middle"]:not([transform])').all_text_contents()
+    volume = view.get_by_role("figure").filter(has_text="Hypervolume")
+    ticks = volume.locator('.syno-axes text[text-anchor="middle"]:not([transform])').all_text_contents()
     assert ticks[-1] == "trials"
     assert all(text.isdecimal() for text in ticks[:-1])
 
