@@ -86,7 +86,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/codegen/torch_source.py": {"Writer._undo getattr by name": "methods of ours by the class of a stage"},
     "syno_lab/codegen/tvm_child.py": {
-        "_network torch.export.load": "a file that the parent has just written into a folder of its own",
+        "read_network torch.export.load": "a file that the parent has just written into a folder of its own",
         "check load_library": "as load_library, in a process of its own",
         "measure np.load": "arrays of the parent; without allow_pickle NumPy unpickles nothing",
     },
@@ -205,6 +205,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/tuning/child.py": {
         "_search load_module": "as load_module",
+        "_together load_module": "as load_module",
         "load_module getattr by name": "the builder of the request: the caller names it, a job one of allowed_builders",
         "load_module import_module": "the builder of the request: the caller names it, a job one of allowed_builders",
     },
@@ -218,8 +219,10 @@ REASONS: dict[str, dict[str, str]] = {
         "apply_trace apply_json_to_schedule": "checked first: check_trace",
     },
     "syno_lab/tuning/jobs.py": {
-        "_upload load_module": "on the board: what we have just compiled",
-        "_upload upload": "to the board: what we have just compiled",
+        "measure upload": "to the board: what we have just compiled",
+        "measure_and_run upload": "to the board: what we have just compiled",
+        "upload load_module": "on the board: what we have just compiled",
+        "upload upload": "to the board: what we have just compiled",
         "compile_candidate tvm.compile": "a program of ours under a schedule",
         "reference tvm.compile": "a program of ours",
         "read_database JSONDatabase": "parsed only, in a process that may crash",
@@ -240,6 +243,13 @@ REASONS: dict[str, dict[str, str]] = {
         "tvm_way apply_json_to_schedule": "checked first: check_trace",
     },
     "syno_lab/processes/process.py": {"start_child Popen": "our own process"},
+    "syno_lab/tuning/network_child.py": {
+        "_write_database JSONDatabase": "a folder of this very call, emptied first",
+        "_write_database apply_json_to_schedule": "checked first: check_trace",
+        "_write_database load_json": "of the parent: a function of a network that it has just taken apart",
+        "run np.load": "arrays of the parent; without allow_pickle NumPy unpickles nothing",
+        "run upload": "to the board: what we have just compiled",
+    },
     "syno_lab/tuning/parts.py": {"python_cost_model getattr by name": "three names in our source"},
     "syno_lab/tuning/search.py": {
         "Search._open_database JSONDatabase": "schedules are checked first: check_database",

@@ -90,7 +90,7 @@ def test_a_coordinate_lights_its_whole_expression_and_its_lines(operators: list[
         coordinates = drawing.coordinate_ids(operator)
         called = {coordinate: name for name, coordinate in coordinates.items()}
         lines = loops(operator).splitlines()
-        assert set(data["links"]) == {name for name in ids if name != "graph0" and "--" not in name}
+        assert set(data["links"]) == {name for name in ids if name not in ("graph0", "") and "--" not in name}
         for name, link in data["links"].items():
             assert set(link["light"]) <= ids
             assert name in link["light"]
