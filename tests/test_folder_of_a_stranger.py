@@ -215,8 +215,9 @@ COMMANDS: list[tuple[str, set[int]]] = [
 ]
 
 
-#: These submit work of the user's own, which is theirs to run wherever they like; or it is the folder of notebooks.
-OTHERS = {"train", "tune", "lab", "kernel install"}
+#: These submit work of the user's own, which is theirs to run wherever they like; or it is the folder of notebooks; or
+#: they serve until they are stopped.
+OTHERS = {"train", "tune", "lab", "kernel install", "jobs serve"}
 
 
 @pytest.mark.parametrize(("words", "statuses"), COMMANDS, ids=[words for words, _ in COMMANDS])

@@ -200,7 +200,8 @@ def _plain(task: TuningTask) -> dict[str, Any]:
     """A task of a job; the usual builder is not named, as in the jobs of earlier versions."""
     from syno_lab.tuning import TuningTask
 
-    return {name: value for name, value in task.request().items() if (name, value) != ("builder", TuningTask.builder)}
+    usual = {name: getattr(TuningTask, name) for name in ("builder", "calls", "digest")}
+    return {name: value for name, value in task.request().items() if name not in usual or value != usual[name]}
 
 
 def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool, json: str | None) -> dict[str, Any]:

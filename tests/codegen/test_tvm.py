@@ -230,7 +230,7 @@ def test_refusals() -> None:
     assert "float16, float32, float64" in dtype["message"]
     assert "complex64" in dtype["message"]
     assert text["kind"] == "FormatError"
-    assert binding["kind"] == "SpecError"
+    assert binding["kind"] == "UnboundError"
     assert fine["kind"] is None
 
 
