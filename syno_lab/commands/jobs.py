@@ -16,7 +16,7 @@ from syno_lab import private
 from syno_lab.commands.detach import FolderOption, hand_over, use_lab
 from syno_lab.commands.options import flag
 from syno_lab.commands.output import JsonTarget, check_json, say, say_table, table, tell, write_json
-from syno_lab.errors import SynoError
+from syno_lab.errors import JobError, SynoError
 from syno_lab.inputs import QUOTED, printable, quoted
 from syno_lab.jobs.trust import code_in, is_signed, unsigned
 
@@ -75,6 +75,14 @@ def job_row(record: JobRecord) -> dict[str, Any]:
         "wall_s": f"{seconds:.1f}",
         "message": said if len(said) <= _MESSAGE_LENGTH else said[: _MESSAGE_LENGTH - 1] + "…",
     }
+
+
+def _check_replaceable(certificate: Path) -> None:
+    """Refuse a file that is there and is no certificate: writing would lose it. Raises JobError."""
+    if not certificate.exists():
+        return
+    if not certificate.is_file() or b"-----BEGIN " not in certificate.read_bytes()[:100]:
+        raise JobError(f"--certificate: expected a new file, or one of an earlier certificate, found {certificate}")
 
 
 def left_text(record: JobRecord, seconds: float) -> str:
@@ -300,6 +308,7 @@ def serve(
     from syno_lab.jobs.gpus import parse
 
     check_json(json)
+    _check_replaceable(certificate)
     count = None if gpus is None else len(parse(gpus))
     settings: dict[str, Any] = {"slots": slots, "gpus": count, "idle_minutes": idle_minutes}
     with Lab.open(lab_folder(folder), **settings, listen=listen, port=port, start=False, is_thorough=False) as lab:

@@ -223,6 +223,15 @@ def test_who_has_not_the_file_does_not_join(tmp_path: Path, capsys: pytest.Captu
         lab.close()
 
 
+def test_no_file_of_the_users_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "thesis.txt"
+    mine.write_text("years of work")
+    serve = ("jobs", "serve", "--listen", "127.0.0.1", "--folder", str(tmp_path / "lab"))
+    assert "--certificate: expected a new file" in refused(capsys, *serve, "--certificate", str(mine))
+    assert mine.read_text() == "years of work"
+    assert not (tmp_path / "lab").exists()
+
+
 def test_what_cannot_join_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from syno_lab.jobs import tls
 
