@@ -216,7 +216,7 @@ COMMANDS: list[tuple[str, set[int]]] = [
 
 
 #: These submit work of the user's own, which is theirs to run wherever they like; or it is the folder of notebooks; or
-#: they serve until they are stopped.
+#: the user's own scheduler and worker begin there, which is what it is for.
 OTHERS = {"train", "tune", "lab", "kernel install", "jobs serve"}
 
 
