@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -200,7 +201,7 @@ def _plain(task: TuningTask) -> dict[str, Any]:
     """A task of a job; the usual builder is not named, as in the jobs of earlier versions."""
     from syno_lab.tuning import TuningTask
 
-    usual = {name: getattr(TuningTask, name) for name in ("builder", "calls", "digest")}
+    usual = {field.name: field.default for field in fields(TuningTask) if field.name in ("builder", "calls", "digest")}
     return {name: value for name, value in task.request().items() if name not in usual or value != usual[name]}
 
 
