@@ -74,6 +74,7 @@ def test_the_page_that_stands_alone(open_alone: Callable[..., Page], tmp_path: P
     page = open_alone(file, scheme)
     shown = page.locator(".syno-compare")
     assert shown.evaluate("e => getComputedStyle(e).backgroundColor") == GROUNDS[scheme]
+    expect(shown.locator(".syno-graph.syno-dark")).to_have_count(3 if scheme == "dark" else 0)
     walk(page, shown)
     expect(shown.locator(".syno-facts tbody")).to_have_count(2)
     for width in WIDTHS:

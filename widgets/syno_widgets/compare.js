@@ -66,17 +66,20 @@ class CompareView extends LiveView {
     const figures = columns.map((column, number) => {
       const graph = this.graphs[number];
       const bar = graph.bar();
-      graph.draw(column.svg, column.links, column.description);
-      graph.mark(Object.fromEntries(Object.entries(column.marks).map(([id, mark]) => [id, MARKS[mark]])), WORDS);
       const caption = make(
         "figcaption",
         {},
         make("b", {}, `${column.letter}: ${column.name}`),
-        make("span", { class: "syno-quiet" }, ` (${column.system}) ${column.about}`),
+        make("span", { class: "syno-quiet" }, ...asMath(` (${column.system}) ${column.about}`)),
       );
       return make("figure", {}, caption, bar, graph.element);
     });
     this.pictures.replaceChildren(...figures);
+    // A picture sees from the ground that it stands on whether that is dark: it is drawn where it is in the page.
+    columns.forEach((column, number) => {
+      this.graphs[number].draw(column.svg, column.links, column.description);
+      this.graphs[number].mark(Object.fromEntries(Object.entries(column.marks).map(([id, mark]) => [id, MARKS[mark]])), WORDS);
+    });
   }
 
   drawSizes() {
@@ -101,7 +104,7 @@ class CompareView extends LiveView {
   }
 
   factLine(row) {
-    const title = make("th", { scope: "row" }, row.title, row.differs ? make("span", {}, " \u2260") : "");
+    const title = make("th", { scope: "row" }, ...asMath(row.title), row.differs ? make("span", {}, " \u2260") : "");
     const cells = row.cells.map((cell) =>
       make("td", {}, cell.text, cell.ratio ? make("span", { class: "syno-quiet" }, ` (${cell.ratio})`) : ""),
     );
