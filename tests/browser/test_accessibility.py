@@ -24,16 +24,25 @@ from syno_widgets import Explorer, OperatorView, RunsView, Stepper
 from syno_widgets.course import Cards, Moved
 from syno_widgets.jobs_view import JobsView
 
+from syno_lab.alpha import Draft, Graph, Properties, Rel, operation
+from syno_lab.canvas.known import squeeze_excite
 from syno_lab.jobs import Lab as Jobs
 from syno_lab.operators import conv2d, pixel_shuffle
 from tests.browser.conftest import Lab
+from tests.browser.test_lineage import individual
 from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
 from tests.browser.text_boxes import unreadable
 
 pytestmark = pytest.mark.browser
 
-NAMES = ("stepper", "operator", "runs", "rungs", "jobs", "space", "tree", "course")
+NAMES = (
+    *("stepper", "canvas", "alpha", "operator", "lineage"),
+    *("runs", "rungs", "jobs", "space", "tree", "course"),
+)
 WIDTHS = [int(width) for width in os.environ.get("SYNO_WIDTHS", "1400").split(",")]
+# The letters in pictures of operators are the drawing's, which has tests of its own: they are fitted to their boxes by
+# textLength, which the boxes of the browser's ranges leave out.
+DRAWN = ":is(.syno-graph, .syno-picture, .syno-edit-block) svg"
 BINDING = {"N": 1, "C": 1, "H": 2, "W": 2, "s": 2}
 ALL = """\
 import syno_lab as sl
@@ -76,6 +85,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     stepper = Stepper.of("conv2d")
     stepper.jump(4)
     stepper.to_html(made["stepper"])
+    canvas = Stepper(squeeze_excite())
+    canvas.jump(4)
+    canvas.to_html(made["canvas"])
+    shape = (2, 8, 8, 16)
+    graph = Graph.chain(shape, [operation("conv", features=Rel(2)), operation("relu")])
+    alpha = Stepper(Draft(Properties.of(graph), shape))
+    alpha.suggest()
+    alpha.to_html(made["alpha"])
+    OperatorView(individual()).to_html(made["lineage"], panes=["graph", "lineage"])
     OperatorView(conv2d()).to_html(
         made["operator"], panes=["graph", "loops", "source", "equation", "cost", "mixing", "kernel", "near"]
     )
@@ -134,10 +152,7 @@ def test_text_is_whole(
                     continue
                 tab.click()
                 part = f"-{(tab.text_content() or '').lower().replace(' ', '-')}"
-            # The letters in pictures of operators are the drawing's, which has tests of its own.
-            assert unreadable(page, "main", skip=":is(.syno-graph, .syno-picture) svg") == [], (
-                f"{name}{part} at {width}"
-            )
+            assert unreadable(page, "main", skip=DRAWN) == [], f"{name}{part} at {width}"
             page.screenshot(path=tmp_path / f"{name}{part}-{scheme}-{width}.png", full_page=True)
 
 

@@ -7,7 +7,7 @@ function frame(label, ...children) {
 }
 
 function table(caption, heads, rows) {
-  const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)));
+  const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, ...asMath(name))));
   const body = [make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...rows)];
   return frame(caption, make("table", { class: "syno-table" }, ...body));
 }
@@ -15,7 +15,7 @@ function table(caption, heads, rows) {
 /** A table with a cell for each row and column: `cell(row, column)` gives its element. */
 function matrix(caption, corner, data, cell) {
   const rows = data.rows.map((name, row) =>
-    make("tr", {}, make("th", { scope: "row" }, name), ...data.columns.map((_, column) => cell(row, column))),
+    make("tr", {}, make("th", { scope: "row" }, ...asMath(name)), ...data.columns.map((_, column) => cell(row, column))),
   );
   return table(caption, [corner, ...data.columns], rows);
 }

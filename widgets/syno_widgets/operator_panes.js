@@ -96,8 +96,8 @@ function costTable(data, told) {
         onblur: () => told.hover([]),
       },
       make("th", { scope: "row" }, row.stage),
-      make("td", { class: "syno-does" }, row.does, row.sums ? `; sums over ${row.sums}` : ""),
-      make("td", { class: "syno-gives" }, row.out),
+      make("td", { class: "syno-does" }, ...asMath(`${row.does}${row.sums ? `; sums over ${row.sums}` : ""}`)),
+      make("td", { class: "syno-gives" }, ...asMath(row.out)),
       make("td", { class: "syno-number" }, grouped(row.iterations)),
       make("td", { class: "syno-number" }, grouped(row.flops)),
       make("td", { class: "syno-number" }, share, `${(100 * row.share).toFixed(1)} %`),
@@ -160,7 +160,7 @@ function kernelPane(data) {
       "p",
       { class: "syno-quiet" },
       "By how much each input element counts for the output in the middle: over the offsets, the mean of all channels; " +
-        "over the channels, the mean of all offsets. Darker is more, each map by itself.",
+        "over the channels, the mean of all offsets. The stronger the blue, the more, each map by itself.",
     ),
   ];
 }
@@ -172,7 +172,7 @@ function differences(texts, open) {
     "details",
     { open },
     make("summary", {}, count),
-    make("ul", { class: "syno-differences" }, ...texts.map((text) => make("li", {}, text))),
+    make("ul", { class: "syno-differences" }, ...texts.map((text) => make("li", {}, ...asMath(text)))),
   );
 }
 

@@ -24,7 +24,7 @@ class View extends LiveView {
     this.listen(["choices", "sizes"], () => this.drawPlaces());
     this.listen(["pane_graph"], () => this.drawGraph());
     this.listen(["name"], () => write(this.title, model.get("name")));
-    this.listen(["status"], () => write(this.status, model.get("status")));
+    this.listen(["status"], () => writeMath(this.status, model.get("status")));
     this.listen(["sizes", "example"], () => this.drawSizes());
     this.listen(["search"], () => this.drawSearch());
     this.listen(["pane"], () => this.drawTabs());

@@ -135,7 +135,7 @@ class TrialsTable {
 
   makeLine(columns) {
     const cells = columns.map((column, at) => {
-      const cell = make(at === 0 ? "th" : "td", { class: column.kind === "number" ? "syno-number" : undefined });
+      const cell = make(at === 0 ? "th" : "td", { class: column.kind === "number" ? "syno-number" : "syno-words" });
       if (at === 0) {
         cell.setAttribute("scope", "row");
         const open = (event) => this.told.choose(event.target.closest("tr").dataset.key);

@@ -327,7 +327,7 @@ function drawSizes(box, title, sizes, live, bind) {
     ),
     make("button", { type: "submit" }, "Use these sizes"),
   );
-  box.replaceChildren(make("summary", {}, `${title}: ${words}`), live ? form : "");
+  box.replaceChildren(make("summary", {}, ...asMath(`${title}: ${words}`)), live ? form : "");
 }
 
 /** The arrow keys lead from one of `items()` to the next; only one of them is in the order of Tab. */
