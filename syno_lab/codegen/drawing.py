@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterable
 from html import escape
 
 from syno_lab.codegen.drawing_hull import with_hulls
+from syno_lab.codegen.drawing_order import Growth, Joint, steady_rows
 from syno_lab.codegen.drawing_render import accessible_svg
 from syno_lab.codegen.drawing_style import (
     COORDINATE,
@@ -34,7 +35,7 @@ from syno_lab.codegen.drawing_style import (
     dot_text,
     primitive_look,
 )
-from syno_lab.codegen.drawing_text import Names
+from syno_lab.codegen.drawing_text import Names, in_lines
 from syno_lab.codegen.text import expressions, names
 from syno_lab.errors import PrimitiveError
 from syno_lab.inputs import quoted
@@ -49,24 +50,26 @@ Part = Coordinate | int
 _REPEAT = re.compile(r"__(\d+)$")
 
 
-def dot(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = None) -> str:
+def dot(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = None, is_steady: bool = False) -> str:
     """The pGraph as DOT text, the same text for the same steps.
 
     Args:
         graph: a partial or complete pGraph.
         highlight: coordinates, and numbers of steps, to be drawn with a thick border.
         title: a line above the drawing; any text, it is escaped.
+        is_steady: whether the nodes stand as they did before the last step (:mod:`.drawing_order`), for pictures that
+            follow one another; else the layout program places them.
     """
-    return _Drawing(graph, highlight, title).source()
+    return _Drawing(graph, highlight, title, is_steady=is_steady).source()
 
 
-def svg(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = None) -> str:
+def svg(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = None, is_steady: bool = False) -> str:
     """The pGraph as an SVG element with a text alternative; the arguments are those of :func:`dot`.
 
     Raises:
         SynoError: when the layout program is not installed.
     """
-    drawing = _Drawing(graph, highlight, title)
+    drawing = _Drawing(graph, highlight, title, is_steady=is_steady)
     description = describe(graph)
     words = f"{title}. {description}" if title else description
     return with_hulls(accessible_svg(drawing.source(), words, drawing.titles, iterator_names(graph)))
@@ -173,15 +176,26 @@ def _state(graph: Drawable) -> State:
 class _Drawing:
     """One drawing under way: collects lines of DOT, and what is said of each node."""
 
-    def __init__(self, graph: Drawable, highlight: Iterable[Part], title: str | None, ends: bool = True) -> None:
+    def __init__(
+        self,
+        graph: Drawable,
+        highlight: Iterable[Part],
+        title: str | None,
+        ends: bool = True,
+        is_steady: bool = False,
+    ) -> None:
         self.state = _state(graph)
         self.expressions = expressions(graph)
         self.ids = {coordinate: name for name, coordinate in coordinate_ids(graph).items()}
         self.highlight = frozenset(highlight)
         self.title = title
         self.ends = ends
+        self.is_steady = is_steady
         self.titles: dict[str, str] = {}
         self.lines: list[str] = []
+        self.nodes: list[str] = []
+        self.joints: list[Joint] = []
+        self.growth: list[Growth] = []
         # Where the way of each coordinate towards the input has come to; None once it has left the data.
         self.tip: dict[Coordinate, str | None] = {}
         self.complete = isinstance(graph, Operator) or self.state.is_complete
@@ -191,7 +205,7 @@ class _Drawing:
         return next(self.state.matches(), self.state.data)
 
     def source(self) -> str:
-        self.lines = []
+        self.lines, self.nodes, self.joints, self.growth = [], [], [], []
         self.titles = {}
         if self.ends:
             self._tensor("y", "Y", "output", OUTPUT, "a", [c.size.pretty for c in self.state.output])
@@ -200,6 +214,7 @@ class _Drawing:
             if self.ends:
                 self._edge(self.ids[coordinate], f"y:a{axis}:n")
         replay, weight = State.root(self.state.spec), 0
+        self._grown(replay)
         for number, step in enumerate(self.state.steps):
             if step.primitive == "SHARE":
                 self._contraction(number, step, weight)
@@ -207,6 +222,8 @@ class _Drawing:
             else:
                 self._primitive(number, step, replay.results(step))
             replay = replay.apply(step)
+            if number + 1 < len(self.state.steps):
+                self._grown(replay)
         if self.ends:
             name, what = ("X", "input") if self.complete else ("data", "so far")
             sizes = [c.size.pretty for c in self.top]
@@ -215,9 +232,7 @@ class _Drawing:
                 tip = self.tip[coordinate]
                 assert tip is not None
                 self._edge(f"x:a{axis}:s", tip)
-            self.lines.append("{ rank=min; x }")
-        if self.ends:  # reductions stand where they are used: beside the output they make more lines cross
-            self.lines.append("{ rank=max; y }")
+            self._ranks()
         return digraph(
             "pgraph",
             self.lines,
@@ -226,6 +241,29 @@ class _Drawing:
             edge="dir=back, ",
             label=_plate(self.title) if self.title else "",
         )
+
+    def _ranks(self) -> None:
+        """Which nodes stand in one row, and in which order; else only that the input is above, the output below all."""
+        if not self.is_steady:
+            # Reductions stand where they are used: beside the output they make more lines cross.
+            self.lines += ["{ rank=min; x }", "{ rank=max; y }"]
+            return
+        whole = Growth(tuple(self.nodes), tuple(self.joints))
+        before = self.growth[: len(self.state.steps)]
+        for row in reversed(steady_rows((*before, whole))):
+            nodes = " -> ".join(name for name in row if isinstance(name, str))
+            self.lines.append(f"{{ rank=same; edge [style=invis]; {nodes} }}")
+
+    def _grown(self, replay: State) -> None:
+        """Keep what the picture is like at a step: the data so far stand in it for the input."""
+        if not self.is_steady:
+            return
+        ends = [
+            Joint("x", axis, tip, 0)
+            for axis, coordinate in enumerate(next(replay.matches(), replay.data))
+            if (tip := self.tip[coordinate]) is not None
+        ]
+        self.growth.append(Growth((*self.nodes, "x"), (*self.joints, *ends)))
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
@@ -239,8 +277,9 @@ class _Drawing:
             kinds.append("top")
         if coordinate in self.state.fixed:
             kinds.append("fixed")
+        shown = "".join(f"<TR><TD>{_html(line)}</TD></TR>" for line in in_lines(text))
         label = (
-            f'<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1"><TR><TD>{_html(text)}</TD></TR>'
+            f'<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1">{shown}'
             f'<TR><TD><FONT POINT-SIZE="10">: {_html(size)}</FONT></TD></TR></TABLE>'
         )
         chosen = coordinate in self.highlight
@@ -295,6 +334,7 @@ class _Drawing:
     ) -> None:
         border, width = (HIGHLIGHT, 3) if chosen else (look.border, 2 if "top" in kinds else 1)
         css = " ".join([*kinds, *(["highlight"] if chosen else [])])
+        self.nodes.append(name)
         self.lines.append(
             f'{name} [id="{name}", class="{css}", label={label}, shape={look.shape}, {style}, '
             f'fillcolor="{look.fill}", color="{border}", penwidth={width}]'
@@ -311,6 +351,7 @@ class _Drawing:
             f'BGCOLOR="{look.fill}"{style}><TR>{heading}{cells}</TR></TABLE>'
         )
         kind = {"x": "input", "y": "output"}.get(name, "weight")
+        self.nodes.append(name)
         self.lines.append(
             f'{name} [id="{name}", class="tensor {kind}", label=<{table}>, shape=plain, style="", margin="0,0"]'
         )
@@ -324,7 +365,14 @@ class _Drawing:
         # The lines of one CONTRACTION hold its SHAREs and its weight together.
         bond = "" if of is None else f', color="{of.border}", penwidth=2'
         kinds = "line" if of is None else "line bond"
+        self.joints.append(Joint(*_end(upper), *_end(lower)))
         self.lines.append(f'{upper} -> {lower} [id="{name}", class="{kinds}"{text}{bond}]')
+
+
+def _end(end: str) -> tuple[str, int]:
+    """The node of a line's end and the tensor's dimension there: ``w0`` and 1 of ``w0:d1:s``."""
+    name, _, port = end.partition(":")
+    return name, int(port[1:].partition(":")[0] or 0)
 
 
 def _html(text: str) -> str:

@@ -15,6 +15,8 @@ from html import escape, unescape
 FAMILY = "Helvetica,Arial,'Liberation Sans','Nimbus Sans',sans-serif"
 _SMALL = 0.72  # an index, in sizes of what it stands beside
 _DROP = 0.22
+#: Letters in a line of a box, and in one that has nowhere to be broken; lines in a box.
+_LINE, _LONGEST, _LINES = 44, 60, 3
 _TEXT = re.compile(r'<text ([^>]*?)font-family="[^"]*"([^>]*)>([^<]*)</text>')
 _NAME = re.compile(r"(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]")  # of a letter: words such as fold_avg are no mathematics
 _SIZE = re.compile(r'font-size="([\d.]+)"')
@@ -76,6 +78,23 @@ def parts_of(text: str, names: Names = {}) -> list[tuple[str, int]]:  # noqa: B0
         elif part:
             joined.append((part, level))
     return joined
+
+
+def in_lines(text: str) -> list[str]:
+    """An expression in lines for a box: broken before operators, and shortened in the middle where they are too many.
+
+    Nothing is lost for a reader: the title of the node has it whole.
+    """
+    parts = re.split(r" (?=[-+%*] )", text)
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + 1 + len(part) <= _LINE:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part)
+    if len(lines) > _LINES:
+        lines = [*lines[: _LINES - 2], f"{lines[_LINES - 2]} …", lines[-1]]
+    return [line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}" for line in lines]
 
 
 def set_texts(svg: str, names: Names) -> str:

@@ -80,7 +80,7 @@ class PGraphSession(Session):
         state = self.state
         shown: State | Operator = self.operator if self.is_complete else state
         latest = [len(state.steps) - 1] if state.steps else []
-        svg = drawing.svg(shown, highlight=latest)
+        svg = drawing.svg(shown, highlight=latest, is_steady=True)
         free = {name for name, c in drawing.coordinate_ids(shown).items() if c in state.data and c not in state.fixed}
         nodes = {
             name: {"words": link.words, "light": list(link.light), "top": name in free}

@@ -20,6 +20,7 @@ from syno_lab.codegen.drawing import (
 )
 from syno_lab.codegen.drawing_render import accessible_svg, layout_program, render
 from syno_lab.codegen.drawing_style import PRIMITIVE_LOOKS, primitive_look
+from syno_lab.codegen.drawing_text import in_lines
 from syno_lab.codegen.text import expressions
 from syno_lab.errors import PrimitiveError, SynoError
 from syno_lab.ir.build import Build
@@ -147,7 +148,7 @@ def check_picture(operator: Operator) -> None:
     assert read_back(picture, operator) == operator
     texts = expressions(operator)
     for name, coordinate in coordinate_ids(operator).items():
-        assert picture.texts[name] == [texts[coordinate], f": {coordinate.size.pretty}"]
+        assert picture.texts[name] == [*in_lines(texts[coordinate]), f": {coordinate.size.pretty}"]
         assert ("reduction" in picture.kinds[name]) == coordinate.is_reduction
     tensors = {name for name, kinds in picture.kinds.items() if "tensor" in kinds}
     assert tensors == {"x", "y", *(f"w{i}" for i in range(len(operator.weights)))}

@@ -4,16 +4,23 @@
 const ZOOM = 1.25;
 const MOST_ZOOM = 12;
 const MOVES_MS = 180;
+const MOST_SCALE = 1.1; // pixels of a point: a small picture is not enlarged beyond it
+const BELOW = 20; // pixels between the lower end of the output and that of the frame
+const ANCHOR = 0.22; // of the frame's width on the left of the output: pGraphs grow to the right
+const LEAST_KEPT = 0.6;
+const SCALE_STEP = 0.9; // it shrinks by so much at a time, so that most steps leave its size as it is
 const PARTS = "Arrow keys go from part to part, Enter chooses one, Escape clears the choice; ";
 const HELP = "plus and minus enlarge, 0 shows all, Shift with arrow keys moves the picture.";
 
 class GraphView {
   /**
    * `told.hover(ids)` is called with what is under the pointer or has the focus, `told.choose(id)` on a click,
-   * `told.search(text)` with what is typed into the search box, and `told.next()`, if there, on Enter in it.
+   * `told.search(text)` with what is typed into the search box, and `told.next()`, if there, on Enter in it. The node
+   * `anchor`, if given, stays where it is on the screen from one picture to the next, below all else.
    */
-  constructor(told) {
+  constructor(told, anchor = "") {
     this.told = told;
+    this.anchor = anchor;
     this.links = {};
     this.parts = new Map();
     this.element = make("div", {
@@ -41,6 +48,11 @@ class GraphView {
     this.count = make("span", { class: "syno-found-count", role: "status", "aria-live": "polite" });
     this.call("pGraph");
     this.followGround();
+    this.sized = new ResizeObserver(() => {
+      if (!this.svg || this.isMoved) return;
+        this.fit();
+    });
+    if (anchor) this.sized.observe(this.element);
   }
 
   /** Whether the ground is dark is seen from its colour: every host has a way of its own to say so. */
@@ -58,6 +70,7 @@ class GraphView {
 
   stop() {
     this.ground.disconnect();
+    this.sized.disconnect();
     this.scheme.removeEventListener("change", this.look);
   }
 
@@ -79,6 +92,7 @@ class GraphView {
   /** Another drawing; ids go into `data-id`, because several views of one operator can be on a page. */
   draw(text, links, description) {
     const before = this.places();
+    this.drawn = new Set(this.parts.keys());
     this.links = links;
     this.parts = new Map();
     const picture = parsePicture(text);
@@ -90,7 +104,7 @@ class GraphView {
     picture.removeAttribute("style");
     picture.setAttribute("role", "group");
     picture.setAttribute("aria-label", description);
-    picture.setAttribute("preserveAspectRatio", "xMidYMid meet");
+    picture.setAttribute("preserveAspectRatio", this.anchor ? "xMidYMax meet" : "xMidYMid meet");
     this.full = (picture.getAttribute("viewBox") || "0 0 100 100").split(/\s+/).map(Number);
     for (const name of ["width", "height"]) picture.removeAttribute(name);
     for (const part of picture.querySelectorAll("[id]")) {
@@ -131,14 +145,18 @@ class GraphView {
     if (!now) return;
     const scale = this.svg.getScreenCTM()?.a || 1;
     const options = { duration: MOVES_MS, easing: "ease-out" };
+    const ways = new Map();
     for (const [id, [x, y]] of now) {
       const from = before.get(id);
-      const part = this.parts.get(id);
-      const way = from && [(from[0] - x) / scale, (from[1] - y) / scale];
-      if (!way) part.animate([{ opacity: 0 }, { opacity: 1 }], options);
+      if (from) ways.set(id, [(from[0] - x) / scale, (from[1] - y) / scale]);
+    }
+    for (const [id, part] of this.parts) {
+      const ends = id.split("--").map((end) => ways.get(end) ?? ways.get(end.replace(/_[ad]\d+$/, "")));
+      // A line goes along with the middle between its ends.
+      const way = ends.every(Boolean) && [0, 1].map((axis) => ends.reduce((sum, end) => sum + end[axis], 0) / ends.length);
+      if (!way || !(before.has(id) || this.drawn.has(id))) part.animate([{ opacity: 0 }, { opacity: 1 }], options);
       else if (Math.hypot(...way) > 1) part.animate([{ transform: `translate(${way[0]}px, ${way[1]}px)` }, { transform: "none" }], options);
     }
-    for (const [id, part] of this.parts) if (id.includes("--")) part.animate([{ opacity: 0 }, { opacity: 1 }], options);
   }
 
   /** The search box, how much was found, and the buttons that enlarge. */
@@ -163,8 +181,42 @@ class GraphView {
   // -- where we look --------------------------------------------------------------------------------------------------
 
   fit() {
-    this.box = [...this.full];
+    this.isMoved = false;
+    this.box = this.anchored() ?? [...this.full];
+    this.fitted = this.box[2];
     this.show();
+  }
+
+  /** What is seen where the output keeps its place; it leaves it only where all else would become too small for it. */
+  anchored() {
+    const [wide, high] = [this.element.clientWidth, this.element.clientHeight];
+    const found = this.footOf(this.anchor);
+    if (!found || !wide || !high) return null;
+    const [at, foot] = found;
+    const [left, top, width, height] = this.full;
+    const [before, behind] = [at - left, left + width - at];
+    const largest = (across) => {
+      let scale = MOST_SCALE;
+      while (across(scale) || scale * (foot - top) + BELOW > high || scale * (top + height - foot) > BELOW) scale *= SCALE_STEP;
+      return scale;
+    };
+    const free = largest((scale) => scale * width > wide);
+    const kept = largest((scale) => scale * before > ANCHOR * wide || scale * behind > (1 - ANCHOR) * wide);
+    const scale = kept < LEAST_KEPT * free ? free : kept;
+    const seen = wide / scale;
+    const start = Math.min(left, Math.max(left + width - seen, at - ANCHOR * seen));
+    return [start, foot - (high - BELOW) / scale, seen, high / scale];
+  }
+
+  /** The middle and the lower end of a tensor, in the picture's own numbers: nothing is laid out for it. */
+  footOf(id) {
+    const part = this.parts.get(id);
+    const points = [...(part?.querySelectorAll("polygon") ?? [])].flatMap((one) => one.getAttribute("points").trim().split(/\s+/));
+    const numbers = points.map((point) => point.split(",").map(Number)).filter((pair) => pair.every(Number.isFinite));
+    if (!numbers.length) return null;
+    const [, across = 0, down = 0] = /translate\((-?[\d.]+)[ ,]+(-?[\d.]+)/.exec(part.parentNode.getAttribute("transform") ?? "") ?? [];
+    const xs = numbers.map(([x]) => x);
+    return [(Math.min(...xs) + Math.max(...xs)) / 2 + Number(across), Math.max(...numbers.map(([, y]) => y)) + Number(down)];
   }
 
   show() {
@@ -174,14 +226,16 @@ class GraphView {
   /** Larger or smaller around a place given as shares of the width and height. */
   zoom(factor, across = 0.5, down = 0.5) {
     if (!this.svg) return;
+    this.isMoved = true;
     const [x, y, width, height] = this.box;
-    const less = Math.min(Math.max(this.full[2] / width / MOST_ZOOM, 1 / factor), (2 * this.full[2]) / width);
+    const less = Math.min(Math.max(this.full[2] / width / MOST_ZOOM, 1 / factor), (2 * (this.fitted ?? this.full[2])) / width);
     this.box = [x + across * width * (1 - less), y + down * height * (1 - less), width * less, height * less];
     this.show();
   }
 
   move(across, down) {
     if (!this.svg) return;
+    this.isMoved = true;
     this.box[0] += across * this.box[2];
     this.box[1] += down * this.box[3];
     this.show();
@@ -195,6 +249,7 @@ class GraphView {
     const middle = [(place.left + place.right) / 2, (place.top + place.bottom) / 2];
     const inside = middle[0] > frame.left && middle[0] < frame.right && middle[1] > frame.top && middle[1] < frame.bottom;
     if (inside) return;
+    this.isMoved = true;
     const scale = this.svg.getScreenCTM()?.a || 1;
     this.box[0] += (middle[0] - (frame.left + frame.right) / 2) / scale;
     this.box[1] += (middle[1] - (frame.top + frame.bottom) / 2) / scale;
@@ -229,7 +284,7 @@ class GraphView {
     const [across, down] = [event.clientX - this.held[0], event.clientY - this.held[1]];
     if (!this.dragged && Math.hypot(across, down) < 4) return;
     if (!this.dragged) this.element.setPointerCapture?.(event.pointerId);
-    this.dragged = true;
+    this.dragged = this.isMoved = true;
     this.held = [event.clientX, event.clientY];
     const scale = this.svg.getScreenCTM()?.a || 1;
     this.box[0] -= across / scale;

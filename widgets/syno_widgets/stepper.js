@@ -28,11 +28,8 @@ class View {
     this.playing = null;
     this.hovered = [];
     this.waits = new Set();
-    this.graph = new GraphView({
-      hover: (ids) => this.hover(ids),
-      choose: (id) => this.choose(id),
-      search: (text) => this.put("search", text),
-    });
+    const toGraph = { hover: (ids) => this.hover(ids), choose: (id) => this.choose(id), search: (text) => this.put("search", text) };
+    this.graph = new GraphView(toGraph, "y");
     this.steps = new StepList(model, { ask: (kind, more) => (kind === "preview" ? this.ask(kind, more) : this.act(kind, more)), mark: (ids, on) => this.mark(ids, on) });
     this.aims = new AimTables({ aim: (name) => this.act("aim", { name }), live: () => model.get("live") });
     this.history = new HistoryList(model, { go: (place) => this.act("go", { index: place }), has: (place) => this.reaches(place) });
