@@ -193,6 +193,23 @@ def network(result: Result) -> str:
     return table("network | functions tuned | ms, median | ms, least | times as fast | error against torch", rows)
 
 
+def shares(result: Result) -> str:
+    """Equal shares and the scheduler's half, a row for each pair of tunings; then the medians."""
+    form = "{seed} | {equal[latency_ms]:.2f} | {gradient[latency_ms]:.2f} | {ratio:.2f}"
+    middle = "median | {equal[median]:.2f} | {gradient[median]:.2f} | **{ratio[median]:.2f}**"
+    rows = [*map(form.format_map, result["rows"]), middle.format_map(result)]
+    return table("seed | ms, equal shares | ms, half the trials by the scheduler | ratio, wanted at most 1", rows)
+
+
+def streaming(result: Result) -> str:
+    """A row for each number of images and way; an epoch that ends between two samples has no peak."""
+    rows = []
+    for one in result["rows"]:
+        peak = number(one["peak_mib"]) if one["peak_mib"] > 0 else NONE
+        rows.append("{images:,} | {how} | ".format_map(one) + peak + " | {images_per_cpu_s:,}".format_map(one))
+    return table("images | how | peak above the start, MiB | images a CPU-second", rows)
+
+
 def int8(result: Result) -> str:
     """INT8 beside float32: milliseconds of each layer, then test accuracies, the mean and those of each seed."""
     layers = []
@@ -345,7 +362,12 @@ PARTS = (
     single("tuning-rules", tuning_rules),
     single("tuning-cost", tuning_cost),
     single("against-pytorch", against_pytorch),
-    single("network", network),
+    Part(
+        "network",
+        Measure("network", "python benchmarks/network.py", network),
+        Measure("task_scheduler", "python benchmarks/task_scheduler.py", shares, "### Half the trials"),
+        Measure("streaming", "python benchmarks/streaming.py", streaming, "### Images that are streamed"),
+    ),
     single("int8", int8),
     single("codegen", codegen),
     single("hostile", hostile),
