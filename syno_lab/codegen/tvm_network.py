@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ from syno_lab.ir.files import from_json
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
+
+_BLOCK = re.compile(r'T\.sblock\("([^"]*)"\)')
 
 
 def network_to_tvm(
@@ -114,7 +117,8 @@ class NetworkTask:
     """One TIR function of a network, to be tuned: ``calls`` is how often the network calls it.
 
     ``module`` is TVM's JSON of a module with this function as ``main``; :func:`task_module` reads it. ``digest`` is
-    TVM's structural hash of it, which is the same in every network: it knows no names.
+    TVM's structural hash of it, which is the same in every network, with the names of its blocks: by them a trace finds
+    what it schedules, and TVM names some after the place of a layer in its network.
     """
 
     name: str
@@ -133,7 +137,9 @@ def tuning_tasks(module: IRModule, target: Target) -> list[NetworkTask]:
             str(task.task_name),
             int(task.weight),
             tvm.ir.save_json(task.dispatched[0]),
-            f"{structural_hash(task.dispatched[0]) % 2**64:016x}",
+            " ".join(
+                [f"{structural_hash(task.dispatched[0]) % 2**64:016x}", *_BLOCK.findall(task.dispatched[0].script())]
+            ),
         )
         for task in extract_tasks(module, with_host(target))
     ]

@@ -34,7 +34,8 @@ class TuningTask:
     that you trust, and never one that was read from a file.
 
     ``calls`` is how often one example calls it, by which a scheduler weighs it. ``digest`` is TVM's structural hash of
-    the program, by which records know it in place of its text, whose names differ from network to network.
+    the program with the names of its blocks, by which records know it in place of its text, whose other names differ
+    from network to network.
     """
 
     label: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,6 +32,7 @@ from syno_lab.models.selection import Selection
 from syno_lab.models.slot import slots
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.tuning import TuningResult, local_board
+from syno_lab.tuning.network import tune_network
 from syno_lab.tuning.versus import (
     LayerComparison,
     both_networks,
@@ -168,3 +170,18 @@ def test_both_are_tuned_and_measured(tmp_path: Path) -> None:
     assert layer.shape == "8 to 8 channels, 6x6"
     assert layer.speedup is not None
     assert [one.speedup for one in again] == [layer.speedup], "the records answer"
+
+
+@pytest.mark.tvm
+def test_records_of_one_network_fit_another(tmp_path: Path) -> None:
+    """TVM names the block of a mean after the layer before it, which has another number in a deeper network."""
+
+    def of_depth(depth: int) -> nn.Module:
+        layers = [layer for _ in range(depth) for layer in (nn.Conv2d(4, 4, 3, padding=1), nn.ReLU())]
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1)).eval()
+
+    common: dict[str, Any] = {"records": tmp_path, "target": "local:1", "trials": 2, "repeats": 2, "rounds": 1}
+    shallow, deep = (tune_network(of_depth(depth), (1, 4, 8, 8), **common) for depth in (1, 3))
+    assert deep.failed == {}
+    assert deep.measurement.tuned == shallow.measurement.tuned == len(deep.results)
+    assert deep.functions.known > 0, "the convolution is known"
