@@ -4,9 +4,9 @@ The layout program begins anew for each picture, and what stood on the left can 
 the *rows* of a picture (which nodes stand in which, and in which order) follow from those of the picture one step
 before, back to the output alone: the same steps always give the same rows, whichever way a reader came. A node stands
 in the lowest row above all that is below it, so its row never changes; a reduction stands right below where it is first
-used. Within the rows the order is looked for that has the fewest crossings of lines plus a tenth of the pairs of nodes
-that have changed sides (Sugiyama, Tagawa and Toda 1981: rows, sweeps of means; then each node by itself is put where it
-costs least). The layout program is told the rows and still says how far apart all is and which way lines take.
+used. Within the rows the order is looked for that has the fewest crossings of lines plus a twentieth of the pairs of
+nodes that have changed sides (Sugiyama, Tagawa and Toda 1981: rows, sweeps of means; then each node by itself is put
+where it costs least). The layout program is told the rows and still says how far apart all is and which way lines take.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-#: What a pair of nodes that changes sides costs, in crossings.
-CHANGES_SIDES = 0.1
+#: What a pair of nodes that changes sides costs, in crossings. Of 0.1, 0.05, 0.04, 0.03 and 0.02 this one keeps most in
+#: place of those with which the known operators and the 20 large ones of the tests have no more crossings than without.
+CHANGES_SIDES = 0.05
 #: Sweeps of means; the orders after the last ones are improved node by node, so often.
 _SWEEPS, _IMPROVED, _ROUNDS = 12, 2, 2
 _PORTS = 64  # a tensor has fewer dimensions

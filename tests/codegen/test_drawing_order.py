@@ -21,8 +21,6 @@ from syno_lab.operators import KNOWN, operator_1
 
 #: The 20 largest of 1,000 operators with at most 14 steps: ``python benchmarks/large_pictures.py --write``.
 LARGE = Path(__file__).parents[1] / "golden" / "drawing" / "large.json"
-#: Known operators of every kind of step.
-SOME = ("conv2d", "operator_1", "operator_2", "shift_conv", "half_step_shift", "stacked_grouped_convolution")
 
 
 @cache
@@ -39,10 +37,10 @@ def places(operator: Operator) -> list[Drawable]:
 
 
 def test_a_step_leaves_most_as_it_was() -> None:
-    """Measured on all 20 and all known: 19 % of old pairs change sides by `dot` alone, 7 % here; 158 pt and 69 pt."""
+    """On all known operators and the 20 large ones: old pairs change sides less, and no more lines cross in all."""
     found = {True: Change(), False: Change()}
     crossed = {True: 0, False: 0}
-    for operator in (*(KNOWN[name]() for name in SOME), *large()[::5]):
+    for operator in (*(known() for known in KNOWN.values()), *large()):
         for is_steady, change in found.items():
             before = None
             for graph in places(operator):
@@ -53,9 +51,9 @@ def test_a_step_leaves_most_as_it_was() -> None:
                 before = now
             crossed[is_steady] += crossings(laid_out(source if is_steady else without_ranks(source)))
     steady, alone = found[True], found[False]
-    assert steady.pairs > 3000
-    assert steady.changed / steady.pairs < 0.6 * alone.changed / alone.pairs
-    assert mean(steady.ways) < 0.6 * mean(alone.ways)
+    assert steady.pairs > 40_000
+    assert steady.changed / steady.pairs < 0.4 * alone.changed / alone.pairs
+    assert mean(steady.ways) < 0.5 * mean(alone.ways)
     assert crossed[True] <= crossed[False], "no more lines cross at the end than by dot alone"
 
 

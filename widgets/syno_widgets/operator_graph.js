@@ -49,8 +49,7 @@ class GraphView {
     this.call("pGraph");
     this.followGround();
     this.sized = new ResizeObserver(() => {
-      if (!this.svg || this.isMoved) return;
-        this.fit();
+      if (this.svg && !this.isMoved) this.fit();
     });
     if (anchor) this.sized.observe(this.element);
   }
