@@ -86,6 +86,7 @@ def test_a_search_grows_and_a_place_opens_in_the_stepper(page: Page, lab: Lab, t
         view.get_by_role("button", name="As it is now").click()
         expect(told).to_have_text("")
         view.get_by_label("Filter").fill("searches>=2")
+        expect(headline).to_contain_text("fit the filter")  # it is sent when no more is typed for a moment
         box(view, str(step)).click()
         run_cell(page, 1)
         expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text(
