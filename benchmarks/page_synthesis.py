@@ -244,6 +244,16 @@ def stepper(result: Result) -> str:
     return table(["depth", *header, "clicks"], rows)
 
 
+def stepper_canvas(result: Result) -> str:
+    """Milliseconds from a click in Canvas's stepper to the frames with the graph and with the list."""
+    low, high = sorted(result["load"])
+    times = (result["all"][name] for name in ("graph_ms", "list_ms"))
+    cells = [f"{one['median']:.1f} / {one['p95']:.1f} / {one['worst']:.1f}" for one in times]
+    heading = "in JupyterLab, click to frame | graph, ms: median / 95th percentile / worst | list, ms | clicks | load"
+    loads = f"{low:.1f} to {high:.1f}"
+    return table(heading, [["**Canvas**", *cells, str(result["all"]["steps"]), loads]])
+
+
 def stepper_first(result: Result) -> str:
     """How long the first picture takes in a fresh kernel."""
     low, high = sorted(result["load"])
@@ -402,6 +412,7 @@ PARTS = (
     single("trust", trust),
     single("stepper", stepper, script="stepper.py --browser"),
     single("completing", COMPLETING),
+    single("stepper-canvas", stepper_canvas, script="stepper_browser.py --canvas"),
     single("stepper-first", stepper_first, script="stepper_browser.py --first"),
     single("stepper-memory", MEMORY, script="stepper_browser.py"),
     single("runs-view", runs_view),

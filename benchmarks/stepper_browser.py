@@ -7,7 +7,8 @@ the frame that shows the new list of next steps. Pictures that were laid out bef
 By itself (``python benchmarks/stepper_browser.py``) it takes 500 steps and says what the page holds on the way: the
 heap of its scripts after a collection and its DOM nodes. It writes ``benchmarks/results/stepper_memory.json``. With
 ``--first`` it opens a notebook ten times and says how long the first picture takes after the cell is run in a fresh
-kernel, the import with it; that is ``benchmarks/results/stepper_first.json``.
+kernel, the import with it; that is ``benchmarks/results/stepper_first.json``. With ``--canvas`` it times the clicks in
+Canvas's stepper, for ResNet-20's places under a budget; that is ``benchmarks/results/stepper_canvas.json``.
 """
 
 from __future__ import annotations
@@ -40,6 +41,15 @@ from syno_lab.commands.specs import load_spec
 from syno_widgets import Stepper
 drawing_render.render = drawing_render.render.__wrapped__  # each picture is laid out anew
 stepper = Stepper(load_spec("conv-authors", max_primitives=12, weight_limits="{limits}")[0])
+stepper
+"""
+CANVAS_CELL = """\
+import syno_lab as sl
+from syno_lab.codegen import drawing_render
+from syno_widgets import Stepper
+drawing_render.render = drawing_render.render.__wrapped__  # each picture is laid out anew
+places = [sl.canvas.Place(c, c, side, side, layers=6) for c, side in ((16, 32), (32, 16), (64, 8))]
+stepper = Stepper(sl.canvas.Sampler(places, max_flops=0.5))
 stepper
 """
 # Resolves with the milliseconds from the click to the frames that show the new graph and the new list.
@@ -103,8 +113,8 @@ def held(devtools: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def browsed(limits: str, notebooks: int = 1) -> Iterator[tuple[Any, str]]:
-    """A browser, and the address of the first of so many notebooks with the cell, ``stepper0.ipynb`` and on."""
+def browsed(code: str, notebooks: int = 1) -> Iterator[tuple[Any, str]]:
+    """A browser, and the address of the first of so many notebooks with the one cell, ``stepper0.ipynb`` and on."""
     from playwright.sync_api import sync_playwright
 
     program = os.environ.get("SYNO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -116,7 +126,7 @@ def browsed(limits: str, notebooks: int = 1) -> Iterator[tuple[Any, str]]:
         "metadata": {},
         "outputs": [],
         "execution_count": None,
-        "source": CELL.format(limits=limits),
+        "source": code,
     }
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     book = json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
@@ -143,7 +153,7 @@ def opened(browser: Any, address: str) -> Any:
 def first_pictures(runs: int) -> dict[str, Any]:
     """Seconds from running the cell in a fresh kernel to the first picture, in so many notebooks."""
     taken = []
-    with browsed("primary", runs) as (browser, address):
+    with browsed(CELL.format(limits="primary"), runs) as (browser, address):
         for number in range(runs):
             page = opened(browser, address.replace("stepper0", f"stepper{number}"))
             start = time.perf_counter()
@@ -155,14 +165,15 @@ def first_pictures(runs: int) -> dict[str, Any]:
     return {"runs": runs, "median_s": statistics.median(taken), "longest_s": max(taken), "seconds": taken}
 
 
-def measure(steps: int, seed: int, limits: str = "primary", every: int | None = None) -> dict[str, Any]:
+def measure(steps: int, seed: int, limits: str | None = "primary", every: int | None = None) -> dict[str, Any]:
     """So many clicks on random canonical steps; where none is left, or twelve are taken, it starts over.
 
-    ``limits`` are those of weights. ``every`` so many steps :func:`held` is asked too.
+    ``limits`` are those of weights; None steps through Canvas's kernels. ``every`` so many steps :func:`held` is asked.
     """
+    code = CELL.format(limits=limits) if limits else CANVAS_CELL
     rng = random.Random(seed)
     times: list[dict[str, float]] = []
-    with browsed(limits) as (browser, address):
+    with browsed(code) as (browser, address):
         page = opened(browser, address)
         page.keyboard.press("Control+Enter")
         stepper = page.locator(".syno-stepper")
@@ -188,7 +199,7 @@ def measure(steps: int, seed: int, limits: str = "primary", every: int | None = 
     found["depths"] = [{"depth": depth} | figures(taken) for depth, taken in by_depth.items()]
     if every:
         found["memory"] = memory
-    say(f"browser, {limits}: {found['all']}")
+    say(f"browser, {limits or 'Canvas'}: {found['all']}")
     return found
 
 
@@ -212,13 +223,18 @@ def figures(times: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """What the page holds over so many steps, or how long the first picture takes."""
+    """What the page holds over so many steps, how long the first picture takes, or Canvas's clicks."""
     arguments = parser(__doc__ or "")
     arguments.add_argument("--steps", type=int, default=500)
+    arguments.add_argument("--canvas", action="store_true", help="clicks in Canvas's stepper instead")
     arguments.add_argument("--first", action="store_true", help="the first picture in a fresh kernel instead")
     chosen = arguments.parse_args()
+    load = os.getloadavg()[0]
+    if chosen.canvas:
+        clicks = measure(chosen.steps, chosen.seed, limits=None)
+        save("stepper_canvas", clicks | {"load": [load, os.getloadavg()[0]], "about": about(typed(), chosen.core)})
+        return
     if chosen.first:
-        load = os.getloadavg()[0]
         pictures = first_pictures(10) | {"load": [load, os.getloadavg()[0]]}
         save("stepper_first", pictures | {"about": about(typed(), chosen.core)})
         return
