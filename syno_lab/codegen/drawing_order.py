@@ -129,6 +129,14 @@ class _Rows:
 
     def _tried(self) -> Iterator[tuple[float, list[list[int]]]]:
         """Orders with what they cost, from several first ones: the old, that of creation, and its mirror image."""
+        tried = set()
+
+        def improved(order: list[list[int]]) -> Iterator[tuple[float, list[list[int]]]]:
+            key = tuple(map(tuple, order))
+            if key not in tried:  # sweeps from several first orders end in the same one
+                tried.add(key)
+                yield self._improved(order)
+
         firsts: list[Callable[[], list[list[int]]]] = [lambda: [list(row) for row in self.rows]]
         firsts.append(lambda: [row[::-1] for row in self.rows])
         if any(at is not None for at in self.old):
@@ -138,13 +146,16 @@ class _Rows:
             for row in order:
                 self._put(row)
             if number == 0:
-                yield self._improved(order)
+                yield from improved(order)
+            same = 0  # sweeps in a row that have changed nothing: after two of them none will
             for sweep in range(_SWEEPS):
-                self._sweep(order, up=sweep % 2 == 0)
-                if sweep >= _SWEEPS - _IMPROVED:
+                same = 0 if self._sweep(order, up=sweep % 2 == 0) or not sweep else same + 1
+                if sweep >= _SWEEPS - _IMPROVED or same == 2:
                     place = list(self.place)
-                    yield self._improved(order)
+                    yield from improved(order)
                     self.place = place
+                if same == 2:
+                    break
 
     def _put(self, row: list[int]) -> None:
         for at, node in enumerate(row):
@@ -174,20 +185,35 @@ class _Rows:
             order.append(now)
         return order
 
-    def _sweep(self, order: list[list[int]], *, up: bool) -> None:
-        """Order each row by the means of its lines to the row before it; what has none keeps its place."""
+    def _sweep(self, order: list[list[int]], *, up: bool) -> bool:
+        """Order each row by the means of its lines to the row before it; what has none keeps its place.
+
+        Whether anything has changed.
+        """
+        has_changed = False
         for row in order[1:] if up else order[-2::-1]:
             means = {node: self._mean(self.below[node] if up else self.above[node]) for node in row}
             moved = iter(sorted((node for node in row if means[node] is not None), key=lambda node: means[node] or 0))
-            row[:] = [node if means[node] is None else next(moved) for node in row]
+            now = [node if means[node] is None else next(moved) for node in row]
+            has_changed |= now != row
+            row[:] = now
             self._put(row)
+        return has_changed
 
     def _improved(self, order: list[list[int]]) -> tuple[float, list[list[int]]]:
         """The order with each node moved to where it costs least in its row, and what that costs."""
         order = [list(row) for row in order]
+        rows = range(len(order))
+        at_rest = {at for at in rows if len(order[at]) < 2}  # nothing moves there before something moves beside it
         for _ in range(_ROUNDS):
-            have_changed = [self._improve(row) for row in (*order, *order[::-1]) if len(row) > 1]
-            if not any(have_changed):
+            for at in (*rows, *reversed(rows)):
+                if at in at_rest:
+                    continue
+                if self._improve(order[at]):
+                    at_rest -= {near for near in (at - 1, at + 1) if 0 <= near < len(order) and len(order[near]) > 1}
+                else:
+                    at_rest.add(at)
+            if len(at_rest) == len(order):
                 break
         return self._cost(order), order
 

@@ -12,6 +12,32 @@ const SCALE_STEP = 0.9; // it shrinks by so much at a time, so that most steps l
 const PARTS = "Arrow keys go from part to part, Enter chooses one, Escape clears the choice; ";
 const HELP = "plus and minus enlarge, 0 shows all, Shift with arrow keys moves the picture.";
 
+const NUMBER = /-?\d+(?:\.\d+)?/g;
+
+/** How far a group's drawing is moved within the picture. */
+function movedBy(part) {
+  const [, across = 0, down = 0] = /translate\((-?[\d.]+)[ ,]+(-?[\d.]+)/.exec(part.parentNode.getAttribute("transform") ?? "") ?? [];
+  return [Number(across), Number(down)];
+}
+
+/** The middle of a node's outlines; null for a part without one. */
+function middleOf(part) {
+  let [left, right, top, bottom] = [Infinity, -Infinity, Infinity, -Infinity];
+  const add = (x, y) => {
+    [left, right, top, bottom] = [Math.min(left, x), Math.max(right, x), Math.min(top, y), Math.max(bottom, y)];
+  };
+  for (const one of part.querySelectorAll("polygon, path, ellipse")) {
+    if (one.localName === "ellipse") {
+      add(Number(one.getAttribute("cx")), Number(one.getAttribute("cy")));
+      continue;
+    }
+    const numbers = one.getAttribute(one.localName === "path" ? "d" : "points").match(NUMBER)?.map(Number) ?? [];
+    for (let at = 0; at + 1 < numbers.length; at += 2) add(numbers[at], numbers[at + 1]);
+  }
+  const [across, down] = movedBy(part);
+  return left > right ? null : [(left + right) / 2 + across, (top + bottom) / 2 + down];
+}
+
 class GraphView {
   /**
    * `told.hover(ids)` is called with what is under the pointer or has the focus, `told.choose(id)` on a click,
@@ -48,7 +74,10 @@ class GraphView {
     this.count = make("span", { class: "syno-found-count", role: "status", "aria-live": "polite" });
     this.call("pGraph");
     this.followGround();
+    this.frame = null; // the frame's width and height, where they are watched
     this.sized = new ResizeObserver(() => {
+      this.frame = [this.element.clientWidth, this.element.clientHeight];
+      this.look();
       if (this.svg && !this.isMoved) this.fit();
     });
     if (anchor) this.sized.observe(this.element);
@@ -123,26 +152,47 @@ class GraphView {
     this.svg = picture;
     this.sayHelp();
     this.element.replaceChildren(picture);
-    this.element.style.aspectRatio = `${this.full[2]} / ${this.full[3]}`;
+    if (!this.anchor) this.element.style.aspectRatio = `${this.full[2]} / ${this.full[3]}`; // else it has a height of its own
     this.fit();
-    this.look();
+    if (!this.frame) this.look();
     this.moveFrom(before);
   }
 
   // -- from one picture to the next -----------------------------------------------------------------------------------
 
-  /** The middles of the nodes on the screen, by id. */
+  /** The width and the height of the frame; where they are watched nothing is laid out for them. */
+  size() {
+    return this.frame ?? [this.element.clientWidth, this.element.clientHeight];
+  }
+
+  /** How what is seen fits the frame: the scale, and where the picture's origin is in the frame. */
+  seen() {
+    const [wide, high] = this.size();
+    const [x, y, width, height] = this.box;
+    const scale = Math.min(wide / width, high / height);
+    const below = high - scale * height;
+    return [scale, (wide - scale * width) / 2 - scale * x, (this.anchor ? below : below / 2) - scale * y];
+  }
+
+  /** The middles of the nodes in the frame, by id: in the picture's own numbers, so that nothing is laid out for them. */
   places() {
     if (!this.svg?.isConnected || matchMedia("(prefers-reduced-motion: reduce)").matches) return null;
-    const middle = ({ left, right, top, bottom }) => [(left + right) / 2, (top + bottom) / 2];
-    return new Map(Object.keys(this.links).map((id) => [id, middle(this.parts.get(id)?.getBoundingClientRect() ?? {})]));
+    const [scale, left, top] = this.seen();
+    if (!scale) return null; // it is folded away
+    const found = new Map();
+    for (const id of Object.keys(this.links)) {
+      const part = this.parts.get(id);
+      const middle = part && middleOf(part);
+      if (middle) found.set(id, [left + scale * middle[0], top + scale * middle[1]]);
+    }
+    return found;
   }
 
   /** What stays goes to its new place, what is new appears; the frame that has the new graph is the first one. */
   moveFrom(before) {
     const now = before && this.places();
     if (!now) return;
-    const scale = this.svg.getScreenCTM()?.a || 1;
+    const [scale] = this.seen();
     const options = { duration: MOVES_MS, easing: "ease-out" };
     const ways = new Map();
     for (const [id, [x, y]] of now) {
@@ -188,7 +238,7 @@ class GraphView {
 
   /** What is seen where the output keeps its place; it leaves it only where all else would become too small for it. */
   anchored() {
-    const [wide, high] = [this.element.clientWidth, this.element.clientHeight];
+    const [wide, high] = this.size();
     const found = this.footOf(this.anchor);
     if (!found || !wide || !high) return null;
     const [at, foot] = found;
@@ -213,9 +263,9 @@ class GraphView {
     const points = [...(part?.querySelectorAll("polygon") ?? [])].flatMap((one) => one.getAttribute("points").trim().split(/\s+/));
     const numbers = points.map((point) => point.split(",").map(Number)).filter((pair) => pair.every(Number.isFinite));
     if (!numbers.length) return null;
-    const [, across = 0, down = 0] = /translate\((-?[\d.]+)[ ,]+(-?[\d.]+)/.exec(part.parentNode.getAttribute("transform") ?? "") ?? [];
+    const [across, down] = movedBy(part);
     const xs = numbers.map(([x]) => x);
-    return [(Math.min(...xs) + Math.max(...xs)) / 2 + Number(across), Math.max(...numbers.map(([, y]) => y)) + Number(down)];
+    return [(Math.min(...xs) + Math.max(...xs)) / 2 + across, Math.max(...numbers.map(([, y]) => y)) + down];
   }
 
   show() {

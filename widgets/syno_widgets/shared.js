@@ -73,7 +73,7 @@ function parsePicture(text) {
       if (/^on|href$/i.test(name)) element.removeAttribute(name);
     }
   }
-  return document.importNode(parsed, true);
+  return document.adoptNode(parsed); // it is moved, not copied
 }
 
 /** A style that hides the static picture beside a widget, as long as it is on the page. */

@@ -5,7 +5,10 @@
 const PLAY_EVERY_MS = 700;
 const NO_FRAME_MS = 250; // a page that is not looked at has no frames
 
-/** Runs once the next frame is on its way to the screen. */
+/**
+ * Runs in the frame after the next one. Right behind a frame's own work it would still hold that frame up: the page's
+ * process has one thread for both, and a machine with few cores draws with the same.
+ */
 function afterFrame(run) {
   let late = null;
   const once = () => {
@@ -15,7 +18,7 @@ function afterFrame(run) {
     run();
   };
   late = setTimeout(once, NO_FRAME_MS);
-  requestAnimationFrame(() => setTimeout(once, 0));
+  requestAnimationFrame(() => requestAnimationFrame(once));
 }
 
 class View {
