@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from syno_lab.effort import Effort, Stop
-from syno_lab.errors import FormatError, SynoError
+from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import quoted
 
 #: Places that a history may have: far more than are stepped by hand.
@@ -164,6 +164,11 @@ class History(ABC, Generic[_State, _Step, _Entry]):
     def _loaded(self, operator: Any) -> Any:
         """An operator as :meth:`load` appends it."""
         return operator
+
+    def restrict(self, rules: Sequence[Any]) -> None:
+        """See :meth:`syno_lab.session_protocol.Session.restrict`."""
+        if rules:
+            raise SpecError("rules: the sessions of this system take no rules of one's own")
 
     def _stays(self, entry: _Entry) -> bool:
         """Whether :meth:`undo_to_progress` goes no further back: it is nearer, or a beginning."""

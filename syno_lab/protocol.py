@@ -176,7 +176,7 @@ class OperatorSpace(Protocol):
 
 @dataclass(frozen=True)
 class OwnRule:
-    """A rule of the user's own in a search.
+    """A rule of the user's own in a search or a session (:mod:`syno_lab.own_rule` makes it of a function).
 
     Attributes:
         name: what messages call it.

@@ -139,6 +139,19 @@ class Session(Protocol):
     def known(self) -> Mapping[str, Callable[[], Any]]:
         """The operators that :meth:`load` finds by name."""
 
+    def restrict(self, rules: Sequence[Any]) -> None:
+        """Have rules of the user's own refuse steps, beside those of the system.
+
+        Lists show the steps that they refuse with the reason; suggestions and random ways have none of them.
+
+        Args:
+            rules: functions of a state and a step (:func:`syno_lab.own_rule.own_rule`), or rows of the system's own.
+
+        Raises:
+            CodeError: for what is no rule.
+            SpecError: two rules have one name, or the system's sessions take none.
+        """
+
     # -- the history
 
     @property

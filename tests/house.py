@@ -43,6 +43,7 @@ SHARED = (
     "history",
     "history_tree",
     "inputs",
+    "own_rule",
     "player",
     "private",
     "protocol",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isinf
-from typing import Any
+from typing import Any, Self
 
 from syno_lab.alpha import drawing, stepping
 from syno_lab.alpha.changes import Change, change_of, plain
@@ -28,6 +28,8 @@ from syno_lab.history import Entry as AnyEntry
 from syno_lab.history import History, word_of
 from syno_lab.history_tree import Tree
 from syno_lab.inputs import quoted
+from syno_lab.own_rule import check_names, own_rule, refusing
+from syno_lab.protocol import OwnRule
 from syno_lab.session_protocol import Labels, Picture
 
 #: The paper's rule is drawn so often at most: one of six does not satisfy (section 5).
@@ -90,6 +92,30 @@ class AlphaSession(History[Draft, Taken, Entry]):
         found: NetworkOperator = self.entry.operator or NetworkOperator.of_graph(self.state.graph())
         return found
 
+    # -- rules of the user's own -------------------------------------------------------------------------------------
+
+    own: tuple[OwnRule, ...] = ()
+
+    def restrict(self, rules: Sequence[Any]) -> None:
+        """See :meth:`syno_lab.session_protocol.Session.restrict`; a step is an :class:`.Operation`."""
+        own = (*self.own, *map(own_rule, rules))
+        check_names(rule.name for rule in own)
+        self.own = own
+
+    def copy(self) -> Self:
+        """The same places and rules, to move on by themselves."""
+        found = super().copy()
+        found.own = self.own
+        return found
+
+    def _refuses(self, state: Draft, step: Operation) -> bool:
+        return refusing(self.own, state, step) is not None
+
+    def _judged(self, state: Draft, one: Candidate) -> Candidate:
+        """A candidate with the verdict of the user's rules, where it is not left out anyhow."""
+        rule = refusing(self.own, state, one.operation) if one.verdict not in stepping.LEFT_OUT else None
+        return one if rule is None else replace(one, verdict="refused", reason=rule.reason, rule=rule.name)
+
     # -- what the history asks ---------------------------------------------------------------------------------------
 
     def _line(self, start: Any, note: str) -> tuple[Entry, ...]:
@@ -124,16 +150,16 @@ class AlphaSession(History[Draft, Taken, Entry]):
 
     def _way(self, seconds: float | None, should_stop: Stop | None) -> tuple[Taken, ...]:
         rng = random.Random(0)  # noqa: S311 - equal states get equal suggestions
-        return _steps(self.state, greedy(self.state, rng))
+        return _steps(self.state, greedy(self.state, rng, refuses=self._refuses))
 
     def random_steps(self, state: Draft, rng: random.Random, *, should_stop: Stop | None = None) -> tuple[Taken, ...]:
         """The rule of section 5 (:func:`.progressive`), drawn again where it gives up."""
         effort = Effort(should_stop=should_stop)
-        shortest = _steps(state, greedy(state, rng))
+        shortest = _steps(state, greedy(state, rng, refuses=self._refuses))
         length = max(state.properties.length or 0, len(state.chain) + len(shortest))
         for _ in range(ATTEMPTS):
             effort.look("drawing operations")
-            answer = progressive(state, rng, length)
+            answer = progressive(state, rng, length, self._refuses)
             if answer.draft is not None:
                 return _steps(state, answer)
         return shortest
@@ -205,7 +231,7 @@ class AlphaSession(History[Draft, Taken, Entry]):
 
     def candidates(self, state: Draft, *, should_stop: Stop | None = None) -> Sequence[Candidate]:
         """All operations with their verdicts (:meth:`.Draft.candidates`), those that are represented among them."""
-        return state.candidates(represented=True)
+        return [self._judged(state, one) for one in state.candidates(represented=True)]
 
     def menu(
         self, state: Draft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()

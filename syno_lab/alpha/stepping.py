@@ -19,7 +19,7 @@ from syno_lab.ir.wants import RANK
 SHOWN = 40
 NAMES = tuple(row.name for row in PROPERTIES)
 #: Why a candidate is left out: the name of the reason, and the section of the paper.
-_REASONS = {"represented": ("representative", "4.5"), "infeasible": ("feasibility", "4.4.4")}
+LEFT_OUT = {"represented": ("representative", "4.5"), "infeasible": ("feasibility", "4.4.4"), "refused": ("", "")}
 
 
 # -- where it is -------------------------------------------------------------------------------------------------------
@@ -194,8 +194,8 @@ def ends(draft: Draft) -> tuple[str, ...]:
 
 
 def _group(draft: Draft, found: Sequence[Candidate], name: str, mine: list[int], is_whole: bool) -> dict[str, Any]:
-    offered = [index for index in mine if found[index].verdict not in _REASONS]
-    left_out = [index for index in mine if found[index].verdict in _REASONS]
+    offered = [index for index in mine if found[index].verdict not in LEFT_OUT]
+    left_out = [index for index in mine if found[index].verdict in LEFT_OUT]
     most = None if is_whole else SHOWN
     row = found[mine[0]].operation.row
     sign, _, colour = drawing.LOOKS[drawing.kind_of(found[mine[0]].operation, draft.shape)]
@@ -216,7 +216,7 @@ def _group(draft: Draft, found: Sequence[Candidate], name: str, mine: list[int],
 
 
 def _item(draft: Draft, index: int, one: Candidate) -> dict[str, Any]:
-    is_left_out = one.verdict in _REASONS
+    is_left_out = one.verdict in LEFT_OUT
     said = f"{one.verdict}: {one.reason}" if is_left_out else one.verdict
     return {
         "index": index,
@@ -224,7 +224,7 @@ def _item(draft: Draft, index: int, one: Candidate) -> dict[str, Any]:
         "distance": None if isinf(one.distance) else plain(one.distance),
         "reaches": not isinf(one.distance),
         "reason": one.reason if is_left_out else "",
-        "rule": _REASONS[one.verdict][0] if is_left_out else "",
+        "rule": one.rule or LEFT_OUT[one.verdict][0] if is_left_out else "",
         "operands": list(ends(draft)),
         "given": [],
         "notes": [said, ", ".join(_change(draft, one, name) for name in NAMES)],
@@ -245,15 +245,15 @@ def why(candidate: Candidate) -> dict[str, Any]:
     Raises:
         SynoError: for one that is not.
     """
-    if candidate.verdict not in _REASONS:
+    if candidate.verdict not in LEFT_OUT:
         raise SynoError("expected an operation that is left out; this one may be taken")
-    rule, section = _REASONS[candidate.verdict]
+    rule, section = LEFT_OUT[candidate.verdict]
     return {
         "text": str(candidate.operation),
-        "rule": rule,
-        "kind": "exact",
+        "rule": candidate.rule or rule,
+        "kind": "your own rule" if candidate.rule else "exact",
         "section": section,
-        "reason": f"{candidate.reason[:1].upper()}{candidate.reason[1:]}.",
+        "reason": f"{candidate.reason[:1].upper()}{candidate.reason[1:].rstrip('.')}.",
         "before": "",
         "after": "",
         "latex": "",

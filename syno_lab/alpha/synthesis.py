@@ -26,7 +26,7 @@ from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import SearchError, SpecError
 from syno_lab.inputs import quoted
 
-Verdict = Literal["progress", "no progress", "infeasible", "represented"]
+Verdict = Literal["progress", "no progress", "infeasible", "represented", "refused"]
 #: By how much the paper's rule may make a chain longer than the original before it gives up (section 5).
 SLACK = 2
 #: The operations that make a number of channels.
@@ -124,9 +124,11 @@ class Candidate:
         operation: what is appended.
         distances: from what is wanted after it, by the name of the property.
         verdict: ``progress``, ``no progress``, ``infeasible`` (nothing leads to what is wanted from there) or
-            ``represented`` (it does the same as another candidate).
+            ``represented`` (it does the same as another candidate); in a session with rules of the user's own also
+            ``refused``.
         reason: a line for people.
         draft: what it leads to.
+        rule: the name of the user's rule that refuses it.
     """
 
     operation: Operation
@@ -134,6 +136,7 @@ class Candidate:
     verdict: Verdict
     reason: str
     draft: Draft = field(repr=False)
+    rule: str = ""
 
     @property
     def distance(self) -> float:
@@ -326,19 +329,29 @@ class Answer:
     reason: str = ""
 
 
-def greedy(start: Draft, rng: random.Random, length: int | None = None) -> Answer:
+#: Whether rules of the user's own refuse an operation on a draft.
+Refuses = Callable[["Draft", Operation], bool]
+
+
+def _followers(draft: Draft, refuses: Refuses | None) -> list[Draft]:
+    """What the operations lead to that no rule refuses."""
+    return [one for one in draft.drafts() if refuses is None or not refuses(draft, one.chain[-1])]
+
+
+def greedy(start: Draft, rng: random.Random, length: int | None = None, refuses: Refuses | None = None) -> Answer:
     """Algorithm 1: always the nearest, by chance among several; no more operations than the paper's distance.
 
     Args:
         start: from where.
         rng: decides ties.
         length: not used.
+        refuses: rules of the user's own, where there are any.
     """
     draft, evaluations = start, 0
     while not draft.is_complete:
         if isinf(draft.distance):
             return Answer(None, evaluations, hopeless_words(draft))
-        drafts = list(draft.drafts())
+        drafts = _followers(draft, refuses)
         evaluations += len(drafts)
         nearest = min((one.nearness for one in drafts), default=(inf,))
         if nearest >= draft.nearness:
@@ -347,7 +360,7 @@ def greedy(start: Draft, rng: random.Random, length: int | None = None) -> Answe
     return Answer(draft, evaluations)
 
 
-def progressive(start: Draft, rng: random.Random, length: int | None = None) -> Answer:
+def progressive(start: Draft, rng: random.Random, length: int | None = None, refuses: Refuses | None = None) -> Answer:
     """The rule of section 5: by chance with weights 1/(1 + distance), and greedily from the original's length on.
 
     Args:
@@ -355,11 +368,12 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None) -> 
         rng: chance.
         length: of the original; its properties' where None, or that of the greedy answer where they have none. A chain
             of more than `SLACK` above it is given up.
+        refuses: rules of the user's own, where there are any.
     """
     draft, evaluations = start, 0
     length = start.properties.length if length is None else length
     if length is None:
-        shortest = greedy(start, rng)
+        shortest = greedy(start, rng, refuses=refuses)
         if shortest.draft is None:
             return shortest
         length, evaluations = len(shortest.draft.chain), shortest.evaluations
@@ -368,7 +382,7 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None) -> 
             return Answer(None, evaluations, hopeless_words(draft))
         if len(draft.chain) >= length + SLACK:
             return Answer(None, evaluations, f"not satisfied after {len(draft.chain)} operations")
-        drafts = list(draft.drafts())
+        drafts = _followers(draft, refuses)
         evaluations += len(drafts)
         feasible = [one for one in drafts if not isinf(one.distance)]
         if not feasible:

@@ -52,6 +52,10 @@ class Limit:
         return f"{self.name}: {self.sentence}"
 
 
+class OwnLimit(Limit):
+    """A rule of the user's own that refuses a primitive."""
+
+
 WIDTH = Limit("width", "there would be more tensors that no primitive uses than the kernel may have at a time")
 MERGES = Limit("merges", "the primitives left could not merge all branches")
 NEEDS = Limit("needs", "the primitives left would not be enough for what a kernel must have")

@@ -6,12 +6,12 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from syno_lab.canvas import drawing, growth, stepping
 from syno_lab.canvas.aim import Aim, AimedDraft, Taken
 from syno_lab.canvas.fitted import Fitted
-from syno_lab.canvas.growth import Candidate
+from syno_lab.canvas.growth import Candidate, OwnLimit
 from syno_lab.canvas.kernel import Draft, Kernel
 from syno_lab.canvas.session_files import read_session, to_json
 from syno_lab.canvas.ways import random_way, shortest_way
@@ -22,6 +22,8 @@ from syno_lab.history import Entry as AnyEntry
 from syno_lab.history import History, word_of
 from syno_lab.history_tree import Tree
 from syno_lab.inputs import quoted
+from syno_lab.own_rule import check_names, own_rule, refusing
+from syno_lab.protocol import OwnRule
 from syno_lab.session_protocol import Labels, Picture
 
 
@@ -87,6 +89,31 @@ class CanvasSession(History[AimedDraft, Taken, Entry]):
         normalise = self._places[0].state.aim.normalise
         return {name: Kernel(make().kernel.nodes, normalise).key for name, make in self.known.items()}
 
+    # -- rules of the user's own -------------------------------------------------------------------------------------
+
+    #: Beside those of Canvas.
+    own: tuple[OwnRule, ...] = ()
+
+    def restrict(self, rules: Sequence[Any]) -> None:
+        """See :meth:`syno_lab.session_protocol.Session.restrict`; a step is a :class:`.Taken`."""
+        own = (*self.own, *map(own_rule, rules))
+        check_names(rule.name for rule in own)
+        self.own = own
+
+    def copy(self) -> Self:
+        """The same places and rules, to move on by themselves."""
+        found = super().copy()
+        found.own = self.own
+        return found
+
+    def _refuses(self, state: AimedDraft, step: Taken) -> bool:
+        return refusing(self.own, state, step) is not None
+
+    def _judged(self, state: AimedDraft, one: Candidate) -> Candidate:
+        """A candidate with the verdict of the user's rules, where nothing else refuses it."""
+        rule = refusing(self.own, state, Taken(*one[:3])) if one.may_be_taken else None
+        return one if rule is None else one._replace(verdict=OwnLimit(rule.name, rule.reason))
+
     # -- what the history asks ---------------------------------------------------------------------------------------
 
     def _line(self, start: Any, note: str) -> tuple[Entry, ...]:
@@ -123,13 +150,13 @@ class CanvasSession(History[AimedDraft, Taken, Entry]):
         return Entry(state.apply(step), state.step(step))
 
     def _way(self, seconds: float | None, should_stop: Stop | None) -> tuple[Taken, ...]:
-        return shortest_way(self.state, seconds=seconds, should_stop=should_stop)
+        return shortest_way(self.state, seconds=seconds, should_stop=should_stop, refuses=self._refuses)
 
     def random_steps(
         self, state: AimedDraft, rng: random.Random, *, should_stop: Stop | None = None
     ) -> tuple[Taken, ...]:
         """See :func:`syno_lab.canvas.ways.random_way`."""
-        return random_way(state, rng, should_stop=should_stop)
+        return random_way(state, rng, should_stop=should_stop, refuses=self._refuses)
 
     # -- as text -----------------------------------------------------------------------------------------------------
 
@@ -189,7 +216,7 @@ class CanvasSession(History[AimedDraft, Taken, Entry]):
         """Every primitive on every tensor and every broadcast of two (:func:`syno_lab.canvas.growth.candidates`)."""
         effort = Effort(should_stop=should_stop)
         look = lambda: effort.tick("listing the next primitives")  # noqa: E731 - a name for what is asked often
-        return list(growth.candidates(state.draft, state.aim.room, look=look))
+        return [self._judged(state, one) for one in growth.candidates(state.draft, state.aim.room, look=look)]
 
     def menu(
         self, state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
@@ -215,7 +242,7 @@ class CanvasSession(History[AimedDraft, Taken, Entry]):
         should_stop: Stop | None = None,
     ) -> dict[str, Any]:
         """See :func:`syno_lab.canvas.stepping.preview`."""
-        return stepping.preview(state, share, give)
+        return stepping.preview(state, share, give, lambda one: self._judged(state, one))
 
     def why(self, state: AimedDraft, candidate: Candidate) -> dict[str, Any]:
         """See :func:`syno_lab.canvas.stepping.why`."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from syno_lab.canvas.aim import AimedDraft, Taken
 from syno_lab.canvas.drawing import colour_of, sign_of
 from syno_lab.canvas.filling import Solution
 from syno_lab.canvas.fitted import Fitted
-from syno_lab.canvas.growth import SUBSTITUTION, Candidate, Limit, candidates_of
+from syno_lab.canvas.growth import SUBSTITUTION, Candidate, Limit, OwnLimit, candidates_of
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
 from syno_lab.canvas.rules import Rule
 from syno_lab.errors import PrimitiveError, SynoError
@@ -208,14 +208,20 @@ def why(candidate: Candidate, verdict: Rule | Limit) -> dict[str, Any]:
     return {
         "text": str(candidate),
         "rule": verdict.name,
-        "kind": ("exact" if verdict.exact else "approximate") if isinstance(verdict, Rule) else "limit",
+        "kind": _kind(verdict),
         "section": source.partition("section ")[2] if is_rule else "",
-        "reason": f"{verdict.sentence[:1].upper()}{verdict.sentence[1:]}.",
+        "reason": f"{verdict.sentence[:1].upper()}{verdict.sentence[1:].rstrip('.')}.",
         "before": "",
         "after": "",
         "latex": "",
         "svg": "",
     }
+
+
+def _kind(verdict: Rule | Limit) -> str:
+    if isinstance(verdict, Rule):
+        return "exact" if verdict.exact else "approximate"
+    return "your own rule" if isinstance(verdict, OwnLimit) else "limit"
 
 
 # -- tensors that are ticked -------------------------------------------------------------------------------------------
@@ -260,8 +266,10 @@ def ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str], choice:
     return Taken(*step[:3])
 
 
-def preview(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> dict[str, Any]:
-    """What can be done with the ticked tensors.
+def preview(
+    state: AimedDraft, share: Sequence[str], give: Sequence[str], judged: Callable[[Candidate], Candidate]
+) -> dict[str, Any]:
+    """What can be done with the ticked tensors; ``judged`` gives a candidate the verdict of the user's rules.
 
     Returns:
         The facts of :meth:`syno_lab.session_protocol.Session.preview`, and ``choices``: the steps, each with its
@@ -271,7 +279,7 @@ def preview(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> dic
     if not share and not give:
         return {}
     try:
-        found = _on_ticked(state, share, give)
+        found = [judged(one) for one in _on_ticked(state, share, give)]
     except SynoError as refused:
         return {"legal": False, "canonical": False, "distance": None, "text": str(refused), "choices": []}
     choices = [

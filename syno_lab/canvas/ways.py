@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 from syno_lab.canvas.aim import AimedDraft, Taken
@@ -21,10 +22,21 @@ _PROOF = 0.5
 _MORE, _MANY = 4, 12
 #: At a dead end a random way goes back by so many steps, at most so often.
 _BACK, _RETURNS = 2, 3
+_REFUSALS = 30  # steps that the user's rules refuse before a random way is begun anew
+
+Refuses = Callable[[AimedDraft, Taken], bool]
+
+
+def _never(state: AimedDraft, step: Taken) -> bool:
+    return False
 
 
 def shortest_way(
-    state: AimedDraft, *, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None
+    state: AimedDraft,
+    *,
+    seconds: float | None = PATIENCE_S,
+    should_stop: Stop | None = None,
+    refuses: Refuses = _never,
 ) -> tuple[Taken, ...]:
     """A shortest way of steps that nothing refuses; where the time does not suffice for that, a short one.
 
@@ -32,6 +44,7 @@ def shortest_way(
         state: where to begin.
         seconds: of computing; None for as long as it takes.
         should_stop: asked often.
+        refuses: whether rules of the user's own refuse a step.
 
     Raises:
         StoppedError: when ``should_stop`` said so.
@@ -43,7 +56,7 @@ def shortest_way(
     try:
         effort = Effort(None if seconds is None else _PROOF * seconds, should_stop)
         for last in range(done + needed, state.aim.room.primitives + 1):
-            found = _nearest(state, last, effort)
+            found = _nearest(state, last, effort, refuses)
             if found is not None:
                 return found
         raise SynoError(_nothing(state))
@@ -51,11 +64,16 @@ def shortest_way(
         pass
     rest = None if seconds is None else (1 - _PROOF) * seconds
     rng = random.Random(0)  # noqa: S311 - equal states get equal suggestions
-    return _drawn(state, rng, (needed, needed + _MORE), Effort(rest, should_stop))
+    return _drawn(state, rng, (needed, needed + _MORE), Effort(rest, should_stop), refuses)
 
 
 def random_way(
-    state: AimedDraft, rng: random.Random, *, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None
+    state: AimedDraft,
+    rng: random.Random,
+    *,
+    seconds: float | None = PATIENCE_S,
+    should_stop: Stop | None = None,
+    refuses: Refuses = _never,
 ) -> tuple[Taken, ...]:
     """Random steps to an operator, at least one, drawn as a sampler draws (:meth:`.Growing.grow`).
 
@@ -64,6 +82,7 @@ def random_way(
         rng: chance.
         seconds: of computing; None for as long as it takes.
         should_stop: asked often.
+        refuses: whether rules of the user's own refuse a step.
 
     Raises:
         StoppedError: when ``should_stop`` said so.
@@ -71,7 +90,7 @@ def random_way(
     """
     needed = _needed(state)
     most = max(needed + _MORE, _MANY - len(state.draft.nodes))
-    return _drawn(state, rng, (needed, most), Effort(seconds, should_stop))
+    return _drawn(state, rng, (needed, most), Effort(seconds, should_stop), refuses)
 
 
 def _needed(state: AimedDraft) -> int:
@@ -81,23 +100,28 @@ def _needed(state: AimedDraft) -> int:
     return max(1, state.needed)
 
 
-def _nearest(state: AimedDraft, last: int, effort: Effort) -> tuple[Taken, ...] | None:
+def _nearest(state: AimedDraft, last: int, effort: Effort, refuses: Refuses) -> tuple[Taken, ...] | None:
     """A way to an operator of ``last`` primitives; None where there is none."""
     room = replace(state.aim.room, primitives=last)
     for one in candidates(state.draft, room, look=lambda: effort.tick(_WHAT)):
         if not one.may_be_taken:
             continue
         effort.look(_WHAT)
-        step, after = Taken(*one[:3]), state.apply(one)
+        step = Taken(*one[:3])
+        if refuses(state, step):
+            continue
+        after = state.apply(one)
         rest: tuple[Taken, ...] | None = () if after.is_complete else None
         if len(after.draft.nodes) < last:
-            rest = _nearest(after, last, effort)
+            rest = _nearest(after, last, effort, refuses)
         if rest is not None:
             return (step, *rest)
     return None
 
 
-def _drawn(state: AimedDraft, rng: random.Random, lengths: tuple[int, int], effort: Effort) -> tuple[Taken, ...]:
+def _drawn(
+    state: AimedDraft, rng: random.Random, lengths: tuple[int, int], effort: Effort, refuses: Refuses
+) -> tuple[Taken, ...]:
     """Random steps, so many, to an operator."""
     least, most = lengths
     room, done = state.aim.room, len(state.draft.nodes)
@@ -107,15 +131,17 @@ def _drawn(state: AimedDraft, rng: random.Random, lengths: tuple[int, int], effo
             last = done + rng.randint(least, max(least, min(most, state.left)))
             fewest = max(room.fcs[0], state.growing.fcs)
             fcs = rng.randint(fewest, max(fewest, min(room.fcs[1], fewest + 2)))
-            steps = _walk(state, rng, replace(room, primitives=last), fcs, effort)
+            steps = _walk(state, rng, replace(room, primitives=last), fcs, effort, refuses)
             if steps is not None:
                 return steps
     except (OverTimeError, TooLargeError):
         raise SynoError(_nothing(state)) from None
 
 
-def _walk(state: AimedDraft, rng: random.Random, room: Room, fcs: int, effort: Effort) -> tuple[Taken, ...] | None:
-    drafts, steps, returns = [state.draft], list[Taken](), 0
+def _walk(
+    state: AimedDraft, rng: random.Random, room: Room, fcs: int, effort: Effort, refuses: Refuses
+) -> tuple[Taken, ...] | None:
+    drafts, steps, returns, refusals = [state.draft], list[Taken](), 0, 0
     growing = Growing(room, state.draft.nodes, state.draft.shapes)
     while growing.left:
         effort.tick(_WHAT)
@@ -127,8 +153,16 @@ def _walk(state: AimedDraft, rng: random.Random, room: Room, fcs: int, effort: E
             del drafts[-_BACK:], steps[-_BACK:]
             grown = Growing(room, drafts[-1].nodes, drafts[-1].shapes)
         else:
-            drafts.append(grown.draft())
-            steps.append(step_between(*drafts[-2:]))
+            after = grown.draft()
+            step = step_between(drafts[-1], after)
+            if refuses(AimedDraft(drafts[-1], state.aim), step):
+                refusals += 1
+                if refusals > _REFUSALS:
+                    return None
+                growing = Growing(room, drafts[-1].nodes, drafts[-1].shapes)
+                continue
+            drafts.append(after)
+            steps.append(step)
         growing = grown
     return tuple(steps) if AimedDraft(drafts[-1], state.aim).is_complete else None
 

@@ -21,6 +21,7 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.candidates import Candidate, Candidates, Verdict
+from syno_lab.synthesis.rules import OWN
 
 COUNTED = 1 << 14  # points at which a page compares the sides of an approximate rule; about a millisecond
 SHOWN = 40  # of one primitive, canonical and pruned each; contractions can be many hundreds
@@ -82,7 +83,7 @@ class Why:
     Attributes:
         text: the step in words.
         rule: the name of the rule.
-        kind: ``exact``, ``approximate`` or ``space``.
+        kind: ``exact``, ``approximate`` or ``space``; :data:`.rules.OWN` of a function of the user's own.
         section: where the paper says so.
         reason: the rule's sentence, with the share of the elements that differ where the rule is approximate.
         before: the expression as proposed, over wildcards ``#0``, ``#1``, ...
@@ -117,11 +118,12 @@ def why(state: State, candidate: Candidate) -> Why:
     names = expressions(state)
     latex, after = verdict.latex or "", _after(verdict, names)
     words = f"{verdict.before} becomes {after}"
+    is_own = verdict.rejected_by.section == OWN
     return Why(
         describe_step(state, candidate.step, names),
         verdict.rejected_by.name,
-        verdict.rejected_by.kind,
-        verdict.rejected_by.section,
+        OWN if is_own else verdict.rejected_by.kind,
+        "" if is_own else verdict.rejected_by.section,
         _reason(state, verdict),
         verdict.before or "",
         after,

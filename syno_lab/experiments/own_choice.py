@@ -15,15 +15,14 @@ import msgspec
 
 from syno_lab.errors import CodeError
 from syno_lab.inputs import quoted
+from syno_lab.own_rule import RuleFunction, called, rule_of
 from syno_lab.protocol import OwnRule
 from syno_lab.trial.own import with_primitives
-from syno_lab.user_code import UserCode, said_by, user_code
+from syno_lab.user_code import UserCode, user_code
 
 if TYPE_CHECKING:
     from syno_lab.experiments.settings import SearchSettings
 
-#: A rule of the user's own as a function of a state and a step proposed there, or ``file.py:function``.
-RuleFunction = Callable[[Any, Any], bool] | str
 #: A reward of the user's own as a function of :class:`Judged`, or ``file.py:function``.
 RewardFunction = Callable[["Judged"], float] | str
 
@@ -102,7 +101,8 @@ def bring_choice(settings: SearchSettings) -> None:
 
 def own_rules(settings: SearchSettings) -> tuple[OwnRule, ...]:
     """The rules of the user's own. Raises CodeError for code that this process was not given."""
-    return tuple([_rule(UserCode.from_dict(one)) for one in settings.rules])
+    codes = [UserCode.from_dict(one) for one in settings.rules]
+    return tuple([rule_of(_brought(code), code) for code in codes])
 
 
 def own_reward(settings: SearchSettings) -> Callable[[Judged], float] | None:
@@ -116,7 +116,7 @@ def own_reward(settings: SearchSettings) -> Callable[[Judged], float] | None:
     function = _brought(code)
 
     def reward(trial: Judged) -> float:
-        found = _called(code, function, trial)
+        found = called(function, f"{code.name} of {code.origin}", code.origin, trial)
         try:
             number = float(found)
         except (TypeError, ValueError):
@@ -128,19 +128,6 @@ def own_reward(settings: SearchSettings) -> Callable[[Judged], float] | None:
         return number
 
     return reward
-
-
-def _rule(code: UserCode) -> OwnRule:
-    function = _brought(code)
-
-    def match(state: Any, step: Any) -> bool:
-        found = _called(code, function, state, step)
-        if not isinstance(found, bool):
-            raise CodeError(f"{code.name} of {code.origin}: expected True or False, found {quoted(found)}")
-        return found
-
-    said = (function.__doc__ or "").strip().splitlines()
-    return OwnRule(code.name.replace("_", "-"), said[0] if said else "A rule of the user's own refuses it.", match)
 
 
 def _codes(settings: SearchSettings) -> list[UserCode]:
@@ -156,12 +143,3 @@ def _brought(code: UserCode) -> Callable[..., Any]:
             "read it, and give it again"
         )
     return found
-
-
-def _called(code: UserCode, function: Callable[..., Any], *given: Any) -> Any:
-    try:
-        return function(*given)
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever the user's code raises
-        raise CodeError(f"{code.name} of {code.origin}: {said_by(error, code.origin)}") from error

@@ -114,7 +114,7 @@ class PGraphSession(Session):
 
     def candidates(self, state: State, *, should_stop: Stop | None = None) -> Sequence[Candidate]:
         """See :func:`syno_lab.synthesis.candidates.candidates`."""
-        return candidates(state, should_stop=should_stop)
+        return candidates(state, self.rules, should_stop=should_stop)
 
     def menu(
         self, state: State, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
@@ -127,12 +127,12 @@ class PGraphSession(Session):
     def why(self, state: State, candidate: Candidate) -> dict[str, Any]:
         """See :func:`syno_lab.codegen.drawing_menu.why`."""
         found: dict[str, Any] = msgspec.to_builtins(drawing_menu.why(state, candidate))
-        way = instead(self._path(state), candidate.verdict)
+        way = instead(self._path(state), candidate.verdict, self.rules)
         return {**found, "instead": "" if way is None else _words(way)}
 
     def take_instead(self, candidate: Candidate) -> State:
         """The canonical steps in place of a pruned one, as a branch behind the place where they begin."""
-        way = instead(self._path(self.state), candidate.verdict)
+        way = instead(self._path(self.state), candidate.verdict, self.rules)
         if way is None:
             return super().take_instead(candidate)
         self.jump(self.position - way.back)
@@ -167,7 +167,7 @@ class PGraphSession(Session):
 
     def random_steps(self, state: State, rng: random.Random, *, should_stop: Stop | None = None) -> tuple[Step, ...]:
         """See :func:`syno_lab.synthesis.ways.random_way`."""
-        return random_way(state, rng, should_stop=should_stop).steps
+        return random_way(state, rng, self.rules, should_stop=should_stop).steps
 
     # -- a contraction put together by hand --------------------------------------------------------------------------
 

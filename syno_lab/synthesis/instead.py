@@ -10,7 +10,7 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.candidates import Verdict
 from syno_lab.synthesis.rewrites_parts import Side
-from syno_lab.synthesis.rules import rejecting_rule
+from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,13 @@ class Instead:
     state: State
 
 
-def instead(path: Sequence[State], verdict: Verdict) -> Instead | None:
+def instead(path: Sequence[State], verdict: Verdict, rules: tuple[Rule, ...] = RULES) -> Instead | None:
     """The canonical way in place of a pruned step.
 
     Args:
         path: the states from the output to the one in which the step was proposed, one step from each to the next.
         verdict: of that step.
+        rules: what is canonical.
 
     Returns:
         None where the rule has no formula, its canonical side begins with a REDUCE, or a step of the way is pruned
@@ -54,7 +55,7 @@ def instead(path: Sequence[State], verdict: Verdict) -> Instead | None:
         for step in kept:
             state = state.apply(step)
         for step in after:
-            if rejecting_rule(state, step) is not None:
+            if rejecting_rule(state, step, rules) is not None:
                 return None
             state = state.apply(step)
     except SynoError:  # what was kept needs what was rewritten

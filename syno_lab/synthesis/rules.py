@@ -75,6 +75,8 @@ def _row(
     return Rule(name, before, after, reason, section, kind, match, primitives, is_deep, is_of_given)
 
 
+#: The ``section`` of a row that was made of a function of the user's own.
+OWN = "your own rule"
 #: Rows that hold for all 1-to-1 views.
 OF_VIEWS = ("view-of-reduction", "view-above-share")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import PrimitiveError, SpecError
@@ -15,9 +15,12 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.ir.wants import wants_text
+from syno_lab.own_rule import check_names, own_rule
+from syno_lab.protocol import OwnRule
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.property_distance import property_distance
 from syno_lab.synthesis.recognise import recognise
+from syno_lab.synthesis.rules import OWN, RULES, Rule
 from syno_lab.synthesis.ways import Way, random_way, shortest_way
 
 Known = Mapping[str, Callable[[], Operator]]
@@ -63,6 +66,25 @@ class Session(History[State, Step, Entry]):
         """The known operator that this is, up to the names of variables; None for another or an incomplete one."""
         return recognise(self.operator, self.known) if self.is_complete else None
 
+    #: What is canonical: the lab's rules, and those of the user's own behind them (:meth:`restrict`).
+    rules: tuple[Rule, ...] = RULES
+
+    def restrict(self, rules: Sequence[Any]) -> None:
+        """Have rules of the user's own refuse steps: functions, or rows (:class:`.Rule`); those of the lab are there.
+
+        See :meth:`syno_lab.session_protocol.Session.restrict`.
+        """
+        rows = [rule if isinstance(rule, Rule) else _row(own_rule(rule)) for rule in rules]
+        found = (*self.rules, *(row for row in rows if row not in self.rules))
+        check_names(row.name for row in found)
+        self.rules = found
+
+    def copy(self) -> Self:
+        """The same places and rules, to move on by themselves."""
+        found = super().copy()
+        found.rules = self.rules
+        return found
+
     def suggest(self, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None) -> Way:
         """A shortest way from here to the input (:func:`syno_lab.synthesis.ways.shortest_way`); nothing moves.
 
@@ -70,7 +92,7 @@ class Session(History[State, Step, Entry]):
             StoppedError: when ``should_stop`` said so.
             SynoError: where there is nothing to suggest.
         """
-        return shortest_way(self.state, seconds=seconds, should_stop=should_stop)
+        return shortest_way(self.state, self.rules, seconds=seconds, should_stop=should_stop)
 
     def complete(
         self,
@@ -85,7 +107,8 @@ class Session(History[State, Step, Entry]):
         Raises:
             SynoError: where no operator is found (:func:`syno_lab.synthesis.ways.random_way`).
         """
-        return self.lay(random_way(self.state, rng, seconds=seconds, should_stop=should_stop).steps, at_start)
+        way = random_way(self.state, rng, self.rules, seconds=seconds, should_stop=should_stop)
+        return self.lay(way.steps, at_start)
 
     # -- what the history asks ---------------------------------------------------------------------------------------
 
@@ -108,6 +131,10 @@ class Session(History[State, Step, Entry]):
     def _loaded(self, operator: Operator) -> Operator:
         """Without wishes of its own an operator has those that the session began with, if it has their axes."""
         return _wishing(operator, self._places[0].state.spec)
+
+
+def _row(rule: OwnRule) -> Rule:
+    return Rule(rule.name, "", "", rule.reason, OWN, "space", rule.match)
 
 
 def _wishing(operator: Operator, spec: Spec) -> Operator:

@@ -232,9 +232,9 @@ ENDLESS = """\
 # However fast this machine is: the search begins again until it is stopped.
 import syno_lab.pgraphs.stepping as module
 once = module.random_way
-def again(state, rng, *, should_stop):
+def again(state, rng, rules, *, should_stop):
     while not should_stop():
-        once(state, rng, should_stop=should_stop)
+        once(state, rng, rules, should_stop=should_stop)
     raise module.StoppedError("stopped while looking")
 module.random_way = again
 """

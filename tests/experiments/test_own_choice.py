@@ -143,7 +143,7 @@ def test_code_of_a_strangers_settings_does_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("page", "given"), [("own-rule", "rules"), ("own-reward", "reward")])
 def test_the_functions_of_the_manual_can_be_given(page: str, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    function, call = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    function, call, *_ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {"__name__": "__main__"}
     monkeypatch.setitem(linecache.cache, page, (len(function), None, function.splitlines(keepends=True), page))
     exec(compile(function, page, "exec"), names)

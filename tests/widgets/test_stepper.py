@@ -290,7 +290,7 @@ def test_the_picture_is_sent_before_the_next_steps_are_worked_out(
         def flush(self) -> None:
             order.append("sent")
 
-    def work_out(state: State, **limits: Any) -> list[Candidate]:
+    def work_out(state: State, *_: Any, **limits: Any) -> list[Candidate]:
         order.append("next steps")
         return candidates(state, **limits)
 

@@ -60,6 +60,8 @@ class Stepper(MovesByHand, ComparesPlaces):
     Args:
         start: a spec, a state (a partial pGraph) or an operator, of a system that builds by steps.
         seed: of :meth:`complete_at_random`; None draws one.
+        rules: of your own, which refuse steps beside the system's: functions of a state and a step, or rows,
+            ``sl.Rule``.
         options: first values of the traits ``selected`` and ``search``.
 
     Raises:
@@ -157,12 +159,21 @@ class Stepper(MovesByHand, ComparesPlaces):
     revision = t.Int(0, read_only=True).tag(sync=True)
     """Counts the states shown; a choice made from older lists is refused."""
 
-    def __init__(self, start: Any, *, seed: int | None = None, **options: Any) -> None:
+    def __init__(self, start: Any, *, seed: int | None = None, rules: Sequence[Any] = (), **options: Any) -> None:
         self._check_options(options)
-        self._start(session_of(start), seed, options)
+        session = session_of(start)
+        session.restrict(rules)
+        self._start(session, seed, options)
 
     @classmethod
-    def of(cls, operator: Operator | str | Path, *, at_start: bool = True, seed: int | None = None) -> Self:
+    def of(
+        cls,
+        operator: Operator | str | Path,
+        *,
+        at_start: bool = True,
+        seed: int | None = None,
+        rules: Sequence[Any] = (),
+    ) -> Self:
         """Step through an operator: at its output, with its steps ahead.
 
         Args:
@@ -170,6 +181,7 @@ class Stepper(MovesByHand, ComparesPlaces):
                 to a file with either.
             at_start: False for its end.
             seed: as for the class.
+            rules: as for the class.
 
         Raises:
             SynoError: for an unknown name, a file that cannot be read, or one that holds neither.
@@ -178,6 +190,7 @@ class Stepper(MovesByHand, ComparesPlaces):
         is_given = session.entry.operator is not None and len(session.places) == session.place + 1
         if at_start and is_given:  # a session stays where it was
             session.jump(0)
+        session.restrict(rules)
         return cls.showing(session, seed=seed)
 
     @classmethod

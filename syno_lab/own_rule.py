@@ -1,0 +1,87 @@
+"""Rules of the user's own: functions that refuse steps, for the searches and the sessions of every system."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from syno_lab.errors import CodeError, SpecError
+from syno_lab.inputs import quoted
+from syno_lab.protocol import OwnRule
+from syno_lab.user_code import UserCode, said_by, user_code
+
+#: A rule as a function of a state and a step that is proposed there, or ``file.py:function``.
+RuleFunction = Callable[[Any, Any], bool] | str
+
+
+def own_rule(given: OwnRule | RuleFunction) -> OwnRule:
+    """A rule as it is asked, in the process of the user who has given it.
+
+    Args:
+        given: a function of a state and a step that returns True to refuse the step; its name is the rule's, the first
+            line of its docstring the reason. Or the same as ``file.py:function``, whose file is run here.
+
+    Raises:
+        CodeError: it is neither, or the file cannot be run.
+    """
+    if isinstance(given, OwnRule):
+        return given
+    if isinstance(given, str):
+        code = user_code(given)
+        return rule_of(code.function(), code)
+    name = getattr(given, "__name__", "")
+    if not callable(given) or not name.isidentifier():
+        raise CodeError(
+            f"rules: expected a function written with def, or 'file.py:function', found {quoted(given)}; "
+            "its name is the rule's"
+        )
+    file = getattr(getattr(given, "__code__", None), "co_filename", "")
+    return _rule(given, name, getattr(given, "__module__", None) or "the notebook", file)
+
+
+def rule_of(function: Callable[[Any, Any], bool], code: UserCode) -> OwnRule:
+    """The rule of a function that was made of this code."""
+    return _rule(function, code.name, code.origin, code.origin)
+
+
+def called(function: Callable[..., Any], where: str, file: str, *given: Any) -> Any:
+    """What a function of the user's own returns. Raises CodeError, one line, where it fails.
+
+    Args:
+        function: the function.
+        where: what messages call it.
+        file: that its code is in, for the line in the message.
+        given: its arguments.
+    """
+    try:
+        return function(*given)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the user's code raises
+        raise CodeError(f"{where}: {said_by(error, file)}") from error
+
+
+def refusing(rules: Iterable[OwnRule], state: Any, step: Any) -> OwnRule | None:
+    """The first rule that refuses a step, None where none does. Raises CodeError where a rule fails."""
+    return next((rule for rule in rules if rule.match(state, step)), None)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raises SpecError where two rules have one name: messages could not tell them apart."""
+    twice = [name for name, number in Counter(names).items() if number > 1]
+    if twice:
+        raise SpecError(f"rules: expected a name of its own for each, found {quoted(twice[0])} twice; rename one")
+
+
+def _rule(function: Callable[[Any, Any], bool], name: str, origin: str, file: str) -> OwnRule:
+    where = f"{name} of {origin}"
+
+    def match(state: Any, step: Any) -> bool:
+        found = called(function, where, file, state, step)
+        if not isinstance(found, bool):
+            raise CodeError(f"{where}: expected True or False, found {quoted(found)}")
+        return found
+
+    said = (function.__doc__ or "").strip().splitlines()
+    return OwnRule(name.replace("_", "-"), said[0] if said else "A rule of the user's own refuses it.", match)
