@@ -135,25 +135,24 @@ class _Rows:
             key = tuple(map(tuple, order))
             if key not in tried:  # sweeps from several first orders end in the same one
                 tried.add(key)
+                place = list(self.place)
                 yield self._improved(order)
+                self.place = place
 
         firsts: list[Callable[[], list[list[int]]]] = [lambda: [list(row) for row in self.rows]]
         firsts.append(lambda: [row[::-1] for row in self.rows])
         if any(at is not None for at in self.old):
             firsts.insert(0, self._as_before)
-        for number, first in enumerate(firsts):
+        for first in firsts:
             order = first()
             for row in order:
                 self._put(row)
-            if number == 0:
-                yield from improved(order)
+            yield from improved(order)
             same = 0  # sweeps in a row that have changed nothing: after two of them none will
             for sweep in range(_SWEEPS):
                 same = 0 if self._sweep(order, up=sweep % 2 == 0) or not sweep else same + 1
                 if sweep >= _SWEEPS - _IMPROVED or same == 2:
-                    place = list(self.place)
                     yield from improved(order)
-                    self.place = place
                 if same == 2:
                     break
 
