@@ -18,6 +18,15 @@ from syno_lab.reports.rows import TrialRow
 from syno_lab.store.pareto import Axis, pareto_front
 
 
+def short_number(value: float) -> str:
+    """Four digits, thousands as k, M, G, T: the page (``runs_chart.js``) writes its numbers so too."""
+    size = abs(value)
+    for least, unit, name in ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if size >= least:
+            return f"{float(f'{value / unit:.4g}'):g} {name}"
+    return f"{value:.4g}"
+
+
 class Placed(NamedTuple):
     """A trial that has a value on every axis; ``values`` are in the order of the axes.
 

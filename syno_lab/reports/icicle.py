@@ -22,6 +22,8 @@ COLOURS: tuple[Colour, ...] = get_args(Colour)
 #: Words of steps that are part of a primitive: a CONTRACTION is made of SHAREs, and a weight is given to.
 _PARTS = {"CONTRACTION": "SHARE", "GIVE": "SHARE"}
 _WORD = re.compile(r"[^\W\d]\w*")
+#: A choice how many steps an operator may have.
+_BOUND = re.compile(r"at most (\d+) steps?")
 SIGNS = {"open": "", "operator": "✓ ", "dead end": "✕ ", "pruned": "– ", "done": "■ "}
 #: The narrowest box, as a share of the whole width.
 NARROWEST = 1 / 64
@@ -244,11 +246,13 @@ def _box(
 ) -> dict[str, Any]:
     name, look = _primitive(branch.text)
     kind, own = SIGNS[branch.kind], "" if look is None else look.sign
+    if bound := _BOUND.fullmatch(branch.text):  # of a choice how many steps there may be
+        name, own = f"≤ {bound[1]} steps", f"≤{bound[1]}"
     fill = _fill(branch.kind, shade)
     return {
         "key": branch.key,
         "text": kind + branch.text,
-        "short": f"{kind}{own} {name}".strip(),
+        "short": f"{kind}{name}" if bound else f"{kind}{own} {name}".strip(),
         "sign": own,  # what kind of place it is its border and its fill say
         "words": branch.words,
         "kind": branch.kind,

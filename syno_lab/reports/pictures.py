@@ -12,7 +12,7 @@ from syno_lab.codegen.figure_room import fit_labels, legend_above
 from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted
 from syno_lab.reports.front_names import draw_names
-from syno_lab.reports.fronts import Front, Placed
+from syno_lab.reports.fronts import Front, Placed, short_number
 from syno_lab.reports.marks import BASELINE, Mark, mark_of
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def describe_front(front: Front, title: str) -> str:
     shown = ", ".join(names[:_MOST_NAMES]) + (
         f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     )
-    corner = ", ".join(f"{value:.4g}" for value in front.reference)
+    corner = ", ".join(map(short_number, front.reference))
     return (
         f"{title}: {len(front.points)} trials by {axes}; on the Pareto front: {shown}; "
-        f"hypervolume {front.hypervolume:.4g} up to ({corner}).{_systems(front)}{_finals(front)}"
+        f"hypervolume {short_number(front.hypervolume)} up to ({corner}).{_systems(front)}{_finals(front)}"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from syno_lab.reports.axes import LATENCY, RUNG, list_axes
 from syno_lab.reports.courses import Course
-from syno_lab.reports.fronts import Front
+from syno_lab.reports.fronts import Front, short_number
 from syno_lab.reports.lab import Reading
 from syno_lab.reports.marks import mark_of
 from syno_lab.reports.pictures import describe_front, shape_of
@@ -206,7 +206,7 @@ def summary(reading: Reading, rows: Sequence[TrialRow], front: Front | None) -> 
     text = f"{total} {'trial' if total == 1 else 'trials'}: " + ", ".join(f"{n} {name}" for name, n in states.items())
     if front is None or not front.points:
         return f"{text}."
-    text += f"; {len(front.front)} on the front, hypervolume {front.hypervolume:.4g}."
+    text += f"; {len(front.front)} on the front, hypervolume {short_number(front.hypervolume)}."
     return text + _latencies(reading, rows, front)
 
 

@@ -78,4 +78,4 @@ def test_the_dark_looks_can_be_read() -> None:
         assert _contrast(DARK_INK, fill) >= 4.5
         assert _contrast(border, "#17171a") >= 3
     shipped = (Path(syno_widgets.__file__).parent / "operator_graph_dark.css").read_text(encoding="utf-8")
-    assert shipped.partition("\n")[2] == dark_css(".syno-graph.syno-dark")
+    assert shipped.partition("\n")[2] == dark_css(".syno-dark")

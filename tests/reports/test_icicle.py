@@ -227,6 +227,15 @@ def test_boxes_say_their_primitive() -> None:
     assert words["-a"]["edge"] == ""
 
 
+def test_a_narrow_choice_of_a_number_of_steps_says_the_number() -> None:
+    class Choices(Letters):
+        def branch(self, key: str) -> Branch:
+            return replace(super().branch(key), text=f"at most {len(key) + 3} steps")
+
+    (box,) = [one for one in icicle(Choices(2), "-", 1).boxes if one["key"] == "-a"]
+    assert (box["text"], box["short"], box["sign"]) == ("at most 5 steps", "≤ 5 steps", "≤5")
+
+
 # -- the trials, one after the other -----------------------------------------------------------------------------------
 
 

@@ -40,6 +40,7 @@ from syno_lab.reports import (
     trials_frame,
     trials_parquet,
 )
+from syno_lab.reports.fronts import short_number
 from syno_lab.reports.pictures import describe_front
 from syno_lab.store import OperatorRecord, Store, schema
 from syno_lab.store.courses import COURSE_FILE, CURVE_FILE, read_course, write_course
@@ -59,6 +60,15 @@ def row(number: int, accuracy: float | None, flops: int, params: int, **more: An
         params=params,
         **known,
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.77e6, "1.77 M"), (1.5e6, "1.5 M"), (9999.4, "9999"), (12345, "12.35 k"), (0.25, "0.25"), (3e12, "3 T")],
+)
+def test_numbers_are_written_as_the_page_writes_them(value: float, text: str) -> None:
+    assert short_number(value) == text
+    assert short_number(-value) == f"-{text}"
 
 
 # -- fronts ------------------------------------------------------------------------------------------------------------

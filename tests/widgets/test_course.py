@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -104,7 +106,12 @@ def test_pictures_say_what_they_show() -> None:
     assert shown == ["X [3]", "x0", "x1", "x2", "Y [3\u00d73]", "0", "x0", "x1", "x0", "x1", "x2", "x1", "x2", "0"]
     assert svg.get("aria-label") == str(picture)
     assert "rows are: 0, x0, x1; x0, x1, x2; x1, x2, 0." in str(picture)
-    assert Cards()._repr_html_().count("<img") == 8
+    cards = Cards()._repr_html_()
+    assert cards.count("<img") == 8
+    for found in re.findall('base64,([^"]+)', cards):
+        picture = ElementTree.fromstring(base64.b64decode(found))
+        (style,) = picture.findall("{http://www.w3.org/2000/svg}style")
+        assert "prefers-color-scheme: dark" in (style.text or ""), "an image has no ground but its own"
     assert "SPLIT: [i, j]: [G, B] <- [B*i + j]: [G*B]" in repr(Cards("SPLIT"))
     with pytest.raises(sl.SynoError, match="moved: expected at most 400 elements, found 8192"):
         Moved(sl.operators.pixel_shuffle(), {"N": 1, "C": 16, "H": 8, "W": 8})

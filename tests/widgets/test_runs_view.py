@@ -31,6 +31,7 @@ from syno_lab.jobs.ledger import Ledger
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.operators import conv2d
 from syno_lab.reports import front_of
+from syno_lab.reports.fronts import short_number
 from syno_lab.store import Store
 from syno_lab.store.courses import CURVE_FILE, write_course
 from syno_lab.store.pareto import pareto_front
@@ -85,7 +86,8 @@ def test_it_shows_what_the_store_holds(view: RunsView) -> None:
     assert view.front["unplaced"] == 31 - len(view.front["keys"])
     assert view.headline == (
         f"30 trials: 27 finished, 3 diverged; {len(view.front['front'])} on the front, "
-        f"hypervolume {view.front['hypervolume']:.4g}. On cpu: sum over the replaced layers, not the whole network."
+        f"hypervolume {short_number(view.front['hypervolume'])}. "
+        "On cpu: sum over the replaced layers, not the whole network."
     )
     assert view.status == "2 jobs: 2 finished."
     assert [(one["kind"], len(one["points"])) for one in view.courses] == [("train", 4), ("tune", 2)]

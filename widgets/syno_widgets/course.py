@@ -20,6 +20,7 @@ import numpy as np
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.protocol import Binding, Operator, PrimitiveCard
 from syno_lab.systems import find_card, find_system, format_named, is_operator, operator_of, system_of
+from syno_widgets.scripts import joined
 
 Array = np.ndarray[Any, Any]
 RIGHT, WRONG, OPEN = "Right", "Not yet", "Not answered yet"
@@ -148,8 +149,15 @@ class Cards:
 
 
 def _image(card: PrimitiveCard) -> str:
-    data = base64.b64encode(card.draw().encode()).decode()
+    head, rest = card.draw().split(">", 1)
+    data = base64.b64encode(f"{head}><style>{_paper()}</style>{rest}".encode()).decode()
     return f'<img alt="{escape(card.words)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def _paper() -> str:
+    """The ground of an image, which knows whether its reader prefers dark pages and not what is around it."""
+    dark = f"svg {{ background: #17171a; }}\n{joined('operator_graph_dark.css').replace('.syno-dark', 'svg')}"
+    return f"svg {{ background: #ffffff; }}\n@media (prefers-color-scheme: dark) {{\n{dark}}}"
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

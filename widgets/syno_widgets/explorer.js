@@ -52,6 +52,7 @@ class ExplorerPage extends LiveView {
     clearTimeout(this.typing);
     this.pause();
     this.resized.disconnect();
+    this.ground.stop();
     this.child.close();
     super.destroy();
   }
@@ -103,6 +104,7 @@ class ExplorerPage extends LiveView {
     this.way = make("ol", { class: "syno-way" });
     this.facts = make("div", { class: "syno-facts", role: "status", "aria-live": "polite" });
     this.picture = make("div", { class: "syno-picture" });
+    this.ground = new Ground(this.picture);
     this.body = make("tbody");
     this.heads = make("tr");
     this.caption = make("caption");
@@ -269,10 +271,10 @@ class ExplorerPage extends LiveView {
       pen.font = `${kind === "operator" ? 700 : 400} ${style.fontSize} ${style.fontFamily}`;
       const star = is_best ? "\u2605 " : "";
       const room = box.place.width * width;
-      const fits = (one, edges) => pen.measureText(one).width <= room - edges;
+      const fits = (one, edges) => pen.measureText(one.replace(/_+/g, "")).width <= room - edges; // indices are set lower
       const shown = [text, short, sign].map((one) => (star + one).trim()).find((one) => fits(one, EDGES));
       box.classList.toggle("syno-narrow", shown === undefined);
-      write(box, shown ?? [star + sign, sign].map((one) => one.trim()).find((one) => fits(one, NARROW_EDGES)) ?? "");
+      writeMath(box, shown ?? [star + sign, sign].map((one) => one.trim()).find((one) => fits(one, NARROW_EDGES)) ?? "");
     }
   }
 
@@ -294,7 +296,7 @@ class ExplorerPage extends LiveView {
 
   tell(target) {
     const box = target.closest?.(".syno-box");
-    if (box) write(this.said, box.place.words);
+    if (box) writeMath(this.said, box.place.words);
   }
 
   onClick(event) {
@@ -358,10 +360,11 @@ class ExplorerPage extends LiveView {
     this.way.replaceChildren(
       ...way.map(({ key, text }, place) => {
         const current = place === way.length - 1 ? "step" : undefined;
-        return make("li", {}, make("button", { type: "button", disabled: !live, "aria-current": current, onclick: () => this.goUp(key) }, text));
+        return make("li", {}, make("button", { type: "button", disabled: !live, "aria-current": current, onclick: () => this.goUp(key) }, ...asMath(text)));
       }),
     );
-    write(this.caption, way.length ? `Next places after ${way[way.length - 1].text}` : "Next places");
+    const last = way[way.length - 1]?.text;
+    writeMath(this.caption, last ? `Next places ${last.startsWith("after ") ? "" : "after "}${last}` : "Next places");
     this.buttons.all.disabled = !live || !this.model.get("root");
     for (const name of ["zoom", "open", "around"]) this.buttons[name].disabled = !live || !way.length;
   }
@@ -375,7 +378,7 @@ class ExplorerPage extends LiveView {
     this.heads.replaceChildren(...["step", ...facts.map(([name, title]) => this.inWords(name, title))].map((title) => make("th", { scope: "col" }, title)));
     this.body.replaceChildren(
       ...rows.map((row) => {
-        const button = make("button", { type: "button", disabled: !live, "data-key": row.key, title: row.reason, onclick: () => this.put("chosen", row.key) }, row.text);
+        const button = make("button", { type: "button", disabled: !live, "data-key": row.key, title: row.reason, onclick: () => this.put("chosen", row.key) }, ...asMath(row.text));
         const cells = facts.map(([name]) => make("td", { class: name === "kind" ? "" : "syno-number" }, shownNumber(row[name])));
         return make("tr", { "data-kind": row.kind }, make("th", { scope: "row" }, button), ...cells);
       }),
@@ -387,7 +390,7 @@ class ExplorerPage extends LiveView {
     const facts = this.model.get("facts");
     const chosen = this.model.get("chosen");
     const words = this.model.get("live") ? facts.words : this.parts.get(chosen)?.place.words;
-    write(this.facts, [words, facts.note].filter(Boolean).join(". "));
+    writeMath(this.facts, [words, facts.note].filter(Boolean).join(". "));
     const drawn = facts.svg && facts.key === chosen ? parsePicture(facts.svg) : null;
     if (drawn) {
       drawn.setAttribute("role", "img");
@@ -395,6 +398,7 @@ class ExplorerPage extends LiveView {
     }
     this.picture.hidden = !drawn;
     this.picture.replaceChildren(drawn ?? "");
+    this.ground.look();
   }
 }
 

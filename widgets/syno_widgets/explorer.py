@@ -32,7 +32,7 @@ from syno_widgets.stepper import Stepper
 from syno_widgets.working import GRACE_S, Work
 
 _FILES = ("shared.js", "explorer.js")
-_STYLES = ("shared.css", "explorer.css")
+_STYLES = ("shared.css", "operator_graph_dark.css", "explorer.css")
 _MOVES_S = 15.0  # so long after its last change a tree is looked at often
 _FIRST_S = 1.0  # so long the cell that makes an explorer waits for the first steps of a space
 _SLICE_S = 0.5  # between two pictures of a space that is being looked at

@@ -73,33 +73,19 @@ class GraphView {
     });
     this.count = make("span", { class: "syno-found-count", role: "status", "aria-live": "polite" });
     this.call("pGraph");
-    this.followGround();
+    this.ground = new Ground(this.element);
     this.frame = null; // the frame's width and height, where they are watched
     this.sized = new ResizeObserver(() => {
       this.frame = [this.element.clientWidth, this.element.clientHeight];
-      this.look();
+      this.ground.look();
       if (this.svg && !this.isMoved) this.fit();
     });
     if (anchor) this.sized.observe(this.element);
   }
 
-  /** Whether the ground is dark is seen from its colour: every host has a way of its own to say so. */
-  followGround() {
-    const look = () => {
-      const [red, green, blue] = getComputedStyle(this.element.closest(".syno-shared") ?? document.body).backgroundColor.match(/[\d.]+/g)?.map(Number) ?? [];
-      this.element.classList.toggle("syno-dark", red * 0.3 + green * 0.6 + blue * 0.1 < 110);
-    };
-    this.ground = new MutationObserver(() => requestAnimationFrame(look));
-    this.ground.observe(document.body, { attributes: true, attributeFilter: ["class", "data-jp-theme-light", "data-jp-theme-name"] });
-    this.scheme = matchMedia("(prefers-color-scheme: dark)");
-    this.scheme.addEventListener("change", look);
-    this.look = look;
-  }
-
   stop() {
-    this.ground.disconnect();
+    this.ground.stop();
     this.sized.disconnect();
-    this.scheme.removeEventListener("change", this.look);
   }
 
   /** What the picture is called. */
@@ -154,7 +140,7 @@ class GraphView {
     this.element.replaceChildren(picture);
     if (!this.anchor) this.element.style.aspectRatio = `${this.full[2]} / ${this.full[3]}`; // else it has a height of its own
     this.fit();
-    if (!this.frame) this.look();
+    if (!this.frame) this.ground.look();
     this.moveFrom(before);
   }
 

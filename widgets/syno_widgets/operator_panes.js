@@ -7,8 +7,32 @@ function codePiece(piece) {
   return piece.kind ? make("span", { class: `syno-tint-${piece.kind}` }, piece.text) : piece.text;
 }
 
+/** A line of a program; where it is broken it goes on four letters behind its own indentation. */
+function codeLine(attributes = {}) {
+  return make("span", { class: "syno-line", ...attributes });
+}
+
+function indent(line) {
+  const spaces = /^ */.exec(line.textContent)[0].length;
+  line.style.setProperty("--syno-indent", `${spaces + 4}ch`);
+}
+
 function codeBlock(pieces, label) {
-  return make("pre", { class: "syno-code", tabindex: "0", role: "group", "aria-label": label }, ...pieces.map(codePiece));
+  const block = make("pre", { class: "syno-code", tabindex: "0", role: "group", "aria-label": label });
+  let line = codeLine();
+  const end = () => {
+    indent(line);
+    block.append(line, "\n");
+    line = codeLine();
+  };
+  for (const piece of pieces) {
+    for (const [number, text] of piece.text.split("\n").entries()) {
+      if (number) end();
+      if (text) line.append(codePiece({ ...piece, text }));
+    }
+  }
+  if (line.textContent) end();
+  return block;
 }
 
 function picture(text, label, words) {
@@ -23,7 +47,7 @@ function loopNest(nest, told) {
     "aria-label": `${nest.title}. Arrow keys go from part to part, Enter chooses one.`,
   });
   for (const [number, pieces] of nest.lines.entries()) {
-    const line = make("span", { class: "syno-line", "data-line": number });
+    const line = codeLine({ "data-line": number });
     for (const piece of pieces) {
       if (!piece.ids) line.append(codePiece(piece));
       else
@@ -31,6 +55,7 @@ function loopNest(nest, told) {
           make("span", { class: "syno-piece", role: "button", tabindex: "-1", "data-ids": piece.ids.join(" ") }, piece.text),
         );
     }
+    indent(line);
     block.append(line, "\n");
   }
   const pieces = [...block.querySelectorAll(".syno-piece")];
@@ -111,7 +136,9 @@ function costTable(data, told) {
     `${grouped(flops)} FLOPs${naive}, ${grouped(params)} parameters, ${grouped(memory_bytes)} bytes of memory in float32.`;
   if (!rows.length) return [make("p", {}, words)];
   const heads = ["stage", "what it does", "gives", "iterations", "FLOPs", "share", "weights, bytes", "result, bytes"];
-  return [make("p", {}, words), table("Stages, from input to output", heads, rows)];
+  const stages = table("Stages, from input to output", heads, rows);
+  stages.classList.add("syno-costs");
+  return [make("p", {}, words), stages];
 }
 
 /** A table of texts and numbers as its pane gives it, with some rows marked as those of the shown sizes. */

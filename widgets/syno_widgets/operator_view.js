@@ -13,6 +13,7 @@ class View extends LiveView {
     this.graph = new GraphView({ ...this.told, search: (text) => this.put("search", text), next: () => this.nextFound() });
     this.titles = this.readTitles(); // where there are none, nothing of the view is put into the page
     this.build();
+    this.ground = new Ground(this.root); // of the pictures in its panes
     this.attach(el, "The open panes stay; run the cell again for the others.");
     this.custom = (content, buffers) => {
       if (content.kind !== "file") return;
@@ -37,6 +38,7 @@ class View extends LiveView {
   destroy() {
     this.model.off("msg:custom", this.custom);
     this.graph.stop();
+    this.ground.stop();
     super.destroy();
   }
 
@@ -249,6 +251,7 @@ class View extends LiveView {
     body.setAttribute("aria-busy", String(state === "working"));
     if (state === "ready") {
       body.replaceChildren(...DRAW[name](data, this.told, this));
+      this.ground.look();
       this.fillBar(name, this.exportBar(this.titles[name], data, exports, name));
       if (name === "loops") this.drawLight();
     } else {
@@ -313,9 +316,13 @@ class View extends LiveView {
     });
     return [
       make("span", { class: "syno-gap" }),
-      box,
-      make("button", { type: "button", "aria-label": `Copy ${what}`, onclick: copy }, "Copy"),
-      make("button", { type: "button", "aria-label": `Save ${what}`, onclick: save }, "Save"),
+      make(
+        "span",
+        { class: "syno-together" },
+        box,
+        make("button", { type: "button", "aria-label": `Copy ${what}`, onclick: copy }, "Copy"),
+        make("button", { type: "button", "aria-label": `Save ${what}`, onclick: save }, "Save"),
+      ),
     ];
   }
 

@@ -52,6 +52,15 @@ function makeScale(values, from, to, mayBeLog = false, isWhole = false) {
   return { place, ticks };
 }
 
+/** A picture is drawn in the page's own pixels, so that its letters are as large at every width; from `least` on. */
+function watchWidth(element, least, draw) {
+  const sized = new ResizeObserver(() => {
+    const width = Math.max(least, Math.round(element.clientWidth));
+    if (element.clientWidth) draw(width);
+  });
+  sized.observe(element);
+}
+
 const PAD = { left: 62, right: 12, top: 10, bottom: 40 };
 
 /** Grid, numbers and titles of both axes. */
@@ -90,6 +99,14 @@ class LineChart {
     this.legend = make("ul", { class: "syno-legend" });
     this.root = make("figure", {}, make("figcaption", {}, title), this.picture, this.legend);
     this.last = "";
+    watchWidth(this.root, 240, (wide) => {
+      if (wide === this.width) return;
+      this.width = wide;
+      this.picture.setAttribute("viewBox", `0 0 ${wide} ${this.height}`);
+      const lines = this.lines;
+      this.last = "";
+      if (lines) this.draw(lines);
+    });
   }
 
   /** Lines of {name, points, isOver}; nothing is drawn anew where they are the same. */
@@ -97,6 +114,7 @@ class LineChart {
     const now = JSON.stringify(lines);
     if (now === this.last) return;
     this.last = now;
+    this.lines = lines;
     const { width, height } = this;
     const counts = lines.flatMap((line) => line.points.map((p) => p[0]));
     const xs = makeScale(counts, PAD.left, width - PAD.right, false, true);

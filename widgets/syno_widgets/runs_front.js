@@ -37,6 +37,13 @@ class FrontChart {
     this.picture.append(this.axes, this.paper, this.line, this.wide, this.dotted, this.ring, this.lasso);
     this.root = make("div", { class: "syno-plot", tabindex: "0", role: "application" }, this.picture);
     this.ring.style.display = "none";
+    watchWidth(this.root, 320, (wide) => {
+      if (wide === this.width) return;
+      this.width = wide;
+      this.height = Math.round(0.625 * wide);
+      this.picture.setAttribute("viewBox", `0 0 ${wide} ${this.height}`);
+      if (this.front) this.draw(this.front);
+    });
     this.root.addEventListener("keydown", (event) => this.key(event));
     this.root.addEventListener("blur", () => this.told.hover(null));
     this.picture.addEventListener("pointerdown", (event) => this.down(event));
@@ -48,6 +55,7 @@ class FrontChart {
 
   /** The front as the trait has it; dots are kept and moved, so a thousand of them cost little. */
   draw(front) {
+    this.front = front;
     this.root.setAttribute("aria-label", `${front.text ?? ""} Arrow keys lead from point to point, Enter opens one.`);
     const [xv, yv, zv] = front.values ?? [[], []];
     const here = this.at >= 0 ? this.keys[this.at] : null;

@@ -96,7 +96,7 @@ class RunsPage extends LiveView {
     this.choices.tool.disabled = false;
     const bar = make("div", { class: "syno-bar" });
     bar.append(choose("x", "x axis"), choose("y", "y axis"), choose("z", "Colour"), tick("relative", "against the baseline"));
-    bar.append(tick("published", "the paper's"), tools, make("span", { class: "syno-gap" }), this.form, save);
+    bar.append(tick("published", "the paper's"), tools, make("span", { class: "syno-gap" }), make("span", { class: "syno-together" }, this.form, save));
     this.legend = make("ul", { class: "syno-legend syno-systems", "aria-label": "Systems" });
     this.kinds = make("ul", { class: "syno-legend syno-systems", "aria-label": "Legend" });
     const plot = make("div", { class: "syno-plot-frame" }, this.front.root, this.kinds, this.legend, this.card, this.said);

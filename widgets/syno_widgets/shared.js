@@ -87,6 +87,29 @@ function hideStatic(id) {
   return style;
 }
 
+/** Marks a part whose ground is dark, as seen from its colour: every host has a way of its own to say so. */
+class Ground {
+  constructor(part) {
+    this.part = part;
+    this.changes = new MutationObserver(() => requestAnimationFrame(() => this.look()));
+    this.changes.observe(document.body, { attributes: true, attributeFilter: ["class", "data-jp-theme-light", "data-jp-theme-name"] });
+    this.scheme = matchMedia("(prefers-color-scheme: dark)");
+    this.looks = () => this.look();
+    this.scheme.addEventListener("change", this.looks);
+  }
+
+  look() {
+    const ground = getComputedStyle(this.part.closest(".syno-shared") ?? document.body).backgroundColor;
+    const [red, green, blue] = ground.match(/[\d.]+/g)?.map(Number) ?? [];
+    this.part.classList.toggle("syno-dark", red * 0.3 + green * 0.6 + blue * 0.1 < 110);
+  }
+
+  stop() {
+    this.changes.disconnect();
+    this.scheme.removeEventListener("change", this.looks);
+  }
+}
+
 /** `render` of a widget with this view; an error while it is made is shown in its place. */
 function renderer(View, what) {
   return ({ model, el }) => {

@@ -1,0 +1,110 @@
+"""What a look at the views found, at 900 pixels on a dark ground."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from known_rungs import fill_rungs
+from known_trees import small_spec
+from playwright.sync_api import Page, expect
+from syno_widgets import Explorer, OperatorView, RunsView
+
+from syno_lab.codegen.drawing_style import DARK_INK, DARK_LOOKS
+from syno_lab.operators import operator_1
+from tests.browser.test_lineage import individual
+
+pytestmark = pytest.mark.browser
+
+OpenAlone = Callable[..., Page]
+COLOUR = "(one) => getComputedStyle(one).fill"
+
+
+def rgb(colour: str) -> str:
+    return f"rgb({', '.join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))})"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_explorers_picture_is_of_its_ground(open_alone: OpenAlone, tmp_path: Path, scheme: str) -> None:
+    explorer = Explorer(small_spec(), depth=2)
+    assert explorer.wait(120)
+    explorer.chosen = next(box["key"] for box in explorer.boxes if box["text"] == "REDUCE C_in")
+    explorer.to_html(tmp_path / "space.html")
+    explorer.close()
+    page = open_alone(tmp_path / "space.html", scheme, width=900)
+    picture = page.locator(".syno-explorer .syno-picture")
+    expect(picture.locator("svg")).to_be_visible()
+    assert picture.evaluate("(one) => getComputedStyle(one).backgroundColor") == "rgba(0, 0, 0, 0)"
+    reduce = picture.locator(".REDUCE ellipse")
+    assert (reduce.evaluate(COLOUR) == rgb(DARK_LOOKS["REDUCE"][0])) == (scheme == "dark")
+    # Steps are set as in the picture, and read and copied as they are written.
+    step = page.locator(".syno-table tbody button").first
+    expect(page.locator('.syno-box:has-text("REDUCE C_in") .syno-low').first).to_be_visible()
+    expect(step.locator(".syno-low").first).to_be_visible()
+
+
+def test_the_lineage_is_of_its_ground(open_alone: OpenAlone, tmp_path: Path) -> None:
+    OperatorView(individual(), pane="lineage").to_html(tmp_path / "lineage.html", panes=["lineage"])
+    page = open_alone(tmp_path / "lineage.html", "dark", width=900)
+    label = page.locator(".syno-edit-block:visible .edge text").first
+    assert label.evaluate(COLOUR) == rgb(DARK_INK)
+
+
+def test_all_columns_of_the_costs_are_seen_and_code_keeps_its_indentation(
+    open_alone: OpenAlone, tmp_path: Path
+) -> None:
+    file = tmp_path / "operator.html"
+    OperatorView(operator_1()).to_html(file, panes=["graph", "source", "cost"])
+    page = open_alone(file, "dark", width=900)
+    page.get_by_role("tab", name="Cost").click()
+    frame = page.locator(".syno-costs")
+    heads = frame.get_by_role("columnheader")
+    expect(heads).to_have_count(8)
+    around = frame.bounding_box()
+    assert around is not None
+    for cell in [*heads.all(), *frame.get_by_role("cell").all()]:
+        box = cell.bounding_box()
+        assert box is not None
+        assert around["x"] - 1 <= box["x"]
+        assert box["x"] + box["width"] <= around["x"] + around["width"] + 1
+    page.get_by_role("tab", name="PyTorch").click()
+    lines = page.locator("[data-panel=source] .syno-line")
+    # Of each broken line where it begins and where it goes on, in letters from the left.
+    broken = lines.evaluate_all(
+        """(lines) => lines.flatMap((line) => {
+          const range = document.createRange();
+          range.selectNodeContents(line);
+          const lefts = [...range.getClientRects()].map((box) => [Math.round(box.top / 4), box.left]);
+          const rows = new Map();
+          for (const [top, left] of lefts) rows.set(top, Math.min(left, rows.get(top) ?? Infinity));
+          const own = line.getBoundingClientRect().left;
+          const indented = parseFloat(line.style.getPropertyValue("--syno-indent"));
+          const letter = parseFloat(getComputedStyle(line).paddingLeft) / indented;
+          const at = [...rows.values()].map((left) => Math.round((left - own) / letter));
+          return at.length > 1 ? [[/^ */.exec(line.textContent)[0].length, at.slice(1)]] : [];
+        })"""
+    )
+    assert len(broken) > 2
+    for spaces, rest in broken:
+        assert set(rest) == {spaces + 4}
+
+
+@pytest.mark.parametrize("width", [900, 2000])
+def test_letters_of_charts_are_as_large_at_every_width(open_alone: OpenAlone, tmp_path: Path, width: int) -> None:
+    fill_rungs(tmp_path)
+    runs = RunsView(tmp_path)
+    runs.to_html(tmp_path / "runs.html")
+    runs.close()
+    page = open_alone(tmp_path / "runs.html", "dark", width=width)
+    for chart in (".syno-front", ".syno-chart"):
+        one = page.locator(f".syno-runs {chart}").first
+        expect(one).to_be_visible()
+        assert one.evaluate("(svg) => svg.getScreenCTM().a") == pytest.approx(1, abs=0.02)
+    # The menu of formats and its button stand in one line.
+    form = page.get_by_label("Format of the file").bounding_box()
+    save = page.get_by_role("button", name="Save").bounding_box()
+    assert form is not None
+    assert save is not None
+    assert abs(form["y"] - save["y"]) < 4
+    assert "e+" not in (page.get_by_role("status").first.text_content() or "")
