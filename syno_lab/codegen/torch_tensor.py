@@ -83,6 +83,11 @@ class Lines:
             factor.name = f"z{self.intermediates}" if factor.weight is None else f"w{self.intermediates}"
         self.emit(f"{factor.name} = {expression}")
 
+    def fresh(self, stem: str) -> str:
+        """The name of a variable that no tensor has yet."""
+        self.intermediates += 1
+        return f"{stem}{self.intermediates}"
+
     def grew(self, elements: int) -> None:
         """Note that a new tensor of so many elements is stored."""
         self.largest = max(self.largest, elements)
