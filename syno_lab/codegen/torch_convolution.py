@@ -11,15 +11,12 @@ from collections.abc import Collection
 from math import prod
 
 from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding, fuse
+from syno_lab.codegen.torch_band import groups_to_merge, is_band_faster, sum_by_band
 from syno_lab.codegen.torch_tensor import Factor, Lines
 from syno_lab.ir.coordinate import Coordinate
 
 MAX_SLICES = 32  # a longer window is summed as a view with an axis of its own
 MAX_SLIDING = 3  # F.conv3d
-LANES = 8  # channels of a group, in and out, that a CPU's convolution works on at once: fewer leave it idle
-MOST_MERGED = 8  # groups made one; more cost more multiplications than the lanes win
-FEW_CHANNELS = 16  # so many are one group where no other number of groups fills the lanes
-BAND_GAIN = 16  # positions along an axis that a matrix product goes through in the time of adding one slice
 
 
 def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:
@@ -28,7 +25,10 @@ def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
     group = [data.axes[data.axis_of(c)] for c in roles.group]
     contracted = [data.axes[data.axis_of(c)] for c in roles.contracted]
     lead, spatial = _layout(data, [*group, *contracted], sliding)
-    groups = [lead, [*group, *contracted], *spatial]
+    alike = [] if group or contracted or roles.free else [axis for axis in lead if not lines.is_batch(axis)]
+    # One filter for all channels: with a copy for each it is depthwise, which is fast; with one channel it is not.
+    lead = [axis for axis in lead if axis not in alike]
+    groups = [lead, [*alike, *group, *contracted], *spatial]
     expression = lines.regroup(data, groups)
     if expression != data.name:
         lines.assign(data, expression)
@@ -47,19 +47,21 @@ def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
     if "permute" in weights:
         # torch 2.13 on a CPU: the gradient of a permuted weight fails if the data lie with their channels last.
         weights += ".contiguous()"
+    if alike:
+        weights += f".expand({prod(a.length for a in alike)}, {', '.join(['-1'] * (len(kernel) + 1))})"
     arguments = [data.name, weights]
     options = {
         "stride": [places[p].stride if p in places else 1 for p in _dims(spatial)],
         "padding": [paddings[p][0] if p in places else 0 for p in _dims(spatial)],
         "dilation": [places[p].dilation if p in places else 1 for p in _dims(spatial)],
     }
-    groups_left, arguments[1] = _merged(lines, prod(a.length for a in grouped), inner, free, kernel, weights)
+    groups_left, arguments[1] = _merged(lines, prod(a.length for a in [*alike, *grouped]), inner, free, kernel, weights)
     for name, values in options.items():
         if any(v != (0 if name == "padding" else 1) for v in values):
             arguments.append(f"{name}={values[0] if len(set(values)) == 1 else tuple(values)}")
     if groups_left > 1:
         arguments.append(f"groups={groups_left}")
-    result = [lead, [*grouped, *free]]
+    result = [lead, [*alike, *grouped, *free]]
     for place, run in enumerate(spatial, 2):
         result.append([Axis.plain(t.coordinate, t.size) for t in places[place].main.terms] if place in places else run)
     lines.assign(data, f"F.conv{len(spatial)}d({', '.join(arguments)}){lines.ungrouped(result)}")
@@ -75,7 +77,7 @@ def _merged(
     Merged groups are one with a block-diagonal weight: more multiplications, in a fraction of the time.
     """
     c, f = prod(a.length for a in inner), prod(a.length for a in free)
-    merged = groups_to_merge(groups, c, f)
+    merged = groups_to_merge(groups, c, f) if lines.matrices else 1
     if merged == 1:
         return groups, weights
     name = lines.fresh("w")
@@ -88,16 +90,6 @@ def _merged(
         f" * torch.eye({merged}, dtype={name}.dtype, device={name}.device).reshape({merged}, 1, {merged}, 1, {back})"
     )
     return groups // merged, f"{name}.reshape({groups * f}, {merged * c}, {taps})"
-
-
-def groups_to_merge(groups: int, c: int, f: int) -> int:
-    """How many of ``groups`` with ``c`` channels in and ``f`` out to make one, so that they fill the lanes; 1: none."""
-    if groups == 1 or (c >= LANES and f >= LANES) or (c == 1 and f not in (2, 3)):
-        return 1  # depthwise ones are fast by themselves
-    for merged in range(2, min(groups, MOST_MERGED) + 1):
-        if groups % merged == 0 and merged * c % LANES == 0 and merged * f % LANES == 0:
-            return merged
-    return groups if groups * max(c, f) <= FEW_CHANNELS else 1
 
 
 def _dims(spatial: list[list[Axis]]) -> range:
@@ -169,6 +161,11 @@ def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
         right = lines.regroup(weight, [g, c, f] if group else [c, f])
         result = [*([group] if group else []), *([rows] if group else [[axis] for axis in rows]), f]
         lines.assign(data, f"torch.matmul({left}, {right}){lines.ungrouped(result)}")
+    elif rows and group and 2 * prod(axis.length for axis in columns) <= prod(axis.length for axis in f):
+        # So few columns that a copy of the weight for each row would be larger than what it gives: rows become columns.
+        result = [group, f, [*rows, *columns]]
+        right = lines.regroup(data, [group, contracted, result[-1]])
+        lines.assign(data, f"torch.bmm({lines.regroup(weight, [g, f, c])}, {right}){lines.ungrouped(result)}")
     else:
         # [rows, group, free, contracted] @ [rows, group, contracted, columns], the data as they lie.
         head = [part for part in (rows, group) if part]
@@ -264,8 +261,8 @@ def add_up(lines: Lines, factor: Factor, summed: Collection[Coordinate]) -> None
 def _slide(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
     """Sum a sliding window as slices of the padded tensor, or a long one as the product with a band of ones."""
     axis = factor.axes[place]
-    if gone.step == 1 and gone.size > 2 and BAND_GAIN * (gone.size - 1) >= axis.length:
-        _band(lines, factor, place, kept, gone)
+    if lines.matrices and is_band_faster(gone, axis.length):
+        sum_by_band(lines, factor, place, kept, gone)
         return
     lines.pad(factor, {place: (axis.left, axis.right)})
     size = kept.step * (kept.size - 1) + 1
@@ -285,37 +282,6 @@ def _slide(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -
     if len(parts) > 1:
         lines.emit(f"{factor.name} = {factor.name}.unflatten({place}, {tuple(a.length for a in parts)})")
     factor.axes[place : place + 1] = parts
-
-
-def _band(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
-    """Sum a sliding window by a matrix with ones where it reads: one product forward and one backward, no padding."""
-    axis, last = factor.axes[place], place == len(factor.axes) - 1
-    size = kept.step * (kept.size - 1) + 1
-    first = axis.left - gone.size + 1  # the diagonals from here to ``left`` are ones; rows are the axis
-    like = f"dtype={factor.name}.dtype, device={factor.name}.device"
-    if last:
-        band = f"torch.ones({axis.length}, {size}, {like}).tril({axis.left}).triu({first})"
-        step = f"[:, ::{kept.step}]" if kept.step > 1 else ""
-        lines.assign(factor, f"{factor.name} @ {band}{step}")
-        result = [[a] for a in factor.axes[:place]]
-    else:
-        band = f"torch.ones({size}, {axis.length}, {like}).tril({-first}).triu({-axis.left})"
-        step = f"[::{kept.step}]" if kept.step > 1 else ""
-        before, behind = factor.axes[:place], factor.axes[place + 1 :]
-        text = lines.regroup(factor, [before, [axis], behind])
-        if text != factor.name:
-            lines.assign(factor, text)
-        lines.assign(factor, f"torch.bmm({band}{step}.expand({factor.name}.shape[0], -1, -1), {factor.name})")
-        result = [[a] for a in before]
-    parts = [Axis.plain(t.coordinate, t.size) for t in kept.terms]
-    everything = [*result, *([a] for a in parts), *([a] for a in factor.axes[place + 1 :])]
-    grouped = [g[0] for g in everything]
-    if not last:
-        lines.emit(f"{factor.name} = {factor.name}.reshape({lines.lengths(everything)})")
-    elif len(parts) > 1:
-        lines.emit(f"{factor.name} = {factor.name}.unflatten({place}, {tuple(a.length for a in parts)})")
-    factor.axes = grouped
-    lines.grew(factor.elements)
 
 
 def _pool(lines: Lines, factor: Factor, blocks: list[tuple[Axis, Fused, Fused]]) -> None:

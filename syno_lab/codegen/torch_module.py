@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from syno_lab.codegen.stage_kinds import Contraction
+from syno_lab.codegen.torch_choice import Form, fastest
 from syno_lab.codegen.torch_source import Writer
 from syno_lab.codegen.torch_weights import weight_stds
 from syno_lab.ir.files import from_json
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["recognised", "to_torch", "to_torch_source", "weight_stds"]
 
-Order = Literal["best", "naive"]
+Order = Literal["best", "naive", "measured"]
 _COMPILED = "_compiled_call_impl"  # what nn.Module.compile leaves, which holds the module it was made for
 _NOT_STATE = ("operator", "binding", _COMPILED)
 
@@ -48,28 +49,38 @@ def to_torch(
         recompute: compute a stage again in the backward pass instead of storing what is inside it, in training: always,
             never, or (None) where an intermediate has more than eight times the elements of input and output together.
         order: the plan; ``"naive"`` multiplies and sums in one stage, weight after weight, to compare with.
+            ``"measured"`` takes the fastest of several equal forms, timed here on the CPU (a second or less, once for
+            a shape: :mod:`.torch_choice`); which one that is may differ from machine to machine and with it the
+            rounding.
 
     Raises:
         SpecError: when the binding misses a variable or leaves a size fractional.
     """
     bound = operator.complete_binding(binding)
-    module: nn.Module = _class(operator, bound, float(scale), recompute, order)()
+    form = _form(operator, bound, order)
+    module: nn.Module = _class(operator, bound, float(scale), recompute, form)()
     _say_what_it_is(module, operator, bound)
     if compile:
         module.compile()
     return module
 
 
-def _class(operator: Operator, bound: dict[str, int], scale: float, recompute: bool | None, order: Order) -> Any:
+def _form(operator: Operator, bound: dict[str, int], order: Order) -> Form:
+    if order == "measured":
+        return fastest(operator, bound, lambda form: _class(operator, bound, 1.0, None, form)())
+    return Form(order)
+
+
+def _class(operator: Operator, bound: dict[str, int], scale: float, recompute: bool | None, form: Form) -> Any:
     """The class of the source, whose instances are pickled and copied by way of :func:`_rebuilt`."""
     namespace: dict[str, Any] = {"__name__": "syno_lab.generated"}
     # The source is our own: it holds integers and names made here, never text from a file.
-    exec(to_torch_source(operator, bound, scale=scale, recompute=recompute, order=order), namespace)  # noqa: S102
+    exec(Writer(operator, bound, scale, recompute, *form).source(), namespace)  # noqa: S102
 
     def reduced(module: Any) -> tuple[Any, ...]:
         state = {name: value for name, value in module.__dict__.items() if name not in _NOT_STATE}
         is_compiled = module.__dict__.get(_COMPILED) is not None
-        made = operator.to_json(), dict(bound), scale, recompute, order, is_compiled
+        made = operator.to_json(), dict(bound), scale, recompute, tuple(form), is_compiled
         return _rebuilt, made, state
 
     found = namespace["SynoOperator"]
@@ -78,13 +89,20 @@ def _class(operator: Operator, bound: dict[str, int], scale: float, recompute: b
 
 
 def _rebuilt(
-    text: str, binding: dict[str, int], scale: float, recompute: bool | None, order: Order, is_compiled: bool
+    text: str,
+    binding: dict[str, int],
+    scale: float,
+    recompute: bool | None,
+    form: tuple[Any, ...] | Any,
+    is_compiled: bool,
 ) -> nn.Module:
     """A module without its weights, which pickle and copy put in afterwards; no weights are drawn for it."""
     from torch import nn
 
     operator = from_json(text)
-    kind = _class(operator, binding, scale, recompute, order)
+    if isinstance(form, str):  # earlier versions pickled the order alone
+        form = ("naive" if form == "naive" else "best",)
+    kind = _class(operator, binding, scale, recompute, Form(*form))
     module: nn.Module = kind.__new__(kind)
     nn.Module.__init__(module)
     _say_what_it_is(module, operator, binding)
@@ -112,7 +130,7 @@ def to_torch_source(
     The arguments and errors are those of :func:`to_torch`.
     """
     bound = operator.complete_binding(binding)
-    return Writer(operator, bound, float(scale), recompute, order).source()
+    return Writer(operator, bound, float(scale), recompute, *_form(operator, bound, order)).source()
 
 
 def recognised(
@@ -120,5 +138,5 @@ def recognised(
 ) -> tuple[tuple[Contraction, ...], ...]:
     """What the products of each stage amount to, in the order in which they are computed."""
     bound = operator.complete_binding(binding)
-    written = Writer(operator, bound, order=order).stages()
+    written = Writer(operator, bound, 1.0, None, *_form(operator, bound, order)).stages()
     return tuple(stage.kinds for stage in written)

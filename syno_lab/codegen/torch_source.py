@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from syno_lab.codegen.stage_kinds import Contraction, Term, recognise
+from syno_lab.codegen.torch_band import few_channels, toeplitz
 from syno_lab.codegen.torch_convolution import MAX_SLIDING, add_up, convolve, multiply, open_window
 from syno_lab.codegen.torch_tensor import Factor, Lines
 from syno_lab.codegen.torch_weights import weight_stds
@@ -58,8 +59,11 @@ class Writer(Lines):
         scale: float = 1.0,
         recompute: bool | None = None,
         order: Literal["best", "naive"] = "best",
+        matrices: bool = True,
+        late: bool = False,
     ) -> None:
         super().__init__(operator, binding)
+        self.matrices, self.late = matrices, late
         made = plan(operator, binding, order)
         self.in_order = order == "naive"  # then the weights are multiplied as they come, too
         self.scale = scale
@@ -358,6 +362,9 @@ class Writer(Lines):
             obstacles = list(roles.obstacles) + [s.axis for s in roles.sliding[MAX_SLIDING:]]
             if roles.sliding:  # one kind of window at a time
                 obstacles += [s.axis for s in roles.opened]
+            if self.matrices and not obstacles and (window := few_channels(roles, data, weight)):
+                toeplitz(self, data, weight, window)
+                continue
             if not obstacles:
                 break
             for axis in obstacles:

@@ -61,6 +61,8 @@ class Lines:
         self.binding = binding
         self.lines: list[str] = []
         self.intermediates = 0
+        self.matrices = True  # whether windows and few channels may become matrices (:mod:`.torch_band`)
+        self.late = False  # whether a flattened axis stands where the last of its parts was, else the first
         self.largest = 0  # elements of the largest tensor written in this stage
         self.layouts: dict[int, tuple[int, ...]] = {}  # weights whose memory is laid out in another order of axes
 
@@ -218,7 +220,8 @@ class Lines:
                 self.take_apart(factor, factor.axis_of(part))
             places = [factor.axis_of(part) for part in parts]
             groups: list[list[Axis]] = [[a] for i, a in enumerate(factor.axes) if i not in places]
-            at = sum(1 for i in range(min(places)) if i not in places)
+            first = max(places) if self.late else min(places)
+            at = sum(1 for i in range(first) if i not in places)
             groups.insert(at, [factor.axes[i] for i in places])
             self.assign(factor, self.regroup(factor, groups))
             factor.axes = [g[0] for g in groups]

@@ -1,0 +1,108 @@
+"""Few channels and windows as matrices: block-diagonal weights, bands of ones, Toeplitz matrices of a weight.
+
+A CPU's convolution works on eight channels at once; with fewer it takes the same time, and its gradient up to a hundred
+times that of a matrix product. A window along a short axis is such a product: with a band of ones where it is summed,
+with a Toeplitz matrix where a weight slides. All bounds were measured, forward and backward, on two CPUs' cores.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding
+from syno_lab.codegen.torch_tensor import Factor, Lines
+
+LANES = 8  # channels of a group, in and out, that a CPU's convolution works on at once: fewer leave it idle
+MOST_MERGED = 8  # groups made one; more cost more multiplications than the lanes win
+FEW_CHANNELS = 16  # so many are one group where no other number of groups fills the lanes
+BAND_GAIN = 16  # positions along an axis that a matrix product goes through in the time of adding one slice
+MOST_TOEPLITZ = 1 << 16  # elements of the matrix that a weight becomes
+
+
+def groups_to_merge(groups: int, c: int, f: int) -> int:
+    """How many of ``groups`` with ``c`` channels in and ``f`` out to make one, so that they fill the lanes; 1: none."""
+    if groups == 1 or (c >= LANES and f >= LANES) or (c == 1 and f not in (2, 3)):
+        return 1  # depthwise ones are fast by themselves
+    for merged in range(2, min(groups, MOST_MERGED) + 1):
+        if groups % merged == 0 and merged * c % LANES == 0 and merged * f % LANES == 0:
+            return merged
+    return groups if groups * max(c, f) <= FEW_CHANNELS else 1
+
+
+def few_channels(roles: Contraction, data: Factor, weight: Factor) -> Sliding | None:
+    """The window of a convolution whose channels are so few that a Toeplitz matrix is faster; None where it is not."""
+    if len(roles.sliding) != 1 or roles.group or roles.opened:
+        return None
+    s = roles.sliding[0]
+    c, f = (
+        prod(factor.axes[factor.axis_of(x)].length for x in part)
+        for factor, part in ((data, roles.contracted), (weight, roles.free))
+    )
+    length, places = s.axis.length, s.stride * (s.main.size - 1) + 1
+    reads_whole = places > s.axis.left and length + s.axis.left >= s.window.size
+    small = c * f * length * s.main.size <= MOST_TOEPLITZ
+    is_faster = c * f * length <= _lanes(c) * _lanes(f) * s.window.size
+    return s if s.dilation == 1 and reads_whole and small and is_faster else None
+
+
+def _lanes(channels: int) -> int:
+    return -(-channels // LANES) * LANES
+
+
+def toeplitz(lines: Lines, data: Factor, weight: Factor, s: Sliding) -> None:
+    """Make a window that slides over an axis a contraction of that whole axis, for which the weight is repeated.
+
+    ``T[i, j] = W[j - stride * i + left]``, zero outside of the window: the weight's axis of the window becomes two, the
+    places of the window and the axis; the latter has the name of the window's first coordinate, which is summed.
+    """
+    window = [weight.axes[weight.axis_of(t.coordinate)] for t in s.window.terms]
+    others = [axis for axis in weight.axes if axis not in window]
+    length, places = s.axis.length, s.stride * (s.main.size - 1) + 1
+    text = lines.regroup(weight, [*([axis] for axis in others), window])
+    pads = places - 1 - s.axis.left, length + s.axis.left - s.window.size
+    matrix = f"F.pad({text}, {pads}).unfold(-1, {length}, 1).flip(-2)"
+    if s.stride > 1:
+        matrix += f"[..., ::{s.stride}, :]"
+    lines.assign(weight, matrix)
+    main = [Axis.plain(t.coordinate, t.size) for t in s.main.terms]
+    if len(main) > 1:
+        lines.emit(f"{weight.name} = {weight.name}.unflatten(-2, {tuple(a.length for a in main)})")
+    whole = Axis.plain(s.window.terms[0].coordinate, length)
+    weight.axes = [*others, *main, whole]
+    data.axes[data.axes.index(s.axis)] = whole
+
+
+def is_band_faster(window: Fused, length: int) -> bool:
+    """Whether to sum a window along an axis of ``length`` by a matrix product and not as slices."""
+    return window.step == 1 and window.size > 2 and BAND_GAIN * (window.size - 1) >= length
+
+
+def sum_by_band(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
+    """Sum a sliding window by a matrix with ones where it reads: one product forward and one backward, no padding."""
+    axis, last = factor.axes[place], place == len(factor.axes) - 1
+    size = kept.step * (kept.size - 1) + 1
+    first = axis.left - gone.size + 1  # the diagonals from here to ``left`` are ones; rows are the axis
+    like = f"dtype={factor.name}.dtype, device={factor.name}.device"
+    if last:
+        band = f"torch.ones({axis.length}, {size}, {like}).tril({axis.left}).triu({first})"
+        step = f"[:, ::{kept.step}]" if kept.step > 1 else ""
+        lines.assign(factor, f"{factor.name} @ {band}{step}")
+        result = [[a] for a in factor.axes[:place]]
+    else:
+        band = f"torch.ones({size}, {axis.length}, {like}).tril({-first}).triu({-axis.left})"
+        step = f"[::{kept.step}]" if kept.step > 1 else ""
+        before, behind = factor.axes[:place], factor.axes[place + 1 :]
+        text = lines.regroup(factor, [before, [axis], behind])
+        if text != factor.name:
+            lines.assign(factor, text)
+        lines.assign(factor, f"torch.bmm({band}{step}.expand({factor.name}.shape[0], -1, -1), {factor.name})")
+        result = [[a] for a in before]
+    parts = [Axis.plain(t.coordinate, t.size) for t in kept.terms]
+    everything = [*result, *([a] for a in parts), *([a] for a in factor.axes[place + 1 :])]
+    grouped = [g[0] for g in everything]
+    if not last:
+        lines.emit(f"{factor.name} = {factor.name}.reshape({lines.lengths(everything)})")
+    elif len(parts) > 1:
+        lines.emit(f"{factor.name} = {factor.name}.unflatten({place}, {tuple(a.length for a in parts)})")
+    factor.axes = grouped
+    lines.grew(factor.elements)

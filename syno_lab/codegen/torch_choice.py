@@ -1,0 +1,113 @@
+"""The fastest of several equal modules, measured where it will run: ``to_torch(order="measured")``.
+
+FLOPs do not say which plan trains fastest: a plan with more of them may read memory less often, and whether a matrix is
+faster than a convolution depends on the processor. All candidates compute the same function (the loop nest is the
+oracle of each, in the tests), so that only time decides; it is measured once for a shape and kept for the process.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from syno_lab.codegen.torch_source import Writer
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.plan import plan
+from syno_lab.ir.spec import Binding
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+BATCH = 64  # examples with which candidates are timed: what trainings have by default
+MOST_ELEMENTS = 1 << 20  # of the input; of larger examples there are fewer
+TURNS = 5  # of all candidates, after one to warm up
+MOST_FLOPS = 2.0  # a plan with more times the FLOPs of the best one is not tried
+NEAR = 0.95  # another form than the default must take less than this share of its time
+KEPT = 1024  # shapes whose choice is remembered
+
+
+class Form(NamedTuple):
+    """How a module is written.
+
+    Attributes:
+        order: its plan.
+        matrices: whether windows and few channels become matrices (:mod:`.torch_band`).
+        late: whether a flattened axis stands where the last of its parts stood, else where the first did.
+    """
+
+    order: Literal["best", "naive"] = "best"
+    matrices: bool = True
+    late: bool = False
+
+
+_chosen: dict[Any, Form] = {}
+
+
+def candidates(operator: Operator, binding: Binding) -> dict[Form, str]:
+    """The forms that differ in their source, with it; the default comes first."""
+    most = MOST_FLOPS * plan(operator, binding).flops
+    orders: tuple[Literal["best", "naive"], ...] = ("best", "naive")
+    found: dict[Form, str] = {}
+    for order in orders:
+        if plan(operator, binding, order).flops > most:
+            continue
+        for matrices, late in product((True, False), (False, True)):
+            form = Form(order, matrices, late)
+            text = Writer(operator, binding, 1.0, None, *form).source()
+            if text not in found.values():
+                found[form] = text
+    return found
+
+
+def fastest(operator: Operator, binding: dict[str, int], make: Callable[[Form], nn.Module]) -> Form:
+    """The form whose module takes the least processor time forward and backward, in float32.
+
+    ``make`` gives the module of a form. A choice holds for the process, by operator, sizes and torch's number of
+    threads. The drawing of random numbers goes on as if nothing had been measured.
+    """
+    import torch
+
+    steps = operator.steps  # equal operators may number their weights differently
+    key = operator, steps, tuple(sorted(binding.items())), torch.get_num_threads()
+    if key not in _chosen:
+        while len(_chosen) >= KEPT:
+            del _chosen[next(iter(_chosen))]
+        with torch.random.fork_rng(devices=[]):
+            _chosen[key] = _measured(operator, binding, make)
+    return _chosen[key]
+
+
+def _measured(operator: Operator, binding: dict[str, int], make: Callable[[Form], nn.Module]) -> Form:
+    import torch
+
+    found = candidates(operator, binding)
+    if len(found) == 1:
+        return next(iter(found))
+    one = prod(c.size.at(binding) for c in operator.inputs if c not in operator.state.fixed)
+    batch = max(1, min(BATCH, MOST_ELEMENTS // one))
+    sizes = [batch if c in operator.state.fixed else c.size.at(binding) for c in operator.inputs]
+    x = torch.randn(sizes, requires_grad=True)
+    modules = {form: make(form) for form in found}
+    times: dict[Form, list[float]] = {form: [] for form in found}
+    with torch.enable_grad():
+        for _ in range(TURNS + 1):
+            for form, module in modules.items():
+                times[form].append(_seconds(module, x))
+    medians = {form: statistics.median(each[1:]) for form, each in times.items()}
+    default, best = next(iter(found)), min(medians, key=medians.__getitem__)
+    return best if medians[best] < NEAR * medians[default] else default
+
+
+def _seconds(module: nn.Module, x: Tensor) -> float:
+    import torch
+
+    x.grad = None
+    module.zero_grad(set_to_none=True)
+    start = time.process_time()
+    y = module(x)
+    y.backward(torch.ones_like(y))
+    return time.process_time() - start
