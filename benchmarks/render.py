@@ -15,11 +15,12 @@ import page_alpha
 import page_canvas
 import page_networks
 import page_synthesis
+import page_training
 from common import RESULTS, typed
 from page import Part, abouts, footer
 
 README = Path(__file__).parent / "README.md"
-PARTS = (*page_synthesis.PARTS, *page_networks.PARTS, *page_canvas.PARTS, *page_alpha.PARTS)
+PARTS = (*page_synthesis.PARTS, *page_networks.PARTS, *page_canvas.PARTS, *page_alpha.PARTS, *page_training.PARTS)
 
 
 def text_of(part: Part) -> str:

@@ -245,6 +245,9 @@ class Lines:
             self.take_apart(factor, factor.axis_of(part))
         axes = [[factor.axes[factor.axis_of(c)] for c in group] for group in groups]
         expression = self.regroup(factor, axes)
+        if expression.endswith(")") and ".reshape(" not in expression and factor.weight is None:
+            # What comes after, a normalisation above all, would go through a permuted tensor several times.
+            expression += ".contiguous()"
         factor.axes, factor.merged = [self.plain(c) for c in out], {}
         if expression != factor.name:
             self.assign(factor, expression)

@@ -7,7 +7,7 @@ may import, so they are declared as ``Any``; the comment beside each names the c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,9 +81,15 @@ class OperatorMethods(LateMethods):
             scale: float = 1.0,
             compile: bool = False,  # noqa: A002 - the name that torch gives it
             recompute: bool | None = None,
+            order: Literal["best", "naive", "measured"] = "best",
         ) -> nn.Module: ...
         def to_torch_source(
-            self, binding: Binding | None = None, *, scale: float = 1.0, recompute: bool | None = None
+            self,
+            binding: Binding | None = None,
+            *,
+            scale: float = 1.0,
+            recompute: bool | None = None,
+            order: Literal["best", "naive", "measured"] = "best",
         ) -> str: ...
         def to_tvm(self, binding: Binding | None = None, dtype: str = "float32", **options: Any) -> Any: ...
         def save_library(self, path: Any, binding: Binding | None = None, **options: Any) -> Any: ...

@@ -5,14 +5,13 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from strategies import random_arrays, random_operator, repro
+from strategies import random_arrays, random_operator
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch_oracle import agrees
 
 import syno_lab as sl
-from syno_lab.codegen.reference import reference
 from syno_lab.codegen.stage_kinds import Axis, Term, fuse, recognise
 from syno_lab.codegen.torch_module import recognised, to_torch, to_torch_source
 from syno_lab.errors import SpecError
@@ -25,31 +24,6 @@ SIZES = {"N": 2, "C": 8, "C_in": 8, "C_out": 8, "D_in": 8, "D_out": 8, "H": 6, "
 
 def bound(operator: Operator, **other: int) -> dict[str, int]:
     return {v: (SIZES | other)[v] for v in operator.spec.symbols.names}
-
-
-def agrees(operator: Operator, binding: dict[str, int], **options: Any) -> torch.nn.Module:
-    """The module, its output, input gradient and weight gradients compared with the loop nest."""
-    x, weights = random_arrays(operator, binding, 5)
-    module = to_torch(operator, binding, **options).double()
-    parameters = [getattr(module, f"weight_{i + 1}") for i in range(len(weights))]
-    with torch.no_grad():
-        for parameter, weight in zip(parameters, weights, strict=True):
-            parameter.copy_(torch.from_numpy(weight))
-    tensor = torch.from_numpy(x).requires_grad_()
-    y = module(tensor)
-    expected = reference(operator, x, *weights, binding=binding)
-    np.testing.assert_allclose(y.detach().numpy(), expected, rtol=1e-10, atol=1e-10, err_msg=repro(operator, binding))
-    rng = np.random.default_rng(6)
-    g = np.asarray(rng.standard_normal(expected.shape))
-    y.backward(torch.from_numpy(g))
-    for place, (value, leaf) in enumerate(zip([x, *weights], [tensor, *parameters], strict=True)):
-        # f is linear in each argument v: <grad_v <f(v), g>, u> = <f(u), g>.
-        arguments = [x, *weights]
-        arguments[place] = np.asarray(rng.standard_normal(value.shape))
-        right = float(np.sum(reference(operator, *arguments, binding=binding) * g))
-        left = 0.0 if leaf.grad is None else float(np.sum(leaf.grad.numpy() * arguments[place]))
-        assert left == pytest.approx(right, rel=1e-8, abs=1e-8), f"gradient {place}: {repro(operator, binding)}"
-    return module
 
 
 class Calls(TorchDispatchMode):
@@ -96,7 +70,8 @@ def test_known_operators_become_the_calls_of_an_expert(
 ) -> None:
     """No window is materialised, and the data are copied no more often than by hand."""
     operator = sl.operators.KNOWN[name]()
-    binding = bound(operator, **({"M": 3, "K": 4} if name == "matmul" else {}))
+    more = {"matmul": {"M": 3, "K": 4}, "operator_2": {"C_in": 16, "C_out": 32}}  # few channels: test_torch_forms.py
+    binding = bound(operator, **more.get(name, {}))
     assert [[str(kind) for kind in stage] for stage in recognised(operator, binding)] == kinds
     module = agrees(operator, binding).float()
     x = torch.zeros(operator.input_sizes(binding))
