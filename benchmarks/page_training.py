@@ -24,7 +24,7 @@ def training_time(result: Result) -> str:
     for group in groups:
         found = [row for row in rows if row["group"] == group]
         flops = [row["flops_ratio"] for row in found]
-        cells = [group, str(len(found)), f"{min(flops):.4f} to {max(flops):.2f}"]
+        cells = [group, str(len(found)), f"{min(flops):.4f} to {max(flops):.4f}"]
         for kind in TIMES:
             ratios = [_ratio(row, kind) for row in found]
             above = sum(ratio > WANTED for ratio in ratios)
