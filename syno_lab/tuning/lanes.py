@@ -1,4 +1,4 @@
-"""The schedule rule ``channel-lanes``: a sum that one factor's innermost axis and a far axis of the output share.
+"""The schedule rule ``channel-lanes``: a sum in vector registers, along an axis that some of its factors do not have.
 
 A pGraph's weights have the output channels innermost (``W1[c, p, q, o]``) and its output has them far apart
 (``Y[n, o, h, w]``). TVM's tiling (``SSRSRS``) vectorizes the output's innermost axis, and so gathers such a weight or
@@ -7,24 +7,39 @@ hold pixels of a row and more channels, and all of them stay in registers for th
 small tensor with the channels innermost, which is copied to the output. It is the register tile of hand-written
 convolutions (Liu et al., *Optimizing CNN model inference on CPUs*, section 3.1).
 
+Where a stage of a chain gives few channels, as Operator 1's first does, its vectors lie along the row of the output
+instead: the data has it innermost, the weights do not have it, and the registers hold the channels. Both ways are tried
+where both fit.
+
+Which tiles keep a processor busy is known before any measurement: so many sums that the latency of multiplying and
+adding is hidden, and no more than there are registers for. Only such tiles are proposed, a sketch for each. On
+ResNet-34's layers the others took up to ten times as long, so a search of few trials that drew them found none that was
+good in each stage of an operator. The terms are summed in the order in which the weights lie in memory.
+
 Imports TVM: for tuning processes only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
 from tvm.ir import Array, Expr
 from tvm.s_tir import SBlockRealize, Schedule, ScheduleError
+from tvm.sym import detect_linear_equation
 from tvm.target.codegen import llvm_get_vector_width
 
-#: The most pixels, registers of channels, and terms summed between two passes over the window, in a tile.
-_MOST_PIXELS = 14
-_MOST_REGISTERS = 4
-_MOST_SUMMED = 64
+#: How many sums are in registers at once, at most: those with 512 bits are 32, of others a processor may have 16. A
+#: factor's elements need registers besides.
+_MOST_SUMS = {512: 16}
+_MOST_SUMS_ELSE = 14
+#: How many vectors lie side by side, at most: each is loaded, where the other factor's elements are mere operands.
+_MOST_VECTORS = 4
+#: How many tiles are proposed along one axis, and along each of two. Each stage of a chain multiplies the sketches.
+_MOST_TILES = 3
+_MOST_TILES_OF_TWO = 2
 #: Vectors with fewer lanes do not pay for the copy.
 _FEWEST_LANES = 4
 #: The fields of TVM's expressions that hold expressions: of operations, casts, calls, selections and loads.
@@ -37,80 +52,145 @@ def vector_bits(target: Any) -> int:
 
 
 @dataclass(frozen=True)
-class _Fit:
-    """Where the rule applies in a block: the numbers of its loops, and the place of the channels in the output."""
+class _Tile:
+    """Sums that stay in registers together; axes are numbers of the block's loops.
 
-    channels: int
-    pixels: int
-    summed: tuple[int, ...]
-    place: int
-    lanes: int
-
-
-def channel_lanes(schedule: Schedule, block: Any, vector_bits: int) -> list[Schedule]:
-    """The unchanged schedule and, where the rule fits, one with the block's sum in vector registers of channels.
-
-    The rule fits a sum that no other rule has changed yet: one axis of the output (not the last) is the innermost index
-    of some factors and no index of the others, its extent divides into vectors of ``vector_bits``, and another axis of
-    the output is an index of none of those factors, so that their loaded elements serve several pixels.
+    Attributes:
+        lane: the axis along which a vector's lanes lie.
+        width: the lanes of a vector.
+        summed: the axes that are summed over, slowest first.
+        place: the place of ``lane`` among the output's axes; None where it is the last.
+        across: the axis whose sums use the same loaded vectors.
+        steps: how many of its positions are in the tile.
+        vectors: how many vectors lie side by side along ``lane``.
+        further: an axis that only makes the tile larger; None where it is large enough.
+        further_steps: how many of its positions are in the tile.
     """
-    changed = schedule.copy()  # even reading loops adds steps to a trace
-    fit = _fit(changed, block, vector_bits)
-    if fit is None:
-        return [schedule]
-    try:
-        _apply(changed, block, fit)
-    except ScheduleError:  # TVM's own conditions, such as other writers of the output
-        return [schedule]
-    return [schedule, changed]
+
+    lane: int
+    width: int
+    summed: tuple[int, ...]
+    place: int | None
+    across: int = 0
+    steps: int = 1
+    vectors: int = 1
+    further: int | None = None
+    further_steps: int = 1
+
+    @property
+    def sums(self) -> int:
+        """How many vectors of sums there are."""
+        return self.vectors * self.steps * self.further_steps
 
 
-def _apply(schedule: Schedule, block: Any, fit: _Fit) -> None:
+def channel_lanes(schedule: Schedule, block: Any, vector_bits: int, is_wide: bool = False) -> list[Schedule]:
+    """The schedules with the block's sum in vector registers, one for each tile; the unchanged one where none fits.
+
+    The rule fits a sum that no other rule has changed yet: one axis of the output moves the innermost index of some
+    factors by one and no index of the others, its extent divides into vectors of ``vector_bits``, and another axis of
+    the output is an index of none of the former, so that their loaded elements serve several sums. The unchanged
+    schedule is an alternative if ``is_wide``, and where the vectors fill less than half of a register or the sums are
+    few.
+    """
+    found = _sum(schedule.copy(), block)  # even reading loops adds steps to a trace
+    if found is None:
+        return [schedule]
+    full = vector_bits // found.bits
+    most = _MOST_SUMS.get(vector_bits, _MOST_SUMS_ELSE)
+    changed, is_good = [], False
+    for tile in _tiles(found, full, most):
+        one = schedule.copy()
+        try:
+            _apply(one, block, tile)
+        except ScheduleError:  # TVM's own conditions, such as other writers of the output
+            continue
+        changed.append(one)
+        is_good = is_good or (2 * tile.width >= full and 2 * tile.sums >= most)
+    return changed if is_good and not is_wide else [schedule, *changed]
+
+
+def _apply(schedule: Schedule, block: Any, tile: _Tile) -> None:
     copy = schedule.cache_write(block, 0, "global")
-    loops = schedule.get_loops(block)
-    apart, lanes = schedule.split(loops[fit.channels], [None, fit.lanes])
-    blocks, registers = schedule.split(apart, schedule.sample_perfect_tile(apart, 2, _MOST_REGISTERS))
-    pixels, pixel = schedule.split(loops[fit.pixels], schedule.sample_perfect_tile(loops[fit.pixels], 2, _MOST_PIXELS))
-    first, *others = (loops[number] for number in fit.summed)
-    outer, inner = schedule.split(first, schedule.sample_perfect_tile(first, 2, _MOST_SUMMED))
-    taken = {fit.channels, fit.pixels, *fit.summed}
-    around = [
-        blocks if n == fit.channels else one for n, one in enumerate(loops) if n == fit.channels or n not in taken
-    ]
-    schedule.reorder(*around, pixels, outer, *others, inner, pixel, registers, lanes)
-    schedule.reverse_compute_at(copy, pixels)
-    place, width = fit.place, fit.lanes
+    loops = dict(enumerate(schedule.get_loops(block)))
+    summed = [loops.pop(n) for n in tile.summed]
+    loops[tile.lane], vectors, lanes = schedule.split(loops[tile.lane], [None, tile.vectors, tile.width])
+    loops[tile.across], steps = schedule.split(loops[tile.across], [None, tile.steps])
+    inner = [steps, vectors]
+    if tile.further is not None:
+        loops[tile.further], more = schedule.split(loops[tile.further], [None, tile.further_steps])
+        inner.insert(0, more)
+    schedule.reorder(*loops.values(), *summed, *inner, lanes)
+    schedule.reverse_compute_at(copy, list(loops.values())[-1])
+    place, width = tile.place, tile.width
+    if place is not None:
 
-    def channels_last(*axes: Any) -> list[Any]:
-        return [one // width if n == place else one for n, one in enumerate(axes)] + [axes[place] % width]
+        def lanes_last(*axes: Any) -> list[Any]:
+            return [one // width if n == place else one for n, one in enumerate(axes)] + [axes[place] % width]
 
-    schedule.transform_layout(block, ("write", 0), channels_last)
+        schedule.transform_layout(block, ("write", 0), lanes_last)
     schedule.vectorize(lanes)
-    schedule.unroll(registers)
-    schedule.unroll(pixel)
+    for loop in inner:
+        schedule.unroll(loop)
 
 
 # -- where it fits -----------------------------------------------------------------------------------------------------
 
 
-def _fit(schedule: Schedule, block: Any, vector_bits: int) -> _Fit | None:
-    """Where the rule applies in a block; of several axes that could be the channels, the longest. None: nowhere."""
-    found = _sum(schedule, block)
-    if found is None:
-        return None
-    by_size = sorted((n for n in found.stored[:-1] if n is not None), key=lambda n: -found.sizes[n])
-    for channels in by_size:
-        lanes = _lanes(found.sizes[channels], vector_bits // found.bits)
-        weights = found.weights(channels)
-        pixels = found.pixels(channels, weights)
-        if lanes is not None and weights and pixels is not None:
-            return _Fit(channels, pixels, found.summed, found.stored.index(channels), lanes)
-    return None
+def _tiles(found: _Sum, full: int, most: int) -> list[_Tile]:
+    """The tiles with the most sums, of at most two axes along which vectors can lie: widest vectors first.
+
+    ``full`` lanes are in a register; ``most`` sums are in a tile at most.
+    """
+    axes = []
+    for lane in found.stored:
+        factors = [] if lane is None else found.moved_in_unit_steps(lane)
+        width = None if lane is None else _lanes(found.sizes[lane], full)
+        if lane is None or width is None or not factors:
+            continue
+        tiles = _tiles_along(found, lane, width, factors, most)
+        if tiles:
+            axes.append((width, found.sizes[lane], tiles))
+    axes.sort(key=lambda one: one[:2], reverse=True)
+    wide = [tiles for width, _, tiles in axes if 2 * width >= full] or [tiles for _, _, tiles in axes[:1]]
+    each = _MOST_TILES if len(wide) == 1 else _MOST_TILES_OF_TWO
+    return [tile for tiles in wide[:2] for tile in tiles[:each]]
 
 
-def _lanes(channels: int, width: int) -> int | None:
-    """The lanes of the vectors that hold the channels: a whole register or half of one; None where neither fits."""
-    return next((one for one in (width, width // 2) if one >= _FEWEST_LANES and channels % one == 0), None)
+def _tiles_along(found: _Sum, lane: int, width: int, factors: list[list[Any]], most: int) -> list[_Tile]:
+    """The tiles with vectors along ``lane``: the one with the most sums, then those with more than half of them."""
+    plain = _Tile(lane, width, found.in_memory_order(factors), found.place(lane))
+    others = [n for n in reversed(found.stored) if n is not None and n != lane and found.sizes[n] > 1]
+    kept: list[_Tile] = []
+    for axis in others:
+        if any(_moves(one, found.variables[axis]) for one in factors):
+            continue
+        tiles = [
+            replace(plain, across=axis, steps=steps, vectors=vectors)
+            for vectors in _divisors(found.sizes[lane] // width, _MOST_VECTORS)
+            for steps in _divisors(found.sizes[axis], most // vectors)
+            if steps > 1
+        ]
+        tiles.sort(key=lambda one: (-one.sums, -one.steps))
+        good = [one for one in tiles if 2 * one.sums > tiles[0].sums]
+        # The axis that lies closest in memory, unless another gives more than twice as many sums.
+        if good and (not kept or good[0].sums > 2 * kept[0].sums):
+            kept = good
+    if not kept or 2 * kept[0].sums >= most:
+        return kept
+    # The latency of a few sums is not hidden: those of another axis are computed with them, with loads of their own.
+    rest = most // kept[0].sums
+    best = [(max(_divisors(found.sizes[n], rest)), n) for n in others if n != kept[0].across]
+    steps, axis = max(best, key=lambda one: one[0], default=(1, lane))
+    return kept if steps == 1 else [replace(kept[0], further=axis, further_steps=steps), kept[0]]
+
+
+def _divisors(number: int, most: int) -> list[int]:
+    return [one for one in range(1, min(number, most) + 1) if number % one == 0]
+
+
+def _lanes(extent: int, full: int) -> int | None:
+    """The lanes of vectors that hold an axis: a register, half or a quarter of one; None where none of them fits."""
+    return next((one for one in (full, full // 2, full // 4) if one >= _FEWEST_LANES and extent % one == 0), None)
 
 
 @dataclass(frozen=True)
@@ -133,24 +213,28 @@ class _Sum:
     factors: list[list[Any]]
     bits: int
 
-    def weights(self, channels: int) -> list[list[Any]]:
-        """The factors with the channels as innermost index; empty if a factor has the channels in another index.
+    def moved_in_unit_steps(self, axis: int) -> list[list[Any]]:
+        """The factors whose innermost index an axis moves by one; empty if it moves a factor in any other way.
 
-        Also empty if all factors have the channels: then the lanes share no factor.
+        Also empty if it moves all factors: then the lanes share no factor.
         """
-        variable = self.variables[channels]
+        variable = self.variables[axis]
         found = [one for one in self.factors if _moves(one, variable)]
-        innermost = [_number(one[-1], self.variables) == channels and not _moves(one[:-1], variable) for one in found]
-        return found if all(innermost) and len(found) < len(self.factors) else []
+        is_unit = [_is_unit_step(one[-1], variable) and not _moves(one[:-1], variable) for one in found]
+        return found if all(is_unit) and len(found) < len(self.factors) else []
 
-    def pixels(self, channels: int, weights: list[list[Any]]) -> int | None:
-        """The last axis of the output, longer than 1, that is not an index of the weights; None where there is none."""
-        for n in reversed(self.stored):
-            if n is None or n == channels or self.sizes[n] <= 1:
-                continue
-            if not any(_moves(one, self.variables[n]) for one in weights):
-                return n
-        return None
+    def place(self, axis: int) -> int | None:
+        """The place of an axis among the output's; None if it is the last."""
+        found = self.stored.index(axis)
+        return None if found == len(self.stored) - 1 else found
+
+    def in_memory_order(self, factors: list[list[Any]]) -> tuple[int, ...]:
+        """The axes that are summed over, in the order in which the first of ``factors`` has them as indices."""
+
+        def place(n: int) -> int:
+            return next((k for k, one in enumerate(factors[0]) if _moves([one], self.variables[n])), -1)
+
+        return tuple(sorted(self.summed, key=place))
 
 
 def _sum(schedule: Schedule, block: Any) -> _Sum | None:
@@ -205,6 +289,12 @@ def _nodes(expression: Any) -> Iterator[Any]:
         elif isinstance(child, Array):
             for one in child:
                 yield from _nodes(one)
+
+
+def _is_unit_step(index: Any, variable: Any) -> bool:
+    """Whether an index grows by one with a variable."""
+    found = detect_linear_equation(index, [variable])
+    return len(found) > 0 and isinstance(found[0], tirx.IntImm) and int(found[0]) == 1
 
 
 def _number(expression: Any, variables: list[Any]) -> int | None:

@@ -22,7 +22,7 @@ Code = UserCode | Callable[..., Any] | str
 #: The target's own rules, in TVM's order.
 DEFAULT = "default"
 
-#: The lab's own rule, which applies in addition to TVM's rules; on a GPU it changes nothing.
+#: The lab's own rule, which applies before TVM's rules; on a GPU it changes nothing.
 LANES = "channel-lanes"
 OURS = (LANES, DEFAULT)
 
@@ -39,12 +39,15 @@ RULES: dict[str, str] = {
     "tensor-cores": "on a GPU: cuts a matrix product into tiles for Tensor Cores",
     "cross-thread": "on a GPU: divides a sum among the threads of a block",
     "bind": "on a GPU: binds the loops of remaining blocks to threads",
-    LANES: "a variant that sums output channels in vector lanes, where the weights have them innermost",
+    LANES: "sums in vector lanes: output channels where the weights have them innermost, else pixels of a row",
 }
 
 _EVERYWHERE = ("inline", "tiling", "unroll")
 GPU_RULES = (*_EVERYWHERE, "tensor-cores", "cross-thread", "bind")
 CPU_RULES = tuple(one for one in RULES if one not in ("tensor-cores", "cross-thread", "bind", DEFAULT, LANES))
+
+#: The rules whose space is another one than in earlier versions, as records name them.
+_REVISED = {LANES: f"{LANES}:2"}
 
 #: Mutators by name: they change a drawn choice of a candidate.
 MUTATORS: dict[str, str] = {
@@ -158,11 +161,12 @@ class Method:
 
     def __str__(self) -> str:
         """One line, with a digest of each text of the user's; empty for all that is TVM's own. Records are keyed by it;
-        records of versions without the lab's own rule count as TVM's.
+        records of versions without the lab's own rule count as TVM's, and those of its first version are apart.
         """
         if self == Method(rules=(DEFAULT,)):
             return ""
-        space = f"space {self.space}" if self.space else f"rules {', '.join(map(str, self.rules)) or 'none'}"
+        rules = [_REVISED.get(one, one) if isinstance(one, str) else str(one) for one in self.rules]
+        space = f"space {self.space}" if self.space else f"rules {', '.join(map(str, rules)) or 'none'}"
         text = f"{space}; {self.strategy}{f', {self.cost_model}' if self.is_guided else ''}"
         if self.mutations is not None:
             text += f"; mutators {', '.join(f'{one} {share:g}' for one, share in self.mutations) or 'none'}"

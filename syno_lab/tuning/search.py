@@ -102,6 +102,7 @@ class Search:
     _phases: int = 0
     _most: float = math.inf  # the number of programs in the space, if it can be counted
     _population: int = 0
+    _is_wide: bool = False  # whether what the method's rules leave out at first is searched too
 
     def __post_init__(self) -> None:
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
@@ -129,7 +130,10 @@ class Search:
         return min(self.tools.preset.warmup, max(self.trials // 2, 1)) if self.tools.means.is_guided else 0
 
     def batches(self, is_over: Callable[[], bool]) -> Iterator[None]:
-        """Search until the trials, the space or the time run out; yields after each batch to other operators."""
+        """Search until the trials, the space or the time run out; yields after each batch to other operators.
+
+        A space that leaves out what is seldom good is searched first, and the whole one once nothing is left of it.
+        """
         self.prepare()
         preset, warmup = self.tools.preset, self._warmup
         empty = 0
@@ -144,6 +148,9 @@ class Search:
                 return
             # A small population may have no new candidate by chance: only larger ones show that the space is used up.
             empty = empty + 1 if self._trial == before else 0
+            if self.tools.means.can_widen and not self._is_wide and (empty or self._is_whole(empty)):
+                self._is_wide, empty, self._most = True, 0, math.inf
+                continue
             if empty > _EMPTY_PHASES or self._is_whole(empty):
                 self.stopped = "space" if self._trial < self.trials else "budget"
                 return
@@ -171,7 +178,7 @@ class Search:
             context = ms.TuneContext(
                 mod=self.module,
                 target=self.tools.target.tvm,
-                space_generator=means.space(self.module),
+                space_generator=means.space(self.module, self._is_wide),
                 search_strategy=means.strategy(population, unmeasured, generations),
                 task_name="main",
                 rand_state=(self.seed + self._phases + 1009 * self._restored) % (2**31 - 2) + 1,

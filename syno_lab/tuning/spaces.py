@@ -98,8 +98,16 @@ class Means:
 
     # -- the space -----------------------------------------------------------------------------------------------------
 
-    def space(self, module: IRModule) -> ms.space_generator.SpaceGenerator:
-        """The generator of sketches of ``module``, with the method's postprocessors and mutators."""
+    @property
+    def can_widen(self) -> bool:
+        """Whether the space leaves out at first what TVM's rules make of the sums that the lab's rule changes."""
+        return self._space is None and LANES in self._rules and not self._is_gpu
+
+    def space(self, module: IRModule, is_wide: bool = False) -> ms.space_generator.SpaceGenerator:
+        """The generator of sketches of ``module``, with the method's postprocessors and mutators.
+
+        ``is_wide``: with what is left out at first, see :attr:`can_widen`.
+        """
         last: Any = (
             "from-target"
             if self._last is None
@@ -113,7 +121,7 @@ class Means:
             return ms.space_generator.ScheduleFn(function, sch_rules=[], postprocs=last, mutator_probs=changes)
         rules: Any = "from-target"
         if not self.is_default or self._notes is not None:
-            rules = [rule for one in self._rules for rule in self._rule(one, module)]
+            rules = [rule for one in self._rules for rule in self._rule(one, module, is_wide)]
         return ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=last, mutator_probs=changes)
 
     def _part(self, kind: str, one: str | dict[str, str]) -> str | Code:
@@ -123,14 +131,18 @@ class Means:
         what, file = f"the {kind} {one['name']!r}", one["file"]
         return Code(self._code[file], what, lambda call, *given: self._run(what, file, call, *given))
 
-    def _rule(self, one: str | dict[str, str], module: IRModule) -> list[ms.schedule_rule.ScheduleRule]:
+    def _rule(self, one: str | dict[str, str], module: IRModule, is_wide: bool) -> list[ms.schedule_rule.ScheduleRule]:
         if isinstance(one, dict):
             return [_python_rule(self._noted(one["name"], self._guard("rule", one)))]
         if one == DEFAULT:
             return [self._watch(_short(rule), rule) for rule in self._defaults(module)]
         if one == LANES:
             bits = vector_bits(self._target.tvm)
-            return [_python_rule(self._noted(one, lambda schedule, block: channel_lanes(schedule, block, bits)))]
+
+            def lanes(schedule: Schedule, block: Any) -> _Schedules:
+                return channel_lanes(schedule, block, bits, is_wide)
+
+            return [_python_rule(self._noted(one, lanes))]
         if self._is_gpu:
             return [self._watch(one, rule) for rule in self._defaults(module) if _short(rule) in _ON_GPUS[one]]
         return [self._watch(one, rule) for rule in _NAMED[one]()]

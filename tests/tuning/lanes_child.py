@@ -1,6 +1,6 @@
 """Schedules of the rule ``channel-lanes`` against the loop nest: a JSON task a line in, a JSON answer a line out.
 
-A task is ``{"operator", "binding", "dtype", "bits", "cores", "draws"}``: for each sketch that has the rule's step, so
+A task is ``{"operator", "binding", "dtype", "bits", "cores", "draws"}``: for each sketch that has the rule's steps, so
 many programs are drawn, finished by TVM's postprocessors, compiled and run. :mod:`trust.tvm_parent` is the other end.
 """
 
@@ -34,7 +34,12 @@ lanes._FEWEST_LANES = 2
 
 def has_lanes(trace: Any) -> bool:
     """Whether the rule changed something."""
-    return any(one.kind.name == "TransformLayout" for one in trace.insts)
+    return count(trace, "Vectorize") > 0
+
+
+def count(trace: Any, kind: str) -> int:
+    """How many steps of a kind a trace has; TVM's own rules only mark loops that are to be vectorized."""
+    return sum(one.kind.name == kind for one in trace.insts)
 
 
 def answer(task: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +60,8 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
         sch_rules=[spaces._python_rule(rule), *plain.sch_rules], postprocs="from-target", mutator_probs="from-target"
     )
     context = ms.TuneContext(mod=module, target=target, space_generator=generator, rand_state=1, num_threads=1)
-    sketches = [one for one in context.generate_design_space() if has_lanes(one.trace)]
+    space = list(context.generate_design_space())
+    sketches = [one for one in space if has_lanes(one.trace)]
     rng = np.random.default_rng(0)
     shapes = (operator.input_sizes(binding), *operator.weight_sizes(binding))
     arrays = [np.asarray(rng.standard_normal(shape)).astype(dtype) for shape in shapes]
@@ -75,6 +81,8 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
     return {
         "changed": sorted(set(changed)),
         "sketches": len(sketches),
+        "plain": len(space) - len(sketches),
+        "transposed": [f"{count(one.trace, 'TransformLayout')} of {count(one.trace, 'Vectorize')}" for one in sketches],
         "errors": [one if np.isfinite(one) else str(one) for one in errors],
         "refused": refused,
         "widths": {name: lanes.vector_bits(resolve(name).tvm) for name in ("jetson-orin-nano-cpu", "jetson-orin-nano")},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def test_it_applies_to_sums_with_channels_innermost_in_a_weight() -> None:
         "half a vector": task(conv2d, sizes(conv2d, C_out=12)),
         "no weight along a window": task(matmul, sizes(matmul)),
         "float64": task(conv2d, sizes(conv2d), dtype="float64"),
-        "channels that are no vectors": task(conv2d, sizes(conv2d, C_out=10 + 5)),
+        "channels that are no vectors": task(conv2d, sizes(conv2d, C_out=10 + 5, W=9)),
         "one pixel": task(conv2d, sizes(conv2d, H=1, W=1)),
         "no vector registers": task(conv2d, sizes(conv2d), bits=0),
     }
@@ -67,10 +68,35 @@ def test_it_applies_to_sums_with_channels_innermost_in_a_weight() -> None:
         assert found[name]["changed"] == ["Y"], name
         assert found[name]["errors"], f"{name}: {found[name]}"
         assert not found[name]["refused"], name
+        # Its tiles keep the registers busy, so that TVM's own need not be tried.
+        assert not found[name]["plain"], name
     for name in ("channels that are no vectors", "one pixel", "no vector registers"):
         assert (found[name]["changed"], found[name]["sketches"]) == ([], 0), name
     # A GPU has no such registers, so that a GPU's space is left as it is.
     assert found["two vectors"]["widths"] == {"jetson-orin-nano-cpu": 128, "jetson-orin-nano": 0}
+
+
+@pytest.mark.tvm
+def test_it_applies_along_rows_where_a_stage_gives_few_channels() -> None:
+    conv2d, strided, chain = sl.operators.conv2d(), sl.operators.KNOWN["strided"](), sl.operators.operator_1()
+    cases = {
+        # The bottleneck has two channels: its sums lie along the row and are stored as they are, Y's are transposed.
+        "a chain": task(chain, sizes(chain, C_out=8, W=16), draws=3),
+        "a convolution to few channels": task(conv2d, sizes(conv2d, C_out=6, W=24), draws=3),
+        "both": task(conv2d, sizes(conv2d, W=16), draws=3),
+        "pixels that are not neighbours": task(strided, sizes(strided, C_out=3, W=16)),
+        "few sums, so TVM's tiles as well": task(conv2d, sizes(conv2d, C_out=2, H=1, W=8)),
+    }
+    found = dict(zip(cases, agree(list(cases.values())), strict=True))
+    assert found["a chain"]["changed"] == ["Y", "Z1"]
+    assert set(found["a chain"]["transposed"]) == {"0 of 2", "1 of 2"}
+    assert set(found["a convolution to few channels"]["transposed"]) == {"0 of 1"}
+    assert set(found["both"]["transposed"]) == {"0 of 1", "1 of 1"}
+    assert found["pixels that are not neighbours"]["changed"] == []
+    assert found["few sums, so TVM's tiles as well"]["changed"] == ["Y"]
+    beside = {name for name, one in found.items() if one["changed"] and one["plain"]}
+    assert beside == {"few sums, so TVM's tiles as well"}
+    assert all(one["errors"] and not one["refused"] for one in found.values() if one["changed"]), found
 
 
 @pytest.mark.tvm
@@ -93,13 +119,25 @@ def test_random_operators_compute_the_same(rng: random.Random) -> None:
 
 
 @pytest.mark.tvm
-def test_it_is_part_of_the_default_and_stands_beside_tvm_s_own() -> None:
+def test_it_is_part_of_the_default_and_takes_the_place_of_tvm_s_tiling() -> None:
     conv2d = sl.operators.conv2d()
-    small = TuningTask("conv2d", conv2d.to_json(), sizes(conv2d))
+    small = TuningTask("conv2d", conv2d.to_json(), sizes(conv2d, W=14))
     ours, theirs = (explain_space(small, one, target="local:1") for one in (Method(), Method(rules=("default",))))
     assert ours.changed["channel-lanes"] == ("Y",)
+    assert ours.changed["MultiLevelTiling"] == ()
     assert "channel-lanes" not in theirs.changed
-    assert len(ours.sketches) == len(theirs.sketches) + 1
-    lanes = [one for one in ours.sketches if any("lay a tensor of Y out" in step for step in one.steps)]
-    assert len(lanes) == 1
-    assert "Y_global" in lanes[0].after
+    assert len(theirs.sketches) == 3
+    assert ours.sketches
+    for sketch in ours.sketches:
+        assert any("lay a tensor of Y out" in step for step in sketch.steps)
+        assert "Y_global" in sketch.after
+
+
+@pytest.mark.tvm
+def test_terms_are_summed_in_the_order_of_the_weight_in_memory() -> None:
+    chain = sl.operators.operator_1()
+    sketch, *_ = explain_space(TuningTask("chain", chain.to_json(), sizes(chain, W=14)), target="local:1").sketches
+    read = re.search(r"W1\[(r\d), (r\d), (r\d), (r\d), i1\]", sketch.after)
+    assert read is not None, sketch.after
+    loops = re.findall(r"\b(r\d)(?:_\d)? < \d+", sketch.after[: read.start()])
+    assert loops[-4:] == list(read.groups()), sketch.after
