@@ -21,7 +21,7 @@ from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.files import from_json
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.plan import Stage, plan
+from syno_lab.ir.plan import Order, Stage, plan
 from syno_lab.ir.spec import Binding
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def to_tvm(
     binding: Binding | None = None,
     dtype: str = "float32",
     *,
-    order: Literal["best", "naive"] = "best",
+    order: Order = "fastest",
     target: str | tvm.target.Target | None = None,
 ) -> IRModule:
     """A module with one function ``main(X, W1, ..., Y)`` that computes ``operator`` for ``binding``.
@@ -50,7 +50,8 @@ def to_tvm(
         operator: any operator; weights come in the order of ``operator.weights``.
         binding: a value for every variable, the batch included; the spec's defaults complete it.
         dtype: of all tensors, one of :data:`DTYPES`.
-        order: ``"best"`` has a stage for each partial sum of the plan with the fewest FLOPs, ``"naive"`` is one stage.
+        order: the plan. ``"fastest"`` has a stage for each partial sum that is predicted to save time, ``"best"`` for
+            each that saves FLOPs, ``"naive"`` is one stage.
         target: a name such as ``"local"`` or ``"jetson-orin-nano"``, a TVM tag, kind or JSON object, or a TVM target;
             see :func:`syno_lab.codegen.tvm_device.find_target`.
 
@@ -69,7 +70,7 @@ def prim_func(
     bound: Binding,
     dtype: str = "float32",
     *,
-    order: Literal["best", "naive"] = "best",
+    order: Order = "fastest",
     index_dtype: Literal["int32", "int64"] = "int32",
     is_followed: bool = False,
 ) -> tvm.tirx.PrimFunc:
@@ -130,7 +131,7 @@ def _writers(
     operator: Operator,
     binding: Binding,
     dtype: str,
-    order: Literal["best", "naive"],
+    order: Order,
     index_dtype: Literal["int32", "int64"],
     is_followed: bool,
 ) -> list[StageWriter]:

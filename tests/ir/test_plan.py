@@ -7,9 +7,10 @@ from math import prod
 import pytest
 from strategies import random_operator, repro
 
+from syno_lab.ir import plan as plans
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.plan import fewest_flops, plan
+from syno_lab.ir.plan import CACHED_ELEMENTS, FLOPS_AN_ELEMENT, Plan, fewest_flops, plan
 
 
 def figure_4() -> Operator:
@@ -126,6 +127,39 @@ def test_no_order_of_reduces_is_cheaper(seed: int) -> None:
     assert best <= plan(operator, binding, "naive").flops
     orders = list(permutations(range(len(operator.reductions))))[:120]
     assert all(best <= flops_of_order(operator, binding, order) for order in orders), repro(operator, binding)
+
+
+def predicted(found: Plan, binding: dict[str, int], cached: int) -> int:
+    """FLOPs, and a few more for every element of a stage's tensor that does not fit into the cache."""
+    sizes = [prod(c.size.at(binding) for c in stage.out) for stage in found.stages]
+    return found.flops + FLOPS_AN_ELEMENT * sum(max(size - cached, 0) for size in sizes)
+
+
+@pytest.mark.parametrize(("height", "stages"), [(2**12, 2), (2**22, 1)])
+def test_an_intermediate_tensor_that_fits_no_cache_must_save_more_than_its_way_to_the_memory(
+    height: int, stages: int
+) -> None:
+    # Two stages have 2.5 H FLOPs in place of 3 H, and an intermediate tensor of H/2 elements.
+    operator, binding = figure_4(), {"H": height, "k": 3, "s": 2}
+    found = {order: plan(operator, binding, order) for order in ("best", "fastest", "naive")}
+    assert len(found["best"].stages) == 2
+    assert len(found["fastest"].stages) == stages
+    costs = {order: predicted(one, binding, CACHED_ELEMENTS) for order, one in found.items()}
+    assert costs["fastest"] == min(costs.values())
+
+
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_no_plan_is_predicted_to_be_faster(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator, binding = random_operator(random.Random(seed))
+    assert plan(operator, binding, "fastest") == plan(operator, binding)  # everything is small
+    monkeypatch.setattr(plans, "CACHED_ELEMENTS", 0)
+    plans._plan.cache_clear()
+    try:
+        fastest, *others = (plan(operator, binding, order) for order in ("fastest", "best", "naive"))
+    finally:
+        plans._plan.cache_clear()
+    cost = predicted(fastest, binding, 0)
+    assert all(cost <= predicted(one, binding, 0) for one in others), repro(operator, binding)
 
 
 @pytest.mark.parametrize("seed", range(60, 100))
