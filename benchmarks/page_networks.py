@@ -99,8 +99,12 @@ def tvm(result: Result) -> str:
 
 
 def _median_latency(row: Result, kind: str) -> float | None:
-    """The median over a row's tunings of their latencies (each a median or the least of 12 measurements)."""
-    found = [run[kind] for run in row["runs"] if kind in run]
+    """The median over a row's tunings of their winners' times: the median or the least of single calls in turns.
+
+    Results of before were not timed in turns: their times are those of 12 measurements of the tuning itself.
+    """
+    name = {"latency_ms": "median", "best_ms": "least"}[kind]
+    found = [run["beside_ms"][name] if "beside_ms" in run else run[kind] for run in row["runs"] if kind in run]
     return statistics.median(found) if found else None
 
 

@@ -22,7 +22,7 @@ from common import about, parser, save, say, typed
 import syno_lab as sl
 from syno_lab.errors import TuningError
 from syno_lab.nas_pte.operator import NAS_PTE
-from syno_lab.tuning import Board, TuningTask, local_board, tune
+from syno_lab.tuning import Board, TuningTask, local_board, time_operators, tune
 
 RESNET_34 = ((64, 56), (128, 28), (256, 14), (512, 7))  # channels and height
 HAND = ((64, 28),)
@@ -57,6 +57,7 @@ def measured(task: TuningTask, board: Board, trials: int, seed: int, folder: str
         "failed": result.failed,
         "seconds": result.seconds,
         "verified": result.verified,
+        "trace": result.trace,
     }
 
 
@@ -91,10 +92,11 @@ def by_hand(board: Board, trials: int, seeds: range, folder: str) -> list[dict[s
     return rows
 
 
-def layers(board: Board, trials: int, seeds: range, folder: str) -> list[dict[str, Any]]:
-    """Every operator on every layer: the median over the seeds of the tuned latencies, FLOPs and parameters."""
-    rows = []
+def layers(board: Board, trials: int, seeds: range, folder: str, rounds: int) -> list[dict[str, Any]]:
+    """Every operator on every layer: FLOPs, parameters, and the median over the seeds of the winners' least times."""
+    rows: list[dict[str, Any]] = []
     for channels, height in RESNET_34:
+        tasks, here = [], []
         bound = sizes(channels, height)
         jobs: list[tuple[str, Any, dict[str, int], dict[str, str]]] = []
         for name, made, more in OPERATORS:
@@ -105,28 +107,50 @@ def layers(board: Board, trials: int, seeds: range, folder: str) -> list[dict[st
         for name, operator, binding, more in jobs:
             task = TuningTask(f"{name}-{channels}", operator.to_json(), binding, **more)
             runs = [measured(task, board, trials, seed, folder) for seed in seeds]
-            found = [run["latency_ms"] for run in runs if "latency_ms" in run]
-            rows.append(
+            tasks.append(task)
+            here.append(
                 {
                     "operator": name,
                     "channels": channels,
                     "height": height,
                     "flops": operator.flops(binding),
                     "params": operator.params(binding),
-                    "latency_ms": statistics.median(found) if found else None,
                     "runs": runs,
                 }
             )
+        beside(tasks, here, rounds)
+        for row in here:
+            least = [run["beside_ms"]["least"] for run in row["runs"] if "beside_ms" in run]
+            row["least_ms"] = statistics.median(least) if least else None
+        rows += here
     return rows
 
 
+def beside(tasks: list[TuningTask], rows: list[dict[str, Any]], rounds: int) -> None:
+    """Time the winners of all tunings of one layer in turns, single calls, and put the least and the median into each.
+
+    By these the operators are compared: a tuning's own measurements are disturbed by whatever runs meanwhile.
+    """
+    runs = {
+        f"{number} {seed}": (task, run)
+        for number, (task, row) in enumerate(zip(tasks, rows, strict=True))
+        for seed, run in enumerate(row["runs"])
+        if "trace" in run
+    }
+    if runs:
+        times = time_operators({name: (task, run.pop("trace")) for name, (task, run) in runs.items()}, rounds)
+        for name, (_, run) in runs.items():
+            found = times[name]
+            run["beside_ms"] = {"least": min(found), "median": statistics.median(found), "calls": len(found)}
+
+
 def speedups(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """conv2d's latency over each operator's: on each layer, and the geometric mean of those that were measured."""
-    base = {row["channels"]: row["latency_ms"] for row in rows if row["operator"] == "conv2d"}
+    """conv2d's time over each operator's: on each layer, and the geometric mean of those that were measured."""
+    times = {(row["operator"], row["channels"]): row["least_ms"] for row in rows if row["least_ms"]}
     found: dict[str, dict[int, float]] = {}
-    for row in rows:
-        if row["latency_ms"] and base.get(row["channels"]):
-            found.setdefault(row["operator"], {})[row["channels"]] = base[row["channels"]] / row["latency_ms"]
+    for (name, channels), least in times.items():
+        if ("conv2d", channels) in times:
+            found.setdefault(name, {})[channels] = times["conv2d", channels] / least
     return {
         name: {"layers": ratios, "geometric_mean": statistics.geometric_mean(ratios.values())}
         for name, ratios in found.items()
@@ -140,11 +164,14 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=5, help="tunings of each side against TE (5)")
     arguments.add_argument("--threads", type=int, help="threads that the operators run in (all cores)")
     arguments.add_argument("--layer-seeds", type=int, default=1, help="tunings of each operator on each layer (1)")
+    arguments.add_argument("--rounds", type=int, default=200, help="calls of each winner beside the others (200)")
     chosen = arguments.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tvm-tuning-") as folder, local_board(threads=chosen.threads) as board:
         hand = by_hand(board, chosen.trials, range(chosen.seed, chosen.seed + chosen.seeds), str(Path(folder)))
-        rows = layers(board, chosen.trials, range(chosen.seed, chosen.seed + chosen.layer_seeds), str(Path(folder)))
+        rows = layers(
+            board, chosen.trials, range(chosen.seed, chosen.seed + chosen.layer_seeds), str(Path(folder)), chosen.rounds
+        )
     result = {
         "trials": chosen.trials,
         "threads": chosen.threads,

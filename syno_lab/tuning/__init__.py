@@ -5,7 +5,7 @@
 >>> result.latency_ms                                                       # doctest: +SKIP
 """
 
-from syno_lab.tuning.beside import time_schedules
+from syno_lab.tuning.beside import time_operators, time_schedules
 from syno_lab.tuning.board import Board, local_board
 from syno_lab.tuning.explain import Explanation, SpaceExplanation, explain_schedule, explain_space
 from syno_lab.tuning.method import COST_MODELS, MUTATORS, POSTPROCESSORS, RULES, STRATEGIES, Method
@@ -47,6 +47,7 @@ __all__ = [
     "explain_space",
     "list_records",
     "local_board",
+    "time_operators",
     "time_schedules",
     "tracker_summary",
     "tune",

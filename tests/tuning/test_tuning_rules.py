@@ -20,7 +20,7 @@ import syno_lab as sl
 from syno_lab.cli import app
 from syno_lab.errors import CodeError, TuningError
 from syno_lab.tuning import Method, TuningStopped, TuningTask, explain_schedule, explain_space, local_board, tune
-from syno_lab.tuning.beside import time_schedules
+from syno_lab.tuning.beside import time_operators, time_schedules
 from syno_lab.tuning.curves import curves_svg, latency_curves
 from syno_lab.tuning.records import key_of
 from syno_lab.tuning.space_size import tilings
@@ -370,6 +370,12 @@ def test_schedules_are_timed_beside_each_other(task):
         time_schedules(task, {"other": "none"})
     with pytest.raises(TuningError, match="conv2d: expected schedules and at least one round, found 0 and 100"):
         time_schedules(task, {})
+    # Other operators have arguments of their own.
+    other = TuningTask("dense", sl.operators.KNOWN["matmul"]().to_json(), {"M": 3, "K": 4, "N": 5})
+    times = time_operators({"conv2d": (task, halved), "dense": (other, "[[],[]]")}, rounds=3)
+    assert {name: len(one) for name, one in times.items()} == {"conv2d": 3, "dense": 3}
+    with pytest.raises(TuningError, match="time_operators: the trace does not fit this operator"):
+        time_operators({"conv2d": (task, halved), "dense": (other, halved)})
 
 
 @pytest.mark.tvm
