@@ -277,6 +277,22 @@ def chaos(result: Result) -> str:
     return table(["kills | whom", *TROUBLES, end], [row])
 
 
+def workers(result: Result) -> str:
+    """What the executor takes beside sleeping trainings, then what was lost when processes were killed."""
+    form = "{workers} | {clusters} | {trainings} of {seconds:g} s | {wall_s:.1f} | {overhead:.1%} | {more_s:.2f}"
+    heading = "workers | clusters | trainings | wall time, s | overhead, wanted under 2 % | more, s a training"
+    times = table(heading, map(form.format_map, result["rows"]))
+    lines = []
+    for row in result["kills"]:
+        whom = ", ".join(f"{count} of {role}" for role, count in sorted(row["killed"].items()))
+        counts = [str(len(row[what])) for what in ("lost", "wrong", "overlapping")]
+        counts.append(str(len(row["left"])) if row["clusters"] > 1 else NONE)  # looked for by the other's settings
+        steps = "{twice:,} of {steps:,} | {recovery_s[p50]:.1f} / {recovery_s[p95]:.1f}".format_map(row)
+        lines.append(["{workers} | {clusters} | {kills}".format_map(row), whom, *counts, steps])
+    heading = "workers | clusters | kills | whom | lost | wrong | overlapping | processes left | steps done twice"
+    return f"{times}\n\n{table(f'{heading} | all at work after, s: median / 95th percentile', lines)}"
+
+
 def store(result: Result) -> str:
     """The store with many trials, and Optuna's with what it can be filled with in the time."""
     form = "{trials:,} | {write_in_memory_ms:.3g} | {open_s:.3f} ({open_cpu_s:.3f}) | {list_s:.3f} ({list_cpu_s:.3f})"
@@ -375,6 +391,7 @@ PARTS = (
     Part(
         "jobs",
         Measure("chaos", "python benchmarks/chaos.py", chaos, "### Killed at random"),
+        Measure("workers", "python benchmarks/workers.py", workers, "### Workers of one machine and of two"),
         Measure("starts", "python benchmarks/starts.py", STARTS, "### Beside a training"),
         Measure("store", "python benchmarks/store.py", store, "### The store (in brackets: CPU-seconds)"),
     ),

@@ -44,6 +44,9 @@ SELECTIONS = (
 ANY_LAYER = Selection(kinds=("conv2d", "linear"), pointwise=True)
 #: Coefficients of operators divide the channels of all layers: a layer whose channels this does not divide stays.
 DIVISOR = 4
+#: Windows of operators are so wide: in a smaller plane there is no room for them, and one such layer would keep them
+#: out of all others, in which the same operator stands.
+WINDOW = 3
 #: A layer that takes less than this share of the FLOPs of those that could be replaced stays.
 LEAST_SHARE = 0.01
 _DIGEST = 12
@@ -159,7 +162,10 @@ def with_layers(request: TrialRequest, patterns: Sequence[str] | None = None) ->
 
 
 def worthwhile(sites: Sequence[Site], seen: Survey) -> list[Site]:
-    """The sites whose channels coefficients divide, that do not give the network's output, and that are not tiny."""
+    """The sites whose channels coefficients divide, that do not give the network's output, and that are not tiny.
+
+    Convolutions whose planes have no room for a window stay too, unless no plane has it.
+    """
     last = next((site for site in reversed(seen.sites) if site.calls), None)
     fits = [
         site
@@ -168,6 +174,7 @@ def worthwhile(sites: Sequence[Site], seen: Survey) -> list[Site]:
         and site.out_channels % DIVISOR == 0
         and not (site is last and site.kind == "linear")
     ]
+    fits = [site for site in fits if site.kind == "linear" or min(site.height, site.width) >= WINDOW] or fits
     least = LEAST_SHARE * math.fsum(site.flops for site in fits)
     return [site for site in fits if site.flops >= least]
 

@@ -454,10 +454,23 @@ class RungDriver:
             self._known_trials[number] = self.known[operator]
 
     def _next_candidate(self) -> Candidate | None:
+        """A known operator as long as there are any, then a discovered one.
+
+        Where the plan has few trainings, known operators and others take turns: else none would be discovered.
+        """
+        is_room = self.plan.part(self.rungs[0].name).trainings >= 2 * len(self.known)
+        others = len(self._numbers) - len(self._known_trials)
+        known = self._next_known() if is_room or len(self._known_trials) <= others else None
+        return known or self._next_discovered() or self._next_known()
+
+    def _next_known(self) -> Candidate | None:
         while self._given:
             candidate = self.search.adopt(self._given.pop(0))
             if candidate is not None:
                 return candidate
+        return None
+
+    def _next_discovered(self) -> Candidate | None:
         wants_elite = self._elites < MOST_ELITES * self.plan.part(self.rungs[0].name).trainings
         for _ in range(DRAWS_FOR_ONE if wants_elite else 0):
             elite = self._next_elite()

@@ -361,3 +361,26 @@ def test_code_in_a_file_of_the_lab_runs_nothing(tmp_path: Path) -> None:
         assert found is not None
         assert found.future.result()["state"] == "failed"
     assert not mark.exists()
+
+
+class Deep(nn.Module):
+    """Convolutions that halve their planes: 8, 4 and 2 high and wide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for part in self.parts:
+            x = nn.functional.max_pool2d(part(x), 2)
+        return x.flatten(1)
+
+
+def test_planes_without_room_for_a_window_do_not_keep_windows_out_of_all_layers() -> None:
+    request = with_data(with_model(REQUEST, Deep), make_data(40, (8, 8, 8)))
+    _, sites = with_layers(request)
+    assert [site.name for site in sites] == ["parts.0", "parts.1"]
+    small = with_data(
+        with_model(REQUEST, lambda: nn.Sequential(Deep().parts[0], nn.Flatten())), make_data(40, (8, 2, 2))
+    )
+    assert [site.name for site in with_layers(small)[1]] == ["0"], "where no plane has room, all stay in"

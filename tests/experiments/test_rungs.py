@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from known_trainings import TRAINING, settings
 
 from syno_lab.errors import SearchError, SpecError
-from syno_lab.experiments import SearchSettings, Stopped, TuningChoice
+from syno_lab.experiments import SearchSettings, Stopped, TuningChoice, plan
 from syno_lab.experiments.agreement import Ceiling
 from syno_lab.experiments.in_rungs import SHARES, _evidence, run_in_rungs
 from syno_lab.experiments.plan import FINALISTS, plan_for
@@ -455,3 +455,15 @@ def test_other_systems_go_through_the_rungs(tmp_path: Path) -> None:
     systems |= {one["known"] for one in result["recorded"] if one["known"]}
     assert {str(row[0]) for row in finals.rows} - {"baseline"} <= systems
     assert len(finals.rows) > 1
+
+
+def test_a_short_plan_trains_others_beside_known_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fewer trainings than twice the known operators they take turns: else nothing might be discovered."""
+    usual = plan.RUNG_SHARES
+    monkeypatch.setattr(plan, "RUNG_SHARES", (usual[0] * 2.4 / 105, *usual[1:]))
+    result = search(tmp_path, Known(), chosen(starts_with_known=True))
+    parts = {part["name"]: part.get("trainings") for part in result["plan"]["parts"]}
+    first = [bool(one["known"]) for one in result["recorded"]]
+    assert sum(first) == 2
+    assert parts[FIRST] < 4
+    assert first[:3] == [True, False, True]
