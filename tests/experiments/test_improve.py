@@ -88,7 +88,7 @@ def test_a_network_comes_back_patched_and_a_stopped_call_goes_on(
 
     def stop(line: str) -> None:
         said.append(line)
-        if "network:" in line:
+        if "network:" in line or "finals:" in line:  # where the machine is busy, the first line may be the finals'
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
