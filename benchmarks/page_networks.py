@@ -7,6 +7,8 @@ from itertools import pairwise
 
 from page import NONE, Measure, Part, Result, listing, number, single, table, within
 
+from syno_lab.store.pareto import pareto_front
+
 #: The ways of tuning that are compared; the first two are TVM's ``tune_tir``.
 WAYS = {
     "defaults": "MetaSchedule's defaults, imports made cheap",
@@ -183,18 +185,44 @@ def against_pytorch(result: Result) -> str:
 
 
 def network(result: Result) -> str:
-    """A row for each of the two networks, and PyTorch's call of the backbone."""
-    backbone, times = result["settings"]["backbone"], "{latency_ms:.2f} | {best_ms:.2f}"
-    operator = "{settings[operator]} in {places[0]} of {places[1]} places".format_map(result)
-    rows = [[f"{backbone}, PyTorch eager", NONE, times.format_map(result["eager"]), NONE, NONE]]
-    for what, label, speedup in (
-        ("convolutions", "convolutions", "1.00"),
-        ("operator", operator, f"**{result['speedup']:.2f}**"),
-    ):
-        last = result[what]["measurements"][-1]
-        tuned = "{tuned} of {functions}".format_map(last)
-        rows.append([f"{backbone}, {label}", tuned, times.format_map(result[what]), speedup, f"{last['error']:.1e}"])
-    return table("network | functions tuned | ms, median | ms, least | times as fast | error against torch", rows)
+    """For each backbone and number of threads: all networks, PyTorch's call, and each convolution against the peak."""
+    found = []
+    for run in result["rows"]:
+        first, *_ = run["networks"]
+        eager = "{latency_ms:.2f} | {best_ms:.2f}".format_map(run["eager"])
+        rows = [["PyTorch eager, convolutions", NONE, eager, NONE, NONE, NONE, NONE]]
+        for row in run["networks"]:
+            down, faster = first["flops"] / row["flops"], first["latency_ms"] / row["latency_ms"]
+            places = " in {} of {}".format(*row["places"]) if row["places"] else ""
+            tuned = f"{row['functions'] - row['failed']} of {row['functions']}, {row['trials']} trials"
+            times = f"{row['latency_ms']:.2f} | {row['best_ms']:.2f}"
+            shown = [f"{down:.2f}", f"**{faster:.2f}**", f"{faster / down:.2f}"]
+            rows.append([f"{row['name']}{places}", tuned, times, *shown, f"{row['error']:.1e}"])
+        heading = (
+            "network | functions tuned | ms, median | ms, least | FLOPs down | times as fast | of its FLOPs' ratio"
+        )
+        conv = [
+            [
+                row["name"],
+                str(row["calls"]),
+                f"{row['latency_ms']:.3f}",
+                number(row["gflops"]),
+                f"{row['share_of_peak']:.0%}",
+            ]
+            for row in run["convolutions"]
+        ]
+        words = f"{run['total']} trials a network at most, {run['rounds']} rounds in turn, on {run['where']}"
+        found += [
+            f"**{run['backbone']}**, threads: {run['threads']}; {words}. {run['note']}".strip(),
+            table(f"{heading} | error against torch", rows),
+        ]
+        if not conv:
+            continue
+        found += [
+            f"Its convolutions, beside {run['peak_gflops']:.0f} GFLOP/s of PyTorch's product of two matrices of 1,024:",
+            table("function | calls | ms a call | GFLOP/s | of that product", conv),
+        ]
+    return "\n\n".join(found)
 
 
 def shares(result: Result) -> str:
@@ -203,6 +231,39 @@ def shares(result: Result) -> str:
     middle = "median | {equal[median]:.2f} | {gradient[median]:.2f} | **{ratio[median]:.2f}**"
     rows = [*map(form.format_map, result["rows"]), middle.format_map(result)]
     return table("seed | ms, equal shares | ms, half the trials by the scheduler | ratio, wanted at most 1", rows)
+
+
+def tuned_front(result: Result) -> str:
+    """Accuracy and tuned latency of the network as it is and with each operator, the fastest first."""
+    if "tuning" not in result:
+        return "Accuracies are there; not tuned yet: `python benchmarks/tuned_front.py LAB --part latency`."
+    first, settings, tuning = result["baseline"], result["settings"], result["tuning"]
+    every = [first, *result["operators"]]
+    best = pareto_front(every, maximise=["accuracy"], minimise=["latency_ms"])
+    rows = []
+    for place in sorted(range(len(every)), key=lambda place: every[place]["latency_ms"]):
+        row = every[place]
+        cells = [
+            row.get("name", "**the network as it is**"),
+            f"{row.get('flops_ratio', 1):.2f}",
+            f"{row['accuracy']:.3f}",
+        ]
+        if row is first:
+            cells.append(NONE)
+        else:
+            points = (100 * row["over_seeds"][name] for name in ("difference", "low", "high"))
+            cells.append("{:+.1f} ({:+.1f} to {:+.1f})".format(*points))
+        cells += [f"{row['latency_ms']:.3f} / {row['best_ms']:.3f}", f"{first['latency_ms'] / row['latency_ms']:.2f}"]
+        rows.append(
+            [*cells, f"{row['functions'] - len(row['failed'])} of {row['functions']}", "yes" if place in best else ""]
+        )
+    heading = "operator | FLOPs of the network | accuracy | points against the network | ms, median / least"
+    told = (
+        f"{settings['backbone']}, {settings['epochs']} epochs, {len(settings['seeds'])} seeds; {tuning['trials']} "
+        f"trials a function on average, {tuning['threads']} thread, {tuning['rounds']} rounds in turn, on "
+        f"{tuning['where']}."
+    )
+    return table(f"{heading} | times as fast | functions tuned | on the front", rows) + f"\n\n{told}"
 
 
 def streaming(result: Result) -> str:
@@ -384,6 +445,7 @@ PARTS = (
     single("against-pytorch", against_pytorch),
     single("network", network),
     single("task-scheduler", shares),
+    single("tuned-front", tuned_front, script="tuned_front.py LAB"),
     single("streaming", streaming),
     single("int8", int8),
     single("codegen", codegen),
