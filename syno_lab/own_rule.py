@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self, TypeVar
 
 from syno_lab.errors import CodeError, SpecError
+from syno_lab.history import Entry, History
 from syno_lab.inputs import quoted
 from syno_lab.protocol import OwnRule
 from syno_lab.user_code import UserCode, said_by, user_code
 
 #: A rule as a function of a state and a step that is proposed there, or ``file.py:function``.
 RuleFunction = Callable[[Any, Any], bool] | str
+
+_State = TypeVar("_State")
+_Step = TypeVar("_Step")
+_Entry = TypeVar("_Entry", bound=Entry)
 
 
 def own_rule(given: OwnRule | RuleFunction) -> OwnRule:
@@ -72,6 +77,27 @@ def check_names(names: Iterable[str]) -> None:
     twice = [name for name, number in Counter(names).items() if number > 1]
     if twice:
         raise SpecError(f"rules: expected a name of its own for each, found {quoted(twice[0])} twice; rename one")
+
+
+class RuledHistory(History[_State, _Step, _Entry]):
+    """A history of steps that rules of the user's own may refuse, beside those of its system."""
+
+    own: tuple[OwnRule, ...] = ()
+
+    def restrict(self, rules: Sequence[Any]) -> None:
+        """See :meth:`syno_lab.session_protocol.Session.restrict`."""
+        own = (*self.own, *map(own_rule, rules))
+        check_names(rule.name for rule in own)
+        self.own = own
+
+    def copy(self) -> Self:
+        """The same places and rules, to move on by themselves."""
+        found = super().copy()
+        found.own = self.own
+        return found
+
+    def _refuses(self, state: Any, step: Any) -> bool:
+        return refusing(self.own, state, step) is not None
 
 
 def _rule(function: Callable[[Any, Any], bool], name: str, origin: str, file: str) -> OwnRule:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isinf
-from typing import Any, Self
+from typing import Any
 
 from syno_lab.alpha import drawing, stepping
 from syno_lab.alpha.changes import Change, change_of, plain
@@ -25,11 +25,10 @@ from syno_lab.codegen.drawing_distance import courses_svg
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.history import Entry as AnyEntry
-from syno_lab.history import History, word_of
+from syno_lab.history import word_of
 from syno_lab.history_tree import Tree
 from syno_lab.inputs import quoted
-from syno_lab.own_rule import check_names, own_rule, refusing
-from syno_lab.protocol import OwnRule
+from syno_lab.own_rule import RuledHistory, refusing
 from syno_lab.session_protocol import Labels, Picture
 
 #: The paper's rule is drawn so often at most: one of six does not satisfy (section 5).
@@ -45,7 +44,7 @@ class Entry(AnyEntry):
         return None if isinf(self.state.distance) else float(plain(self.state.distance))
 
 
-class AlphaSession(History[Draft, Taken, Entry]):
+class AlphaSession(RuledHistory[Draft, Taken, Entry]):
     """A draft to step on from, and all that led to it.
 
     Args:
@@ -91,25 +90,6 @@ class AlphaSession(History[Draft, Taken, Entry]):
             raise SynoError(f"no operator yet: {stepping.status(self.state)}")
         found: NetworkOperator = self.entry.operator or NetworkOperator.of_graph(self.state.graph())
         return found
-
-    # -- rules of the user's own -------------------------------------------------------------------------------------
-
-    own: tuple[OwnRule, ...] = ()
-
-    def restrict(self, rules: Sequence[Any]) -> None:
-        """See :meth:`syno_lab.session_protocol.Session.restrict`; a step is an :class:`.Operation`."""
-        own = (*self.own, *map(own_rule, rules))
-        check_names(rule.name for rule in own)
-        self.own = own
-
-    def copy(self) -> Self:
-        """The same places and rules, to move on by themselves."""
-        found = super().copy()
-        found.own = self.own
-        return found
-
-    def _refuses(self, state: Draft, step: Operation) -> bool:
-        return refusing(self.own, state, step) is not None
 
     def _judged(self, state: Draft, one: Candidate) -> Candidate:
         """A candidate with the verdict of the user's rules, where it is not left out anyhow."""

@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 from syno_lab.canvas import drawing, growth, stepping
 from syno_lab.canvas.aim import Aim, AimedDraft, Taken
@@ -19,11 +19,10 @@ from syno_lab.codegen.drawing_distance import course_svg
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.history import Entry as AnyEntry
-from syno_lab.history import History, word_of
+from syno_lab.history import word_of
 from syno_lab.history_tree import Tree
 from syno_lab.inputs import quoted
-from syno_lab.own_rule import check_names, own_rule, refusing
-from syno_lab.protocol import OwnRule
+from syno_lab.own_rule import RuledHistory, refusing
 from syno_lab.session_protocol import Labels, Picture
 
 
@@ -36,7 +35,7 @@ class Entry(AnyEntry):
         return found
 
 
-class CanvasSession(History[AimedDraft, Taken, Entry]):
+class CanvasSession(RuledHistory[AimedDraft, Taken, Entry]):
     """A draft to step on from, and all that led to it.
 
     Args:
@@ -88,26 +87,6 @@ class CanvasSession(History[AimedDraft, Taken, Entry]):
     def _keys(self) -> dict[str, str]:
         normalise = self._places[0].state.aim.normalise
         return {name: Kernel(make().kernel.nodes, normalise).key for name, make in self.known.items()}
-
-    # -- rules of the user's own -------------------------------------------------------------------------------------
-
-    #: Beside those of Canvas.
-    own: tuple[OwnRule, ...] = ()
-
-    def restrict(self, rules: Sequence[Any]) -> None:
-        """See :meth:`syno_lab.session_protocol.Session.restrict`; a step is a :class:`.Taken`."""
-        own = (*self.own, *map(own_rule, rules))
-        check_names(rule.name for rule in own)
-        self.own = own
-
-    def copy(self) -> Self:
-        """The same places and rules, to move on by themselves."""
-        found = super().copy()
-        found.own = self.own
-        return found
-
-    def _refuses(self, state: AimedDraft, step: Taken) -> bool:
-        return refusing(self.own, state, step) is not None
 
     def _judged(self, state: AimedDraft, one: Candidate) -> Candidate:
         """A candidate with the verdict of the user's rules, where nothing else refuses it."""

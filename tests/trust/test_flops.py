@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from syno_lab.api import Operator
+from syno_lab.codegen.torch_band import BAND_GAIN, MOST_MERGED
 from syno_lab.codegen.torch_choice import Form
 from syno_lab.codegen.torch_module import _class
 from syno_lab.ir.coordinate import Coordinate
@@ -62,9 +63,9 @@ class _Calls(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def counted(operator: Operator, binding: dict[str, int]) -> tuple[int, set[str], int]:
+def counted(operator: Operator, binding: dict[str, int], matrices: bool = False) -> tuple[int, set[str], int]:
     """What PyTorch counts, which free arithmetic it ran besides, and the module's parameters."""
-    module = _class(operator, operator.complete_binding(binding), 1.0, None, Form(matrices=False))()
+    module = _class(operator, operator.complete_binding(binding), 1.0, None, Form(matrices=matrices))()
     counter, calls = FlopCounterMode(display=False), _Calls()
     with torch.no_grad(), counter, calls:
         module(torch.zeros(operator.input_sizes(binding)))
@@ -79,6 +80,18 @@ def test_known_operators(make: Callable[[], Operator]) -> None:
     multiplied = sum(stage.flops for stage in plan(operator, binding).stages if stage.weights)
     assert flops == multiplied
     assert params == operator.params(binding)
+
+
+@pytest.mark.parametrize("make", KNOWN.values(), ids=KNOWN)
+def test_matrices_do_a_bounded_number_of_times_the_work(make: Callable[[], Operator]) -> None:
+    """Merged groups multiply by their number, and a band of ones has so many elements for one that is added."""
+    operator = make()
+    binding = {n: SMALL.get(n, operator.spec.defaults.get(n, 0)) for n in operator.spec.symbols.names}
+    plain, _, params = counted(operator, binding)
+    flops, _, same = counted(operator, binding, matrices=True)
+    sums = sum(stage.flops for stage in plan(operator, binding).stages if not stage.weights)
+    assert flops <= MOST_MERGED * plain + BAND_GAIN * sums
+    assert params == same
 
 
 def windowed_strides(operator: Operator) -> set[Coordinate]:
