@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -186,7 +187,7 @@ def parser_with_data(about_it: str, images: int | None = None) -> argparse.Argum
 def typed() -> str:
     """The command as it was typed, without the folders of this machine: a path keeps its last name."""
     words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv]
-    return " ".join(["python", f"benchmarks/{Path(words[0]).name}", *words[1:]])
+    return shlex.join(["python", f"benchmarks/{Path(words[0]).name}", *words[1:]])
 
 
 def tuned_here(

@@ -5,8 +5,7 @@ that the stored half hours discovered (``results/half_hours.json``: the highest 
 FLOPs). Each network has at most ``--total`` trials, which TVM's task scheduler shares out among its functions;
 records are shared, so that what two networks call is tuned once. Then all are run in turn, in a process of their own,
 as Figure 5 of the paper compares networks; PyTorch's own call of the backbone is timed beside them, in as many
-threads. Beside each convolution stands its share of what PyTorch's product of two large matrices reaches here, our
-stand-in for the processor's peak.
+threads. Beside each convolution stands its share of the processor's float32 peak, which ``peak.py`` measures first.
 
 ``results/network.json`` keeps a row for each backbone and number of threads. With ``--records FOLDER`` it goes on where
 it was ended. ``syno-lab network`` compares two networks for a user.
@@ -15,7 +14,10 @@ it was ended. ``syno-lab network`` compares two networks for a user.
 from __future__ import annotations
 
 import json
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -35,9 +37,6 @@ if TYPE_CHECKING:
     from syno_lab.models.selection import Selection
     from syno_lab.protocol import Operator
 
-#: The side of the matrices whose product tells the peak.
-SIDE = 1024
-
 
 def timed_ms(call: Callable[[], Any], threads: int, calls: int = 50) -> dict[str, float]:
     """Milliseconds of a call of PyTorch's in so many threads: the median and the least."""
@@ -55,11 +54,11 @@ def timed_ms(call: Callable[[], Any], threads: int, calls: int = 50) -> dict[str
 
 
 def peak_gflops(threads: int) -> float:
-    """GFLOP/s of the product of two large float32 matrices, the best of its calls."""
-    import torch
-
-    a, b = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
-    return 2 * SIDE**3 / timed_ms(lambda: a @ b, threads)["best_ms"] / 1e6
+    """GFLOP/s of this processor's float32 peak in so many threads, measured in a process of its own."""
+    command = [sys.executable, str(Path(__file__).with_name("peak.py")), "--threads", str(threads)]
+    environment = os.environ | {"TVM_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=300)
+    return float(done.stdout)
 
 
 def discovered() -> Operator:
@@ -85,14 +84,17 @@ def networks(selection: Selection) -> dict[str, tuple[Operator, Selection]]:
 
 
 def convolutions(tasks: Any, results: dict[str, Any], peak: float) -> list[dict[str, Any]]:
-    """The functions with a convolution: calls, milliseconds of a call, GFLOP/s and their share of the peak."""
+    """The functions with a convolution: calls, milliseconds of a call, GFLOP/s, and these over ``peak``.
+
+    A convolution with a stride is Relax's own, one without is conv2d's pGraph, which Relax names an operator.
+    """
     from tvm.s_tir.analysis import estimate_tir_flops
 
     from syno_lab.codegen.tvm_network import task_module
 
     rows = []
     for task in tasks:
-        if "conv" in task.label and task.label in results:
+        if ("conv" in task.label or "operator" in task.label) and task.label in results:
             milliseconds = results[task.label].latency_ms
             gflops = estimate_tir_flops(task_module(task.operator, {}, "float32")) / milliseconds / 1e6
             rows.append({"name": task.label, "calls": task.calls, "latency_ms": milliseconds, "gflops": gflops})
@@ -119,6 +121,9 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--rounds", type=int, default=5, help="measurements of each network, in turn (5)")
     options.add_argument("--records", type=Path, help="a folder for records, to go on later")
+    options.add_argument(
+        "--convolutions", action="store_true", help="time the stored run's convolutions again, no more"
+    )
     options.add_argument("--note", default="", help="what else to know of the run, such as the machine's load")
     chosen = options.parse_args()
     import torch
@@ -131,7 +136,8 @@ def main() -> None:
     found = backbone(chosen.backbone)
     net, target = found.build().eval(), f"local:{chosen.threads}"
     image, example = (3, found.size, found.size), (1, 3, found.size, found.size)
-    wanted = networks(found.selection)
+    rows, ready, x, peak = list[dict[str, Any]](), [], torch.randn(*example), peak_gflops(chosen.threads)
+    wanted = {} if chosen.convolutions else networks(found.selection)
     # The baseline as `syno-lab network` has it: conv2d's pGraph where an operator can stand and no stride is.
     first, _, _ = both_networks(operators.KNOWN["operator_1"](), net, image, found.selection)
     built: dict[str, tuple[nn.Module, int, list[int]]] = {"convolutions": (first.eval(), flops(net, image), [])}
@@ -139,12 +145,9 @@ def main() -> None:
         _, one, places = both_networks(operator, net, image, selection)
         taken = [sum(place.replaced for place in places), len(places)]
         built[name] = (one.eval(), changed(flops(net, image), net, image, places), taken)
-    x, peak = torch.randn(*example), peak_gflops(chosen.threads)
     told: dict[str, Any] = {"about": about(typed(), None), "note": chosen.note, "peak_gflops": peak}
     told |= {name: getattr(chosen, name) for name in ("backbone", "total", "threads", "rounds")}
     told["eager"] = timed_ms(lambda: net(x), chosen.threads)
-    rows: list[dict[str, Any]] = []
-    ready = []
     with kept(chosen.records) as records, scratch("syno-networks-") as folder:
         for name, (one, count, taken) in built.items():
             started = time.monotonic()
@@ -153,6 +156,9 @@ def main() -> None:
             row |= {"known": done.known, "failed": len(done.failed), "tuning_s": time.monotonic() - started}
             if name == "convolutions":
                 told["convolutions"] = convolutions(done.tasks, done.results, peak)
+                if chosen.convolutions:
+                    store(told)
+                    return
             ready.append(compiled(one, example, done, folder, name=f"network{len(rows)}", target=target))
             rows.append(row)
             say(f"{name}: {done.trials} trials, {done.known} of them known, {row['tuning_s']:.0f} s")
@@ -163,11 +169,21 @@ def main() -> None:
         row["error"] = rounds[-1].error
         say(f"{row['name']}: {row['latency_ms']:.3f} ms")
     told |= {"networks": rows, "where": where}
+    store(told)
+
+
+def store(told: dict[str, Any]) -> None:
+    """Put a run in the place of the one with its backbone and number of threads, or its convolutions alone into it."""
     file = RESULTS / "network.json"
     before = json.loads(file.read_text(encoding="utf-8")).get("rows", []) if file.exists() else []
-    others = [row for row in before if (row["backbone"], row["threads"]) != (chosen.backbone, chosen.threads)]
+    same = [row for row in before if (row["backbone"], row["threads"]) == (told["backbone"], told["threads"])]
+    if "networks" not in told:
+        if not same:
+            sys.exit(f"--convolutions: expected a stored run of {told['backbone']} with these threads, found none")
+        told = same[0] | {name: told[name] for name in ("convolutions", "peak_gflops")}
+    others = [row for row in before if row not in same]
     order = sorted([*others, told], key=lambda row: (row["backbone"], row["threads"]))
-    save("network", {"about": told["about"], "rows": order})
+    save("network", {"abouts": [row["about"] for row in order], "rows": order})
 
 
 def flops(net: nn.Module, image: tuple[int, int, int]) -> int:

@@ -97,7 +97,28 @@ def tvm(result: Result) -> str:
         note = "" if there == len(widths) else f", of {there} layers"
         rows.append([name, *cells, f"**{' / '.join(means)}**{note}", PAPER.get(name.partition(",")[0], NONE)])
     header = ["operator", *(f"{width} channels" for width in widths), "geometric mean", "paper"]
-    return f"{hand}\n\n{table(header, rows)}"
+    return f"{hand}\n\n{table(header, rows)}\n\n{_seconds_a_trial(result)}"
+
+
+def _seconds_a_trial(result: Result) -> str:
+    """The median over the seeds for conv2d and Operator 1 on each layer, the start of processes counted."""
+    by_hand = [
+        (f"{row['channels']}x{row['height']}", [pair["pgraph"] for pair in row["pairs"]]) for row in result["by_hand"]
+    ]
+    layers: dict[str, list[tuple[str, list[Result]]]] = {"conv2d": by_hand}
+    for row in result["layers"]:
+        if row["operator"].startswith(("conv2d", "operator_")):
+            layers.setdefault(row["operator"], []).append((f"{row['channels']}x{row['height']}", row["runs"]))
+    rows = []
+    for name, found in layers.items():
+        each = {
+            shape: statistics.median(run["seconds"] / run["trials"] for run in runs if "seconds" in run)
+            for shape, runs in found
+            if any("seconds" in run for run in runs)
+        }
+        words = ", ".join(f"{seconds:.2f} ({shape})" for shape, seconds in each.items())
+        rows.append([name, f"**{statistics.median(each.values()):.2f}**", words])
+    return table("operator | seconds a trial, median of the layers | of each layer", rows)
 
 
 def _median_latency(row: Result, kind: str) -> float | None:
@@ -155,6 +176,28 @@ def tuning_cost(result: Result) -> str:
     heading = f"operator, layer | tuning | seeds | trials | seconds a trial (wanted: under {WANTED_S})"
     heading += " | CPU-seconds a trial | candidates that failed | winner, ms | times as fast as the defaults'"
     return table(heading, rows)
+
+
+def long_tuning(result: Result) -> str:
+    """One long tuning in one row; the picture is above."""
+    course = result["course"]
+    tenth = [look for look in course if look["trial"] <= result["trials"] / 10] or course[:1]
+    last = [look for look in course if look["trial"] >= 0.9 * result["trials"]] or course[-1:]
+    pace = [
+        (part[-1]["seconds"] - part[0]["seconds"]) / max(part[-1]["trial"] - part[0]["trial"], 1)
+        for part in (tenth, last)
+    ]
+    row = [
+        f"{result['operator']}, {_layer(result['shape'])}",
+        f"{result['trials']:,} ({result['failed']} failed)",
+        f"**{result['seconds'] / result['trials']:.2f}**",
+        " / ".join(f"{one:.2f}" for one in pace),
+        f"{max(look['memory_bytes'] for look in course) / 2**20:,.0f}",
+        f"{result['files_bytes'] / 2**20:.1f}",
+        f"{result['best_ms']:.3f}",
+    ]
+    heading = "operator, layer | trials | seconds a trial | of the first tenth / the last | most memory, MiB"
+    return table(f"{heading} | records, MiB | winner, ms", [row])
 
 
 def _layer(shape: str) -> str:
@@ -219,18 +262,22 @@ def network(result: Result) -> str:
         if not conv:
             continue
         found += [
-            f"Its convolutions, beside {run['peak_gflops']:.0f} GFLOP/s of PyTorch's product of two matrices of 1,024:",
-            table("function | calls | ms a call | GFLOP/s | of that product", conv),
+            f"Its convolutions, beside the processor's float32 peak as measured: {run['peak_gflops']:.0f} GFLOP/s",
+            table("function | calls | ms a call | GFLOP/s | of the peak", conv),
         ]
     return "\n\n".join(found)
 
 
 def shares(result: Result) -> str:
-    """Equal shares and the scheduler's half, a row for each pair of tunings; then the medians."""
+    """Of each network equal shares and the scheduler's half, a row for each pair of tunings; then the medians."""
     form = "{seed} | {equal[latency_ms]:.2f} | {gradient[latency_ms]:.2f} | {ratio:.2f}"
     middle = "median | {equal[median]:.2f} | {gradient[median]:.2f} | **{ratio[median]:.2f}**"
-    rows = [*map(form.format_map, result["rows"]), middle.format_map(result)]
-    return table("seed | ms, equal shares | ms, half the trials by the scheduler | ratio, wanted at most 1", rows)
+    heading = "network | seed | ms, equal shares | ms, half the trials by the scheduler | ratio, wanted at most 1"
+    rows = []
+    for run in result["runs"]:
+        found = [*map(form.format_map, run["rows"]), middle.format_map(run)]
+        rows += [f"{run['settings']['backbone']} | {one}" for one in found]
+    return table(heading, rows)
 
 
 def tuned_front(result: Result) -> str:
@@ -419,6 +466,31 @@ def _all_seeds(found: Result) -> Result:
     return {**found, "interval": found.get("over_seeds") or found["interval"]}
 
 
+def foreign(result: Result) -> str:
+    """Searches for networks that are not ours: what was trained, and the best operator beside the network as it is."""
+    lines = []
+    for row in result["rows"]:
+        found = row.get("search")
+        if found is None:
+            continue
+        (name, best), *_ = found["best"].items() or [("", None)]
+        compared = found["comparisons"].get(name)
+        trials = f"{found['trials']} ({found['discovered']}, {found['with_windows']} with windows)"
+        accuracy = difference = NONE
+        if best is not None and compared is not None:
+            accuracy = f"{compared['baseline']:.3f} to {compared['operator']:.3f}"
+            difference = within(*(compared["interval"][end] for end in ("difference", "low", "high")), "+.3f")
+        costs = NONE if compared is None else "{flops_ratio:.2f} / {params_ratio:.2f}".format_map(compared)
+        layers = f"{row['replaced']} of {row['layers']} ({row['share_of_flops']:.0%})"
+        took = f"{found['wall_s']:.0f} ({found['cpu_s']:.0f})"
+        lines.append([f"{row['network']} ({row['package']})", layers, trials, costs, accuracy, difference, took])
+    heading = (
+        "network | layers replaced (of the FLOPs) | operators trained (discovered) | FLOPs / parameters of the whole "
+    )
+    heading += "with the best | accuracy as it is, and with it | difference, 95 % interval | seconds (CPU)"
+    return table(heading, lines)
+
+
 def traffic(result: Result) -> str:
     """How well memory traffic orders the trainings' times, and what a limit on it would have cut of the trials."""
     by = {what: within(found["rho"], found["low"], found["high"]) for what, found in result["time_by"].items()}
@@ -442,10 +514,12 @@ PARTS = (
     single("tvm", tvm, script="tvm_tuning.py"),
     single("tuning-rules", tuning_rules),
     single("tuning-cost", tuning_cost),
+    single("long-tuning", long_tuning, "![Seconds, memory and records of a long tuning](results/long_tuning.svg)"),
     single("against-pytorch", against_pytorch),
     single("network", network),
     single("task-scheduler", shares),
     single("tuned-front", tuned_front, script="tuned_front.py LAB"),
+    single("foreign", foreign),
     single("streaming", streaming),
     single("int8", int8),
     single("codegen", codegen),

@@ -7,13 +7,14 @@ what it would do and how long that takes, and does nothing.
 
 from __future__ import annotations
 
+import json
 import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common import about, parser, save, say, typed
+from common import RESULTS, about, parser, save, say, typed
 
 from syno_lab.api import operators
 
@@ -96,7 +97,11 @@ def main() -> None:
         values = [row["ratio"] if kind == "ratio" else row[kind]["latency_ms"] for row in rows]
         told[kind] = {"median": statistics.median(values), "least": min(values), "most": max(values)}
         say(f"{kind}: median {told[kind]['median']:.3f} ({min(values):.3f} to {max(values):.3f})")
-    save("task_scheduler", told)
+    file = RESULTS / "task_scheduler.json"
+    before = json.loads(file.read_text(encoding="utf-8"))["runs"] if file.exists() else []
+    others = [run for run in before if run["settings"]["backbone"] != chosen.backbone]
+    runs = sorted([*others, told], key=lambda run: run["settings"]["backbone"])
+    save("task_scheduler", {"abouts": [run["about"] for run in runs], "runs": runs})
 
 
 if __name__ == "__main__":

@@ -92,8 +92,11 @@ def by_hand(board: Board, trials: int, seeds: range, folder: str) -> list[dict[s
     return rows
 
 
-def layers(board: Board, trials: int, seeds: range, folder: str, rounds: int) -> list[dict[str, Any]]:
-    """Every operator on every layer: FLOPs, parameters, and the median over the seeds of the winners' least times."""
+def layers(board: Board, trials: int, seeds: range, nas_pte: int, folder: str, rounds: int) -> list[dict[str, Any]]:
+    """Every operator on every layer: FLOPs, parameters, and the median over the seeds of the winners' least times.
+
+    NAS-PTE's operators have the first ``nas_pte`` seeds only.
+    """
     rows: list[dict[str, Any]] = []
     for channels, height in RESNET_34:
         tasks, here = [], []
@@ -106,7 +109,8 @@ def layers(board: Board, trials: int, seeds: range, folder: str, rounds: int) ->
             jobs.append((name, make(), bound, {"builder": NAS_PTE_BUILDER}))
         for name, operator, binding, more in jobs:
             task = TuningTask(f"{name}-{channels}", operator.to_json(), binding, **more)
-            runs = [measured(task, board, trials, seed, folder) for seed in seeds]
+            own = seeds[:nas_pte] if more else seeds
+            runs = [measured(task, board, trials, seed, folder) for seed in own]
             tasks.append(task)
             here.append(
                 {
@@ -164,14 +168,14 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=5, help="tunings of each side against TE (5)")
     arguments.add_argument("--threads", type=int, help="threads that the operators run in (all cores)")
     arguments.add_argument("--layer-seeds", type=int, default=1, help="tunings of each operator on each layer (1)")
+    arguments.add_argument("--nas-pte", type=int, default=1, help="of these, those of NAS-PTE's operators (1)")
     arguments.add_argument("--rounds", type=int, default=200, help="calls of each winner beside the others (200)")
     chosen = arguments.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tvm-tuning-") as folder, local_board(threads=chosen.threads) as board:
         hand = by_hand(board, chosen.trials, range(chosen.seed, chosen.seed + chosen.seeds), str(Path(folder)))
-        rows = layers(
-            board, chosen.trials, range(chosen.seed, chosen.seed + chosen.layer_seeds), str(Path(folder)), chosen.rounds
-        )
+        seeds = range(chosen.seed, chosen.seed + chosen.layer_seeds)
+        rows = layers(board, chosen.trials, seeds, chosen.nas_pte, str(Path(folder)), chosen.rounds)
     result = {
         "trials": chosen.trials,
         "threads": chosen.threads,

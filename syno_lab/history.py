@@ -93,6 +93,9 @@ class History(ABC, Generic[_State, _Step, _Entry]):
         known: operators that :meth:`load` finds by name.
     """
 
+    #: The names of rules of somebody's own that the session was built with before it was a text, and that are not here.
+    absent: tuple[str, ...] = ()
+
     def __init__(self, start: Any, known: Mapping[str, Callable[[], Any]] | None = None) -> None:
         self._clear(known)
         self._place = self._grow(None, self._line(start, "start"))
@@ -111,6 +114,7 @@ class History(ABC, Generic[_State, _Step, _Entry]):
         turns: Iterable[int],
         place: int,
         known: Mapping[str, Callable[[], Any]] | None = None,
+        rules: Iterable[str] = (),
     ) -> Self:
         """A history of places that were kept, each behind one before it.
 
@@ -119,6 +123,7 @@ class History(ABC, Generic[_State, _Step, _Entry]):
             turns: those that redo goes to although there are newer ones beside them.
             place: the one that is shown.
             known: as for the class.
+            rules: the names of the rules of somebody's own that it was built with, for :attr:`absent`.
 
         Raises:
             SynoError: for a turn or a place that does not exist.
@@ -133,11 +138,12 @@ class History(ABC, Generic[_State, _Step, _Entry]):
                 raise SynoError(f"turns: expected a place behind another one, found {turn}")
             session._ahead[parent] = turn
         session.go(place)
+        session._miss(rules)
         return session
 
     def copy(self) -> Self:
         """The same places, to move on by themselves; what is worked out of a place is shared."""
-        return type(self).restored(self._places, self.turns, self._place, self.known)
+        return type(self).restored(self._places, self.turns, self._place, self.known, self.absent)
 
     # -- what a system says ------------------------------------------------------------------------------------------
 
@@ -169,6 +175,22 @@ class History(ABC, Generic[_State, _Step, _Entry]):
         """See :meth:`syno_lab.session_protocol.Session.restrict`."""
         if rules:
             raise SpecError("rules: the sessions of this system take no rules of one's own")
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of the rules of the user's own that are here (:meth:`restrict`)."""
+        return ()
+
+    @property
+    def rule_names(self) -> list[str]:
+        """What a text of this session says of rules: the names of those that are here, and of those that were."""
+        return [*self.own_names, *self.absent]
+
+    def _miss(self, names: Iterable[str] = ()) -> None:
+        """Bring :attr:`absent` up to date, with more names; those of a text are cut to a sensible length."""
+        here = {name[:MAX_NOTE] for name in self.own_names}
+        named = dict.fromkeys(name[:MAX_NOTE] for name in (*self.absent, *names))
+        self.absent = tuple([name for name in named if name not in here])
 
     def _stays(self, entry: _Entry) -> bool:
         """Whether :meth:`undo_to_progress` goes no further back: it is nearer, or a beginning."""
@@ -395,6 +417,7 @@ class History(ABC, Generic[_State, _Step, _Entry]):
             self._place_down(replace(entry, note=note, number=len(self._places), parent=parent))
         for number, ahead in enumerate(other._ahead):
             self._ahead[offset + number] = None if ahead is None else ahead + offset
+        self._miss(other.rule_names)
         return self.go(offset + other._place)
 
     # -- being helped ------------------------------------------------------------------------------------------------

@@ -15,6 +15,9 @@ from syno_lab.user_code import UserCode, said_by, user_code
 #: A rule as a function of a state and a step that is proposed there, or ``file.py:function``.
 RuleFunction = Callable[[Any, Any], bool] | str
 
+#: Names of absent rules that a status says.
+_MOST_NAMES = 3
+
 _State = TypeVar("_State")
 _Step = TypeVar("_Step")
 _Entry = TypeVar("_Entry", bound=Entry)
@@ -79,6 +82,24 @@ def check_names(names: Iterable[str]) -> None:
         raise SpecError(f"rules: expected a name of its own for each, found {quoted(twice[0])} twice; rename one")
 
 
+def told(status: str, absent: Sequence[str]) -> str:
+    """The status of a session, with a line more where rules that it was built with are absent.
+
+    Args:
+        status: the rest of it.
+        absent: their names (:attr:`syno_lab.history.History.absent`).
+    """
+    if not absent:
+        return status
+    shown = ", ".join(map(quoted, absent[:_MOST_NAMES]))
+    more = "" if len(absent) <= _MOST_NAMES else f" and {len(absent) - _MOST_NAMES} more"
+    noun, verb = ("rule", "is") if len(absent) == 1 else ("rules", "are")
+    return (
+        f"{status} This session was built with the {noun} {shown}{more}, which {verb} not here: lists and suggestions "
+        "may differ. Give rules by Stepper.of(…, rules=[…])."
+    )
+
+
 class RuledHistory(History[_State, _Step, _Entry]):
     """A history of steps that rules of the user's own may refuse, beside those of its system."""
 
@@ -89,6 +110,12 @@ class RuledHistory(History[_State, _Step, _Entry]):
         own = (*self.own, *map(own_rule, rules))
         check_names(rule.name for rule in own)
         self.own = own
+        self._miss()
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of the user's rules."""
+        return tuple([rule.name for rule in self.own])
 
     def copy(self) -> Self:
         """The same places and rules, to move on by themselves."""

@@ -445,10 +445,16 @@ class System(Protocol):
         """
         raise SpecError(f"{self.title}: its operators are not built by steps; choose one of another system")
 
-    def around(self, start: Any, *, pruned: bool = True) -> Surroundings:
-        """The space around a value that the system :meth:`knows`; ``pruned``: with the steps that a rule prunes.
+    def around(self, start: Any, *, pruned: bool = True, rules: Sequence[Any] = ()) -> Surroundings:
+        """The space around a value that the system :meth:`knows`.
+
+        Args:
+            start: the value.
+            pruned: whether the steps that a rule prunes are shown.
+            rules: of the user's own, beside those of the system (:meth:`syno_lab.session_protocol.Session.restrict`).
 
         Raises:
-            SpecError: where operators are not built by steps.
+            SpecError: where operators are not built by steps; two rules have one name.
+            CodeError: for what is no rule.
         """
         raise SpecError(f"{self.title}: its operators are not built by steps; choose one of another system")

@@ -80,6 +80,7 @@ class Labels:
         strip: what the bars show.
         offered, refused: what the steps are called that may be taken, and those that have something against them.
         progress: what the button does that undoes what brought nothing nearer; empty for no such button.
+        graph: what the picture is called, inside a sentence.
     """
 
     distance: str
@@ -105,6 +106,7 @@ class Labels:
     offered: str = "canonical"
     refused: str = "pruned"
     progress: str = ""
+    graph: str = "pGraph"
 
     @property
     def measure(self) -> str:

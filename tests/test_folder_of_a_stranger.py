@@ -19,16 +19,20 @@ from typing import Any
 
 import psutil
 import pytest
-from command_line import every_command
+from command_line import every_command, refused
+from labs import free_port
 from old_runs import write_run
 
 from syno_lab.cli import main
+from syno_lab.errors import JobError
 from syno_lab.experiments import SearchSettings, TuningChoice
+from syno_lab.jobs import Lab, door
 from syno_lab.jobs.ledger import Lease, Ledger
 from syno_lab.jobs.sweep import Watch
 from syno_lab.operators import conv2d
 from syno_lab.store import OperatorRecord, Store
 from syno_lab.trial import TrialRequest
+from syno_lab.version import __version__
 
 #: What one command may take: processor seconds and seconds of the clock.
 CPU_S, WALL_S = 5.0, 60
@@ -266,6 +270,52 @@ def test_a_notebook_attaches_the_folder(stranger: Stranger, monkeypatch: pytest.
         assert "waiting" not in {job.state for job in attached.opened().jobs()}
         time.sleep(1.5)  # its thread looks for work meanwhile
         attached.close()
+
+
+@pytest.mark.parametrize("stranger", ["files"], indirect=True)
+def test_such_a_folder_is_served(
+    stranger: Stranger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The user's own scheduler and worker begin in it, and an open lab hands jobs out: none of the stranger's."""
+    monkeypatch.setenv("SYNO_LAB_CONFIG", str(tmp_path / "config"))
+    before = sorted((str(path), path.read_bytes()) for path in stranger.outside.rglob("*"))
+    words = ["--listen", "127.0.0.1", "--port", str(free_port()), "--certificate", str(tmp_path / "join.pem")]
+    assert main(["jobs", "serve", *words, "--folder", str(stranger.folder)]) == 0, capsys.readouterr().err
+    with Lab.open(stranger.folder) as lab:
+        try:
+            deadline = time.monotonic() + WALL_S
+            while lab.jobs(state="waiting") or lab.ledger.leases():  # the lease is that of a machine that is gone
+                assert time.monotonic() < deadline, "an unsigned job is not held"
+                time.sleep(0.1)
+            assert lab.cluster.is_up()
+            assert not lab.jobs(state="running")
+            for job in (one for one in lab.jobs() if one.state == "paused"):
+                with pytest.raises(JobError, match="not signed with your key"):
+                    door.take(str(stranger.folder), job.id, "elsewhere", "boot", "1:1", __version__)
+        finally:
+            lab.shutdown()
+    assert not stranger.marker.exists(), "code of the folder ran"
+    assert stranger.visitors == [], "somebody connected to an address of the folder"
+    assert sorted((str(path), path.read_bytes()) for path in stranger.outside.rglob("*")) == before
+
+
+def test_a_folder_of_others_is_not_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("jobs", "serve", "--listen", "127.0.0.1", "--certificate", str(tmp_path / "join.pem"), "--folder")
+    wide = tmp_path / "wide"
+    wide.mkdir()
+    (wide / "thesis.txt").touch()
+    wide.chmod(0o777)
+    assert f"{wide}: others may write to it" in refused(capsys, *words, str(wide))
+    assert [path.name for path in wide.iterdir()] == ["thesis.txt"]
+    if os.geteuid() == 0:  # only root can give a folder away
+        theirs = tmp_path / "theirs"
+        theirs.mkdir()
+        os.chown(theirs, 65534, 65534)
+        line = refused(capsys, *words, str(theirs))
+        assert "found one of user 65534" in line
+        assert line.endswith("other machines take jobs from it: copy the lab to a folder of your own")
+        assert not list(theirs.iterdir())
+    assert not (tmp_path / "join.pem").exists()
 
 
 def test_every_command_that_takes_a_folder_is_tried() -> None:

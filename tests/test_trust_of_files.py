@@ -125,7 +125,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/jobs/away.py": {"- import distributed": "for the type checker"},
     "syno_lab/jobs/gpus.py": {"found subprocess.run": "nvidia-smi on the user's own path, without a shell"},
-    "syno_lab/commands/worker.py": {"command Popen": "Dask's own worker, without a shell"},
+    "syno_lab/commands/worker.py": {"command.start Popen": "Dask's own worker, without a shell"},
     "syno_lab/jobs/cluster.py": {
         "Cluster._dask Popen": "Dask's own commands, without a shell",
         "Settings.__post_init__ getattr by name": "fields of a value",
@@ -247,8 +247,8 @@ REASONS: dict[str, dict[str, str]] = {
         "_write_database JSONDatabase": "a folder of this very call, emptied first",
         "_write_database apply_json_to_schedule": "checked first: check_trace",
         "_write_database load_json": "of the parent: a function of a network that it has just taken apart",
-        "run np.load": "arrays of the parent; without allow_pickle NumPy unpickles nothing",
-        "run upload": "to the board: what we have just compiled",
+        "_run_in_turn np.load": "arrays of the parent; without allow_pickle NumPy unpickles nothing",
+        "_run_in_turn upload": "to the board: what we have just compiled",
     },
     "syno_lab/tuning/parts.py": {"python_cost_model getattr by name": "three names in our source"},
     "syno_lab/tuning/search.py": {

@@ -28,7 +28,7 @@ from syno_lab.history import Entry as AnyEntry
 from syno_lab.history import word_of
 from syno_lab.history_tree import Tree
 from syno_lab.inputs import quoted
-from syno_lab.own_rule import RuledHistory, refusing
+from syno_lab.own_rule import RuledHistory, refusing, told
 from syno_lab.session_protocol import Labels, Picture
 
 #: The paper's rule is drawn so often at most: one of six does not satisfy (section 5).
@@ -77,6 +77,7 @@ class AlphaSession(RuledHistory[Draft, Taken, Entry]):
         offered="offered",
         refused="left out",
         progress="Undo the operations that made no progress",
+        graph="chain of operations",
     )
 
     @property
@@ -184,7 +185,7 @@ class AlphaSession(RuledHistory[Draft, Taken, Entry]):
 
     def status(self, seconds: float | None = None) -> str:
         """See :func:`syno_lab.alpha.stepping.status`; nothing of it takes long."""
-        return stepping.status(self.state)
+        return told(stepping.status(self.state), self.absent)
 
     def strip(self, state: Draft) -> list[dict[str, Any]]:
         """See :func:`syno_lab.alpha.stepping.strip`."""

@@ -77,12 +77,14 @@ class _Session(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     places: list[_PlaceRecord]
     place: int = 0
     turns: list[int] = []
+    rules: list[str] = []
 
 
 def to_json(session: AlphaSession) -> str:
     """The whole session, with all branches and the place that is shown."""
     records = list(map(_record, session.places))
-    return msgspec.json.encode(_Session(FORMAT, VERSION, records, session.place, session.turns)).decode()
+    found = _Session(FORMAT, VERSION, records, session.place, session.turns, session.rule_names)
+    return msgspec.json.encode(found).decode()
 
 
 def _record(entry: Entry) -> _PlaceRecord:
@@ -118,7 +120,8 @@ def read_session(text: str, known: Mapping[str, Callable[[], Any]] | None = None
             if f'"{name}"' in text[:200]:
                 return AlphaSession(read(text), known)
         record = read_versioned(text, _Session, what="session", name=FORMAT, version=VERSION, most=MAX_BYTES)
-        return AlphaSession.restored(replayed(record.places, _entry), record.turns, record.place, known)
+        entries = replayed(record.places, _entry)
+        return AlphaSession.restored(entries, record.turns, record.place, known, record.rules)
     except FormatError:
         raise
     except SynoError as error:

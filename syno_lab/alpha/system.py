@@ -112,7 +112,7 @@ class Alpha(System):
         known = {name: make for name, make in KNOWN.items() if make().graph.is_chain}
         return read_session(start, known) if isinstance(start, str) else AlphaSession(start, known)
 
-    def around(self, start: Any, *, pruned: bool = True) -> Surroundings:
+    def around(self, start: Any, *, pruned: bool = True, rules: Sequence[Any] = ()) -> Surroundings:
         """The explorer shows no space of αNAS. Raises SpecError."""
         raise SpecError("αNAS has no space that the explorer shows; step through a chain by Stepper(Draft(…))")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from syno_lab.canvas.aim import AimedDraft
@@ -22,17 +22,33 @@ class DraftsAround(StepsAround):
         state: the first place.
         known: operators that a session at a place loads by name.
         pruned: whether primitives that a rule or limit refuses are places too; these are not expanded.
+        rules: functions of the user's own that refuse primitives (:func:`syno_lab.own_rule.own_rule`).
     """
 
-    def __init__(self, state: AimedDraft, known: Mapping[str, Callable[[], Any]], *, pruned: bool = True) -> None:
+    def __init__(
+        self,
+        state: AimedDraft,
+        known: Mapping[str, Callable[[], Any]],
+        *,
+        pruned: bool = True,
+        rules: Sequence[Any] = (),
+    ) -> None:
         self._known = known
+        self._own = tuple(rules)
         done = len(state.draft.nodes)
         words = f"after {done} {'primitive' if done == 1 else 'primitives'}"
         super().__init__(state, _branch(self.root, words, state), done, pruned=pruned)
+        self._judged = self.session().judged
 
     def session(self, key: str = "start") -> CanvasSession:
-        """A session that begins with the draft at a place. Raises KeyError for a place that is not there."""
-        return CanvasSession(self.state_at(key), self._known)
+        """A session that begins with the draft at a place, by the same rules.
+
+        Raises:
+            KeyError: for a place that is not there.
+        """
+        found = CanvasSession(self.state_at(key), self._known)
+        found.restrict(self._own)
+        return found
 
     def _after(self, state: AimedDraft, step: Candidate) -> AimedDraft:
         return state.apply(step)
@@ -42,10 +58,12 @@ class DraftsAround(StepsAround):
 
         Raises:
             EffortError: when the effort does not suffice.
+            CodeError: a rule of the user's own fails.
         """
         state = self.state_at(key)
         effort = effort or Effort()
-        following = list(candidates(state.draft, state.aim.room, look=lambda: effort.tick("looking at the space")))
+        all_next = candidates(state.draft, state.aim.room, look=lambda: effort.tick("looking at the space"))
+        following = [self._judged(state, one) for one in all_next]
         # A size that makes another tensor illegal leads nowhere: there is no draft behind it.
         listed = [(index, one) for index, one in enumerate(following) if one.verdict is not SUBSTITUTION]
         listed.sort(key=lambda each: not each[1].may_be_taken)

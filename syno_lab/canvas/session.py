@@ -22,7 +22,7 @@ from syno_lab.history import Entry as AnyEntry
 from syno_lab.history import word_of
 from syno_lab.history_tree import Tree
 from syno_lab.inputs import quoted
-from syno_lab.own_rule import RuledHistory, refusing
+from syno_lab.own_rule import RuledHistory, refusing, told
 from syno_lab.session_protocol import Labels, Picture
 
 
@@ -63,6 +63,7 @@ class CanvasSession(RuledHistory[AimedDraft, Taken, Entry]):
         hand_work="looking at the ticked tensors",
         way="looking for a shortest way to an operator",
         random_way="looking for random steps to an operator",
+        graph="micro-DAG",
     )
 
     @property
@@ -88,7 +89,7 @@ class CanvasSession(RuledHistory[AimedDraft, Taken, Entry]):
         normalise = self._places[0].state.aim.normalise
         return {name: Kernel(make().kernel.nodes, normalise).key for name, make in self.known.items()}
 
-    def _judged(self, state: AimedDraft, one: Candidate) -> Candidate:
+    def judged(self, state: AimedDraft, one: Candidate) -> Candidate:
         """A candidate with the verdict of the user's rules, where nothing else refuses it."""
         rule = refusing(self.own, state, Taken(*one[:3])) if one.may_be_taken else None
         return one if rule is None else one._replace(verdict=OwnLimit(rule.name, rule.reason))
@@ -170,7 +171,7 @@ class CanvasSession(RuledHistory[AimedDraft, Taken, Entry]):
 
     def status(self, seconds: float | None = None) -> str:
         """How far the draft is, in one or two sentences; nothing of it takes long."""
-        return stepping.status(self.state, self.name, self.operator if self.is_complete else None)
+        return told(stepping.status(self.state, self.name, self.operator if self.is_complete else None), self.absent)
 
     def strip(self, state: AimedDraft) -> list[dict[str, Any]]:
         """See :func:`syno_lab.canvas.stepping.strip`."""
@@ -195,7 +196,7 @@ class CanvasSession(RuledHistory[AimedDraft, Taken, Entry]):
         """Every primitive on every tensor and every broadcast of two (:func:`syno_lab.canvas.growth.candidates`)."""
         effort = Effort(should_stop=should_stop)
         look = lambda: effort.tick("listing the next primitives")  # noqa: E731 - a name for what is asked often
-        return [self._judged(state, one) for one in growth.candidates(state.draft, state.aim.room, look=look)]
+        return [self.judged(state, one) for one in growth.candidates(state.draft, state.aim.room, look=look)]
 
     def menu(
         self, state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
@@ -221,7 +222,7 @@ class CanvasSession(RuledHistory[AimedDraft, Taken, Entry]):
         should_stop: Stop | None = None,
     ) -> dict[str, Any]:
         """See :func:`syno_lab.canvas.stepping.preview`."""
-        return stepping.preview(state, share, give, lambda one: self._judged(state, one))
+        return stepping.preview(state, share, give, lambda one: self.judged(state, one))
 
     def why(self, state: AimedDraft, candidate: Candidate) -> dict[str, Any]:
         """See :func:`syno_lab.canvas.stepping.why`."""

@@ -120,6 +120,7 @@ class _Session(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     places: list[_PlaceRecord]
     place: int = 0
     turns: list[int] = []
+    rules: list[str] = []
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -137,7 +138,8 @@ def to_json(session: CanvasSession) -> str:
         else:
             record.step = _step_record(entry.step)
         records.append(record)
-    found = _Session(FORMAT, VERSION, list(map(_aim_record, aims)), records, session.place, session.turns)
+    place, turns, rules = session.place, session.turns, session.rule_names
+    found = _Session(FORMAT, VERSION, list(map(_aim_record, aims)), records, place, turns, rules)
     return msgspec.json.encode(found).decode()
 
 
@@ -192,7 +194,7 @@ def read_session(text: str, known: Mapping[str, Callable[[], Any]] | None = None
     try:
         aims = [_aim(one) for one in record.aims]
         entries = replayed(record.places, lambda one, before, where: _entry(one, before, aims, where))
-        return CanvasSession.restored(entries, record.turns, record.place, known)
+        return CanvasSession.restored(entries, record.turns, record.place, known, record.rules)
     except FormatError:
         raise
     except SynoError as error:

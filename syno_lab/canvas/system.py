@@ -174,11 +174,11 @@ class Canvas(System):
             start = AimedDraft(Draft(), aim)
         return read_session(start, self.known()) if isinstance(start, str) else CanvasSession(start, self.known())
 
-    def around(self, start: Any, *, pruned: bool = True) -> DraftsAround:
+    def around(self, start: Any, *, pruned: bool = True, rules: Sequence[Any] = ()) -> DraftsAround:
         """See :class:`syno_lab.canvas.around.DraftsAround`."""
         from syno_lab.canvas.around import DraftsAround
 
-        return DraftsAround(self.session(start).state, self.known(), pruned=pruned)
+        return DraftsAround(self.session(start).state, self.known(), pruned=pruned, rules=rules)
 
 
 def _known(make: Callable[[], Kernel]) -> Callable[[], Fitted]:

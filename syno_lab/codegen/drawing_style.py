@@ -62,6 +62,8 @@ COORDINATE = Look("box", "#ffffff", LINE)
 INPUT = Look("plain", "#dfe8f5", "#3c5a86")
 OUTPUT = Look("plain", "#e7e7ec", "#4a4a55")
 WEIGHT = Look("plain", "#f9e6b8", "#8a6a00")
+#: Of pictures of other systems than pGraphs the classes of boxes: operations of αNAS, tensors and blends of Canvas.
+BOXES = (".operation", ".node.tensor", ".node.primitive")
 
 
 def digraph(name: str, lines: Iterable[str], *, apart: str, points: int, edge: str = "", label: str = "") -> str:
@@ -105,6 +107,13 @@ def plate(lines: Sequence[str], fill: str, points: int) -> str:
     return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1" BGCOLOR="{fill}">{rows}</TABLE>>'
 
 
+def _dark_of_light() -> dict[str, tuple[str, str]]:
+    """Fill and border on a dark ground by the fill on a light one."""
+    kinds = {"coordinate": COORDINATE, "input": INPUT, "output": OUTPUT, "weight": WEIGHT}
+    found = {look.fill: DARK_LOOKS[name] for name, look in (PRIMITIVE_LOOKS | kinds).items()}
+    return found | {OTHER_PRIMITIVE.fill: DARK_LOOKS["output"]}
+
+
 def dark_css(place: str) -> str:
     """CSS for pictures within ``place``, on a dark ground: a page's own; an ``<img>`` keeps the light looks.
 
@@ -126,6 +135,17 @@ def dark_css(place: str) -> str:
         rules[f".{kind} text"] = f"fill: {DARK_INK}"
         rules[f'.{kind} > {outline}:not([fill="none"])'] = f"fill: {fill}"
         rules[f'.{kind} > {outline}:not([stroke="none"], [stroke="{HIGHLIGHT}"])'] = f"stroke: {border}"
+    # The boxes of other systems have the fills of these looks, and classes of their own.
+    for box in BOXES:
+        rules[f"{box} text"] = f"fill: {DARK_INK}"
+    boxes = f":is({', '.join(BOXES)}) > {outline}"
+    for light, (fill, border) in _dark_of_light().items():
+        rules[f'{boxes}[fill="{light}"]:not([stroke="none"])'] = f"fill: {fill}"
+        rules[f'{boxes}[fill="{light}"]:not([stroke="none"], [stroke="{HIGHLIGHT}"])'] = f"stroke: {border}"
+        if light != COORDINATE.fill:
+            rules[f'.edge polygon[fill="{light}"][stroke="none"]'] = f"fill: {fill}"
+    rules['.graph > polygon[fill="#ffffff"]'] = f"fill: {DARK_GROUND}"
+    rules[".graph > text"] = f"fill: {DARK_INK}"
     return "".join(f":where({place} {selector}) {{ {rule}; }}\n" for selector, rule in rules.items())
 
 

@@ -17,6 +17,8 @@ _SMALL = 0.72  # an index, in sizes of what it stands beside
 _DROP = 0.22
 #: Letters in a line of a box, and in one that has nowhere to be broken; lines in a box.
 _LINE, _LONGEST, _LINES = 44, 60, 3
+#: Where an expression may be broken into lines.
+BREAK = re.compile(r" (?=[-+%*] )")
 _TEXT = re.compile(r'<text ([^>]*?)font-family="[^"]*"([^>]*)>([^<]*)</text>')
 _NAME = re.compile(r"(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]")  # of a letter: words such as fold_avg are no mathematics
 _SIZE = re.compile(r'font-size="([\d.]+)"')
@@ -85,7 +87,7 @@ def in_lines(text: str) -> list[str]:
 
     Nothing is lost for a reader: the title of the node has it whole.
     """
-    parts = re.split(r" (?=[-+%*] )", text)
+    parts = BREAK.split(text)
     lines = [parts[0]]
     for part in parts[1:]:
         if len(lines[-1]) + 1 + len(part) <= _LINE:

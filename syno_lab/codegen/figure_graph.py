@@ -77,6 +77,7 @@ class GraphFigure(Figure):
         description: the picture in words.
         maths: LaTeX of texts in it, by the text.
         said: what is said of each node by its name, for the comments of the TikZ.
+        lines: LaTeX of the lines of a node by its name, before ``maths``; None for a line that stays a text.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class GraphFigure(Figure):
         description: str,
         maths: Mapping[str, str] | None = None,
         said: Mapping[str, str] | None = None,
+        lines: Mapping[str, Mapping[str, str | None]] | None = None,
     ) -> None:
         self.description = description
         for wide, tight in _TIGHTER:  # a title cannot hold these: its quotation marks are escaped
@@ -92,6 +94,7 @@ class GraphFigure(Figure):
         self._source = source
         self._maths = dict(maths or {})
         self._said = dict(said or {})
+        self._lines = dict(lines or {})
 
     def _plot(self, page: Page) -> Plot:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -118,8 +121,8 @@ class GraphFigure(Figure):
         drawn = []
         renderer = plot.canvas.get_renderer()  # type: ignore[attr-defined]  # of FigureCanvasAgg
         too_wide = 1.0
-        for words in (one for part in parts for one in part.words):
-            text, is_math = self._label(words.text, for_paper=True)
+        for name, words in ((part.name, one) for part in parts for one in part.words):
+            text, is_math = self._label(name, words.text, for_paper=True)
             found = axes.text(
                 words.x,
                 words.y,
@@ -138,14 +141,19 @@ class GraphFigure(Figure):
         for found in drawn:
             found.set_fontsize(float(found.get_fontsize()) / too_wide)
 
-    def _label(self, text: str, *, for_paper: bool) -> tuple[str, bool]:
-        """A text with its parts set as mathematics, and whether there are any; in TeX other parts are escaped."""
+    def _label(self, name: str, text: str, *, for_paper: bool) -> tuple[str, bool]:
+        """A text of the part with this name, set as mathematics where it has any, and whether it has.
+
+        In TeX what is no mathematics is escaped.
+        """
         pieces = []
         is_math = False
+        lines = self._lines.get(name, {})
         before, sign, after = text.partition(" = ")
         for piece in (before, sign, after):
             lead = ": " if piece.startswith(": ") else ""
-            latex = self._maths.get(piece.removeprefix(": "))
+            key = piece.removeprefix(": ")
+            latex = lines.get(key, self._maths.get(key))
             if latex is None:
                 pieces.append(piece if for_paper else tex_text(piece))
             else:
@@ -177,7 +185,7 @@ class GraphFigure(Figure):
                 size = words.points * scale
                 room = (words.width + (_ROOM if words.is_alone else 0.0)) * scale
                 look = family + (r"\bfseries" if words.is_bold else "")
-                label, _ = self._label(words.text, for_paper=False)
+                label, _ = self._label(part.name, words.text, for_paper=False)
                 lines.append(
                     rf"  \node[anchor=base, inner sep=0pt, text=syno-{INK[1:7]}] at ({words.x:.2f}, {words.y:.2f}) "
                     rf"{{\synofit{{{room:.3f}bp}}{{"

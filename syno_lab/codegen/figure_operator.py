@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from syno_lab.codegen.drawing import Part, coordinate_ids, describe, describe_parts
 from syno_lab.codegen.drawing import dot as pgraph_dot
+from syno_lab.codegen.drawing_text import BREAK, in_lines
 from syno_lab.codegen.equation import equation
 from syno_lab.codegen.figure import Figure
 from syno_lab.codegen.figure_graph import GraphFigure
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 #: What of an operator is drawn.
 OF = ("graph", "loops", "equation")
 _PRIME = "'"
+_LATEX_BREAK = re.compile(r" (?=(?:[-+]|\\bmod) )")
+_BRACKETS = (("(", ")"), (r"\lfloor", r"\rfloor"))
 
 
 def figure(
@@ -75,7 +78,8 @@ def _graph(graph: State | Operator | protocol.Operator, title: str | None, highl
     if isinstance(graph, State | Operator):
         marked = tuple(highlight)
         source = pgraph_dot(graph, highlight=marked, title=title)
-        return GraphFigure(source, describe(graph), _maths(graph), describe_parts(graph))
+        maths = _maths(graph)
+        return GraphFigure(source, describe(graph), maths, describe_parts(graph), _lines(graph, maths))
     # The first title of a system's picture describes it.
     words = unescape(graph.svg(title=title).partition("<title>")[2].partition("</title>")[0])
     return GraphFigure(graph.dot(title=title, highlight=tuple(highlight)), words)
@@ -100,4 +104,22 @@ def _maths(graph: State | Operator) -> dict[str, str]:
     for step in graph.steps:
         if step.parameter is not None:
             found[step.parameter.pretty] = size_latex(step.parameter)
+    return found
+
+
+def _lines(graph: State | Operator, maths: dict[str, str]) -> dict[str, dict[str, str | None]]:
+    """By the node of a coordinate, the lines of an expression that needs several: as LaTeX, or None as it is written.
+
+    Terms stand in the same order in both, but brackets of mathematics can stand elsewhere than those of the text.
+    """
+    texts, found = expressions(graph), dict[str, dict[str, str | None]]()
+    for node, coordinate in coordinate_ids(graph).items():
+        text = texts[coordinate]
+        lines, latex, terms = in_lines(text), maths[text], _LATEX_BREAK.split(maths[text])
+        if lines != [text]:
+            ends = [0, *itertools.accumulate(len(BREAK.split(line)) for line in lines)]
+            parts = [" ".join(terms[start:end]) for start, end in itertools.pairwise(ends)]
+            is_whole = " ".join(lines) == text and " ".join(parts) == latex
+            is_set = is_whole and all(part.count(a) == part.count(b) for part in parts for a, b in _BRACKETS)
+            found[node] = {line: part if is_set else None for line, part in zip(lines, parts, strict=True)}
     return found

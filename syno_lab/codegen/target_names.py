@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,6 +125,20 @@ def describe(name: str) -> dict[str, Any] | str | None:
             f'{{"kind": "llvm", "mcpu": "cortex-a78"}}, found {quoted(name)}'
         )
     return {"kind": kind, **dict(_option(one) for one in options)} if options else kind
+
+
+def architecture(name: str) -> str:
+    """The architecture (``aarch64``) of the processor that code for ``name`` runs on; empty where only TVM knows it.
+
+    Raises SynoError as :func:`describe` does.
+    """
+    described = describe(name)
+    if isinstance(described, dict) and described["kind"] not in ("llvm", "c"):
+        described = described.get("host")
+    if isinstance(described, str):
+        return ""
+    triple = "" if described is None else described.get("mtriple", "")
+    return str(triple).partition("-")[0] or platform.machine()
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -77,6 +77,45 @@ def is_band_faster(window: Fused, length: int) -> bool:
     return window.step == 1 and window.size > 2 and BAND_GAIN * (window.size - 1) >= length
 
 
+def is_dilated_band_faster(kept: Fused, window: Fused, length: int, behind: int) -> bool:
+    """Likewise for a window that reads every ``step``-th element: the band is as much shorter as it reads fewer.
+
+    Elements ``behind`` the axis are columns of the product, with the remainders; of few columns it is slow.
+    """
+    blocks = -(-length // window.step)
+    is_wide = window.step * behind >= LANES
+    return kept.step == 1 < window.step and is_wide and is_band_faster(window._replace(step=1), blocks)
+
+
+def sum_by_dilated_band(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
+    """Sum a dilated window by a band of ones: each of its positions reads elements of one remainder alone.
+
+    So the axis is blocks of ``step`` elements, the window slides over the blocks, and the remainder is one more axis of
+    the product. Slices would be as many tensors forward, and as many of the whole padded size backward.
+    """
+    step, front = gone.step, factor.axes[place].left % gone.step
+    lines.pad(factor, {place: (front, -(factor.axes[place].length + front) % step)})
+    axis = factor.axes[place]
+    blocks, made, left = axis.length // step, -(-kept.size // step), axis.left // step
+    before, behind = factor.axes[:place], factor.axes[place + 1 :]
+    inner = Axis((), 0, step)
+    lines.assign(
+        factor, f"{factor.name}.reshape({lines.lengths([before, [Axis(axis.terms, 0, blocks)], [inner, *behind]])})"
+    )
+    like = f"dtype={factor.name}.dtype, device={factor.name}.device"
+    band = f"torch.ones({made}, {blocks}, {like}).tril({gone.size - 1 - left}).triu({-left})"
+    lines.assign(factor, f"torch.bmm({band}.expand({factor.name}.shape[0], -1, -1), {factor.name})")
+    whole = Axis(axis.terms, 0, made * step)
+    lengths = lines.lengths([*([a] for a in before), [whole], *([a] for a in behind)])
+    cut = f".narrow({place}, 0, {kept.size})" if made * step > kept.size else ""
+    lines.emit(f"{factor.name} = {factor.name}.reshape({lengths}){cut}")
+    parts = [Axis.plain(t.coordinate, t.size) for t in kept.terms]
+    if len(parts) > 1:
+        lines.emit(f"{factor.name} = {factor.name}.unflatten({place}, {tuple(a.length for a in parts)})")
+    factor.axes = [*before, *parts, *behind]
+    lines.grew(factor.elements)
+
+
 def sum_by_band(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
     """Sum a sliding window by a matrix with ones where it reads: one product forward and one backward, no padding."""
     axis, last = factor.axes[place], place == len(factor.axes) - 1

@@ -11,7 +11,13 @@ from collections.abc import Collection
 from math import prod
 
 from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding, fuse
-from syno_lab.codegen.torch_band import groups_to_merge, is_band_faster, sum_by_band
+from syno_lab.codegen.torch_band import (
+    groups_to_merge,
+    is_band_faster,
+    is_dilated_band_faster,
+    sum_by_band,
+    sum_by_dilated_band,
+)
 from syno_lab.codegen.torch_tensor import Factor, Lines
 from syno_lab.ir.coordinate import Coordinate
 
@@ -264,6 +270,10 @@ def _slide(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -
     if lines.matrices and is_band_faster(gone, axis.length):
         sum_by_band(lines, factor, place, kept, gone)
         return
+    behind = prod(a.length for a in factor.axes[place + 1 :])
+    if lines.matrices and is_dilated_band_faster(kept, gone, axis.length, behind):
+        sum_by_dilated_band(lines, factor, place, kept, gone)
+        return
     lines.pad(factor, {place: (axis.left, axis.right)})
     size = kept.step * (kept.size - 1) + 1
     step = f":{kept.step}" if kept.step > 1 and kept.size > 1 else ""
@@ -282,6 +292,7 @@ def _slide(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -
     if len(parts) > 1:
         lines.emit(f"{factor.name} = {factor.name}.unflatten({place}, {tuple(a.length for a in parts)})")
     factor.axes[place : place + 1] = parts
+    lines.copying += len(slices) * factor.elements  # the gradient of each is a copy
 
 
 def _pool(lines: Lines, factor: Factor, blocks: list[tuple[Axis, Fused, Fused]]) -> None:

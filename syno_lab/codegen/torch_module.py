@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from syno_lab.codegen.stage_kinds import Contraction
-from syno_lab.codegen.torch_choice import Form, fastest
+from syno_lab.codegen.torch_choice import Form, default_form, fastest
 from syno_lab.codegen.torch_source import Writer
 from syno_lab.codegen.torch_weights import weight_stds
 from syno_lab.ir.files import from_json
@@ -68,7 +68,7 @@ def to_torch(
 def _form(operator: Operator, bound: dict[str, int], order: Order) -> Form:
     if order == "measured":
         return fastest(operator, bound, lambda form: _class(operator, bound, 1.0, None, form)())
-    return Form(order)
+    return default_form(operator, bound, order)
 
 
 def _class(operator: Operator, bound: dict[str, int], scale: float, recompute: bool | None, form: Form) -> Any:

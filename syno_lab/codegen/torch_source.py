@@ -8,6 +8,7 @@ whether it is right.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -243,6 +244,11 @@ class Writer(Lines):
 
     def _split(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
         block, offset = (self.size(c) for c in step.operands)
+        copies = self.copies_of(factor, results[0])
+        if copies and copies.copies % (offset * prod(self.size(c) for c in copies.digits[1:])) == 0:
+            copies.digits[:1] = step.operands
+            return
+        self.write_copies_of(factor, results[0])
         if results[0] in factor.merged:
             self.make_real(factor, results[0])
         place = factor.axis_of(results[0])
@@ -256,13 +262,36 @@ class Writer(Lines):
         factor.merged[step.operands[0]] = (high, low)
 
     def _shift(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
+        copies = self.copies_of(factor, results[0])
+        if copies and len(copies.digits) == 1:
+            copies.digits = [step.operands[0]]
+            copies.steps += 1
+            if copies.steps == copies.copies:
+                self._roll(factor, factor.axis_of(copies.axis))
+                copies.steps = 0
+            return
+        high, low = factor.merged.get(results[0], results * 2)
+        if results[0] in factor.merged and not factor.varies(high):  # periodic, and so is the roll of one period
+            self.make_real(factor, low)
+            self._roll(factor, factor.axis_of(low))
+            factor.merged[step.operands[0]] = factor.merged.pop(results[0])
+            return
         self.make_real(factor, results[0])
         place = factor.axis_of(results[0])
-        self.assign(factor, f"{factor.name}.roll(-1, {place})")
+        self._roll(factor, place)
         factor.axes[place] = self.plain(step.operands[0])
+
+    def _roll(self, factor: Factor, place: int) -> None:
+        """Roll by one; a roll of the same axis just before it becomes a longer one."""
+        last = re.fullmatch(rf" *{re.escape(factor.name)} = (\S+)\.roll\(-(\d+), {place}\)", (self.lines or [""])[-1])
+        if last:
+            self.lines.pop()
+        source, steps = (last[1], int(last[2]) + 1) if last else (factor.name, 1)
+        self.assign(factor, f"{source}.roll(-{steps}, {place})")
 
     def _stride(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
         assert step.parameter is not None
+        self.write_copies_of(factor, results[0])
         if results[0] in factor.merged:
             self.make_real(factor, results[0])
         place = factor.axis_of(results[0])
@@ -307,6 +336,12 @@ class Writer(Lines):
         """Multiply all factors into the first and sum what can be summed; ``left`` loses what was summed."""
         summed = {c for c in summable if any(f.has(c) for f in factors)}
         left -= summed
+        for factor in factors:
+            others = [f for f in factors if f is not factor]
+            for copies in list(factor.copied):
+                here = {c for c in copies.digits if c in summed and not any(f.has(c) for f in others)}
+                self.write_copies(factor, copies, here)
+                summed -= here - factor.coordinates
         self._unify(factors, summed)
         while len(factors) > 1:
             first, second = self._best_pair(factors, summed)

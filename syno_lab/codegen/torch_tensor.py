@@ -6,9 +6,12 @@ a flattening as a pair of axes, so that many of them become one call and at most
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, takewhile
 from math import prod
+
+import numpy as np
 
 from syno_lab.codegen.stage_kinds import Axis, span
 from syno_lab.ir.coordinate import Coordinate
@@ -16,6 +19,28 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
 INDENT = " " * 8
+SHORT_RUN = 8  # elements that stay neighbours in a copy: with fewer of them a copy takes
+SHORT_RUN_COST = 4  # so many times as long (measured on a CPU)
+
+
+@dataclass
+class Copies:
+    """Copies of each element along an axis, that are not written yet: ``x[((position + steps) % all) // copies]``.
+
+    A flattening of an axis with one along which the tensor is constant, rolled or not. Written out it is ``copies``
+    times as large as the tensor; where the copies are summed, the tensor and its roll by one are all that is needed.
+
+    Attributes:
+        axis: the coordinate of the axis that there is.
+        digits: what counts the position; all but the first count copies alone.
+        copies: of each element.
+        steps: by how much the positions are rolled, less than ``copies``.
+    """
+
+    axis: Coordinate
+    digits: list[Coordinate]
+    copies: int
+    steps: int = 0
 
 
 @dataclass
@@ -27,12 +52,14 @@ class Factor:
         axes: what indexes each axis.
         merged: coordinates whose axis is not flattened yet, each with the two that stand for it.
         weight: the number of the weight that it is, None for data.
+        copied: its axes with copies that are not written yet.
     """
 
     name: str
     axes: list[Axis]
     merged: dict[Coordinate, tuple[Coordinate, Coordinate]] = field(default_factory=dict)
     weight: int | None = None
+    copied: list[Copies] = field(default_factory=list)
 
     @property
     def coordinates(self) -> set[Coordinate]:
@@ -45,8 +72,18 @@ class Factor:
         return prod(axis.length for axis in self.axes)
 
     def has(self, coordinate: Coordinate) -> bool:
-        """Whether the coordinate indexes it, flattened or not."""
-        return coordinate in self.merged or coordinate in self.coordinates
+        """Whether the coordinate indexes it, flattened or copied or not."""
+        return (
+            coordinate in self.merged
+            or coordinate in self.coordinates
+            or any(coordinate in each.digits for each in self.copied)
+        )
+
+    def varies(self, coordinate: Coordinate) -> bool:
+        """Whether it is not constant along the coordinate: of a flattened one, along one of its parts."""
+        if coordinate in self.merged:
+            return any(self.varies(part) for part in self.merged[coordinate])
+        return self.has(coordinate)
 
     def axis_of(self, coordinate: Coordinate) -> int:
         """The position of the axis whose expression the coordinate is in."""
@@ -63,6 +100,8 @@ class Lines:
         self.intermediates = 0
         self.matrices = True  # whether windows and few channels may become matrices (:mod:`.torch_band`)
         self.late = False  # whether a flattened axis stands where the last of its parts was, else the first
+        self.matters = False  # whether any flattened axis would stand elsewhere with the other value of ``late``
+        self.copying = 0  # elements copied in another order or as slices, each by what it costs
         self.largest = 0  # elements of the largest tensor written in this stage
         self.layouts: dict[int, tuple[int, ...]] = {}  # weights whose memory is laid out in another order of axes
 
@@ -127,7 +166,15 @@ class Lines:
             expression += f".permute({', '.join(map(str, order))})"
         if any(len(group) != 1 for group in groups):
             expression += f".reshape({self.lengths(groups)})"
+            self.copies_in_order(factor, order)
         return expression
+
+    def copies_in_order(self, factor: Factor, order: Sequence[int]) -> None:
+        """Note that ``factor`` is copied with its axes in another order; an order that is its own copies nothing."""
+        if factor.weight is None and list(order) != sorted(order):
+            kept = takewhile(lambda place: order[place] == place, range(len(order) - 1, -1, -1))
+            run = prod(factor.axes[place].length for place in kept)
+            self.copying += factor.elements * (SHORT_RUN_COST if run < SHORT_RUN else 1)
 
     def ungrouped(self, groups: Sequence[Sequence[Axis]]) -> str:
         """The call that gives a tensor with one axis for each group one axis for each member; empty where it has."""
@@ -206,6 +253,7 @@ class Lines:
     def unroll(self, factor: Factor, coordinate: Coordinate) -> list[Coordinate]:
         """The coordinates whose axes, flattened, are that of ``coordinate``; missing ones are expanded."""
         if coordinate not in factor.merged:
+            self.write_copies_of(factor, coordinate)
             return [coordinate]
         high, low = factor.merged[coordinate]
         missing = [c for c in (high, low) if not factor.has(c)]
@@ -221,6 +269,7 @@ class Lines:
             places = [factor.axis_of(part) for part in parts]
             groups: list[list[Axis]] = [[a] for i, a in enumerate(factor.axes) if i not in places]
             first = max(places) if self.late else min(places)
+            self.matters |= max(places) - min(places) >= len(places)
             at = sum(1 for i in range(first) if i not in places)
             groups.insert(at, [factor.axes[i] for i in places])
             self.assign(factor, self.regroup(factor, groups))
@@ -228,12 +277,85 @@ class Lines:
             factor.axes[at] = self.plain(coordinate)
             self._forget(factor, coordinate)
         else:
+            self.write_copies_of(factor, coordinate)
             self.take_apart(factor, factor.axis_of(coordinate))
 
     def _forget(self, factor: Factor, coordinate: Coordinate) -> None:
         """Drop a pending flattening and those within it."""
         for part in factor.merged.pop(coordinate, ()):
             self._forget(factor, part)
+
+    # -- copies that are not written yet -------------------------------------------------------------------------------
+
+    def copies_of(self, factor: Factor, coordinate: Coordinate) -> Copies | None:
+        """The copies that ``coordinate`` counts, last digits apart; None where it counts no copies."""
+        for found in factor.copied:
+            if found.digits[0] == coordinate:
+                return found
+        high, low = factor.merged.get(coordinate, (coordinate, coordinate))
+        if coordinate not in factor.merged or factor.varies(low):
+            return None
+        self.make_real(factor, high)
+        self._forget(factor, coordinate)
+        found = Copies(high, [coordinate], self.size(low))
+        factor.copied.append(found)
+        return found
+
+    def write_copies_of(self, factor: Factor, coordinate: Coordinate) -> None:
+        """Give a coordinate that counts copies an axis of its own."""
+        for found in factor.copied:
+            if coordinate in found.digits:
+                self.write_copies(factor, found)
+                return
+
+    def write_copies(self, factor: Factor, found: Copies, summed: Collection[Coordinate] = ()) -> None:
+        """Give each digit of ``found`` an axis of its own, but those in ``summed``: along these the sum is given."""
+        factor.copied.remove(found)
+        place = factor.axis_of(found.axis)
+        first, others = found.digits[0], found.digits[1:]
+        sizes = [found.copies // prod(self.size(c) for c in others), *(self.size(c) for c in others)]
+        gone = tuple(i for i, c in enumerate(found.digits) if c in summed)
+        # Of the elements that are summed, how many are those of the next position, for each place of the digits left.
+        following = (np.arange(found.copies) >= found.copies - found.steps).reshape(sizes).sum(gone, dtype=int).ravel()
+        first_copies = first not in summed and sizes[0] > 1
+        left = [sizes[0]] * first_copies + [self.size(c) for c in others if c not in summed]
+        expression = self._copied(factor, place, following.tolist(), found.copies // len(following), bool(left))
+        if len(left) > 1:
+            expression += f".unflatten({place + 1}, {tuple(left)})"
+        if first_copies:
+            expression += f".flatten({place}, {place + 1})"
+        length = factor.axes[place].length * (sizes[0] if first_copies else 1)
+        factor.axes[place : place + 1] = [
+            Axis.plain(first, length),
+            *(self.plain(c) for c in others if c not in summed),
+        ]
+        if expression != factor.name:
+            self.assign(factor, expression)
+        if first_copies or (left and following.any()):  # else a view, or no larger than what there was
+            self.grew(factor.elements)
+
+    def _copied(self, factor: Factor, place: int, following: Sequence[int], count: int, is_axis: bool) -> str:
+        """``factor`` with a new axis behind ``place``, or none: sums of ``count``, ``following`` of them rolled."""
+        here, rolled = factor.name, ""
+        if any(following):
+            rolled = self.fresh("r")
+            self.emit(f"{rolled} = {here}.roll(-1, {place})")
+        pieces = []
+        for number, run in groupby(following):
+            terms = [
+                name if times == 1 else f"{name} * {times}"
+                for name, times in ((here, count - number), (rolled, number))
+                if times
+            ]
+            piece = " + ".join(terms)
+            if is_axis:
+                length = len(list(run))
+                lengths = [-1] * (place + 1) + [length] + [-1] * (len(factor.axes) - place - 1)
+                piece = f"({piece})" if " " in piece else piece
+                piece += f".unsqueeze({place + 1})"
+                piece += f".expand({', '.join(map(str, lengths))})" if length > 1 else ""
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else f"torch.cat([{', '.join(pieces)}], {place + 1})"
 
     def arrange(self, factor: Factor, out: Sequence[Coordinate]) -> None:
         """Bring the axes into the order of ``out``: one permutation, one reshape."""
@@ -248,6 +370,7 @@ class Lines:
         if expression.endswith(")") and ".reshape(" not in expression and factor.weight is None:
             # What comes after, a normalisation above all, would go through a permuted tensor several times.
             expression += ".contiguous()"
+            self.copies_in_order(factor, [factor.axes.index(axis) for group in axes for axis in group])
         factor.axes, factor.merged = [self.plain(c) for c in out], {}
         if expression != factor.name:
             self.assign(factor, expression)

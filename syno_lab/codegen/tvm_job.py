@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
+from syno_lab.processes.process import describe_exit
 from syno_lab.scratch import scratch
 
 if TYPE_CHECKING:
@@ -54,13 +56,15 @@ def measure_network(
     records: str | os.PathLike[str] | None = None,
     repeats: int = 10,
     threads: int | None = None,
+    tokens: bool = False,
     deadline_s: float = DEADLINE_S,
 ) -> NetworkMeasurement:
     """Compile ``net`` with TVM, check its output against torch's on a random input, and measure its latency here.
 
     Without ``records`` (a folder that a tuning wrote, see :func:`compile_network
     <syno_lab.codegen.tvm_network.compile_network>`) every function has TVM's unscheduled loops, which are slow.
-    ``threads`` are those that TVM runs in, all processors by default.
+    ``threads`` are those that TVM runs in, all processors by default. ``tokens`` says that the input is whole numbers,
+    the tokens of texts: ``example_shape`` is ``(texts, tokens of each)`` then.
 
     Raises:
         SpecError: where the network does not take that shape.
@@ -68,9 +72,9 @@ def measure_network(
             process dies or is not done by the deadline.
     """
     with scratch("syno-network-") as folder:
-        request = export_to(net, example_shape, folder)
+        request = export_to(net, example_shape, folder, tokens=tokens)
         request |= {
-            "check": write_check(net, example_shape, folder / "check.npz"),
+            "check": write_check(net, example_shape, folder / "check.npz", tokens=tokens),
             "target": target,
             "records": None if records is None else os.fspath(Path(records).resolve()),
             "repeats": repeats,
@@ -176,10 +180,11 @@ def run_job(
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"')]
     if done.returncode or not lines:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise SynoError(
-            f"{kind}: the TVM process ended with status {done.returncode}"
-            + (f", saying {quoted(said[-1][:300])}" if said else "")
-        )
+        cause = describe_exit(done.returncode)
+        if done.returncode == -signal.SIGKILL:
+            cause += ", as the system does where memory runs out"
+        last = f", saying {quoted(said[-1][:300])}" if said else ""
+        raise SynoError(f"{kind}: the TVM process gave no answer ({cause}){last}")
     answer: dict[str, Any] = json.loads(lines[-1])
     if "error_message" in answer:
         raise SynoError(answer["error_message"])

@@ -22,6 +22,7 @@ import torch
 import tvm
 from torch import nn
 from tvm import relax
+from tvm.ir.expr import GenericConst
 from tvm.target import Target
 
 from syno_lab.codegen.tvm_device import find_target, for_target, with_host
@@ -95,13 +96,19 @@ def from_exported(program: torch.export.ExportedProgram, *, keep_params: bool = 
 
 
 def optimized(module: IRModule, target: Target) -> IRModule:
-    """``module`` lowered to calls of fused TIR functions: what is compiled, and what is tuned."""
+    """``module`` lowered to calls of fused TIR functions: what is compiled, and what is tuned.
+
+    On a processor the constant weights of convolutions have the output channels innermost, as those of pGraphs do:
+    the schedule rule ``channel-lanes`` needs them there.
+    """
     passes = relax.transform
+    layouts = [] if "gpu" in target.keys else [passes.ConvertLayout({}, layout_cb=_layouts)]
     with with_host(target):
         return tvm.transform.Sequential(
             [
                 passes.DecomposeOpsForInference(),
                 passes.CanonicalizeBindings(),
+                *layouts,
                 passes.LegalizeOps(),
                 passes.AnnotateTIROpPattern(),
                 passes.FoldConstant(),
@@ -110,6 +117,14 @@ def optimized(module: IRModule, target: Target) -> IRModule:
                 passes.DeadCodeElimination(),
             ]
         )(module)
+
+
+def _layouts(call: Any) -> dict[str, list[str]]:
+    """What TVM shall change of a call's layouts: the constant weight of a convolution without groups, nothing else."""
+    if getattr(call.op, "name", "") != "relax.nn.conv2d":
+        return {}
+    is_changed = call.attrs.groups == 1 and isinstance(call.args[1], GenericConst)
+    return {"relax.nn.conv2d": ["NCHW", "IHWO"]} if is_changed else {}
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) 
             "says_not": "the spec, how steps were drawn, and whether samples were complete",
         },
     }
-    table = [{name: row[name] for name in _COLUMNS} for row in rows]
+    table = [{head: row[name] for name, head in _COLUMNS.items()} for row in rows]
     summary = (
         f"{canonical:,} canonical of {drawn:,} {figures['what']} in {found.seconds:.1f} s, seed {walks.seed}; "
         f"the paper: {engine.PAPER_CANONICAL} of {engine.PAPER_SAMPLES:,} ({engine.PAPER})"
@@ -200,7 +200,19 @@ def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) 
     return figures, table, [summary]
 
 
-_COLUMNS = ("size", "pgraphs", "canonical", "share", "low", "high", "paper", "distinct", "fingerprints", "seconds")
+#: The columns of the table: their names in JSON, and their heads.
+_COLUMNS = {
+    "size": "size",
+    "canonical": "canonical",
+    "pgraphs": "drawn",
+    "share": "share",
+    "low": "95 % from",
+    "high": "to",
+    "paper": "the paper",
+    "distinct": "distinct",
+    "fingerprints": "fingerprints",
+    "seconds": "seconds",
+}
 
 
 def _distance(walks: _Walks, sizes: list[int]) -> _Result:

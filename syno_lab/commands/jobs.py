@@ -311,7 +311,9 @@ def serve(
     _check_replaceable(certificate)
     count = None if gpus is None else len(parse(gpus))
     settings: dict[str, Any] = {"slots": slots, "gpus": count, "idle_minutes": idle_minutes}
-    with Lab.open(lab_folder(folder), **settings, listen=listen, port=port, start=False, is_thorough=False) as lab:
+    root = lab_folder(folder).expanduser()
+    _check_own_lab(root)
+    with Lab.open(root, **settings, listen=listen, port=port, start=False, is_thorough=False) as lab:
         address = lab.cluster.serve().address
         certificate.unlink(missing_ok=True)
         with private.create(certificate, "xb") as file:
@@ -320,6 +322,21 @@ def serve(
     command = f"syno-lab worker {address} --certificate {certificate.name}"
     say(f"  {command}", json)
     write_json({"address": address, "certificate": str(certificate), "command": command}, json)
+
+
+def _check_own_lab(root: Path) -> None:
+    """Refuse to serve a folder that is somebody else's, or that others may write to: other machines take jobs from it.
+
+    A lab of the user's own loses the rights of others first, as whenever it is opened.
+    """
+    from syno_lab.store.database import FILE_NAME
+
+    if root.is_dir():
+        private.narrow_lab(root, FILE_NAME)
+        try:
+            private.check_own(root)
+        except SynoError as error:
+            raise JobError(f"{error}; other machines take jobs from it: copy the lab to a folder of your own") from None
 
 
 def _steer(action: str, jobs: Sequence[int], folder: Path | None, json: str | None) -> None:

@@ -40,8 +40,12 @@ def command(
     ],
     backbone: Annotated[str, typer.Option(help="The network: see `syno-lab backbone`.")] = "resnet20",
     part: Annotated[Part, typer.Option(help="The whole network, layer by layer, or both.")] = Part.both,
-    resolution: Annotated[int | None, typer.Option(min=1, help="Height and width of the images.")] = None,
-    classes: Annotated[int | None, typer.Option(min=1, help="Classes. [default: the backbone's]")] = None,
+    resolution: Annotated[
+        int | None, typer.Option(min=1, help="Height and width of the images; tokens of a text.")
+    ] = None,
+    classes: Annotated[
+        int | None, typer.Option(min=1, help="Classes; tokens that a text may have. [default: the backbone's]")
+    ] = None,
     preset: Annotated[
         str, typer.Option(help="How many candidates a tuning measures: quick, normal or thorough.")
     ] = "quick",
@@ -94,8 +98,12 @@ def command(
         part = Part.whole
     find_preset(preset)
     chosen = find_backbone(backbone)
-    if chosen.domain != "images":
-        raise SpecError(f"expected a backbone for images, which has convolutions, found {chosen.name}")
+    is_text = chosen.domain == "text"
+    if is_text and part is Part.layers:
+        raise SpecError(
+            f"--part: expected whole for a backbone without convolutions such as {chosen.name}, found layers"
+        )
+    part = Part.whole if is_text else part
     board = None if tracker is None else Board(*parse_address(tracker), key or target)
     if key is not None and tracker is None:
         raise SpecError(f"--key: expected --tracker beside {key}, found none")
@@ -105,9 +113,9 @@ def command(
         check_board(tracker, key or target, json)
     if threads is not None and is_local(check_target(target)):
         target = f"{LOCAL}:{threads}"
-    side = resolution or chosen.size
-    net = chosen.build(outputs=classes).eval()
-    image = (3, side, side)
+    size = resolution or chosen.size
+    net = chosen.build(outputs=classes, size=size).eval()
+    example = chosen.example(size=size)
     layers: tuple[LayerComparison, ...] = ()
     whole: NetworkComparison | None = None
     with ExitStack() as stack:
@@ -116,26 +124,32 @@ def command(
         options |= {"preset": preset, "seed": seed, "on_progress": report, "board": board, "target": target}
         options["deadline_s"] = deadline
         if part is not Part.whole:
-            layers = compare_layers(value, net, image, **options)
+            layers = compare_layers(value, net, (3, size, size), **options)
         if part is not Part.layers:
             options |= {"scheduler": scheduler.value, "threads": threads, "rounds": rounds}
-            whole = compare_networks(value, net, image, **options)
-    told: dict[str, Any] = {"operator": label, "backbone": chosen.name, "image": list(image), "target": target}
+            whole = compare_networks(value, net, example, **options)
+    told: dict[str, Any] = {"operator": label, "backbone": chosen.name, "target": target}
+    told |= {"tokens": size} if is_text else {"image": [3, size, size]}
     told |= {"tracker": tracker, "scheduler": scheduler.value}
     count = trials or find_preset(preset).trials
     where = f"for {target}, at most {count} candidates for each layer"
-    write_json(told | {"trials": count} | _tell(label, chosen.name, where, layers, whole, json), json)
+    others = "its own layers" if is_text else "convolutions"
+    write_json(told | {"trials": count} | _tell(label, chosen.name, others, where, layers, whole, json), json)
 
 
 def _tell(
     label: str,
     name: str,
+    others: str,
     where: str,
     layers: tuple[LayerComparison, ...],
     whole: NetworkComparison | None,
     json: str | None,
 ) -> dict[str, Any]:
-    """Print the results, ``where`` and how they were measured, and return them for JSON."""
+    """Print the results, ``where`` and how they were measured, and return them for JSON.
+
+    ``others``: what the network has without the operator.
+    """
     from syno_lab.tuning.versus import geometric_mean
 
     told: dict[str, Any] = {}
@@ -156,7 +170,7 @@ def _tell(
     if whole is not None:
         stays = [place for place in whole.places if not place.replaced]
         say(f"{label} is in {len(whole.places) - len(stays)} of {len(whole.places)} places of {name}", json)
-        for what, network in (("convolutions", whole.convolutions), (label, whole.operator)):
+        for what, network in ((others, whole.convolutions), (label, whole.operator)):
             last = network.measurements[-1]
             say(
                 f"{name} with {what}: {network.latency_ms:.3f} ms (median of {len(network.measurements)} rounds, best "
@@ -167,7 +181,7 @@ def _tell(
             for function, reason in network.failed.items():
                 say(f"  {function}: not tuned: {reason}", json)
         say(
-            f"whole network through Relax on {whole.where}: {whole.speedup:.2f} times as fast as with convolutions",
+            f"whole network through Relax on {whole.where}: {whole.speedup:.2f} times as fast as with {others}",
             json,
         )
         told["whole"] = whole.to_dict()

@@ -6,17 +6,22 @@ import contextlib
 import subprocess
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syno_lab import private
-from syno_lab.commands.output import JsonTarget, check_json, say, write_json
+from syno_lab.commands.output import JsonTarget, check_json, say, tell, write_json
 from syno_lab.errors import JobError
 from syno_lab.inputs import printable, quoted
 
+if TYPE_CHECKING:
+    from syno_lab.jobs.endpoint import Endpoint
+
 _JOIN_S = 20.0
 _END_S = 10.0
+#: Seconds within which a scheduler that is there answers, and of a worker's life that are too short to try again.
+_LOOK_S, _SHORT_S = 5.0, 30.0
 
 
 def command(
@@ -35,9 +40,14 @@ def command(
         str,
         typer.Option(metavar="all|N|NAME,...", help="The GPUs that jobs may have, one each unless they ask for more."),
     ] = "0",
+    patience: Annotated[
+        float, typer.Option(min=0.0, metavar="SECONDS", help="How long a scheduler that went away is looked for.")
+    ] = 120.0,
     json: JsonTarget = None,
 ) -> None:
     """Do jobs of a lab on another machine, until Ctrl-C.
+
+    A scheduler that ends is looked for, and joined again when the lab has started it anew.
 
     The machines share no folder: operators, checkpoints and results travel, and the results store stays with the lab.
     Data must be here under the same path. Whoever has the certificate's file can run code on both machines.
@@ -45,7 +55,7 @@ def command(
     from syno_lab.jobs import away
     from syno_lab.jobs import gpus as devices
     from syno_lab.jobs.cluster import CORES_A_SLOT, SPARE_THREADS, check_own_address, dask_command, dask_environment
-    from syno_lab.jobs.dispatch import SLOT, connect
+    from syno_lab.jobs.dispatch import SLOT, scheduler_name
     from syno_lab.jobs.endpoint import Endpoint
     from syno_lab.processes.process import cores
 
@@ -60,21 +70,47 @@ def command(
     check_own_address(host)
     names = devices.parse(gpus)
     places = slots or max(1, cores() // CORES_A_SLOT)
-    connect(endpoint, _JOIN_S).close()
+    name: str | None = scheduler_name(endpoint, _JOIN_S)
     home = private.folder(private.config_folder() / away.FOLDER)
     resources = f"{SLOT}={places}" + (f" {devices.GPU}={len(names)}" if names else "")
     environment = dask_environment(certificate.absolute(), f"worker of {scheduler}", ",".join(names))
-    process = subprocess.Popen(
-        dask_command(
-            "worker", scheduler, "--no-nanny", "--nthreads", str(places + SPARE_THREADS), "--memory-limit", "0",
-            "--host", host, "--resources", resources, "--death-timeout", "30", "--local-directory", str(home),
-        ),
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
-        cwd=home, env={**environment, away.VARIABLE: "1"}, start_new_session=True, umask=private.UMASK,
+    words = dask_command(
+        "worker", scheduler, "--no-nanny", "--nthreads", str(places + SPARE_THREADS), "--memory-limit", "0",
+        "--host", host, "--resources", resources, "--death-timeout", "30", "--local-directory", str(home),
     )  # fmt: skip
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            errors="replace", cwd=home, env={**environment, away.VARIABLE: "1"}, start_new_session=True,
+            umask=private.UMASK,
+        )  # fmt: skip
+
     with_gpus = f", GPUs {', '.join(names)}" if names else ""
+    process = start()
     say(f"joins {scheduler} with {places} slot{'s' * (places > 1)}{with_gpus}; Ctrl-C ends it", json)
     write_json({"scheduler": scheduler, "slots": places, "gpus": list(names), "listen": host, "pid": process.pid}, json)
+    while True:
+        begun = time.monotonic()
+        last = _follow(process)
+        is_short, joined = time.monotonic() - begun < _SHORT_S, name
+        name = _found(endpoint, 0.0)
+        if name == joined and is_short:  # the fault is the worker's own: another one would end as well
+            raise JobError(f"the worker has ended: {printable(last, 300) or 'no word from it'}")
+        if name is None:
+            tell(f"the scheduler at {scheduler} went away, and its jobs here stop; looks for it for {patience:g} s")
+            name = _found(endpoint, patience)
+        if name is None:
+            raise JobError(
+                f"the scheduler at {scheduler} has not come back within {patience:g} s: start it on the lab's machine "
+                "with `syno-lab jobs serve`, then this worker again"
+            )
+        process = start()
+        tell(f"joins {scheduler} again")
+
+
+def _follow(process: subprocess.Popen[str]) -> str:
+    """Wait for a worker's end, and return its last line; ends it where this command is ended."""
     last = ""
     try:
         assert process.stderr is not None
@@ -83,7 +119,21 @@ def command(
         process.wait()
     finally:
         _end(process)
-    raise JobError(f"the worker has ended: {printable(last, 300) or 'no word from it'}")
+    return last
+
+
+def _found(endpoint: Endpoint, patience_s: float) -> str | None:
+    """The name of the scheduler that answers now or within so many seconds; None where none does."""
+    from syno_lab.jobs.dispatch import scheduler_name
+
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return scheduler_name(endpoint, _LOOK_S)
+        except JobError:
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(1.0)
 
 
 def _own_address(scheduler: str, listen: str | None) -> str:

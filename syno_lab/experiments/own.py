@@ -164,7 +164,8 @@ def with_layers(request: TrialRequest, patterns: Sequence[str] | None = None) ->
 def worthwhile(sites: Sequence[Site], seen: Survey) -> list[Site]:
     """The sites whose channels coefficients divide, that do not give the network's output, and that are not tiny.
 
-    Convolutions whose planes have no room for a window stay too, unless no plane has it.
+    Convolutions whose planes have no room for a window stay too: those that read neighbours unless no plane has it, 1x1
+    convolutions, in whose place an operator needs no window, as long as the others have most of the FLOPs.
     """
     last = next((site for site in reversed(seen.sites) if site.calls), None)
     fits = [
@@ -174,9 +175,16 @@ def worthwhile(sites: Sequence[Site], seen: Survey) -> list[Site]:
         and site.out_channels % DIVISOR == 0
         and not (site is last and site.kind == "linear")
     ]
-    fits = [site for site in fits if site.kind == "linear" or min(site.height, site.width) >= WINDOW] or fits
-    least = LEAST_SHARE * math.fsum(site.flops for site in fits)
+    roomy = [site for site in fits if site.kind == "linear" or min(site.height, site.width) >= WINDOW]
+    reads_neighbours = any(max(site.kernel_size) > 1 for site in fits)
+    if roomy and (reads_neighbours or 2 * _flops(roomy) > _flops(fits)):
+        fits = roomy
+    least = LEAST_SHARE * _flops(fits)
     return [site for site in fits if site.flops >= least]
+
+
+def _flops(sites: Sequence[Site]) -> float:
+    return math.fsum(site.flops for site in sites)
 
 
 def check_fit(request: TrialRequest) -> None:

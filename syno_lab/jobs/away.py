@@ -104,6 +104,9 @@ def _brought(
     ledger: Ledger, root: Path, job: JobRecord, files: door.Files, known: dict[str, tuple[int, int]]
 ) -> JobRecord:
     """The job in the small lab, waiting, signed here: the lab's machine has looked at its own user's signature."""
+    for lease in ledger.leases():  # of a worker here that lost the scheduler, and began the job before
+        if lease.job == job.id:
+            alive.end_attempt(lease.token, alive.TERM_S)
     place = job_folder(root, job.id)
     shutil.rmtree(place, ignore_errors=True)
     private.folder(place)

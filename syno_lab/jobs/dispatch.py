@@ -129,11 +129,29 @@ def counted_resources(client: Client) -> frozenset[str]:
     Raises:
         JobError: it does not answer.
     """
+    return frozenset(name for worker in _information(client)["workers"].values() for name in worker["resources"])
+
+
+def scheduler_name(endpoint: Endpoint, timeout: float) -> str:
+    """What tells the scheduler at an address from one that is started there later.
+
+    Raises:
+        JobError: none answers within so many seconds, or not to this key.
+    """
+    client = connect(endpoint, timeout)
+    try:
+        return str(_information(client)["id"])
+    finally:
+        client.close()
+
+
+def _information(client: Client) -> dict[str, Any]:
+    """What a scheduler says of itself and of all its workers. Raises JobError where it does not answer."""
     pool = ThreadPoolExecutor(1)
     try:
-        workers = pool.submit(client.scheduler_info, n_workers=-1).result(ANSWER_S)["workers"].values()
+        found: dict[str, Any] = pool.submit(client.scheduler_info, n_workers=-1).result(ANSWER_S)
     except (OSError, TimeoutError) as error:
         raise JobError(f"the Dask cluster at {client.scheduler.address} does not answer") from error
     finally:
         pool.shutdown(wait=False)  # Dask itself would wait for ever
-    return frozenset(name for worker in workers for name in worker["resources"])
+    return found

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from syno_lab.codegen.drawing import describe_step
 from syno_lab.codegen.mixing import wish_verdict
 from syno_lab.codegen.text import expressions
@@ -27,17 +30,26 @@ class Around(StepsAround):
     Args:
         state: the first place.
         pruned: whether steps that a rule rejects are places too; these are not expanded.
+        rules: of the user's own, beside those of the lab (:meth:`.Session.restrict`).
     """
 
-    def __init__(self, state: State, *, pruned: bool = True) -> None:
+    def __init__(self, state: State, *, pruned: bool = True, rules: Sequence[Any] = ()) -> None:
         kind, reason = _kind(state)
         words = f"after {len(state.steps)} {'step' if len(state.steps) == 1 else 'steps'}"
         first = Branch(self.root, words, kind, distance=distance(state), reason=reason, measure=_MEASURE)
         super().__init__(state, first, len(state.steps), pruned=pruned)
+        self._own = tuple(rules)
+        self._rules = self.session().rules
 
     def session(self, key: str = "start") -> PGraphSession:
-        """A session that begins with the pGraph at a place. Raises KeyError for a place that is not there."""
-        return PGraphSession(self.state_at(key), KNOWN)
+        """A session that begins with the pGraph at a place, by the same rules.
+
+        Raises:
+            KeyError: for a place that is not there.
+        """
+        found = PGraphSession(self.state_at(key), KNOWN)
+        found.restrict(self._own)
+        return found
 
     def _after(self, state: State, step: Candidate) -> State:
         return state.apply(step.step)
@@ -47,11 +59,12 @@ class Around(StepsAround):
 
         Raises:
             EffortError: when the effort does not suffice.
+            CodeError: a rule of the user's own fails.
         """
         state = self.state_at(key)
         names = expressions(state)
         left = state.spec.limits.max_primitives - len(state.steps) - 1
-        following = candidates(state, effort=effort)
+        following = candidates(state, self._rules, effort=effort)
         shown: list[tuple[Branch, Candidate]] = []
         judged = 0
         for index, one in enumerate(following):

@@ -23,6 +23,7 @@ from syno_lab.errors import SpecError, SynoError
 from syno_lab.history_tree import Tree
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State, Step
+from syno_lab.own_rule import told
 from syno_lab.pgraphs.panes.reach import mixing_data
 from syno_lab.session_protocol import Labels, Picture
 from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
@@ -90,7 +91,7 @@ class PGraphSession(Session):
 
     def status(self, seconds: float | None = None) -> str:
         """See :func:`syno_lab.codegen.drawing_session.session_status`."""
-        return session_status(self, None if seconds is None else Effort(seconds))
+        return told(session_status(self, None if seconds is None else Effort(seconds)), self.absent)
 
     def course(self, most: int) -> str:
         """See :func:`syno_lab.codegen.drawing_distance.course_svg`."""

@@ -171,12 +171,12 @@ class PGraphs(System):
 
         return read_session(start, KNOWN, PGraphSession) if isinstance(start, str) else PGraphSession(start, KNOWN)
 
-    def around(self, start: Any, *, pruned: bool = True) -> Around:
+    def around(self, start: Any, *, pruned: bool = True, rules: Sequence[Any] = ()) -> Around:
         """See :class:`syno_lab.pgraphs.around.Around`."""
         from syno_lab.pgraphs.around import Around
 
         state = State.root(start) if isinstance(start, Spec) else start.state if isinstance(start, Operator) else start
-        return Around(state, pruned=pruned)
+        return Around(state, pruned=pruned, rules=rules)
 
 
 PGRAPHS = PGraphs()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -39,7 +40,10 @@ def apart(deadline_s: float, function: Callable[..., Any], *arguments: Any) -> A
         is_value, answer = ours.recv()
     except EOFError:
         process.join(_PATIENCE_S)
-        raise TuningError(f"{function.__name__}: the process was {describe_exit(process.exitcode)}") from None
+        ended = describe_exit(process.exitcode)
+        if process.exitcode == -signal.SIGKILL:
+            ended += ", as the system does where memory runs out"
+        raise TuningError(f"{function.__name__}: the process was {ended}") from None
     finally:
         process.kill()
         process.join()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from itertools import islice
 from random import Random
@@ -14,6 +14,7 @@ from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.nodes import Edge, Move, Nodes, SearchNode
 from syno_lab.synthesis.parameters import reduce_sizes
 from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, WAITING
+from syno_lab.synthesis.rules import RULES, rules_for
 from syno_lab.synthesis.space import step_cost
 
 #: Multisets of REDUCEs that are listed; where there are more they are met one by one, or drawn.
@@ -54,6 +55,11 @@ class Roots(Nodes):
             packed << FLAG_BITS | mine | WAITING | MERGEABLE
             for (_, packed, _), mine in zip(self._reduces, has, strict=True)
         ]
+
+    @cached_property
+    def _own_reduce_rules(self) -> tuple[Callable[[State, Step], bool], ...]:
+        """The user's own rules for REDUCE. Multisets obey those of the lab as they are made."""
+        return tuple([rule.match for rule in rules_for("REDUCE", self.rules) if rule not in RULES])
 
     @cached_property
     def _lacking(self) -> dict[int, int]:
@@ -144,7 +150,7 @@ class Roots(Nodes):
         return list(found.values())
 
     def _root_move(self, chosen: tuple[int, ...], spent: tuple[int, ...], left: int) -> Move | None:
-        """The move of one multiset; None where the distance or a budget has something against it."""
+        """The move of one multiset; None where the distance, a budget or a rule has something against it."""
         node = self.root
         items = list(self._root_items)
         items += [self._reduce_items[at] for at in chosen]
@@ -154,10 +160,25 @@ class Roots(Nodes):
         sizes = tuple([self._reduces[at][0] for at in chosen])
         if self.meter is not None and self.meter.start(sizes).excess is not None:
             return None
+        if self._refuses(sizes):
+            return None
         favour = 1.0
         if self.wishes is not None:
             favour = self.LONG_WAY ** -(len(chosen) + need) * self.NO_WINDOW ** self.wishes.short(items)
         return Move(len(chosen), need, partial(self._reduce, node, sizes, spent, need), 1, sizes, favour)
+
+    def _refuses(self, sizes: tuple[Size, ...]) -> bool:
+        """Whether a rule of the user's own refuses one of the REDUCEs, taken one after the other."""
+        if not self._own_reduce_rules:
+            return False
+        added = tuple([reduce_coordinate(number, size) for number, size in enumerate(sizes)])
+        steps = tuple([Step("REDUCE", (), size) for size in sizes])
+        for number, step in enumerate(steps):
+            places = self.fixed + self.root.places + added[:number]
+            state = State(self.spec, places, added[:number], (), (), steps[:number])
+            if any(refuses(state, step) for refuses in self._own_reduce_rules):
+                return True
+        return False
 
     def _reduce(self, node: SearchNode, sizes: tuple[Size, ...], spent: tuple[int, ...], need: int) -> Iterator[Edge]:
         added = tuple([reduce_coordinate(number, size) for number, size in enumerate(sizes)])

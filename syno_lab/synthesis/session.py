@@ -78,6 +78,12 @@ class Session(History[State, Step, Entry]):
         found = (*self.rules, *(row for row in rows if row not in self.rules))
         check_names(row.name for row in found)
         self.rules = found
+        self._miss()
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of the user's rules."""
+        return tuple([rule.name for rule in self.rules if rule not in RULES])
 
     def copy(self) -> Self:
         """The same places and rules, to move on by themselves."""

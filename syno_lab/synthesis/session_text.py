@@ -58,6 +58,7 @@ class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
         places: all of them, each behind one before it.
         place: the number of the one that is shown.
         turns: the places that redo goes to although their parents have newer ones.
+        rules: the names of rules of the user's own that refused steps; their code is not kept.
     """
 
     format: str
@@ -66,6 +67,7 @@ class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
     places: list[PlaceRecord]
     place: int = 0
     turns: list[int] = []
+    rules: list[str] = []
 
 
 def to_json(session: Session) -> str:
@@ -102,7 +104,7 @@ def read_session(text: str, known: Known | None = None, kind: type[_Session] = S
 
     try:
         specs = [fields.spec() for fields in record.specs]
-        return kind.restored(replayed(record.places, place), record.turns, record.place, known)
+        return kind.restored(replayed(record.places, place), record.turns, record.place, known, record.rules)
     except FormatError:
         raise
     except SynoError as error:
@@ -134,7 +136,7 @@ def _record(session: Session) -> SessionRecord:
         coordinates.append(numbered)
         records.append(record)
     fields = [SpecFields.from_spec(spec) for spec in specs]
-    return SessionRecord(FORMAT, VERSION, fields, records, session.place, session.turns)
+    return SessionRecord(FORMAT, VERSION, fields, records, session.place, session.turns, session.rule_names)
 
 
 def _step_record(step: Step, numbered: tuple[Coordinate, ...]) -> StepRecord:

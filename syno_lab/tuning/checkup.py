@@ -9,10 +9,11 @@ from syno_lab.errors import TrackerError, TuningError
 from syno_lab.processes.addresses import is_loopback
 from syno_lab.processes.findings import Finding
 from syno_lab.tuning.board import Board
-from syno_lab.tuning.targets import LOCAL, TARGETS
+from syno_lab.tuning.targets import LOCAL, TARGETS, architecture, check_target
 from syno_lab.tuning.tracker import (
     DeviceInfo,
     TrackerSummary,
+    check_machines,
     check_versions,
     host_version,
     listed,
@@ -92,13 +93,19 @@ def _check_key(
             return
         advice = "" if device.tvm else "It is TVM's own server: run board_server.py there to have versions compared."
         yield Finding(f"device {device.address}", bool(device.tvm), False, f"{told}; TVM {here} here", advice)
+    wanted = target or _target_of(key, devices[0])
+    try:
+        check_machines(devices, architecture(check_target(wanted)) if wanted else "", wanted or "")
+    except TuningError as error:
+        yield Finding(f"key {key}, architecture", False, True, str(error), "The lab sends nothing to it before.")
+        return
     if len({device.conditions for device in devices}) > 1:
         yield Finding(
             f"key {key}, alike", False, True, "its devices differ in threads or power mode",
             "Give each kind its own key, or set them alike: their latencies are compared.",
         )  # fmt: skip
     if entry.free:
-        yield _try_kernel(host, port, key, target or _target_of(key, devices[0]), session_s)
+        yield _try_kernel(host, port, key, wanted, session_s)
 
 
 def _target_of(key: str, device: DeviceInfo) -> str | None:

@@ -72,7 +72,15 @@ def _tune(pipe: IO[bytes], say: Say) -> None:
         known = json.loads(pipe.readline())  # empty where the parent needs only the target
         host, port = request["tracker"] or (HERE, 0)
         device = Device(
-            host, port, request["key"], target.device, request["wait_s"], request["session_s"], request["tvm"]
+            host,
+            port,
+            request["key"],
+            target.device,
+            request["wait_s"],
+            request["session_s"],
+            request["tvm"],
+            target.machine,
+            request["target"],
         )
         tools = Tools(
             builders=builders,

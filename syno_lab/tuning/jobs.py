@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import TuningError
+from syno_lab.inputs import quoted
 from syno_lab.processes.board_server import MOMENT_FUNCTION
 from syno_lab.tuning.presets import Effort
 from syno_lab.tuning.tracker import request_device
@@ -29,8 +32,9 @@ Argument = tuple[tuple[int, ...], str]
 class Device:
     """A device behind a tracker: how to ask for it and how long to wait for it and to hold it, in seconds.
 
-    ``tvm`` is the version that it must have; a device with another version is refused before anything is sent. With
-    `HERE` as its host, the calling process itself is the device.
+    ``tvm`` is the version that it must have and ``machine`` the architecture that code for ``target`` needs: a device
+    with another one is refused before anything is sent. With `HERE` as its host, the calling process itself is the
+    device.
     """
 
     host: str
@@ -40,6 +44,8 @@ class Device:
     wait_s: float
     session_s: float
     tvm: str | None = None
+    machine: str = ""
+    target: str = ""
 
     @property
     def is_here(self) -> bool:
@@ -77,7 +83,10 @@ def read_database(folder: str) -> int:
 
 
 def draw(arguments: list[Argument], seed: int) -> list[np.ndarray]:
-    """Random inputs around zero, none of them denormal or NaN (denormals take a processor's slow path)."""
+    """Random inputs around zero, none of them denormal or NaN (denormals take a processor's slow path).
+
+    Whole numbers are 0: they may be indices, and only that is one of every table.
+    """
     import numpy as np
 
     generator = np.random.default_rng(seed)
@@ -102,18 +111,23 @@ def reference(module: tvm.ir.IRModule, target: tvm.target.Target, inputs: list[n
 def measure(device: Device, artifact: str, arguments: list[Argument], effort: Effort) -> tuple[list[float], str]:
     """Seconds for a call of the compiled candidate on ``device``, one for each repeat, and the device's address."""
     session, address = open_session(device)
-    remote = session.device(device.kind, 0)
-    library = upload(session, artifact)
-    # Uniform in [1, 10): see RandomFillForMeasure in TVM's random engine.
-    fill = session.get_function("tvm.contrib.random.random_fill_for_measure")
-    import tvm
+    with in_words(device.key):
+        remote = session.device(device.kind, 0)
+        library = upload(session, artifact)
+        # Uniform in [1, 10): see RandomFillForMeasure in TVM's random engine.
+        fill = session.get_function("tvm.contrib.random.random_fill_for_measure")
+        import numpy as np
+        import tvm
 
-    buffers = []
-    for shape, dtype in arguments:
-        buffer = tvm.runtime.empty(shape, dtype, remote)
-        fill(buffer)
-        buffers.append(buffer)
-    return _time(library, remote, buffers, effort), address
+        buffers = []
+        for shape, dtype in arguments:
+            if not dtype.startswith("float"):  # an index into a table, say: only 0 is within every one
+                buffers.append(tvm.runtime.tensor(np.zeros(shape, dtype), remote))
+                continue
+            buffer = tvm.runtime.empty(shape, dtype, remote)
+            fill(buffer)
+            buffers.append(buffer)
+        return _time(library, remote, buffers, effort), address
 
 
 def measure_and_run(
@@ -123,12 +137,42 @@ def measure_and_run(
     import tvm
 
     session, _ = open_session(device)
-    remote = session.device(device.kind, 0)
-    library = upload(session, artifact)
-    buffers = [tvm.runtime.tensor(one, remote) for one in inputs]
-    buffers.append(tvm.runtime.empty(*output, device=remote))
-    seconds = _time(library, remote, buffers, effort)
-    return seconds, buffers[-1].numpy()
+    with in_words(device.key):
+        remote = session.device(device.kind, 0)
+        library = upload(session, artifact)
+        buffers = [tvm.runtime.tensor(one, remote) for one in inputs]
+        buffers.append(tvm.runtime.empty(*output, device=remote))
+        seconds = _time(library, remote, buffers, effort)
+        return seconds, buffers[-1].numpy()
+
+
+@contextlib.contextmanager
+def in_words(key: str) -> Iterator[None]:
+    """Within the block, what TVM says of a device without memory and of a session that died becomes a TuningError.
+
+    TVM says ``std::bad_alloc`` of the first, and ``code=kShutdown`` of the second, in lines of C++.
+    """
+    try:
+        yield
+    except Exception as error:
+        said = f"{type(error).__name__} {error}".lower()
+        if "sessiontimeout" in said:
+            raise
+        if any(sign in said for sign in _NO_MEMORY):
+            raise TuningError(
+                f"{quoted(key)} ran out of memory: expected room for the arguments and for what the candidate stores "
+                "between its stages, found none; take smaller sizes or a device with more memory"
+            ) from error
+        if "code=kshutdown" in said:
+            raise TuningError(
+                f"the session on {quoted(key)} ended in the middle of a call: the candidate crashed it, or the "
+                "device's system ended it where memory ran out"
+            ) from error
+        raise
+
+
+#: What C++, Python and CUDA say where memory runs out.
+_NO_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "out_of_memory", "cannot allocate memory")
 
 
 def board_moment(device: Device) -> str:
@@ -149,7 +193,15 @@ def open_session(device: Device) -> tuple[Any, str]:
     if device.is_here:
         rpc.server.logger.setLevel(logging.WARNING)  # it would log every candidate that it loads
         return rpc.LocalSession(), HERE
-    host, port, matchkey = request_device(device.host, device.port, device.key, device.wait_s, tvm=device.tvm)
+    host, port, matchkey = request_device(
+        device.host,
+        device.port,
+        device.key,
+        device.wait_s,
+        tvm=device.tvm,
+        machine=device.machine,
+        target=device.target,
+    )
     return rpc.connect(host, port, matchkey, session_timeout=device.session_s), f"{host}:{port}"
 
 

@@ -83,6 +83,7 @@ class Compiled:
     tuned: int
     target: str
     device: str
+    machine: str
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ def run_networks(
     if board is not None:
         host, port, key, version = board.host, board.port, board.key, host_version()
         check_tracker(host, port, key, 5.0, need_free=False)
-    device = Device(host, port, key, networks[0].device, 30.0, SESSION_S, version)
+    device = Device(host, port, key, networks[0].device, 30.0, SESSION_S, version, networks[0].machine, target)
     request = {
         "device": asdict(device),
         "artifacts": [{"path": one.path, "check": one.check} for one in networks],

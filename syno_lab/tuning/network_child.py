@@ -13,7 +13,7 @@ from syno_lab.codegen.tvm_child import answer_one, read_network
 from syno_lab.codegen.tvm_trace import check_trace
 from syno_lab.errors import TuningError
 from syno_lab.processes.light import import_tvm, tame_intrinsics
-from syno_lab.tuning.jobs import Device, open_session, upload
+from syno_lab.tuning.jobs import Device, in_words, open_session, upload
 from syno_lab.tuning.targets import check_here, resolve
 
 
@@ -38,7 +38,14 @@ def compile_one(request: dict[str, Any]) -> dict[str, Any]:
     executable, tuned = compile_network(module, target.tvm, records if request["schedules"] else None)
     path = str(folder / f"{request['name']}.{target.artifact}")
     _export(executable, path, target.linker)
-    return {"path": path, "functions": len(names), "tuned": tuned, "target": target.text, "device": target.device}
+    return {
+        "path": path,
+        "functions": len(names),
+        "tuned": tuned,
+        "target": target.text,
+        "device": target.device,
+        "machine": target.machine,
+    }
 
 
 def _write_database(schedules: list[dict[str, Any]], folder: Path, target: Any) -> None:
@@ -80,14 +87,21 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     Each artifact has a ``path`` and a ``check``, with whose ``expected`` the device's output is compared. The answer
     has for each the ``error``, relative to the largest output, and the ``seconds`` of one call for each round.
     """
-    tvm = import_tvm()
+    import_tvm()
     tame_intrinsics()
-    import numpy as np
-    from tvm.runtime.vm import VirtualMachine
-
     device = Device(**request["device"])
     session, address = open_session(device)
-    where = session.device(device.kind, 0)
+    with in_words(device.key):
+        errors, seconds = _run_in_turn(session, device.kind, request)
+    return {"errors": errors, "seconds": seconds, "address": address}
+
+
+def _run_in_turn(session: Any, kind: str, request: dict[str, Any]) -> tuple[list[float], list[list[list[float]]]]:
+    import numpy as np
+    import tvm
+    from tvm.runtime.vm import VirtualMachine
+
+    where = session.device(kind, 0)
     timed, errors = [], []
     for one in request["artifacts"]:
         with np.load(one["check"]) as check:
@@ -109,7 +123,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
         for place in places:
             evaluator, tensor = timed[place]
             seconds[place].append([float(one) for one in evaluator(tensor).results])
-    return {"errors": errors, "seconds": seconds, "address": address}
+    return errors, seconds
 
 
 if __name__ == "__main__":

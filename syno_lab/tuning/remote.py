@@ -92,7 +92,7 @@ def _run(
     module = for_target(value.to_tvm(bound, dtype), find_target(wanted.tvm))
     jobs.compile_candidate(module, wanted.tvm, path)
     output = tuple(value.output_sizes(bound)), dtype
-    device = dataclasses.replace(device, kind=wanted.device)
+    device = dataclasses.replace(device, kind=wanted.device, machine=wanted.machine, target=target)
     seconds, got = jobs.measure_and_run(device, path, inputs, output, _EFFORT)
     expected = value.reference(*(one.astype("float64") for one in inputs), binding=bound)
     error = float(np.abs(got - expected).max() / max(float(np.abs(expected).max()), 1e-30))

@@ -16,9 +16,10 @@ from syno_lab.scratch import scratch
 from syno_lab.tuning import jobs
 from syno_lab.tuning.checkup import is_loopback, public_address, warning
 from syno_lab.tuning.jobs import Device
-from syno_lab.tuning.targets import TARGETS
+from syno_lab.tuning.targets import TARGETS, architecture
 from syno_lab.tuning.tracker import (
     TrackerSummary,
+    check_machines,
     check_versions,
     host_version,
     listed,
@@ -138,6 +139,11 @@ def checked(plan: Plan, deadline_s: float = 5.0) -> tuple[list[Step], list[str]]
         seen["the server"] = "done", f"{entry.total} devices, {entry.free} free"
         seen["the server's file"] = ("done", "it runs") if summary.of(plan.name)[0].tvm else ("to do", "a stock server")
         seen["the tunnel"] = "done", "the server came through"
+        if plan.name in TARGETS:
+            try:
+                check_machines(summary.of(plan.name), architecture(plan.name), plan.name)
+            except TrackerError as error:
+                seen["the server"] = "to do", str(error)
         try:
             check_versions(summary.of(plan.name), host_version())
             told = ", ".join(one.tvm or "not said" for one in summary.of(plan.name))

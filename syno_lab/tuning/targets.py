@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syno_lab.codegen.target_names import LOCAL, TARGETS, NamedTarget, describe, local_threads
+from syno_lab.codegen.target_names import LOCAL, TARGETS, NamedTarget, architecture, describe, local_threads
 from syno_lab.errors import SynoError, TuningError
 from syno_lab.inputs import quoted
 
@@ -20,6 +20,7 @@ __all__ = [
     "TARGETS",
     "NamedTarget",
     "ResolvedTarget",
+    "architecture",
     "check_here",
     "check_target",
     "is_local",
@@ -37,7 +38,8 @@ class ResolvedTarget:
 
     ``device`` names the RPC device (``cpu``, ``cuda``), ``artifact`` is ``so`` when this machine can link for the
     target and ``tar`` (linked on the device) when it cannot, ``intrinsics`` the families that its rules need.
-    ``linker`` is the cross compiler (``aarch64-linux-gnu-g++`` on the PATH) where one is needed and found.
+    ``linker`` is the cross compiler (``aarch64-linux-gnu-g++`` on the PATH) where one is needed and found, ``machine``
+    the architecture (``aarch64``) of the processor that its code runs on.
     """
 
     tvm: tvm.target.Target
@@ -45,6 +47,7 @@ class ResolvedTarget:
     artifact: str
     intrinsics: tuple[str, ...]
     linker: str | None = None
+    machine: str = ""
 
     @property
     def text(self) -> str:
@@ -103,4 +106,4 @@ def resolve(name: str) -> ResolvedTarget:
         families.append(_INTRINSICS[where])
     is_here = where == platform.machine()
     linker = None if is_here else shutil.which(f"{where}-linux-gnu-g++")
-    return ResolvedTarget(target, device, "so" if is_here or linker else "tar", tuple(families), linker)
+    return ResolvedTarget(target, device, "so" if is_here or linker else "tar", tuple(families), linker, where)

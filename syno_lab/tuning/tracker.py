@@ -261,6 +261,31 @@ def check_versions(devices: Iterable[DeviceInfo], here: str) -> None:
             )
 
 
+def check_machines(devices: Iterable[DeviceInfo], wanted: str, target: str) -> None:
+    """Refuse devices of another architecture than ``wanted``, that of the processor that code for ``target`` runs on.
+
+    Nothing is refused where one of the two is not known: TVM's own server does not report its machine.
+
+    Raises:
+        TrackerError: naming the device and both architectures.
+    """
+    for device in devices:
+        if device.machine and wanted and _family(device.machine) != _family(wanted):
+            raise TrackerError(
+                f"the device {quoted(device.key)} at {device.address} is of the architecture {device.machine}, code "
+                f"for the target {quoted(target)} is for {wanted}: nothing was sent; name the device's own target "
+                "(--target), or start its server with the key of what it is"
+            )
+
+
+def _family(machine: str) -> str:
+    """What the names of one architecture have in common; a 64-bit kernel may have programs of 32 bits."""
+    name = machine.lower()
+    if name.startswith(("arm", "aarch")):
+        return "arm"
+    return "x86" if name in ("x86_64", "amd64", "i386", "i486", "i586", "i686") else name
+
+
 def _release(version: str) -> str:
     return version.partition("+")[0].partition(".post")[0]
 
@@ -286,21 +311,36 @@ def check_tracker(host: str, port: int, key: str, deadline_s: float = 5.0, *, ne
 
 
 def request_device(
-    host: str, port: int, key: str, deadline_s: float, priority: int = 1, *, tvm: str | None = None
+    host: str,
+    port: int,
+    key: str,
+    deadline_s: float,
+    priority: int = 1,
+    *,
+    tvm: str | None = None,
+    machine: str = "",
+    target: str = "",
 ) -> tuple[str, int, str]:
     """Wait in the tracker's queue for a device: the address of its server and the one-time key that opens it.
 
     The caller must connect within about six seconds, else the server offers itself again. At the deadline the
     connection is closed, which removes the request from the queue. The call waits until the deadline for an unreachable
     tracker, and for a key without devices (they come back after a restart of the tracker). With ``tvm``, a device of
-    another version is refused, see :func:`check_versions`.
+    another version is refused, see :func:`check_versions`; with ``machine``, the architecture that ``target`` needs,
+    one of another, see :func:`check_machines`.
 
     Raises :class:`TrackerError`.
     """
+
+    def check(devices: tuple[DeviceInfo, ...]) -> None:
+        if tvm is not None:
+            check_versions(devices, tvm)
+        check_machines(devices, machine, target)
+
     deadline = time.monotonic() + deadline_s
     while True:
         try:
-            return _request(host, port, key, deadline, deadline_s, priority, tvm)
+            return _request(host, port, key, deadline, deadline_s, priority, check)
         except _AwayError as error:
             if deadline - time.monotonic() < _RETRY_S:
                 raise TrackerError(str(error)) from None
@@ -312,7 +352,13 @@ _RETRY_S = 0.5
 
 
 def _request(
-    host: str, port: int, key: str, deadline: float, deadline_s: float, priority: int, tvm: str | None
+    host: str,
+    port: int,
+    key: str,
+    deadline: float,
+    deadline_s: float,
+    priority: int,
+    check_devices: Callable[[tuple[DeviceInfo, ...]], None],
 ) -> tuple[str, int, str]:
     def left() -> float:
         return max(deadline - time.monotonic(), 0.1)
@@ -324,8 +370,7 @@ def _request(
         except TrackerError as error:
             raise _AwayError(str(error)) from None
         _entry(summary, host, port, key, _AwayError)
-        if tvm is not None:
-            check_versions(summary.of(key), tvm)
+        check_devices(summary.of(key))
         return summary
 
     check()
@@ -353,7 +398,10 @@ def _entry(
 ) -> DeviceKey:
     entry = summary.get(key)
     if entry is None:
-        raise kind(f"no device is registered as {quoted(key)} at {host}:{port}; registered keys: {listed(summary)}")
+        advice = "check the key" if summary.registered else "`syno-lab board` prints how to start a board's server"
+        raise kind(
+            f"no device is registered as {quoted(key)} at {host}:{port}; registered keys: {listed(summary)}; {advice}"
+        )
     return entry
 
 

@@ -24,11 +24,12 @@ from syno_lab.tuning.options import SCHEDULERS, TuningOptions
 from syno_lab.tuning.presets import Preset, find_preset
 from syno_lab.tuning.records import Record, Trial, key_of, known_target, open_record, remember_target
 from syno_lab.tuning.starting import STARTED, start_from
-from syno_lab.tuning.targets import check_target, threads_of
+from syno_lab.tuning.targets import architecture, check_target, threads_of
 from syno_lab.tuning.tracker import (
     Address,
     DeviceInfo,
     TrackerSummary,
+    check_machines,
     check_tracker,
     check_versions,
     host_version,
@@ -197,6 +198,7 @@ def _find_device(options: TuningOptions, deadline_s: float) -> _Device:
     check_tracker(*tracker, key, min(5.0, deadline_s), need_free=False)
     summary = tracker_summary(*tracker)
     check_versions(summary.of(key), host_version())
+    check_machines(summary.of(key), architecture(options.target), options.target)
     boards = min(max(len(summary.of(key)), 1), _MOST_BOARDS)
     return _Device(tracker, key, threads, boards, conditions_of(summary, key))
 

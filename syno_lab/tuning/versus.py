@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
+from torch import Tensor
 
 from syno_lab.codegen.tvm_job import NetworkMeasurement
 from syno_lab.errors import SpecError
@@ -132,19 +133,20 @@ def geometric_mean(layers: Sequence[LayerComparison]) -> float | None:
 
 
 def both_networks(
-    operator: Operator, net: nn.Module, image: tuple[int, int, int], selection: Selection | None = None
+    operator: Operator, net: nn.Module, example: tuple[int, int, int] | Tensor, selection: Selection | None = None
 ) -> tuple[nn.Module, nn.Module, tuple[Place, ...]]:
     """``net`` with conv2d's pGraph, and with ``operator``, in the selected layers that ``operator`` fits.
 
-    ``image`` is ``(C, H, W)``. The first network computes the same as ``net``; where ``operator`` is a whole network,
-    the two are ``net`` and it. Raises SpecError if ``operator`` fits no layer, or is that of another network.
+    ``example`` is ``(C, H, W)`` of an image, or tokens [1, T]. The first network computes the same as ``net``, and is
+    ``net`` itself where none of these layers is a convolution; where ``operator`` is a whole network, the two are
+    ``net`` and it. Raises SpecError if ``operator`` fits no layer, or is that of another network.
     """
     from syno_lab.operators import conv2d
 
     if system_of(operator).is_whole:
         placement = system_of(operator).placement(operator, [], "pool")
         return net, placement.apply(net), tuple(placement.places)
-    sites = survey(net, image).select(selection)
+    sites = survey(net, example).select(selection)
     replaced, places = put_in(net, sites, operator, partial=True)
     taken = {one.name for one in places if one.replaced}
     alike = [site for site in sites if site.name in taken and _is_plain(site)]
@@ -163,7 +165,7 @@ def both_networks(
 def compare_networks(
     operator: Operator,
     net: nn.Module,
-    image: tuple[int, int, int],
+    example: tuple[int, int, int] | Tensor,
     *,
     board: Board | None = None,
     folder: str | os.PathLike[str],
@@ -177,6 +179,7 @@ def compare_networks(
 ) -> NetworkComparison:
     """Tune both networks of :func:`both_networks` alike for ``target``, and measure them in turn where they run.
 
+    ``example`` is ``(C, H, W)`` of an image, or tokens [1, T]: ``convolutions`` are then the network's own layers.
     Both have the same budget, rules and task scheduler. All trials go to the folder ``folder``, by function: what both
     networks call is tuned once, and a second call adds to it. Each of ``rounds`` measures one network and then the
     other, ``repeats`` times. Raises as :func:`~syno_lab.tuning.network.tune_network` does.
@@ -184,9 +187,11 @@ def compare_networks(
     if rounds < 1:
         raise SpecError(f"expected at least one round of measurements, found {rounds}")
     say = on_progress or (lambda *_: None)
-    base, replaced, places = both_networks(operator, net, image, selection)
+    base, replaced, places = both_networks(operator, net, example, selection)
     nets = {"convolutions": base.eval(), "operator": replaced.eval()}
-    example = (1, *image)
+    tokens = isinstance(example, Tensor)
+    shape = tuple(example.shape) if isinstance(example, Tensor) else (1, *example)
+    where_to: dict[str, Any] = {"board": board, "target": target, "tokens": tokens}
     done: dict[str, FunctionsTuning] = {}
     ready: list[Compiled] = []
     with scratch("syno-networks-") as place:
@@ -197,9 +202,9 @@ def compare_networks(
 
             say(name, 0.0, "looking at its functions")
             done[name] = tune_functions(
-                one, example, board=board, target=target, threads=threads, records=folder, on_progress=tell, **budget
+                one, shape, threads=threads, records=folder, on_progress=tell, **where_to, **budget
             )
-            ready.append(compiled(one, example, done[name], place, name=name, board=board, target=target))
+            ready.append(compiled(one, shape, done[name], place, name=name, **where_to))
         say("measure", 0.0, f"{' and '.join(nets)} in turn, {rounds} rounds")
         found, where = run_networks(ready, board=board, target=target, threads=threads, repeats=repeats, rounds=rounds)
     convolutions, with_operator = (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Page, expect
 
 from syno_lab.codegen import drawing
@@ -14,11 +16,12 @@ from tests.browser.test_stepper import SETUP, at, run_cell, take
 
 pytestmark = pytest.mark.browser
 
+CARDS = "from syno_widgets.course import Cards\nCards('split')"
 LOOK = "print('AT', stepper.session.position, stepper.state.steps[-1].primitive)"
 
 
 def test_stepper_in_notebook_7(page: Page, lab: Lab) -> None:
-    lab.write_notebook("seven.ipynb", SETUP, LOOK, "stepper.load('conv2d'); None")
+    lab.write_notebook("seven.ipynb", SETUP, LOOK, "stepper.load('conv2d'); None", CARDS)
     with lab.themed("JupyterLab Dark"):
         page.goto(f"{lab.url}notebooks/seven.ipynb?token={lab.token}")
         expect(page.locator("body")).to_have_attribute("data-notebook", "notebooks")
@@ -44,6 +47,13 @@ def test_stepper_in_notebook_7(page: Page, lab: Lab) -> None:
         run_cell(page, 2)
         expect(stepper.get_by_role("status").first).to_contain_text("this is conv2d")
         expect(page.locator("[data-syno-static]")).to_be_hidden()
+        # A card is an image, and of the lab's theme, although this reader prefers light pages.
+        run_cell(page, 3)
+        assert page.evaluate("matchMedia('(prefers-color-scheme: light)').matches")
+        card = page.locator(".syno-cards img")
+        expect(card).to_be_visible()
+        pixel = Image.open(io.BytesIO(card.screenshot())).convert("RGB").getpixel((2, 2))
+        assert pixel == (23, 23, 26), "the ground of a dark card"
         reopen_without_kernel(page, lab, "seven.ipynb", "notebooks")
         picture = page.locator(f'.jp-OutputArea img[alt="{drawing.describe(conv2d())}"]')
         expect(picture).to_be_visible()

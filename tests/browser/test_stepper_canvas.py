@@ -56,6 +56,7 @@ def test_squeeze_and_excitation_by_clicks_and_a_broadcast_by_its_size(page: Page
     run_cell(page, 0)
     stepper = page.locator(".syno-stepper")
     expect(stepper).to_be_visible()
+    expect(stepper.get_by_label("Search the micro-DAG")).to_have_count(1)
     status = stepper.get_by_role("status").first
     expect(status).to_contain_text("After 0 primitives: at least 3 more needed, 12 left")
     before = used(stepper, "parameters")

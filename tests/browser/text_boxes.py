@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from playwright.sync_api import Page
 
-_FIND = """([place, skip]) => {
+_FIND = """async ([place, skip]) => {
+  // What fits itself to a new width does so before the next picture, so that nobody sees it otherwise.
+  await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
   const root = document.querySelector(place);
   const boxes = [];
   const found = [];

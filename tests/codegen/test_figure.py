@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from syno_lab import operators
 from syno_lab.canvas.known import KNOWN as KERNELS
 from syno_lab.codegen.drawing import coordinate_ids, describe_parts
+from syno_lab.codegen.drawing_text import in_lines
 from syno_lab.codegen.figure import FORMS, WIDTHS, Page
 from syno_lab.codegen.figure_graph import GraphFigure, laid_out
 from syno_lab.codegen.figure_operator import OF, _maths, figure
@@ -162,7 +163,14 @@ def test_every_coordinate_stands_in_the_tikz(rng: Random) -> None:
         for name, coordinate in coordinate_ids(operator).items():
             (block,) = re.findall(rf"  % {name}: (.*?) \({name}\) at ", tikz, re.DOTALL)
             assert block.startswith(f"coordinate {texts[coordinate]} of size {coordinate.size.pretty}")
-            assert rf"\synosize ${maths[texts[coordinate]]}$}}" in block
+            labels = re.findall(r"\\synosize (.*?)\}\}\};", block)[:-1]
+            if len(labels) == 1:
+                assert labels == [f"${maths[texts[coordinate]]}$"] or "…" in in_lines(texts[coordinate])[0]
+            else:  # lines are mathematics together, or as they are written
+                assert labels == [tex_text(line) for line in in_lines(texts[coordinate])] or (
+                    maths[texts[coordinate]] == " ".join(label.strip("$") for label in labels)
+                    and all(re.fullmatch(r"\$.*\$", label) for label in labels)
+                )
             assert rf"\synosize : ${maths[coordinate.size.pretty]}$}}" in block
         for name in describe_parts(operator):
             assert tikz.count(f"({name}) at ") == 1
@@ -170,6 +178,23 @@ def test_every_coordinate_stands_in_the_tikz(rng: Random) -> None:
         assert tikz.count("{") == tikz.count("}")
         # What is different in words is different as mathematics.
         assert len({maths[texts[one]] for one in coordinate_ids(operator).values()}) == len(set(texts.values()))
+
+
+def test_lines_of_a_long_expression_are_set_alike() -> None:
+    """As mathematics where every bracket ends in its line, else all of them as they are written."""
+    build = Build("[H]", "[H]", ["H"], ["k"])
+    at = build.output[0]
+    for _ in range(3):
+        at = build.unfold(at, build.reduce("k"))
+    build.shift(at)
+    tikz = build.state.operator().figure().content("tikz").decode()
+    assert (
+        r"$i_{H} + r_{k} - \left\lfloor k / 2 \right\rfloor + r'_{k} - \left\lfloor k / 2 \right\rfloor + r''_{k}$"
+        in tikz
+    )
+    assert r"$- \left\lfloor k / 2 \right\rfloor$" in tikz
+    for line in ("(i_H + r_k - k//2 + r_k__2 - k//2 + r_k__3", "- k//2 + 1) % H"):
+        assert rf"\synosize {tex_text(line)}}}" in tikz
 
 
 def test_coordinates_are_set_as_mathematics(conv2d: Operator) -> None:

@@ -13,7 +13,7 @@ from torch_oracle import agrees
 import syno_lab as sl
 from syno_lab.codegen import torch_choice, torch_module
 from syno_lab.codegen.torch_band import LANES, groups_to_merge
-from syno_lab.codegen.torch_choice import Form, candidates, fastest
+from syno_lab.codegen.torch_choice import Form, candidates, default_form, fastest
 from syno_lab.codegen.torch_module import recognised, to_torch_source
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
@@ -179,3 +179,41 @@ def test_measured_modules_are_right_and_travel(rng: random.Random) -> None:
         x = torch.randn(operator.input_sizes(binding), dtype=torch.float64)
         for other in (pickle.loads(pickle.dumps(module)), copy.deepcopy(module)):
             assert torch.equal(other(x), module(x))
+
+
+# -- where a flattened axis stands -----------------------------------------------------------------------------------
+
+
+def flattened(is_last: bool) -> Operator:
+    """Rolled along two axes flattened, one of which is the channels; the batch and the other axis stay."""
+    build = Build("[N, C, H, W]", "[N, C, H, W]", ["N=1", "C=4", "H=32", "W=8"], [], fixed_io_pairs=[(0, 0)])
+    n, c, h, w = build.output
+    whole = build.shift(build.split(c, w) if is_last else build.split(w, c))
+    high, low = build.merge(whole, "W" if is_last else "C")
+    return build.finish(n, high, h, low) if is_last else build.finish(n, low, h, high)
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_flattened_axis_stands_where_less_is_copied(is_last: bool) -> None:
+    operator = flattened(is_last)
+    binding = operator.complete_binding(None)
+    found = {}
+    for late in (False, True):
+        writer = torch_choice.Writer(operator, binding, 1.0, None, "best", late=late)
+        writer.stages()
+        assert writer.matters
+        found[late] = writer.copying
+    chosen = default_form(operator, binding)
+    assert chosen == Form(late=found[True] < found[False])
+    assert to_torch_source(operator, binding) == _source(operator, binding, chosen)
+    assert next(iter(candidates(operator, binding))) == chosen
+    for form in FORMS:
+        agrees(operator, binding, form)
+
+
+def test_views_and_weights_cost_no_copies() -> None:
+    binding = {name: size for name, size in SIZES.items() if name != "g"}
+    writer = torch_choice.Writer(sl.operators.conv2d(), binding, 1.0, None, "best")
+    writer.stages()
+    assert writer.copying == 0
+    assert default_form(sl.operators.conv2d(), binding) == Form()

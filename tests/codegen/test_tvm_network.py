@@ -127,6 +127,19 @@ def test_operators_stay_functions_of_their_own() -> None:
 
 
 @pytest.mark.tvm
+def test_weights_of_convolutions_lie_as_vectors_need_them() -> None:
+    """On a processor the output's channels are innermost in a constant weight without groups; elsewhere as in torch."""
+    found = ask("convolutions")
+    assert found["error"] < TOLERANCE
+    grouped = [[16, 1, 3, 2], [32, 4, 1, 1]]
+    assert found["weights"]["local:1"] == sorted([*grouped, [8, 3, 3, 16], [32, 1, 1, 24]])
+    assert found["weights"]["jetson-orin-nano"] == sorted([*grouped, [16, 8, 3, 3], [24, 32, 1, 1]])
+    assert found["vectorized"]
+    assert all(found["vectorized"])
+    assert found["permuted"] == 0  # nothing is moved in each call
+
+
+@pytest.mark.tvm
 def test_refusals_of_a_measurement() -> None:
     net = nn.Linear(2, 2)
     with pytest.raises(SynoError, match=r"expected a target for this machine's processor .* to run a network on"):
@@ -135,6 +148,16 @@ def test_refusals_of_a_measurement() -> None:
         measure_network(net, (1, 2), deadline_s=0.01)
     with pytest.raises(SynoError, match="TVM failed: KeyError"):
         run_job("no such job", {})
+
+
+def test_a_process_without_an_answer_is_told_by_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "killed_here.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    (tmp_path / "failed_here.py").write_text("raise SystemExit('no room')")
+    with pytest.raises(SynoError, match=r"^run: .* \(killed by SIGKILL, as the system does where memory runs out\)$"):
+        run_job("run", {}, child="killed_here")
+    with pytest.raises(SynoError, match=r"^run: .* gave no answer \(exit status 1\), saying 'no room'$"):
+        run_job("run", {}, child="failed_here")
 
 
 @pytest.mark.tvm

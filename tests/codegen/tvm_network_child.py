@@ -1,4 +1,4 @@
-"""What ``test_tvm_network.py`` does with TVM, in a process of its own: ``python tvm_network_child.py gpu|network``."""
+"""What ``test_tvm_network.py`` does with TVM, in a process of its own: ``python tvm_network_child.py KIND``."""
 
 from __future__ import annotations
 
@@ -119,5 +119,41 @@ def network() -> None:
     )
 
 
+def convolutions() -> None:
+    """torch's own convolutions in Relax: what they compute, the shapes of their weights, and the vectors of a sum."""
+    import torch
+    from torch import nn
+    from tvm.s_tir import Schedule
+
+    from syno_lab.codegen.tvm_device import find_target
+    from syno_lab.codegen.tvm_network import compile_network, network_to_tvm, optimized, run_network
+    from syno_lab.tuning.lanes import channel_lanes
+
+    torch.manual_seed(0)
+    layers = [
+        nn.Conv2d(8, 16, 3, stride=2, padding=1),
+        nn.Conv2d(16, 16, (3, 2), groups=16, dilation=(1, 2)),
+        nn.Conv2d(16, 32, 1, groups=4),
+        nn.Conv2d(32, 24, 1, stride=(2, 1)),
+    ]
+    net, x = nn.Sequential(*layers).eval(), torch.randn(2, 8, 12, 12)
+    answer: dict[str, Any] = {"weights": {}}
+    for name in ("local:1", "jetson-orin-nano"):
+        module = optimized(network_to_tvm(net, x.shape), find_target(name))
+        functions = {one.name_hint: f for one, f in module.functions_items() if "conv2d" in one.name_hint}
+        shapes = [[int(n) for n in f.params[1].shape] for f in functions.values()]
+        answer["weights"][name] = sorted(shapes)
+        if name == "local:1":
+            found = run_network(compile_network(module, find_target(name))[0], x.numpy())[0]
+            answer["error"] = float(np.abs(found - net(x).detach().numpy()).max())
+            first = next(f for f in functions.values() if int(f.params[1].shape[0]) == 8)
+            schedule = Schedule(first.with_attr("global_symbol", "main"))
+            changed = channel_lanes(schedule, schedule.get_sblock("conv2d_nchw"), 256)
+            answer["vectorized"] = ["T.vectorized" in one.mod.script() for one in changed]
+    kept = optimized(network_to_tvm(net, x.shape, keep_params=True), find_target("local:1"))
+    answer["permuted"] = kept.script().count("transpose")
+    print(json.dumps(answer))
+
+
 if __name__ == "__main__":
-    {"gpu": gpu, "network": network}[sys.argv[1]]()
+    {"gpu": gpu, "network": network, "convolutions": convolutions}[sys.argv[1]]()

@@ -121,8 +121,8 @@ def test_who_can_reach_a_tracker():
 
 @pytest.mark.tvm
 def test_what_a_running_board_has_done(capsys, monkeypatch):
-    with local_board("jetson-orin-nano-cpu") as board:
-        found, warnings = checked(Plan(tracker=f"{board.host}:{board.port}"))
+    with local_board("mine") as board:
+        found, warnings = checked(Plan(tracker=f"{board.host}:{board.port}", key="mine"))
         check_board(f"{board.host}:{board.port}", board.key, None)
         assert capsys.readouterr().out == ""
         monkeypatch.setattr(checkup, "_listeners", lambda: [("0.0.0.0", board.port)])

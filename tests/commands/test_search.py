@@ -55,7 +55,7 @@ def test_a_budget_of_seconds_is_every_training_s_end(tmp_path: Path, capsys: pyt
 
 
 def test_minutes_go_in_rungs_unless_the_user_says_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bounds = ("--minutes", "0.1", "--seeds", "0")
+    bounds = ("--minutes", "0.02", "--seeds", "0")
     for words, in_rungs in (((), True), (("--no-rungs",), False)):
         place = ("--folder", str(tmp_path), "--name", f"search-{in_rungs}")
         found = json.loads(answered(capsys, "search", *SMALL, *place, *bounds, *words, "--json", "-"))
@@ -103,9 +103,12 @@ def test_one_line_for_what_is_wrong(
     assert message in line
 
 
-def test_a_cluster_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_does_not_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syno_lab.jobs.dispatch.ANSWER_S", 0.3)
     line = refused(capsys, "search", "--data", "digits", "--folder", str(tmp_path), "--address", "tcp://127.0.0.1:1")
-    assert "tcp://127.0.0.1:1" in line
+    assert "the Dask cluster at tcp://127.0.0.1:1 does not answer within 0.3 s" in line
 
 
 def test_a_store_of_another_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

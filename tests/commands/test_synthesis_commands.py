@@ -158,8 +158,12 @@ def test_canonical_rates_stand_beside_the_paper_s(tiny: str, capsys: pytest.Capt
     assert sum(result["rejected_by"].values()) >= result["all"]["pgraphs"] - result["all"]["canonical"]
     again = json.loads(answered(capsys, *arguments, "--json", "-"))
     assert [row["canonical"] for row in again["rows"]] == [row["canonical"] for row in result["rows"]]
-    header, *rows, summary = answered(capsys, *arguments, "--complete").splitlines()
-    assert header.split()[:4] == ["size", "pgraphs", "canonical", "share"]
+    header, *rows, _ = answered(capsys, *arguments).splitlines()
+    assert " ".join(header.split()).startswith("size canonical drawn share 95 % from to the paper")
+    for line, row in zip(rows, result["rows"], strict=True):
+        shown = [f"{row[name]:.4g}" for name in ("size", "canonical", "pgraphs", "share", "low", "high", "paper")]
+        assert line.split()[:7] == shown, "each rate with its counts and its interval"
+    *rows, summary = answered(capsys, *arguments, "--complete").splitlines()[1:]
     assert len(rows) == 2
     assert "complete operators" in summary
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -385,3 +386,26 @@ def test_planes_without_room_for_a_window_do_not_keep_windows_out_of_all_layers(
         make_data(40, (8, 2, 2)),
     )
     assert [site.name for site in with_layers(small)[1]] == ["0"], "where no plane has room, all stay in"
+
+
+class Narrow(nn.Module):
+    """1x1 convolutions, one on each of planes 8, 4, 2 and 1 high, with so many channels."""
+
+    def __init__(self, *channels: int) -> None:
+        super().__init__()
+        widths = (8, *channels)
+        self.parts = nn.ModuleList(nn.Conv2d(*pair, 1) for pair in pairwise(widths))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for part in self.parts:
+            x = nn.functional.max_pool2d(part(x), 2, ceil_mode=True)
+        return x.flatten(1)
+
+
+@pytest.mark.parametrize(("channels", "replaced"), [((8, 8, 8, 8), 2), ((8, 16, 256, 256), 4)])
+def test_small_planes_with_most_of_the_flops_of_1x1_convolutions_are_replaced(
+    channels: tuple[int, ...], replaced: int
+) -> None:
+    request = with_data(with_model(REQUEST, lambda: Narrow(*channels)), make_data(40, (8, 8, 8)))
+    _, sites = with_layers(request)
+    assert [site.name for site in sites] == [f"parts.{number}" for number in range(replaced)]

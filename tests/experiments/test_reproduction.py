@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -14,26 +15,30 @@ from typing import Any
 
 import pytest
 from command_line import answered, refused
-from msgspec import to_builtins
+from matplotlib.image import imread
+from msgspec import structs, to_builtins
 
+from syno_lab.data.datasets import load_dataset
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.experiments.driver import Stopped
 from syno_lab.experiments.reproduction import PARTS, Options, Reproduction, reproduce
 from syno_lab.experiments.reproduction.items import Work
 from syno_lab.experiments.reproduction.run import prepare
 from syno_lab.experiments.reproduction.scale import check_parts, plan_of, scale_for
+from syno_lab.experiments.reproduction.trainings import KNOWN, accuracy
 from syno_lab.ir.spec import Spec
 from syno_lab.reports.paper import figure_5, figure_6, figure_8, table_2
+from syno_lab.reports.paper.differences import of_distance, of_layers, of_rates
 from syno_lab.reports.paper.page import write_pages
 
 TINY = Spec.parse("[H]", "[H]", ["H=12: 0"], ["k=3: 2", "s=2: 1"], max_primitives=3, max_tensors=2)
 TEXT = "a tale of two cities that were one, and of a river between them.\n" * 200
 
 
-def begun(folder: Path, hours: float = 1e-4, **options: Any) -> Reproduction:
-    """A reproduction whose batches take a tenth of a second, without training any to see."""
+def begun(folder: Path, hours: float = 1e-4, smaller: dict[str, Any] | None = None, **options: Any) -> Reproduction:
+    """A reproduction whose batches take a tenth of a second, without training any; ``smaller`` is of its scale."""
     chosen = Options(hours=hours, **options)
-    scale = scale_for(chosen, 0.1)
+    scale = structs.replace(scale_for(chosen, 0.1), **smaller or {})
     folder.mkdir(exist_ok=True)
     plain = {"format": "syno-lab-reproduction", "version": 1, "step_s": 0.1}
     content = plain | {"options": to_builtins(chosen), "scale": to_builtins(scale)}
@@ -81,7 +86,10 @@ def test_what_is_done_is_not_done_again_and_what_is_stopped_is_not_stored(tmp_pa
     assert [row["size"] for row in first["rows"]] == list(range(2, 9))
     assert reproduce(found, TINY, parts=("table-2",)) == ()
     assert found.result("table-2") == first
-    assert table_2(found.file("table-2")).measured[0].values[0][0] == "2"
+    counts = {str(row["size"]): (row["canonical"], row["pgraphs"]) for row in first["rows"] if row["pgraphs"]}
+    (here,) = table_2(found.file("table-2")).measured
+    assert dict(zip((size for size, _ in here.values), here.counts, strict=True)) == counts
+    assert first["spec"].startswith("[H] to [H], weights ")
 
 
 def test_other_options_are_refused_in_the_same_folder(tmp_path: Path) -> None:
@@ -106,11 +114,41 @@ def test_items_are_stored_as_they_come(tmp_path: Path) -> None:
     assert again.item("two", lambda: {"x": 2}) == {"x": 2}
 
 
+def test_accuracies_are_told_with_the_number_of_test_images(tmp_path: Path) -> None:
+    found = begun(tmp_path, smaller={"steps": 2})
+    work = Work(tmp_path / "work", lambda *_: None, lambda: False)
+    result = accuracy(found.options, found.scale, work, {"found": []})
+    assert result["test_images"] == len(load_dataset("digits").test_images)
+    assert [row["label"] for row in result["rows"]] == ["baseline", *KNOWN]
+
+
+def test_the_time_of_a_part_is_that_of_all_its_processes(tmp_path: Path) -> None:
+    now = 100.0
+
+    def work() -> Work:
+        return Work(tmp_path, lambda *_: None, lambda: False, clock=lambda: now)
+
+    first = work()
+    now += 9
+    first.report(0.1, "")
+    now += 3
+    first.report(0.2, "")  # after 12 s: kept
+    now += 5
+    first.report(0.3, "")
+    assert first.seconds == 17
+    now += 1000
+    second = work()  # the first was killed
+    assert second.seconds == 12
+    now += 2
+    second.item("one", lambda: {"x": 1})
+    assert work().seconds == 14
+
+
 def test_a_part_that_is_killed_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command, killed after its first training, trains only what is missing."""
     out, text = tmp_path / "out", tmp_path / "text.txt"
     text.write_text(TEXT)
-    begun(out, hours=0.001, text=str(text))  # trainings of two seconds
+    begun(out, hours=0.001, smaller={"text_s": 1.0}, text=str(text))  # time enough to kill the second training
     (out / "parts").mkdir(mode=0o700)
     (out / "parts" / "text-search.json").write_text(json.dumps({"about": {"machine": "m"}, "found": []}))
     words = [
@@ -166,6 +204,7 @@ NETWORKS = {
     "rounds": 3,
     "threads": 2,
     "image": [3, 32, 32],
+    "test_images": 1000,
     "baseline": "baseline",
     "rows": [
         {"label": "baseline", "accuracies": {"0": 0.80, "1": 0.82}, "latency_ms": 10.0},
@@ -209,6 +248,61 @@ def test_each_axis_has_one_unit_and_ranges_are_no_bars(tmp_path: Path) -> None:
     assert all(len(figure.panels) == 1 for figure in (figure_5(file), figure_6(file), table_2()))
 
 
+def test_rates_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "table-2.json"
+    drawn = {2: (40, 100), 3: (18, 100), 4: (14, 100), 5: (4, 100), 8: (30, 1000)}
+    rows = [{"size": size, "canonical": hits, "pgraphs": total} for size, (hits, total) in drawn.items()]
+    file.write_text(json.dumps({"walks": 1000, "spec": "[H] to [H]", "rows": rows}))
+    first, last, beside, *_ = of_rates(file)
+    assert first == (
+        "Of pGraphs of 2 primitives 40.00 % are canonical here (40 of 100, 95 % interval 30.94 to 49.80 %); the paper "
+        "has 100 %."
+    )
+    assert "30 of 1,000, 95 % interval 2.11 to 4.25 %); the paper has 0 %" in last
+    assert beside.endswith("by primitives: above for 2; within for 3, 4 and 5; below for 8.")
+
+
+def test_trials_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "distance.json"
+    rows = [
+        {"guided": True, "trials": 1200, "valid": 40, "distinct": 30, "high": 0.05},
+        {"guided": False, "trials": 5000, "valid": 0, "distinct": 0, "high": 0.001},
+    ]
+    file.write_text(json.dumps({"rows": rows}))
+    assert of_distance(file)[:2] == [
+        "With the distance 40 of 1,200 trials end at an operator; distinct operators: 30.",
+        "Without the distance none of 5,000 trials ends at an operator: fewer than one in 1,000 at 95 %.",
+    ]
+
+
+def test_layers_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "layers.json"
+    latencies = {"conv2d": (8.0, 2.0), "operator_1": (2.0, 2.0), "nas_pte_1": (4.0, 4.0), "operator_2": (1.0, None)}
+    layers = [
+        {"operator": name, "channels": channels, "height": 7, "latency_ms": ms, "error": None if ms else "no candidate"}
+        for name, pair in latencies.items()
+        for channels, ms in zip((64, 512), pair, strict=True)
+    ]
+    file.write_text(json.dumps({"candidates": 4, "threads": 1, "layers": layers}))
+    first, second, against, missing, here = of_layers(file)
+    assert first.startswith(
+        "Operator 1 is 2.00 times as fast as conv2d in the geometric mean over the layers, 2.25 times"
+    )
+    assert second.startswith("Operator 2 is 8.00 times as fast")
+    assert against.startswith("The faster of these is 8.00 times as fast as the fastest of NAS-PTE's")  # 8 over 1
+    assert missing == "Not tuned: operator_2 with 512 channels."
+    assert "4 candidates on each layer here, in 1 thread of this processor" in here
+
+
+def test_nothing_is_cut_off(tmp_path: Path) -> None:
+    networks = tmp_path / "networks.json"
+    networks.write_text(json.dumps(NETWORKS))
+    for figure in (figure_5(networks), figure_6(networks), figure_8(networks), figure_6(), table_2()):
+        pixels = imread(io.BytesIO(figure.png()))[..., :3]
+        for edge in (pixels[:2], pixels[-2:], pixels[:, :2], pixels[:, -2:]):
+            assert edge.min() == 1.0, f"{figure.name} is white along its edges"
+
+
 class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -234,6 +328,11 @@ def test_the_page_stands_alone_and_the_notebook_makes_its_figures(tmp_path: Path
     assert all(address.startswith("#") for address in found.addresses), "nothing is fetched"
     assert "a &lt;machine&gt;" in content
     assert "The fastest within 1 point of the baseline&#x27;s accuracy is near, 2.50 times as fast" in content
+    # 1.96 * sqrt(2 * 0.81 * 0.19 / 1000) = 0.0344
+    assert (
+        "The baseline&#x27;s accuracy is 81.0 % on 1,000 test images: accuracies that differ by less than 3.4"
+        in content
+    )
     assert "Left out: no text" in content
     assert "1.5 minutes" in content
     cells = json.loads(notebook.read_text())["cells"]

@@ -121,7 +121,7 @@ def test_what_works_in_the_store_stays_at_home() -> None:
 
 @contextmanager
 def machine(
-    tmp_path: Path, name: str, address: str, certificate: Path, devices: str
+    tmp_path: Path, name: str, address: str, certificate: Path, devices: str, *more: str
 ) -> Iterator[subprocess.Popen[str]]:
     """A worker with settings and a folder of its own, as another machine would have."""
     home = tmp_path / name
@@ -129,7 +129,7 @@ def machine(
     own = home / "copied.pem"
     own.write_bytes(certificate.read_bytes())
     own.chmod(0o600)
-    words = ["worker", address, "--certificate", str(own), "--slots", "2", "--gpus", devices]
+    words = ["worker", address, "--certificate", str(own), "--slots", "2", "--gpus", devices, *more]
     environment = {**os.environ, "SYNO_LAB_CONFIG": str(home / "settings"), "SYNO_LAB_AWAY_FILES_S": "0.2"}
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", CODE, *words],
@@ -144,7 +144,8 @@ def machine(
         yield process
     finally:
         process.send_signal(signal.SIGINT)
-        threading.Thread(target=process.communicate, daemon=True).start()
+        if process.stdout is not None and not process.stdout.closed:
+            threading.Thread(target=process.communicate, daemon=True).start()
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:
@@ -185,7 +186,9 @@ def test_a_job_travels_to_a_machine_without_the_folder_and_comes_back(
         until(lambda: journal.is_file() and len(journal.read_text().splitlines()) > 5, lab)
         kill_all(first)
         before = max(steps(lab, counted.id))
-        stack.enter_context(machine(tmp_path, "second", served["address"], certificate, "only"))
+        second = stack.enter_context(
+            machine(tmp_path, "second", served["address"], certificate, "only", "--patience", "6")
+        )
         until(lambda: counted.record().attempt > 1 and max(steps(lab, counted.id)) > before, lab)
         assert steps(lab, counted.id)[before] == before + 1, "it goes on after the steps that had travelled"
 
@@ -202,6 +205,19 @@ def test_a_job_travels_to_a_machine_without_the_folder_and_comes_back(
         until(lambda: endless.record().message == "sleeping", lab)
         endless.cancel()
         assert ended(lab, endless.id).state == "cancelled"
+
+        os.kill(lab.cluster.processes()["scheduler"], signal.SIGKILL)
+        last = lab.submit("sees", {"until": str(go)}, resources=on_gpu)
+        assert (ended(lab, last.id).result or {}).get("gpus") == "only", "the lab starts another, and the worker joins"
+        lab.shutdown()
+        _, told = second.communicate(timeout=PATIENCE_S)
+        assert second.returncode == 2
+        lines = told.splitlines()
+        assert f"joins {served['address']} again" in lines
+        assert lines[-1].startswith(
+            f"syno-lab: the scheduler at {served['address']} has not come back within 6 s: start it on the lab's "
+            "machine with `syno-lab jobs serve`"
+        )
 
 
 def test_who_has_not_the_file_does_not_join(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from syno_lab.jobs.attempts import finish, take
 from syno_lab.jobs.ledger import Ledger
 from syno_lab.reports import LabReader
 from syno_lab.reports.paper import PaperFigure, Series, figure_5, figure_6, figure_8, figure_9, figure_10, table_2
+from syno_lab.reports.pictures import PAPER
 from syno_lab.store import OperatorRecord, Store
 from syno_lab.synthesis.ablation import CanonicalRates, SizeRow
 
@@ -188,14 +189,51 @@ def test_figure_10_of_a_stored_file(tmp_path: Path) -> None:
 
 
 def test_table_2(tmp_path: Path) -> None:
-    rows = tuple(SizeRow(size, 10, canonical, 3, None, 0.1) for size, canonical in ((2, 10), (3, 4)))
-    (here,) = table_2(CanonicalRates(rows, {}, 10, 1.0, 0)).measured
-    assert here.values == (("2", 1.0), ("3", 0.4))
+    rows = tuple(SizeRow(size, drawn, hits, 3, None, 0.1) for size, drawn, hits in ((2, 10, 10), (3, 10, 4), (4, 0, 0)))
+    figure = table_2(CanonicalRates(rows, {}, 10, 1.0, 0))
+    (here,) = figure.measured
+    assert here.values == (("2", 1.0), ("3", 0.4)), "of 4 primitives none was drawn"
+    assert here.counts == ((10, 10), (4, 10))
+    # Wilson's intervals with z = 1.959964, worked out by hand.
+    assert here.ranges == (pytest.approx((0.72247, 1.0), abs=1e-5), pytest.approx((0.16818, 0.68733), abs=1e-5))
     file = tmp_path / "rates.json"
-    for content in ({"rows": [{"size": 2, "share": 0.5}]}, {"ablate-canonical": {"rows": [{"size": 2, "share": 0.5}]}}):
+    plain = {
+        "rows": [{"size": size, "canonical": hits, "pgraphs": drawn} for size, drawn, hits in ((2, 10, 10), (3, 10, 4))]
+    }
+    for content in (plain, {"ablate-canonical": plain}):
         file.write_text(json.dumps(content))
-        assert table_2(file).measured[0].values == (("2", 0.5),)
+        assert table_2(file) == figure
     assert dict(table_2().paper[0].values)["3"] == 0.1818
+
+
+def test_table_2_has_counts_and_intervals_beside_the_rates_in_every_form() -> None:
+    figure = table_2(
+        CanonicalRates((SizeRow(3, 10, 4, 3, None, 0.1), SizeRow(8, 1234, 0, 3, None, 0.1)), {}, 1, 1.0, 0)
+    )
+    colours = {
+        element.text: PAPER in element.get("style", "")
+        for element in ElementTree.fromstring(figure.svg()).iter("{http://www.w3.org/2000/svg}text")
+    }
+    for text, is_paper in (
+        ("4 of 10", False),
+        ("0.1682 to 0.6873", False),
+        ("0 of 1,234", False),
+        ("0.0000 to 0.0031", False),
+        ("0.4000", False),
+        ("95 % interval", False),
+        ("canonical of drawn", False),
+        ("0.1818", True),
+        ("0.1397", True),
+        ("the paper, Table 2:", True),
+    ):
+        assert colours[text] is is_paper, text
+    assert "0.4 (4 of 10, 95 % interval 0.1682 to 0.6873)" in figure.text
+    rows = figure.frame().set_index(["from", "place"])
+    assert list(rows.loc[("here", "8"), ["value", "hits", "drawn"]]) == [0.0, 0, 1234]
+    assert rows.loc["the paper", "hits"].isna().all()
+    assert "hits" not in figure_9().frame(), "a column of figures that count shares alone"
+    with pytest.raises(ValueError, match="x: expected counts and a range for each of 1 values, found 1 and 0"):
+        Series("x", (("2", 0.5),), counts=((1, 2),))
 
 
 @pytest.mark.parametrize("make", FIGURES, ids=lambda make: make.__name__)
@@ -239,7 +277,12 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
     for text, said in (
         ("[1]", "expected results as a JSON object, found list"),
         ("{", "expected results as JSON, found"),
-        ('{"rows": [3]}', "expected canonical rates by size"),
+        ('{"rows": [3, {"size": 2, "share": 0.5}]}', "expected canonical pGraphs counted by size"),
+        ('{"rows": [{"size": 2, "canonical": 0, "pgraphs": 0}]}', "expected canonical pGraphs counted by size"),
+        (
+            '{"rows": [{"size": 2, "canonical": 3, "pgraphs": 2}]}',
+            "size 2: expected from 0 to 2 canonical pGraphs, found 3",
+        ),
     ):
         file.write_text(text)
         with pytest.raises(FormatError, match=said):

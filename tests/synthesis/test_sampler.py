@@ -280,6 +280,35 @@ def test_a_rule_of_your_own_restricts_samples() -> None:
     assert 0 < len(found) < len(every)
 
 
+OF_REDUCES: dict[str, Callable[[State, Step], bool]] = {
+    "by size": lambda state, step: step.primitive == "REDUCE" and str(step.parameter) == "k",
+    "by state": lambda state, step: step.primitive == "REDUCE" and bool(state.reductions),
+}
+
+
+@pytest.mark.parametrize("nodes", [4_000, 0], ids=["counted", "in walks"])
+@pytest.mark.parametrize("which", OF_REDUCES)
+def test_a_rule_of_your_own_refuses_sums(which: str, nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The root of the search takes REDUCEs together; a rule is asked for each of them all the same."""
+    monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", nodes)
+    match, spec = OF_REDUCES[which], COUNTABLE[1]
+
+    def obeys(operator: sl.Operator) -> bool:
+        state = State.root(spec)
+        for step in operator.steps:
+            if match(state, step):
+                return False
+            state = state.apply(step)
+        return True
+
+    sampler = Sampler.from_spec(spec, seed=1, rules=(*RULES, row("few-sums", match)))
+    every = set(Sampler.from_spec(spec).enumerate())
+    kept = {operator for operator in every if obeys(operator)}
+    assert 0 < len(kept) < len(every)
+    assert set(sampler.enumerate()) == kept
+    assert set(islice(sampler.samples(), 2 * len(kept))) == kept
+
+
 @pytest.mark.parametrize("nodes", [4_000, 0], ids=["counted", "in walks"])
 def test_a_rule_that_rejects_everything_is_named(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", nodes)
@@ -309,7 +338,9 @@ def test_the_space_itself_is_not_a_rule_to_leave_out() -> None:
 def test_sampling_stops_when_told_even_where_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syno_lab.synthesis.sampler.COUNTABLE_NODES", 0)
     asked = iter([False] * 30)
-    sampler = Sampler.from_spec(COUNTABLE[1], rules=(*RULES, row("nothing-goes", lambda state, step: True)))
+    sampler = Sampler.from_spec(
+        COUNTABLE[1], rules=(*RULES, row("sums-only", lambda state, step: step.primitive != "REDUCE"))
+    )
     with pytest.raises(sl.SynoError, match="stopped while"):
         next(sampler.samples(should_stop=lambda: next(asked, True)))
 

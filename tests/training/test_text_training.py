@@ -206,8 +206,13 @@ def test_texts_that_cannot_be_learnt_are_refused(tmp_path, verse):
         load_text(tmp_path / "nothing")
     path = tmp_path / "text"
     path.write_bytes(b"")
-    with pytest.raises(DataError, match=r"expected a text at .*, found an empty file"):
-        load_text(path)
+    for kind in ("bytes", "bpe"):
+        with pytest.raises(DataError, match=r"expected a text at .*, found an empty file"):
+            load_text(path, kind)
+    path.write_text(" \n\t" * 50 + "words in the part for tests alone")
+    with pytest.raises(DataError, match=r"text: expected words to learn tokens from, found .*; take bytes"):
+        load_text(path, "bpe", test_share=0.2)
+    assert load_text(path).tokens.size == 256
     path.write_bytes(b"good \xff bad")
     with pytest.raises(DataError, match=r"expected a text in UTF-8 at .*, found the byte 0xff at 5"):
         load_text(path)

@@ -77,11 +77,13 @@ def test_a_tuning_for_a_jetson(board, tmp_path):
 @pytest.mark.tvm
 @pytest.mark.timeout(300)
 def test_a_kernel_of_this_machine_is_refused_there(board):
-    """Linking it fails on the board, in one line; the board goes on."""
+    """Nothing is sent; the board goes on."""
     if os.uname().machine == "aarch64":
         pytest.skip("this machine is an aarch64")
     operator = conv2d()
-    with pytest.raises(TuningError, match=r"^a kernel for local did not run on jetson-orin-nano-cpu: ") as caught:
+    with pytest.raises(
+        TuningError, match=r"is of the architecture aarch64, code for the target 'local' is for "
+    ) as caught:
         run_remotely(operator.to_json(), operator.complete_binding(SIZES), board=board, target="local")
     assert "\n" not in str(caught.value)
     run = run_remotely(operator.to_json(), operator.complete_binding(SIZES), board=board, target=KEY)

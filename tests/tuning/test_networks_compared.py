@@ -32,7 +32,7 @@ from syno_lab.models.selection import Selection
 from syno_lab.models.slot import slots
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.tuning import TuningResult, local_board
-from syno_lab.tuning.network import tune_network
+from syno_lab.tuning.network import tune_functions, tune_network
 from syno_lab.tuning.versus import (
     LayerComparison,
     both_networks,
@@ -127,7 +127,7 @@ def test_the_mean_counts_each_layer_as_often_as_it_stands_there() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--backbone", "gpt2"], "expected a backbone for images, which has convolutions, found gpt2"),
+        (["--backbone", "gpt2", "--part", "layers"], "expected whole for a backbone without convolutions such as gpt2"),
         (["--preset", "fast"], "expected a preset among quick, normal, thorough, found 'fast'"),
         (["--part", "half"], "Invalid value for '--part'"),
     ],
@@ -173,6 +173,18 @@ def test_both_are_tuned_and_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.tvm
+def test_a_network_for_texts_is_compared_with_itself() -> None:
+    """A GPT's projections are replaced; its tokens, mask and tied weights compute in TVM what they do in torch."""
+    net = BACKBONES["gpt_tiny"].build(outputs=32, size=8, options={"width": 16, "layers": 1, "heads": 2}).eval()
+    base, replaced, places = both_networks(
+        sl.operators.grouped_linear(), net, torch.zeros(1, 8, dtype=torch.int64), BACKBONES["gpt_tiny"].selection
+    )
+    assert base is net
+    assert [one.name for one in places if one.replaced] == ["blocks.0.attention.qkv"]
+    assert measure_network(replaced.eval(), (1, 8), tokens=True, repeats=1, threads=1).error < 1e-5
+
+
+@pytest.mark.tvm
 def test_records_of_one_network_fit_another(tmp_path: Path) -> None:
     """TVM names the block of a mean after the layer before it, which has another number in a deeper network."""
 
@@ -180,8 +192,9 @@ def test_records_of_one_network_fit_another(tmp_path: Path) -> None:
         layers = [layer for _ in range(depth) for layer in (nn.Conv2d(4, 4, 3, padding=1), nn.ReLU())]
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1)).eval()
 
-    common: dict[str, Any] = {"records": tmp_path, "target": "local:1", "trials": 2, "repeats": 2, "rounds": 1}
-    shallow, deep = (tune_network(of_depth(depth), (1, 4, 8, 8), **common) for depth in (1, 3))
+    common: dict[str, Any] = {"records": tmp_path, "target": "local:1", "trials": 2}
+    shallow = tune_functions(of_depth(1), (1, 4, 8, 8), **common)
+    deep = tune_network(of_depth(3), (1, 4, 8, 8), repeats=2, rounds=1, **common)
     assert deep.failed == {}
-    assert deep.measurement.tuned == shallow.measurement.tuned == len(deep.results)
+    assert deep.measurement.tuned == len(shallow.results) == len(deep.results)
     assert deep.functions.known > 0, "the convolution is known"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from syno_lab.codegen.target_names import TARGETS, describe, local_threads
+from syno_lab.codegen.target_names import TARGETS, architecture, describe, local_threads
 from syno_lab.errors import SynoError, TuningError
 from syno_lab.tuning.targets import check_target, is_local, threads_of
 
@@ -88,6 +88,14 @@ def test_descriptions() -> None:
     assert [name for name, target in TARGETS.items() if target.is_gpu] == [
         "jetson-orin-nano", "jetson-agx-orin", "jetson-xavier", "cuda",
     ]  # fmt: skip
+
+
+def test_the_architecture_that_a_target_is_for() -> None:
+    here = platform.machine()
+    assert [architecture(name) for name in ("jetson-orin-nano-cpu", "jetson-orin-nano")] == ["aarch64"] * 2
+    assert [architecture(name) for name in ("local:1", "cuda", "llvm -mcpu=skylake")] == [here] * 3
+    assert architecture('{"kind": "llvm", "mtriple": "riscv64-linux-gnu"}') == "riscv64"
+    assert architecture("nvidia/jetson-nano") == "", "only TVM knows its tags"
 
 
 def test_threads_of_this_machine() -> None:

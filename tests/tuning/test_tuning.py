@@ -204,7 +204,10 @@ def test_a_board_lost_in_the_middle(marked, tmp_path):
                     if "server" in process.cmdline():
                         process.kill()
 
-        with pytest.raises(TrackerError, match=r"a conv: no device is registered as 'brief' .* registered keys: none"):
+        with pytest.raises(
+            TrackerError,
+            match=r"a conv: no device is registered as 'brief' .* registered keys: none; `syno-lab board` prints",
+        ):
             tune(task(), tracker=board.address, key="brief", trials=6, work_dir=tmp_path, on_progress=unplug, wait_s=2)
     assert wait_until(lambda: not marked())
 

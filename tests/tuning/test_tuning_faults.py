@@ -7,6 +7,8 @@ wrong number. ``SYNO_LAB_LONG=1`` runs the slow ones too.
 import contextlib
 import json
 import os
+import platform
+import re
 import signal
 import socket
 import subprocess
@@ -21,9 +23,14 @@ import psutil
 import pytest
 from waiting import wait_until
 
+from syno_lab import operators
 from syno_lab.errors import TrackerError, TuningError
 from syno_lab.processes.process import end_group, start_child
 from syno_lab.tuning import TuningTask, tracker_summary, tune
+from syno_lab.tuning.board import Board
+from syno_lab.tuning.checkup import check_up
+from syno_lab.tuning.remote import run_remotely
+from syno_lab.tuning.setup import Plan, checked
 from syno_lab.tuning.tracker import request_device
 
 pytestmark = [pytest.mark.tvm, pytest.mark.timeout(300)]
@@ -158,7 +165,7 @@ def fragile(tmp_path):
         yield started.ready()
 
 
-def run(bench, folder, *, key=None, trials=4, seen=None, then=lambda trial: None, **options):
+def run(bench, folder, *, key=None, trials=4, builder="faulty", seen=None, then=lambda trial: None, **options):
     """Tune on the bench; ``then`` is called after each trial, ``seen`` gets (trial, failed)."""
 
     def progress(now):
@@ -167,7 +174,7 @@ def run(bench, folder, *, key=None, trials=4, seen=None, then=lambda trial: None
         then(now.trial)
 
     options = {"wait_s": 60, "session_s": 40, "deadline_s": 240, "store": folder / "store"} | options
-    task = TuningTask("a product", "{}", {}, builder="test_tuning_faults:faulty")
+    task = TuningTask("a product", "{}", {}, builder=f"test_tuning_faults:{builder}")
     return tune(
         task, tracker=("127.0.0.1", bench.port), key=key or bench.key, trials=trials, work_dir=folder / "tuning",
         on_progress=progress, **options,
@@ -227,7 +234,70 @@ def test_kernels_that_crash_and_never_end(bench, tmp_path):
     assert is_sound(result, seen, tmp_path)
     assert seen[:2] == [(1, 1), (2, 2)]
     assert result.failed in (2, 3)  # the third may begin before its predecessor is told
-    assert any("SessionTimeout" in reason for reason in recorded(tmp_path)[1])
+    reasons = recorded(tmp_path)[1]
+    assert any("SessionTimeout" in reason for reason in reasons)
+    assert any("the session on 'bench' ended in the middle of a call: the candidate crashed" in one for one in reasons)
+
+
+def large(operator, binding, dtype):
+    """A product whose argument takes 80 MB."""
+    import tvm
+    from tvm import te
+
+    x, w = te.placeholder((80_000, SIZE, SIZE), dtype, name="x"), te.placeholder((SIZE, SIZE), dtype, name="w")
+    b, k = te.reduce_axis((0, 80_000)), te.reduce_axis((0, SIZE))
+    y = te.compute((SIZE, SIZE), lambda i, j: te.sum(x[b, i, k] * w[k, j], axis=[b, k]), name="y")
+    return tvm.ir.IRModule({"main": te.create_prim_func([x, w, y])})
+
+
+def test_a_device_that_runs_out_of_memory(bench, tmp_path):
+    """The board's server may take 64 MB more than it has; the trial has its reason, and the board goes on."""
+    server = psutil.Process(bench.server.pid)
+    before = server.rlimit(psutil.RLIMIT_AS)
+    server.rlimit(psutil.RLIMIT_AS, (server.memory_info().vms + (64 << 20), before[1]))
+    try:
+        with pytest.raises(
+            TuningError, match=r"none of 1 candidates ran; the last: 'bench' ran out of memory: expected room"
+        ) as caught:
+            run(bench, tmp_path, trials=1, builder="large")
+    finally:
+        server.rlimit(psutil.RLIMIT_AS, before)
+    assert "\n" not in str(caught.value)
+    ran, (reason,) = recorded(tmp_path)
+    assert ran == 0
+    assert reason.endswith("take smaller sizes or a device with more memory")
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="code for this machine runs on the board")
+def test_a_board_of_another_architecture_than_its_key_says(bench, tmp_path):
+    """This machine's server with a Jetson's key: refused by all who would send it code, and nothing is sent."""
+    server = bench.start_another("jetson-orin-nano-cpu", SERVE)
+    sessions, address = bench.log().count("connected from"), f"127.0.0.1:{bench.port}"
+    line = (
+        rf"the device 'jetson-orin-nano-cpu' at 127\.0\.0\.1:\d+ is of the architecture {platform.machine()}, code for "
+        r"the target '.*' is for aarch64: nothing was sent; name the device's own target"
+    )
+    try:
+        key = target = "jetson-orin-nano-cpu"
+        with pytest.raises(TrackerError, match=line) as caught:
+            run(bench, tmp_path, key=key, target=target)
+        assert "\n" not in str(caught.value)
+        board, sizes = Board("127.0.0.1", bench.port, key), {"N": 1, "C_in": 1, "C_out": 1, "H": 4, "W": 4}
+        with pytest.raises(TrackerError, match=line):
+            run_remotely(operators.conv2d().to_json(), sizes, board=board, target=key)
+        for asked in ("aarch64", "arm64"):
+            with pytest.raises(TrackerError, match=line.replace("aarch64", asked)):
+                request_device("127.0.0.1", bench.port, key, 5, machine=asked, target="mine")
+        findings = {one.name: one for one in check_up(address, key)}
+        assert not findings[f"key {key}, architecture"].ok
+        assert re.search(line, findings[f"key {key}, architecture"].found)
+        assert f"key {key}, a kernel" not in findings
+        assert bench.log().count("connected from") == sessions
+        (step,) = (one for one in checked(Plan(tracker=address))[0] if one.title == "the server")
+        assert (step.state, bool(re.search(line, step.found))) == ("to do", True)
+        assert request_device("127.0.0.1", bench.port, key, 30, machine="amd64", target="mine")
+    finally:
+        end_group(server)
 
 
 @long

@@ -20,7 +20,7 @@ from syno_lab.errors import TrackerError, TuningError
 from syno_lab.processes.apart import apart
 from syno_lab.processes.own_listener import OwnListener, owner_of, tells
 from syno_lab.scratch import clear
-from syno_lab.tuning import TuningTask, local_board, tracker_summary, tune
+from syno_lab.tuning import TuningTask, local_board, tracker_summary, tune, tune_queue
 from syno_lab.tuning.own_tracker import main as own_tracker_main
 from syno_lab.tuning.targets import LOCAL
 
@@ -204,6 +204,38 @@ def test_a_candidate_that_crashes_and_one_that_never_ends(tmp_path, monkeypatch)
     assert sorted(filter(None, reasons)) == [
         "measure: not done after 5 s, killed", "measure: the process was killed by SIGSEGV"
     ]  # fmt: skip
+
+
+def looks_up(operator, binding, dtype):
+    """Rows of a table by their numbers, as a network for texts begins."""
+    import tvm
+    from tvm import te
+
+    table, places = te.placeholder((6, 8), dtype, name="table"), te.placeholder((4,), "int64", name="places")
+    return tvm.ir.IRModule(
+        {"main": te.create_prim_func([table, places, te.compute((4, 8), lambda i, j: table[places[i], j], name="y")])}
+    )
+
+
+def counts(operator, binding, dtype):
+    """Whole numbers from whole numbers, as its masks."""
+    import tvm
+    from tvm import te
+
+    x = te.placeholder((64, 64), "int8", name="x")
+    y = te.compute((64, 64), lambda i, j: x[j, i] + tvm.tirx.Cast("int8", i >= j), name="y")
+    return tvm.ir.IRModule({"main": te.create_prim_func([x, y])})
+
+
+@pytest.mark.tvm
+@pytest.mark.timeout(300)
+def test_functions_of_whole_numbers_are_tuned(tmp_path, monkeypatch):
+    """Numbers drawn at random would be places outside of the table, and end the process."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    tasks = [TuningTask(name, "{}", {}, builder=f"test_tuning_here:{name}") for name in ("looks_up", "counts")]
+    done = tune_queue(tasks, target=f"{LOCAL}:1", trials=1, work_dir=tmp_path)
+    assert done.failed == {}
+    assert all(one.verified and one.failed == 0 for one in done.results.values())
 
 
 def test_what_a_tuning_without_a_tracker_refuses(tmp_path):

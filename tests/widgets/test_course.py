@@ -107,6 +107,7 @@ def test_pictures_say_what_they_show() -> None:
     assert svg.get("aria-label") == str(picture)
     assert "rows are: 0, x0, x1; x0, x1, x2; x1, x2, 0." in str(picture)
     cards = Cards()._repr_html_()
+    assert re.findall(r"color-scheme: (\w+)", cards.partition("<div")[0]) == ["light", "dark"]
     assert cards.count("<img") == 8
     for found in re.findall('base64,([^"]+)', cards):
         picture = ElementTree.fromstring(base64.b64decode(found))

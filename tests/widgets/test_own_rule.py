@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -9,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from syno_widgets import Stepper
+from syno_widgets import Explorer, Stepper
 
 import syno_lab as sl
 from syno_lab.alpha import Draft as Chain
 from syno_lab.alpha import Graph, Properties, Rel, operation
 from syno_lab.canvas.places import Place
 from syno_lab.canvas.sampler import Sampler as KernelSampler
-from syno_lab.errors import CodeError, SpecError
+from syno_lab.errors import CodeError, FormatError, SpecError
 from syno_lab.operators import conv2d
 
 SHAPE = (2, 8, 8, 16)
@@ -82,9 +83,13 @@ def ask_why(stepper: Stepper, index: int) -> dict[str, Any]:
     return dict(stepper.why)
 
 
+def kernels() -> KernelSampler:
+    return KernelSampler([Place(8, 8, 4, 4)])
+
+
 STARTS: dict[str, tuple[Callable[[], Any], Callable[[Any, Any], bool], str, str]] = {
     "pGraphs": (lambda: conv2d().spec, no_windows, "UNFOLD i_H, ", "A window costs too much here."),
-    "Canvas": (lambda: KernelSampler([Place(8, 8, 4, 4)]), no_relu, "relu(", "A kernel is to be linear."),
+    "Canvas": (kernels, no_relu, "relu(", "A kernel is to be linear."),
     "αNAS": (lambda: Chain(Properties.of(CHAIN), SHAPE), no_conv, "conv", "Convolutions are known."),
 }
 
@@ -195,3 +200,96 @@ def test_the_stepper_of_the_manual(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused
     assert {one["reason"] for one in refused} == {"Channels have no neighbours."}
     assert all(one["text"].startswith("SHIFT i_C_out") for one in refused)
+
+
+@pytest.mark.parametrize("system", STARTS)
+def test_a_text_says_which_rules_it_was_built_with(system: str) -> None:
+    start, rule, _, _ = STARTS[system]
+    name = rule.__name__.replace("_", "-")
+    ruled = Stepper(start(), seed=1, rules=[rule])
+    ruled.apply(ruled.candidates[0])
+    said = f"This session was built with the rule '{name}', which is not here"
+    assert said not in ruled.status
+    word = ruled.word
+    opened = Stepper.of(word)
+    assert said in opened.status
+    assert opened.session.absent == (name,)
+    assert Stepper.of(opened.word).session.absent == (name,), "it is handed on"
+    opened.undo()
+    assert said in opened.status, "at every place"
+    assert opened.session.copy().absent == (name,)
+    # With the rule given there is nothing to say, and a text that needs none says nothing.
+    again = Stepper.of(word, rules=[rule])
+    assert (again.session.absent, "built with" in again.status) == ((), False)
+    assert '"rules"' not in Stepper(start(), seed=1).session.to_json()
+    # The same by opening the text in a stepper that is there: one without the rule, and one that has it.
+    for rules, absent in (([], (name,)), ([rule], ())):
+        stepper = Stepper(start(), seed=1, rules=rules)
+        stepper.open_text(word)
+        assert (stepper.session.absent, said in stepper.status) == (absent, bool(absent))
+
+
+def test_many_absent_rules_and_long_names_are_said_in_one_line() -> None:
+    stepper = Stepper(conv2d().spec)
+    text = json.loads(stepper.session.to_json())
+    text["rules"] = ["a", "b", "b", "line\nbreak", "z" * 500, "e"]
+    status = Stepper.of(json.dumps(text)).status
+    assert "with the rules 'a', 'b', 'line\\nbreak' and 2 more, which are not here" in status
+    assert "\n" not in status
+    text["rules"] = "a"
+    with pytest.raises(FormatError, match=r"Expected `array`, got `str` - at `\$\.rules`"):
+        Stepper.of(json.dumps(text))
+
+
+def no_reduce(state: Any, step: Any) -> bool:
+    """Nothing is summed."""
+    return step.primitive == "REDUCE"
+
+
+@pytest.mark.parametrize("system", ["pGraphs", "Canvas"])
+def test_the_space_around_a_state_has_the_rule_too(system: str) -> None:
+    start: Any
+    if system == "pGraphs":
+        start, rule, words = conv2d().spec, no_reduce, "REDUCE "
+    else:  # behind an FC, since nothing non-linear comes first
+        begun = Stepper(kernels())
+        start, rule, words = (
+            begun.apply(next(one for one in begun.candidates if one.primitive.name == "fc")),
+            no_relu,
+            "relu(",
+        )
+    explorer = Explorer(start, rules=[rule], depth=1)
+    plain = Explorer(start, depth=1)
+    name, reason = rule.__name__.replace("_", "-"), rule.__doc__
+    assert reason is not None
+    try:
+        assert explorer.wait(120)
+        assert plain.wait(120)
+        before, after = ({row["text"]: row for row in one.table} for one in (plain, explorer))
+        changed = {text for text in before if (before[text]["kind"] == "pruned") != (after[text]["kind"] == "pruned")}
+        assert changed
+        assert all(text.startswith(words) for text in changed)
+        assert not [text for text, row in after.items() if text.startswith(words) and row["kind"] != "pruned"]
+        assert all(reason in after[text]["reason"] for text in changed), after
+        # The rule stays where another space is looked at, and in the stepper that opens there.
+        stepper = explorer.step_from(explorer.table[0]["key"])
+        assert stepper.session.own_names == (name,)
+        explorer.look_around(explorer.table[0]["key"])
+        assert explorer.wait(120)
+        explorer.pruned = False
+        assert explorer.wait(120)
+        assert not [row["text"] for row in explorer.table if row["text"].startswith(words)]
+    finally:
+        explorer.close()
+        plain.close()
+    with pytest.raises(CodeError, match=r"rules: expected a function written with def, or .*, found 3"):
+        Explorer(start, rules=[3])
+
+
+def test_a_rule_that_fails_is_said_in_the_explorer() -> None:
+    explorer = Explorer(conv2d().spec, rules=[broken])
+    try:
+        assert explorer.wait(120)
+        assert re.search(r"^broken of .*: AttributeError: .*'nothing'", explorer.error)
+    finally:
+        explorer.close()

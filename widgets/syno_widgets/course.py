@@ -26,6 +26,15 @@ Array = np.ndarray[Any, Any]
 RIGHT, WRONG, OPEN = "Right", "Not yet", "Not answered yet"
 _MOST_CELLS = 400
 _HEIGHT, _GAP = 26, 14
+#: Hosts that say whether their theme is dark: JupyterLab, VS Code, Colab. An image has the scheme of the element around
+#: it; elsewhere, and where a host takes styles out of a notebook that it does not trust, what the reader prefers.
+_SCHEMES = "".join(
+    f":is({', '.join(hosts)}) .syno-cards {{ color-scheme: {scheme}; }}"
+    for scheme, hosts in {
+        "light": ('[data-jp-theme-light="true"]', ".vscode-light", '[theme="light"]'),
+        "dark": ('[data-jp-theme-light="false"]', ".vscode-dark", '[theme="dark"]'),
+    }.items()
+)
 
 
 def letters(name: str, shape: Sequence[int]) -> Array:
@@ -142,7 +151,8 @@ class Cards:
 
     def _repr_html_(self) -> str:
         images = "".join(map(_image, self.cards))
-        return f'<div style="display:flex;flex-wrap:wrap;gap:1em;align-items:end">{images}</div>'
+        style = "display:flex;flex-wrap:wrap;gap:1em;align-items:end"
+        return f'<style>{_SCHEMES}</style><div class="syno-cards" style="{style}">{images}</div>'
 
     def __repr__(self) -> str:
         return "\n".join(card.line for card in self.cards)
@@ -155,7 +165,7 @@ def _image(card: PrimitiveCard) -> str:
 
 
 def _paper() -> str:
-    """The ground of an image, which knows whether its reader prefers dark pages and not what is around it."""
+    """The ground of an image, which knows its scheme of colours alone: see :data:`_SCHEMES`."""
     dark = f"svg {{ background: #17171a; }}\n{joined('operator_graph_dark.css').replace('.syno-dark', 'svg')}"
     return f"svg {{ background: #ffffff; }}\n@media (prefers-color-scheme: dark) {{\n{dark}}}"
 

@@ -23,7 +23,7 @@ const [EDGES, NARROW_EDGES] = [12, 5]; // of a box, left and right of its text
 
 function shownNumber(value) {
   if (value === null || value === undefined) return "";
-  return typeof value === "number" && !Number.isInteger(value) ? value.toPrecision(4) : String(value);
+  return typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(4))) : String(value);
 }
 
 class ExplorerPage extends LiveView {

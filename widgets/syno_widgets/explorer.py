@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,6 +60,8 @@ class Explorer(LookingView):
     Args:
         start: a spec, a state (a partial pGraph) or an operator: the space around it; or an open lab, or the folder (or
             store file) of one: the trees of its searches, which need not have begun.
+        rules: of your own, which refuse steps in the space around a state and in the stepper that opens there; as for
+            :class:`.Stepper`. The tree of a search is what the search has drawn, whatever they say.
         options: first values of the traits ``source``, ``root``, ``chosen``, ``depth``, ``colour``, ``filter``,
             ``pruned``, ``upto``.
 
@@ -126,8 +129,9 @@ class Explorer(LookingView):
     opened = t.Instance(Stepper, allow_none=True, read_only=True).tag(sync=True, **widget_serialization)
     """The stepper at the place that was opened."""
 
-    def __init__(self, start: Any, **options: Any) -> None:
+    def __init__(self, start: Any, *, rules: Sequence[Any] = (), **options: Any) -> None:
         self._check_options(options)
+        self._rules = tuple(rules)
         self._is_ready = False
         self._reader: LabReader | None = None
         self._reading: Reading | None = None
@@ -145,7 +149,7 @@ class Explorer(LookingView):
         elif isinstance(start, Lab):
             self._reader = LabReader(start.folder)
         else:
-            self._around = _around(start, options.get("pruned", True) is not False)
+            self._around = _around(start, options.get("pruned", True) is not False, self._rules)
         super().__init__()
         if self._around is not None:
             self.source, self.colour, self.depth = SPACE, "distance", 2
@@ -208,7 +212,7 @@ class Explorer(LookingView):
         """Show the space around a place instead; the arguments and errors are those of :meth:`step_from`."""
         with self._lock:
             session, _ = self._session_at(key or self.chosen or self._top())
-            self._around = system_for(session.state).around(session.state, pruned=self.pruned)
+            self._around = _around(session.state, self.pruned, self._rules)
             self._is_ready = False
             try:
                 with self.hold_sync():
@@ -361,9 +365,10 @@ class Explorer(LookingView):
             raise StoreError("no operator was asked for below this place, so there is no pGraph to show")
         operator = read_operator(trial.operator)
         session = system_of(operator).session(operator)
+        session.restrict(self._rules)
         session.jump(min(what.steps_taken(key, trial.operator), len(session.history) - 1))
         accuracy = "" if trial.accuracy is None else f", accuracy {trial.accuracy:.4g}"
-        return session, f"as in {trial.label}{accuracy}, the best below it"
+        return session, f"As in {trial.label}{accuracy}, the best below it"
 
     # -- traits that can be set --------------------------------------------------------------------------------------
 
@@ -405,7 +410,7 @@ class Explorer(LookingView):
         if self._is_ready and self._around is not None:
             with self._lock:
                 state = self._around.session().state
-                self._around = system_for(state).around(state, pruned=self.pruned)
+                self._around = _around(state, self.pruned, self._rules)
                 self._show()
             self._grow_anew(GRACE_S)
 
@@ -488,7 +493,7 @@ class Explorer(LookingView):
         return f"<Explorer: {self.headline}>"
 
 
-def _around(start: object, pruned: bool) -> Surroundings:
+def _around(start: object, pruned: bool, rules: Sequence[Any]) -> Surroundings:
     """The space around a value. Raises SpecError for a value that no system knows."""
     try:
         system = system_for(start)
@@ -496,4 +501,4 @@ def _around(start: object, pruned: bool) -> Surroundings:
         raise SpecError(
             f"Explorer: expected a spec, a state, an operator, a lab or the folder of one, found {type(start).__name__}"
         ) from None
-    return system.around(start, pruned=pruned)
+    return system.around(start, pruned=pruned, rules=rules)

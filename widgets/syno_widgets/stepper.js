@@ -103,6 +103,7 @@ class View {
     this.style.remove();
     this.replay?.stop();
     this.graph.stop();
+    this.steps.stop();
     this.root.remove();
   }
 
@@ -214,6 +215,7 @@ class View {
   build() {
     const live = this.model.get("live");
     const labels = this.model.get("labels");
+    this.graph.call(labels.graph);
     const press = (text, title, onclick, more = {}) =>
       make("button", { type: "button", class: "syno-button", title, onclick, ...more }, text);
     const button = (text, kind, title) => press(text, title, () => this.act(kind), { "data-kind": kind });

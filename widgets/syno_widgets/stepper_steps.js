@@ -42,10 +42,16 @@ class StepList {
     this.give = new Set();
     this.open = new Set();
     this.element = make("div", { class: "syno-menu" });
+    this.ground = new Ground(this.element);
+  }
+
+  stop() {
+    this.ground.stop();
   }
 
   /** The lists are made anew for each state; returns the group that had the focus. */
   draw(chosen) {
+    this.ground.look();
     this.revision = this.model.get("revision");
     const place = this.model.get("place");
     if (place !== this.place) {

@@ -40,7 +40,7 @@ def rates(spec: Spec, options: Options, scale: Scale, work: Work) -> dict[str, A
         rows.append({**counts, "share": row.share, "low": low, "high": high})
     return {
         "what": "partial pGraphs, each step drawn evenly among all legal ones; what the space refuses is not canonical",
-        "spec": f"{spec.input_shape} -> {spec.output_shape}, weights {spec.weight_limits}",
+        "spec": f"{_shapes(spec)}, weights {spec.weight_limits}",
         "walks": found.trials,
         "seconds": found.seconds,
         "rows": rows,
@@ -69,7 +69,12 @@ def distance(spec: Spec, options: Options, scale: Scale, work: Work) -> dict[str
             return {"guided": guided, **counts, "low": low, "high": high, "seconds": found.seconds}
 
         rows.append(work.item("with" if guided else "without", run))
-    return {"spec": f"{spec.input_shape} -> {spec.output_shape}, at most {SIZES[-1]} primitives", "rows": rows}
+    return {"spec": f"{_shapes(spec)}, at most {SIZES[-1]} primitives", "rows": rows}
+
+
+def _shapes(spec: Spec) -> str:
+    """``[N, C_in] to [N, C_out]``."""
+    return " to ".join(f"[{', '.join(map(str, shape))}]" for shape in (spec.input_shape, spec.output_shape))
 
 
 class _Clock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from syno_lab import private
 from syno_lab.errors import FormatError
 from syno_lab.experiments.driver import Stopped
 from syno_lab.inputs import read_json
+from syno_lab.store.records import finite
 from syno_lab.training.files import write_whole
 from syno_lab.versioned import reason
 
 _MOST_BYTES = 1 << 26
+_KEPT_EVERY_S = 10.0  # the time that a part has taken: a kill costs that much of it
 
 
 class Work:
@@ -25,13 +28,37 @@ class Work:
         folder: for what the part keeps: ``items.json``, records, checkpoints, a lab.
         report: told ``(fraction, message)``.
         should_stop: asked between batches and candidates.
+        clock: in seconds.
     """
 
-    def __init__(self, folder: Path, report: Callable[[float, str], None], should_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        report: Callable[[float, str], None],
+        should_stop: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         private.folder(folder)
-        self.folder, self.report, self.should_stop = folder, report, should_stop
-        self._file = folder / "items.json"
+        self.folder, self.should_stop, self._told, self._clock = folder, should_stop, report, clock
+        self._file, self._time_file = folder / "items.json", folder / "seconds.json"
         self._items = read_object(self._file) or {}
+        self._earlier = finite((read_object(self._time_file) or {}).get("seconds")) or 0.0
+        self._began = self._kept = clock()
+
+    @property
+    def seconds(self) -> float:
+        """That the part has taken so far, those of processes that were stopped or killed among them."""
+        return self._earlier + self._clock() - self._began
+
+    def report(self, fraction: float, message: str) -> None:
+        """Tell it, and now and then keep the time that the part has taken."""
+        self._told(fraction, message)
+        if self._clock() - self._kept >= _KEPT_EVERY_S:
+            self._keep_time()
+
+    def _keep_time(self) -> None:
+        self._kept = self._clock()
+        write_whole(self._time_file, msgspec.json.encode({"seconds": self.seconds}))
 
     def item(self, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The result of this name: the stored one, else that of ``make``, which is stored before it is returned.
@@ -45,6 +72,7 @@ class Work:
             self.check()
             self._items[key] = found
             write_whole(self._file, msgspec.json.encode(self._items))
+            self._keep_time()
         return found
 
     def check(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -143,7 +142,6 @@ def reproduce(
         for part in needed:
             if found.file(part).is_file():
                 continue
-            began = time.monotonic()
             work = Work(
                 found.folder / WORK_FOLDER / part,
                 lambda fraction, message, part=part: report(part, fraction, message),  # type: ignore[misc]
@@ -151,9 +149,9 @@ def reproduce(
             )
             result = _run(part, found, spec, work)
             work.check()
-            seconds = round(time.monotonic() - began, 1)
-            about = {"machine": machine_name(), "ended": _now(), "syno_lab": __version__, "seconds": seconds}
-            content = msgspec.json.format(msgspec.json.encode({"about": about, **result}), indent=1)
+            about = {"machine": machine_name(), "ended": _now(), "syno_lab": __version__}
+            took = {"seconds": round(work.seconds, 1)}
+            content = msgspec.json.format(msgspec.json.encode({"about": about | took, **result}), indent=1)
             write_whole(found.file(part), content)
             report(part, 1.0, "done")
             ran.append(part)

@@ -143,8 +143,9 @@ def accuracy(options: Options, scale: Scale, work: Work, found: dict[str, Any]) 
     rows: list[dict[str, Any]] = []
     operators = compared(found)
     total = len(operators) * scale.seeds
+    tested: int | None = None
     for label, operator in operators.items():
-        request = msgspec.structs.replace(image_request(options, scale), operator=operator)
+        request = msgspec.structs.replace(image_request(options, scale), operator=operator, keep_predictions=True)
         try:
             costs = full_costs_of(request)
         except SpecError as error:
@@ -158,13 +159,15 @@ def accuracy(options: Options, scale: Scale, work: Work, found: dict[str, Any]) 
             outcome = work.item(f"{label}, seed {seed}", partial(_run, one, work, done, total))
             if outcome["state"] == "finished":
                 accuracies[str(seed)] = outcome["accuracy"]
+                tested = outcome.get("tested", tested)
             else:
                 reasons.append(f"seed {seed}: {outcome['state']}: {outcome['reason']}")
         row: dict[str, Any] = {"label": label, "accuracies": accuracies, "reason": "; ".join(reasons)}
         row |= {"flops": costs.flops, "params": costs.params, "replaced": costs.replaced, "places": costs.places}
         rows.append(row)
     kept = {"steps": scale.steps, "batch_size": scale.batch_size, "seeds": scale.seeds, "options": scale.options}
-    return {"backbone": "resnet20", "data": Path(options.data).name, **kept, "rows": rows}
+    about = {"backbone": "resnet20", "data": Path(options.data).name, "test_images": tested}
+    return {**about, **kept, "rows": rows}
 
 
 def text(options: Options, scale: Scale, work: Work, found: dict[str, Any]) -> dict[str, Any]:
@@ -203,4 +206,5 @@ def _run(request: TrialRequest, work: Work, done: int, total: int) -> dict[str, 
         "params": outcome.params,
         "wall_s": outcome.wall_s,
         "curve": curve,
+        "tested": None if outcome.predictions is None else len(outcome.predictions),
     }

@@ -12,18 +12,30 @@ from syno_lab.reports.paper.language import figure_10
 from syno_lab.reports.paper.layers import figure_9
 from syno_lab.reports.paper.rates import table_2
 from syno_lab.reports.paper.vision import WITHIN
-from syno_lab.reports.paper.whole import WholeNetworks, networks_of
+from syno_lab.reports.paper.whole import networks_of, threads_of
 from syno_lab.reports.published import published_points
 from syno_lab.store.records import finite
 
 
 def of_rates(path: Path) -> list[str]:
     """Table 2."""
-    (here,) = table_2(path).measured
-    found = results_of(path)
-    (first, most), (last, least) = here.values[0], here.values[-1]
-    ours = f"Here {100 * most:.1f} % of pGraphs of {first} primitives are canonical, {100 * least:.2f} % of {last}"
-    drawn = (
+    figure, found = table_2(path), results_of(path)
+    (here,), (paper,) = figure.measured, figure.paper
+    theirs = {str(size): rate for size, rate in paper.values}
+    sides: dict[str, list[str]] = {"above": [], "within": [], "below": []}
+    sentences = []
+    for (size, share), (hits, drawn), (low, high) in zip(here.values, here.counts, here.ranges, strict=True):
+        rate = theirs.get(str(size))
+        if rate is not None:
+            sides["above" if rate > high else "below" if rate < low else "within"].append(str(size))
+        if size in (here.values[0][0], here.values[-1][0]):
+            stated = "states none" if rate is None else f"has {100 * rate:g} %"
+            sentences.append(
+                f"Of pGraphs of {size} primitives {100 * share:.2f} % are canonical here ({hits:,} of {drawn:,}, 95 % "
+                f"interval {100 * low:.2f} to {100 * high:.2f} %); the paper {stated}."
+            )
+    beside = "; ".join(f"{side} for {_listed(sizes)}" for side, sizes in sides.items() if sizes)
+    drawn_how = (
         "Each step is drawn evenly among all legal ones, and a pGraph with a step that the space refuses counts as not "
         f"canonical: {found.get('walks'):,} walks, of {found.get('spec')}."
     )
@@ -31,7 +43,7 @@ def of_rates(path: Path) -> list[str]:
         "The paper states neither its shapes nor how steps were drawn. It has all pGraphs of 2 primitives canonical, "
         "which draws evenly over all legal steps do not give."
     )
-    return [f"{ours}; the paper has 100 % and 0.", drawn, silent]
+    return [*sentences, f"The paper's rate against our interval, by primitives: {beside}.", drawn_how, silent]
 
 
 def of_distance(path: Path) -> list[str]:
@@ -40,10 +52,11 @@ def of_distance(path: Path) -> list[str]:
     for row in _rows(results_of(path)):
         which = "With" if row.get("guided") else "Without"
         trials, distinct, valid = (_count(row, key) for key in ("trials", "distinct", "valid"))
-        told = f"{which} the distance {valid:,} of {trials:,} trials end at an operator, {distinct:,} of them distinct"
+        told = f"{valid:,} of {trials:,} trials end at an operator; distinct operators: {distinct:,}"
         if not valid:
-            told += f": fewer than one in {1 / (finite(row.get('high')) or 1.0):,.0f} at 95 %"
-        sentences.append(f"{told}.")
+            rarest = 1 / (finite(row.get("high")) or 1.0)
+            told = f"none of {trials:,} trials ends at an operator: fewer than one in {rarest:,.0f} at 95 %"
+        sentences.append(f"{which} the distance {told}.")
     theirs = (
         "The paper has 253 distinct operators of 5 million trials with it, and none of 500 million without. It states "
         "neither its shapes nor when a trial asks for the distance; here a trial asks before every step."
@@ -61,31 +74,35 @@ def of_layers(path: Path) -> list[str]:
         name = series.name.removeprefix("here, ").split(",")[0]
         ours[name] = geometric_mean([value for _, value in series.values])
     sentences = [
-        f"{name.replace('_', ' ').capitalize()} is {ours[name]:.2f} times as fast as conv2d in the geometric mean over "
-        f"the layers, {theirs[name]:.2f} times in the paper (CPU)."
+        f"{name.replace('_', ' ').capitalize()} is {_times(ours[name])} as conv2d in the geometric mean over the "
+        f"layers, {_times(theirs[name])} in the paper (CPU)."
         for name in ("operator_1", "operator_2")
         if name in ours and name in theirs
     ]
     best = [max((ours[name] for name in ours if part in name), default=None) for part in ("operator_", "nas_pte_")]
     if best[0] and best[1]:
-        ratio = best[0] / best[1]
-        sentences.append(f"The faster of the two over NAS-PTE's fastest, by these means: {ratio:.2f}; the paper: 2.13.")
-    missing = [row for row in _rows(found, "layers") if row.get("error")]
+        sentences.append(
+            f"The faster of these is {_times(best[0] / best[1])} as the fastest of NAS-PTE's operators, by such means, "
+            f"{_times(2.13)} in the paper."
+        )
+    missing = [
+        f"{row.get('operator')} with {row.get('channels')} channels"
+        for row in _rows(found, "layers")
+        if row.get("error")
+    ]
     if missing:
-        names = ", ".join(f"{row.get('operator')} with {row.get('channels')} channels" for row in missing)
-        sentences.append(f"Not tuned: {names}.")
+        sentences.append(f"Not tuned: {_listed(missing)}.")
     here = (
-        f"Every operator has {found.get('candidates')} candidates on each layer here, in {found.get('threads')} "
-        "threads of this processor. The paper tunes on its Jetson Orin Nano and does not say how long. The layers are "
-        "the 3x3 convolutions of stride 1 in ResNet-34."
+        f"Every operator has {found.get('candidates')} candidates on each layer here, in {threads_of(found)} of this "
+        "processor. The paper tunes on its Jetson Orin Nano and does not say how long. The layers are the 3x3 "
+        "convolutions of stride 1 in ResNet-34."
     )
     return [*sentences, here]
 
 
 def of_text(path: Path) -> list[str]:
     """Figure 10."""
-    found = results_of(path)
-    given = found.get("settings")
+    given = results_of(path).get("settings")
     settings = given if isinstance(given, Mapping) else {}
     sentences = []
     for one in figure_10(path).measured:
@@ -103,14 +120,26 @@ def of_text(path: Path) -> list[str]:
 def of_networks(path: Path) -> list[str]:
     """Figures 5, 6 and 8 together."""
     whole = networks_of(path)
-    sentences = [_within(whole)]
+    best = whole.fastest(WITHIN)
+    sentences = [
+        f"No operator is within {WITHIN:g} point of the baseline's accuracy."
+        if best is None
+        else f"The fastest within {WITHIN:g} point of the baseline's accuracy is {best.label}, "
+        f"{_times(whole.speedup(best))}.",
+        f"The paper's best are {_times(2.06)} in the geometric mean of five networks (CPU).",
+    ]
+    if whole.baseline.accuracy is not None:
+        told = f"The baseline's accuracy is {100 * whole.baseline.accuracy:.1f} %"
+        if whole.indistinct is not None:
+            told += (
+                f" on {whole.test_images:,} test images: accuracies that differ by less than {whole.indistinct:.1f} "
+                "percentage points may differ by chance alone (95 %)"
+            )
+        sentences.append(f"{told}.")
     for row in whole.rows:
-        speedup, points = whole.speedup(row), whole.points(row)
-        parts = [
-            "no latency" if speedup is None else f"{speedup:.2f} times as fast",
-            "no accuracy" if points is None else f"{points:+.2f} percentage points",
-        ]
-        sentences.append(f"{row.label}: {', '.join(parts)}.")
+        points = whole.points(row)
+        lost = "no accuracy" if points is None else f"{points:+.2f} percentage points"
+        sentences.append(f"{row.label}: {_times(whole.speedup(row))}, {lost}.")
     here = (
         f"Here: {whole.name}, {whole.about}. The paper has five networks, whole trainings on CIFAR-100 and ImageNet, "
         "and its Jetson Orin Nano: its values and ours agree in direction at most."
@@ -119,16 +148,13 @@ def of_networks(path: Path) -> list[str]:
     return [*sentences, here, int8]
 
 
-def _within(whole: WholeNetworks) -> str:
-    best = whole.fastest(WITHIN)
-    speedup = None if best is None else whole.speedup(best)
-    theirs = "the paper's best are 2.06 times as fast in the geometric mean of five networks (CPU)"
-    if best is None or speedup is None:
-        return f"No operator is within {WITHIN:g} point of the baseline's accuracy; {theirs}."
-    return (
-        f"The fastest within {WITHIN:g} point of the baseline's accuracy is {best.label}, {speedup:.2f} times as fast; "
-        f"{theirs}."
-    )
+def _times(speedup: float | None) -> str:
+    return "no latency" if speedup is None else f"{speedup:.2f} times as fast"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _rows(found: Mapping[str, Any], key: str = "rows") -> Sequence[Mapping[str, Any]]:

@@ -26,8 +26,11 @@ _PAPER_MARKS = "XP*h"
 _FEWEST = 3  # categories for which there is room at least
 _MOST_BELOW = 5  # categories whose names stand below bars, and not beside them
 _LEAST_HIGH, _LINE = 3.2, 0.2  # inches: of axes, and of a line of their text
+_TABLE_LINE = 0.14  # inches: of a line of a table's text
 _WIDEST_BAR = 0.4  # of the room of a category
 _LONGEST_LABEL = 34  # letters of a line beside an axis
+_MISSING = "–"  # in a table
+_LONGEST_NAME = 56  # letters of a line of a legend, which has two columns
 _LONGEST_PLACE = 22  # letters of a line of a category's name
 
 
@@ -44,8 +47,8 @@ def draw(shown: PaperFigure, form: str) -> bytes:
             max(_LEAST_HIGH, _LINE * _spacing(panel) * len(_places(panel))) if is_across else _LEAST_HIGH
             for panel in panels
         ]
-        high = 0.6 + 0.4 * len(shown.series) if shown.kind == "table" else sum(each)
-        figure = Figure(figsize=(8.5, 1.6 + high), facecolor="white", layout="constrained")
+        high = _table_lines(shown) * _TABLE_LINE if shown.kind == "table" else 0.4 + sum(each)
+        figure = Figure(figsize=(8.5, 1.2 + high), facecolor="white", layout="constrained")
         figure.suptitle(printable(shown.title), fontsize=11)
         rows = figure.subplots(len(panels), squeeze=False, height_ratios=each)[:, 0]
         for axes, panel in zip(rows, panels, strict=True):
@@ -53,11 +56,15 @@ def draw(shown: PaperFigure, form: str) -> bytes:
                 _bars(axes, panel, across=True)
             else:
                 _DRAWN[shown.kind](axes, panel)
-            handles, _ = axes.get_legend_handles_labels()
+            handles, names = axes.get_legend_handles_labels()
             if handles:
                 # Above the axes: within them it would cover bars.
-                axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, fontsize=7, frameon=False)
+                names = [_wrapped(name, _LONGEST_NAME) for name in names]
+                axes.legend(
+                    handles, names, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, fontsize=7, frameon=False
+                )
         figure.supxlabel(_wrapped(printable(shown.note)), fontsize=7.5, color="#555555")
+        fit_tables(figure)
         buffer = io.BytesIO()
         metadata = {"Date": None} if form == "svg" else None
         figure.savefig(buffer, format=form, dpi=144, facecolor="white", metadata=metadata)
@@ -80,7 +87,7 @@ class PaperPicture(Figure):
         shown = self._shown
         line = page.points * 1.4 / 72
         panels = shown.panels
-        high = 3 * line * (1 + len(shown.series)) if shown.kind == "table" else min(0.75 * page.width, 4.2)
+        high = line * _table_lines(shown) if shown.kind == "table" else min(0.75 * page.width, 4.2)
         high *= len(panels)
         needed = [len(_places(one)) * _spacing(one) * line for one in panels] if shown.kind == "bars" else None
         plot = Plot(figsize=(page.width, high), facecolor="white", layout="constrained")
@@ -220,24 +227,64 @@ def _boxes(axes: Axes, one: Series) -> None:
 
 def _cell(value: float | None) -> str:
     if value is None:
-        return "–"
+        return _MISSING
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 
 def _table(axes: Axes, shown: PaperFigure) -> None:
     axes.axis("off")
-    places = _places(shown)
-    cells = [[_cell(_at(one, place)) for place in places] for one in shown.series]
-    if not cells:
+    rows, papers = _grid(shown)
+    if len(rows) == 1:
         return
-    names = [_wrapped(printable(one.name), 28) for one in shown.series]
-    table = axes.table(cells, rowLabels=names, colLabels=places, loc="center", cellLoc="right")
+    (corner, *heads), *others = rows
+    names, cells = [row[0] for row in others], [row[1:] for row in others]
+    table = axes.table(cells, rowLabels=names, colLabels=heads, loc="center", cellLoc="right", colLoc="right")
+    if corner:
+        table.add_cell(0, -1, 0.1, 0.1, text=corner, loc="left")
     table.auto_set_font_size(False)
     table.set_fontsize(_size(0.8))
-    table.scale(0.8, 1.8)
-    for (row, _), cell in table.get_celld().items():
-        if row > 0 and shown.series[row - 1].is_paper:
+    total = _table_lines(shown)
+    for (row, column), cell in table.get_celld().items():
+        cell.set_height(_lines(rows[row]) / total)  # so that the table is as high as its axes
+        cell.set_linewidth(0.6)
+        if (row, column + 1) in papers:
             cell.get_text().set_color(PAPER)
+
+
+def _grid(shown: PaperFigure) -> tuple[list[list[str]], set[tuple[int, int]]]:
+    """The texts of a table, its head and the names of its rows among them, and which of them the paper states.
+
+    A row is a series; where shares were counted here it is a place, and counts and intervals are columns.
+    """
+    places = _places(shown)
+    names = [_wrapped(printable(one.name), 28) for one in shown.series]
+    values = [[_cell(_at(one, place)) for place in places] for one in shown.series]
+    if not any(one.counts for one in shown.series):
+        rows = [["", *places], *([name, *cells] for name, cells in zip(names, values, strict=True))]
+        at = [number for number, one in enumerate(shown.series, 1) if one.is_paper]
+        return rows, {(row, column) for row in at for column in range(1 + len(places))}
+    columns, papers = [[shown.x, *places]], set()
+    for one, name, cells in zip(shown.series, names, values, strict=True):
+        if one.is_paper:
+            papers |= {(row, len(columns)) for row in range(1 + len(places))}
+        columns.append([f"{name}:\n{shown.y}", *cells])
+        if one.counts:
+            found = {str(place): number for number, (place, _) in enumerate(one.values)}
+            counted, spans = [f"{name}:\n{one.counted}"], [f"{name}:\n95 % interval"]
+            for number in map(found.get, places):
+                counted.append(_MISSING if number is None else "{:,} of {:,}".format(*one.counts[number]))
+                spans.append(_MISSING if number is None else " to ".join(map(_cell, one.ranges[number])))
+            columns += [counted, spans]
+    return [list(row) for row in zip(*columns, strict=True)], papers
+
+
+def _lines(row: list[str]) -> float:
+    """The height of a row of a table, in lines of text."""
+    return max(text.count("\n") for text in row) + 2.0
+
+
+def _table_lines(shown: PaperFigure) -> float:
+    return sum(map(_lines, _grid(shown)[0]))
 
 
 def _places(shown: PaperFigure) -> list[str]:

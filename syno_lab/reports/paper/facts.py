@@ -50,12 +50,15 @@ class Series:
         name: for the legend.
         values: (place, value): the place is a category of a bar figure, else the value on the first axis.
         is_paper: whether the paper states them; then the figure marks them as the paper's.
-        ranges: the range of each value, if the paper states ranges; else empty.
+        ranges: the range of each value, if the paper states ranges or the values are shares that were counted here (the
+            95 % interval then); else empty.
         is_line: whether the points are connected by a line.
         spans: the range of each place, likewise.
         is_range: whether the paper states no value but a range ("less than 1 %"): only the range is drawn, without a
             bar or a point.
         unit: of the values, where a figure has several: each unit has axes of its own. Empty: the figure's ``y``.
+        counts: of values that are shares ``(hits, drawn)`` each; else empty.
+        counted: what the counts are of: ``canonical of drawn``.
     """
 
     name: str
@@ -66,6 +69,15 @@ class Series:
     spans: tuple[tuple[float, float], ...] = ()
     is_range: bool = False
     unit: str = ""
+    counts: tuple[tuple[int, int], ...] = ()
+    counted: str = "hits of drawn"
+
+    def __post_init__(self) -> None:
+        if self.counts and not len(self.counts) == len(self.ranges) == len(self.values):
+            raise ValueError(
+                f"{self.name}: expected counts and a range for each of {len(self.values)} values, found "
+                f"{len(self.counts)} and {len(self.ranges)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -111,15 +123,22 @@ class PaperFigure:
         return tuple(one for one in self.series if one.is_paper)
 
     def frame(self) -> pd.DataFrame:
-        """One row a value: ``series``, ``from`` (``here`` or ``the paper``), ``place``, ``value``, ``low``, ``high``"""
+        """One row a value: ``series``, ``from`` (``here`` or ``the paper``), ``place``, ``value``, ``low``, ``high``.
+
+        Where shares were counted it has ``hits`` and ``drawn`` too, which are missing (``<NA>``) for the paper's.
+        """
         import pandas as pd
 
-        rows = []
+        rows, counts = [], []
         for one in self.series:
             for number, (place, value) in enumerate(one.values):
                 low, high = one.ranges[number] if one.ranges else (value, value)
                 rows.append((one.name, "the paper" if one.is_paper else "here", str(place), value, low, high))
-        return pd.DataFrame(rows, columns=["series", "from", "place", "value", "low", "high"])
+                counts.append(one.counts[number] if one.counts else (None, None))
+        frame = pd.DataFrame(rows, columns=["series", "from", "place", "value", "low", "high"])
+        if any(one.counts for one in self.series):
+            frame[["hits", "drawn"]] = pd.DataFrame(counts, columns=["hits", "drawn"], dtype="Int64")
+        return frame
 
     def svg(self) -> str:
         """The figure as SVG text on a white ground."""
@@ -169,7 +188,7 @@ class PaperFigure:
         parts = []
         for one in self.series:
             pairs = "; ".join(f"{place:.4g}" if isinstance(place, float) else str(place) for place, _ in one.values[:8])
-            values = ", ".join(f"{value:.4g}" for _, value in one.values[:8])
+            values = ", ".join(_worded(one, number) for number in range(len(one.values[:8])))
             parts.append(f"{one.name}: {values} at {pairs}{' …' if len(one.values) > 8 else ''}")
         return f"{self.title}. {self.note} " + ". ".join(parts)
 
@@ -178,6 +197,15 @@ class PaperFigure:
 
     def __repr__(self) -> str:
         return f"<{self.name}: {len(self.measured)} series from here, {len(self.paper)} of the paper>"
+
+
+def _worded(one: Series, number: int) -> str:
+    """A value; a share with what was counted and its interval."""
+    value = f"{one.values[number][1]:.4g}"
+    if not one.counts:
+        return value
+    (hits, drawn), (low, high) = one.counts[number], one.ranges[number]
+    return f"{value} ({hits:,} of {drawn:,}, 95 % interval {low:.4g} to {high:.4g})"
 
 
 def place_of(source: LabLike) -> Path:

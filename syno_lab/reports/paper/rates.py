@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.errors import FormatError
 from syno_lab.reports.paper.facts import PaperFigure, Series, results_of
 from syno_lab.reports.published import published_points
-from syno_lab.store.records import finite
+from syno_lab.synthesis.ablation import wilson
 
 if TYPE_CHECKING:
     from syno_lab.synthesis.ablation import CanonicalRates
@@ -26,18 +26,18 @@ def table_2(source: str | Path | CanonicalRates | None = None) -> PaperFigure:
             only the paper's values.
 
     Raises:
-        FormatError: the file has no such rates.
+        FormatError: the file has no such counts.
     """
-    rows: list[tuple[str, float]] = []
+    here: Series | None = None
     if isinstance(source, (str, Path)):
-        rows = _of_file(Path(source).expanduser())
+        here = _of_file(Path(source).expanduser())
     elif source is not None:
-        rows = [(str(row.size), row.share) for row in source.rows if row.share is not None]
+        here = _counted([(str(row.size), row.canonical, row.pgraphs) for row in source.rows])
     (paper,) = (one for one in published_points("table_2") if one.sizes)
     (samples,) = (one for one in published_points("table_2") if one.samples)
-    series = [Series("here", tuple(rows))] if rows else []
+    series = [] if here is None else [here]
     last = paper.sizes[-1].removeprefix("≥ ")
-    is_last = any(size == last for size, _ in rows)
+    is_last = here is not None and any(size == last for size, _ in here.values)
     sizes = [*paper.sizes[:-1], last] if is_last else paper.sizes
     theirs = Series("the paper, Table 2", tuple(zip(sizes, paper.rates, strict=True)), True)
     lacking = "" if series else " Nothing of it was measured here."
@@ -45,10 +45,26 @@ def table_2(source: str | Path | CanonicalRates | None = None) -> PaperFigure:
         f"Share of canonical pGraphs by the number of primitives. The paper drew {samples.samples} samples, of which "
         f"{samples.canonical} were canonical; it does not say how they were drawn.{lacking}"
     )
+    if here is not None and here.counts:
+        note += " The intervals are Wilson's."
     if is_last:
-        note += f" In the last column the paper has pGraphs of {last} primitives and more, and here they have {last}."
+        note += f" At {last} the paper has pGraphs of {last} primitives and more, and here they have {last}."
 
     return PaperFigure("table_2", "Canonical rates by size", "table", "primitives", "share", (*series, theirs), note)
+
+
+def _counted(rows: Iterable[tuple[str, int, int]]) -> Series | None:
+    """The series of ``(size, canonical, drawn)``, without sizes of which none was drawn; None where none is left."""
+    drawn = [(size, hits, total) for size, hits, total in rows if total]
+    if not drawn:
+        return None
+    return Series(
+        "here",
+        tuple((size, hits / total) for size, hits, total in drawn),
+        ranges=tuple(wilson(hits, total) for _, hits, total in drawn),
+        counts=tuple((hits, total) for _, hits, total in drawn),
+        counted="canonical of drawn",
+    )
 
 
 def distance_ablation(source: str | Path | None = None) -> PaperFigure:
@@ -89,18 +105,24 @@ def _trials_of(path: Path) -> list[Series]:
     return series
 
 
-def _of_file(path: Path) -> list[tuple[str, float]]:
+def _of_file(path: Path) -> Series:
     results: Mapping[str, Any] = results_of(path)
     inner = results.get(_KEY)
     if isinstance(inner, Mapping):
         results = inner
     found = results.get("rows")
-    rows: Iterable[Any] = found if isinstance(found, list) else []
-    rates = []
-    for row in rows:
-        share = finite(row.get("share")) if isinstance(row, Mapping) else None
-        if share is not None:
-            rates.append((str(row.get("size")), share))
-    if not rates:
-        raise FormatError(f"{path}: expected canonical rates by size (syno-lab ablate canonical --json), found none")
-    return rates
+    counts = []
+    for row in found if isinstance(found, list) else []:
+        hits, drawn = (row.get("canonical"), row.get("pgraphs")) if isinstance(row, Mapping) else (None, None)
+        if isinstance(hits, int) and isinstance(drawn, int):
+            if not 0 <= hits <= drawn:
+                raise FormatError(
+                    f"{path}: size {row.get('size')}: expected from 0 to {drawn} canonical pGraphs, found {hits}"
+                )
+            counts.append((str(row.get("size")), hits, drawn))
+    here = _counted(counts)
+    if here is None:
+        raise FormatError(
+            f"{path}: expected canonical pGraphs counted by size (syno-lab ablate canonical --json), found none"
+        )
+    return here

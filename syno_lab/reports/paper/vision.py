@@ -63,7 +63,8 @@ def figure_5(source: LabLike | None = None, *, within: float = WITHIN) -> PaperF
             series.append(Series(f"here, {short_title(target)}", tuple(values)))
     found = stated(published_points("figure_5"), "speedup")
     paper = Series("the paper, whole networks, CIFAR-100", tuple((label, value) for label, value, _ in found), True)
-    about = f"Speedup of the fastest operator within {within:g} points of the baseline's accuracy."
+    points = f"{within:g} percentage point{'' if within == 1 else 's'}"
+    about = f"Speedup of the fastest operator within {points} of the baseline's accuracy."
     note = f"{about} {_THEIRS}{_measured(reading, whole, series)}"
     return PaperFigure("figure_5", "Speedup over the tuned baseline", "bars", "", "speedup", (*series, paper), note)
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
-from statistics import fmean
+from statistics import NormalDist, fmean
 from typing import Any
 
 from syno_lab.errors import FormatError
@@ -42,6 +43,18 @@ class WholeNetworks:
     about: str
     baseline: WholeRow
     rows: tuple[WholeRow, ...]
+    test_images: int | None = None
+
+    @property
+    def indistinct(self) -> float | None:
+        """Percentage points by which two accuracies near the baseline's differ by chance alone, 19 times of 20 less.
+
+        As if the images of both were drawn anew; None where the number of test images is not known.
+        """
+        share = self.baseline.accuracy
+        if share is None or not self.test_images:
+            return None
+        return 100 * NormalDist().inv_cdf(0.975) * sqrt(2 * share * (1 - share) / self.test_images)
 
     def speedup(self, row: WholeRow) -> float | None:
         """The baseline's latency over a network's."""
@@ -114,10 +127,18 @@ def networks_of(path: Path) -> WholeNetworks:
     image = "x".join(map(str, found.get("image") or ()))
     seeds = f"{found.get('seeds')} seed{'' if found.get('seeds') == 1 else 's'}"
     about = (
-        f"whole networks of {image}, {found.get('candidates')} candidates a function, {found.get('threads')} threads, "
+        f"whole networks of {image}, {found.get('candidates')} candidates a function, {threads_of(found)}, "
         f"the median of {found.get('rounds')} rounds; trained for {found.get('steps')} batches, {seeds}"
     )
-    return WholeNetworks(name, about, baseline, tuple(row for row in rows if row is not baseline))
+    images = found.get("test_images")
+    others = tuple(row for row in rows if row is not baseline)
+    return WholeNetworks(name, about, baseline, others, images if isinstance(images, int) and images > 0 else None)
+
+
+def threads_of(found: Mapping[str, Any]) -> str:
+    """``1 thread``, ``2 threads``: with how many a part measured."""
+    threads = found.get("threads")
+    return f"{threads} thread{'' if threads == 1 else 's'}"
 
 
 def _row(row: Mapping[str, Any]) -> WholeRow:
