@@ -188,17 +188,33 @@ class Search:
         self._most = most_programs(sketches)
         self._phases += 1
         batch = min(trials, preset.batch)
-        context.pre_tuning(trials, batch, sketches, self._database, self._model)
+        # Those that the model likes best may all be known: all that is drawn and bred shows whether any is new.
+        looks_at_all = means.is_guided and empty > 0
+        shown = population if looks_at_all else batch
+        context.pre_tuning(max(trials, shown), shown, sketches, self._database, self._model)
         while not is_over():
             with means.watched():  # a strategy may generate the space again
                 proposed = context.generate_measure_candidates()
+            if proposed and looks_at_all:
+                proposed = self._unknown(proposed)[:batch]
             if not proposed:
                 break
             tried = self._try(proposed, is_over)
             self._learn(context, proposed, tried)
             context.notify_runner_results(proposed, [_result(one.seconds) for one in tried])
             yield
+            if looks_at_all:
+                break
         context.post_tuning()
+
+    def _unknown(self, proposed: list[Any]) -> list[Any]:
+        """The candidates that were not tried, each once, in their order."""
+        from tvm_ffi import structural_hash
+
+        first: dict[int, Any] = {}
+        for one in proposed:
+            first.setdefault(structural_hash(one.sch.mod), one)
+        return [one for code, one in first.items() if code not in self._tried]
 
     def _learn(self, context: Any, proposed: list[Any], tried: list[_Candidate]) -> None:
         from tvm.s_tir import meta_schedule as ms
