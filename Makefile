@@ -14,8 +14,8 @@ PARALLEL := -n 2 --dist loadfile
 SPREAD := -n 2 --dist worksteal
 # Seconds that each part of the tests may take; several times what two quiet cores need. Ended by SIGINT, so that pytest
 # still says what has failed.
-TEST_BUDGET := 2400
-BROWSER_BUDGET := 900
+TEST_BUDGET := 4800
+BROWSER_BUDGET := 1800
 NOTEBOOK_BUDGET := 900
 # Binds pip's own build environments too.
 export PIP_CONSTRAINT := constraints.txt

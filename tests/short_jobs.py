@@ -22,8 +22,9 @@ def gate(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
     context.log(f"waiting for {Path(params['gate']).name}")
     context.report(0.5, "<b>waiting</b>")
-    while not Path(params["gate"]).exists():
+    gate = Path(params["gate"])
+    while not gate.exists() or not gate.read_text():  # a file that is being written is empty at first
         if context.should_stop():
             raise JobStopped("asked to")
         time.sleep(0.05)
-    return {"read": Path(params["gate"]).read_text(), "attempt": context.attempt, "pid": os.getpid()}
+    return {"read": gate.read_text(), "attempt": context.attempt, "pid": os.getpid()}

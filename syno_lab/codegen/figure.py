@@ -172,8 +172,9 @@ def _check_family(font: str) -> None:
 
 
 def _comment(text: str) -> str:
-    """A text as a comment of TeX: one line, however it is broken."""
-    return "% " + re.sub(r"\s+", " ", printable(text, _LONGEST)) + "\n"
+    """A text as a comment of TeX: one line, however it is broken; of a long one the beginning, and dots in ASCII."""
+    short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return "% " + re.sub(r"\s+", " ", printable(short, _LONGEST)) + "\n"
 
 
 @contextmanager

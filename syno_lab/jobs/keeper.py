@@ -94,7 +94,7 @@ class Keeper:
         while wanted := (wanted & set(self._ledger.waiting())) - set(self._sent):
             self.wake()
             time.sleep(0.05)
-            if self.trouble and not self._is_silent():
+            if not self._is_silent() and self.trouble:
                 raise JobError(self.trouble)
             if deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -210,6 +210,8 @@ class Keeper:
             _log.warning("the scheduler at %s lives and does not answer: a new one is started", own.address)
             self._cluster.end(own.address)
             client = connect(self._cluster.endpoint(), OWN_ANSWER_S)
+        # In this order: whoever waits in `hand_over` must not find a scheduler that answers and the old trouble.
+        self.trouble = ""
         self._silent = None
         return client
 

@@ -298,7 +298,7 @@ def check_tracker(host: str, port: int, key: str, deadline_s: float = 5.0, *, ne
     """
     deadline = time.monotonic() + deadline_s
     while True:
-        summary = tracker_summary(host, port, max(deadline - time.monotonic(), 0.5))
+        summary = tracker_summary(host, port, max(deadline - time.monotonic(), _LOOK_S))
         entry = _entry(summary, host, port, key)
         if entry.free or not need_free:
             return entry
@@ -347,6 +347,8 @@ def request_device(
             time.sleep(_RETRY_S)
 
 
+#: Seconds that a look at the tracker may take at least: the deadline is that of the device.
+_LOOK_S = 2.0
 #: Seconds between two looks for an unreachable tracker or a key without devices.
 _RETRY_S = 0.5
 
@@ -366,7 +368,7 @@ def _request(
     def check() -> TrackerSummary:
         # The tracker queues a request for any key: a misspelt key, or one without devices, would wait forever.
         try:
-            summary = tracker_summary(host, port, min(left(), 5.0))
+            summary = tracker_summary(host, port, min(max(left(), _LOOK_S), 5.0))
         except TrackerError as error:
             raise _AwayError(str(error)) from None
         _entry(summary, host, port, key, _AwayError)

@@ -42,7 +42,7 @@ def test_syno_lab_lab(page: Page, tmp_path: Path) -> None:
         expect(tile).to_be_visible()
         logo = tile.locator("img")
         expect(logo).to_be_visible()
-        assert logo.evaluate("image => image.complete && image.naturalWidth > 0")
+        wait_for(page, lambda: logo.evaluate("image => image.complete && image.naturalWidth > 0"))
         tile.screenshot(path=tmp_path / "tile.png")
         tile.click()
         wait_for(page, lambda: kernel_of(lab, "Untitled.ipynb") == "syno-lab")

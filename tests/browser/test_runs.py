@@ -19,7 +19,7 @@ from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.operators import conv2d
 from syno_lab.reports import LabReader
 from syno_lab.systems import read_operator
-from tests.browser.conftest import GROUNDS, Lab, reopen_without_kernel
+from tests.browser.conftest import GROUNDS, Lab, reopen_without_kernel, wait_for
 from tests.browser.test_stepper import open_notebook, run_cell, wait_for_kernel
 
 pytestmark = pytest.mark.browser
@@ -176,13 +176,18 @@ def test_a_trial_of_another_system_is_shown_opened_and_saved(page: Page, lab: La
 
     # From point to point by keyboard: the first of them that is one, its picture, and the operator view.
     keys = {row.get_attribute("data-key") for row in rows.all()}
+
+    def order() -> list[str]:
+        return view.locator(".syno-front [data-key]").evaluate_all(
+            "cs => cs.map(c => [c.transform.baseVal[0].matrix.e, c.dataset.key])"
+            ".sort((a, b) => a[0] - b[0]).map(c => c[1])"
+        )
+
+    wait_for(page, lambda: keys & set(order()))  # the axes come from Python, and the points with them
     plot = view.get_by_role("application")
     plot.focus()
     page.keyboard.press("Home")
-    order = view.locator(".syno-front [data-key]").evaluate_all(
-        "cs => cs.map(c => [c.transform.baseVal[0].matrix.e, c.dataset.key]).sort((a, b) => a[0] - b[0]).map(c => c[1])"
-    )
-    for _ in range(next(place for place, key in enumerate(order) if key in keys)):
+    for _ in range(next(place for place, key in enumerate(order()) if key in keys)):
         page.keyboard.press("ArrowRight")
     expect(view.locator(".syno-card svg")).to_have_attribute("aria-label", str(operator))
     page.keyboard.press("Enter")

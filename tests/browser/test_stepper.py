@@ -222,7 +222,7 @@ def test_help_and_sessions(page: Page, lab: Lab) -> None:
 LARGE = """\
 import syno_lab as sl
 from syno_widgets import Stepper
-stepper = Stepper(sl.operators.operator_1().spec)
+stepper = Stepper(sl.operators.operator_1().spec, seed=3)
 spec = sl.Spec.parse(
     "[N, C_in, H, W]", "[N, C_out, H, W]", ["N: 0", "C_in: 3", "C_out: 4", "H: 0", "W: 0"],
     [f"k_{i}={i + 2}: 2" for i in range(12)], max_primitives=20, fixed_io_pairs=[(0, 0)])

@@ -62,7 +62,10 @@ def test_modules_compute_the_reference(rng: random.Random, np_rng: np.random.Gen
             continue  # exp of exp: there are no digits to compare
         scale = max(1.0, float(np.abs(wanted).max()))
         got = module(torch.from_numpy(x)).detach().numpy()
-        np.testing.assert_allclose(got, wanted, atol=1e-10 * scale, rtol=1e-10, err_msg=f"{found}\n{module}")
+        if not np.allclose(got, wanted, atol=1e-10 * scale, rtol=1e-10):
+            # The meaning itself must move with the last digits of its input: sin of exp of exp.
+            near = reference(found, x * (1 + 1e-15), *weights, binding=BINDING)
+            assert not np.allclose(near, wanted, atol=1e-12 * scale, rtol=1e-12), f"{found}\n{module}"
         seen |= {node.primitive.name for node in found.nodes}
     assert seen == PRIMITIVES.keys()
 
@@ -107,15 +110,21 @@ def test_gradients(rng: random.Random, np_rng: np.random.Generator) -> None:
         if {"exp"} & {node.primitive.name for node in found.nodes} or found.params(BINDING) > 300:
             continue  # a difference of large numbers says nothing
         module, _ = module_of(found, np_rng)
-        x = torch.from_numpy(np_rng.normal(size=(1, *IMAGE))).requires_grad_()
-        assert torch.autograd.gradcheck(module, (x,)), str(found)
         given = [weight.detach().clone().requires_grad_() for weight in module.parameters()]
 
-        def by_weights(*weights: torch.Tensor, module: torch.nn.Module = module, x: torch.Tensor = x) -> torch.Tensor:
-            named = {f"weight_{number}": weight for number, weight in enumerate(weights, start=1)}
-            return torch.func.functional_call(module, named, (x.detach(),))
+        def is_right(module: torch.nn.Module = module, given: list[torch.Tensor] = given) -> bool:
+            x = torch.from_numpy(np_rng.normal(size=(1, *IMAGE))).requires_grad_()
 
-        assert not given or torch.autograd.gradcheck(by_weights, given), str(found)
+            def by_weights(*weights: torch.Tensor) -> torch.Tensor:
+                named = {f"weight_{number}": weight for number, weight in enumerate(weights, start=1)}
+                return torch.func.functional_call(module, named, (x.detach(),))
+
+            check = torch.autograd.gradcheck
+            by_input = check(module, (x,), raise_exception=False)
+            return by_input and (not given or check(by_weights, given, raise_exception=False))
+
+        # Differences say nothing beside a kink, as of relu at 0: a fault is there at every point.
+        assert any(is_right() for _ in range(3)), str(found)
         checked += 1
 
 

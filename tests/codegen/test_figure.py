@@ -22,7 +22,7 @@ from figures import (
     svg_letters,
     svg_texts,
 )
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from syno_lab import operators
@@ -209,12 +209,13 @@ _SAFE = re.compile(
     r"(?:[^\\{}$&#^_~%\x00-\x1f\x7f-\U0010ffff]"  # a character that is itself
     r"|\\[{}$&#%_]|[-'?!]\{\}"  # an escaped one; a sign that joins no other
     r"|\\(?:text[a-z]+|dots|ss|[aA][eE]|[oOlL])\{\}"  # the name of a sign
-    r"|\\ensuremath\{(?:-|\\[a-z]+)\}"
+    r"|\\ensuremath\{(?:-|\\[a-zA-Z]+)\}"
     r"|\\[`'^~=.\"urHvc]\{[A-Za-z]\})*"  # a letter with an accent
 )
 
 
 @given(st.text())
+@example("Σ")
 def test_any_text_is_text_for_tex(text: str) -> None:
     assert _SAFE.fullmatch(tex_text(text)), tex_text(text)
 

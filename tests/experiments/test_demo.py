@@ -50,6 +50,7 @@ def known(out: Path) -> dict[int, tuple[str, dict[str, object] | None]]:
 
 
 @pytest.mark.tvm
+@pytest.mark.timeout(900)
 def test_quick_demo_on_real_images(real_data: Callable[[str], Path], tmp_path: Path) -> None:
     """The command of the issue: exit 0, and a file with what it must hold."""
     out = tmp_path / "out.json"

@@ -210,10 +210,11 @@ def test_the_finalists_are_the_best_of_those_with_more_seeds(tmp_path: Path) -> 
             asked, store, lambda _: workers, folder=tmp_path / "board", clock=lambda: workers.now, sleep=workers.sleep
         )
         queue = log.rungs.trainings()
-    # No worker stands idle: a baseline that waited takes the time until the last training on a rung has ended.
+    # No worker stands idle: a baseline that waited takes the time until the last training on a rung has ended, which
+    # takes up to 1.4 times as long as a baseline's 10 s.
     for spans in workers.spans:
         gaps = [after[0] - before[1] for before, after in pairwise(spans)]
-        assert max(gaps) < 3.0 < min(end - begin for begin, end, rung in spans if rung in (NETWORK, FINAL))
+        assert max(gaps) < 4.3 < min(end - begin for begin, end, rung in spans if rung in (NETWORK, FINAL))
     ratio = {one["number"]: one["replaced_ratio"] for one in result["recorded"]}
     again = {one.number for one in queue if one.rung == NETWORK and one.seed >= RUNGS[-1].seeds}
     assert len(again) > 1

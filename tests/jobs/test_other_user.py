@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -60,8 +62,12 @@ def intrude(lab: Lab, place: Path) -> dict[str, object]:
     trees = [one for root in roots for one in (psutil.Process(root), *psutil.Process(root).children(recursive=True))]
     links = [link for one in trees for link in one.net_connections() if link.status == psutil.CONN_LISTEN]
     assert len(links) >= 2, "of the scheduler and of the worker"
-    below = [path for path in place.rglob("*") if not path.is_symlink()]
-    files, folders = [path for path in below if path.is_file()], [path for path in below if path.is_dir()]
+    modes: dict[Path, int] = {}
+    for path in place.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # the job renames its checkpoint meanwhile
+            modes[path] = path.lstat().st_mode
+    files = [path for path, mode in modes.items() if stat.S_ISREG(mode)]
+    folders = [path for path, mode in modes.items() if stat.S_ISDIR(mode)]
     given = {
         "ports": sorted({link.laddr.port for link in links}),
         "files": [*map(str, files), *(f"/proc/{one.pid}/environ" for one in trees)],
@@ -73,5 +79,5 @@ def intrude(lab: Lab, place: Path) -> dict[str, object]:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert not marker.exists()
-    wide = [path.name for path in below if path.stat().st_mode & 0o077]
+    wide = [path.name for path, mode in modes.items() if not stat.S_ISLNK(mode) and mode & 0o077]
     return found | {"tried": {path.name for path in files}, "wide": wide}

@@ -96,13 +96,12 @@ def board():
 
 def nothing_left(marked, board, work_dir):
     """No process, no scratch folder, and the board is free again with an empty queue."""
-    entry = tracker_summary(*board.address).get(board.key)
-    return (
-        wait_until(lambda: not marked())
-        and not list(work_dir.glob(".tuning-*"))
-        and entry.pending == 0
-        and wait_until(lambda: tracker_summary(*board.address).get(board.key).free == 1)
-    )
+
+    def is_idle():
+        entry = tracker_summary(*board.address).get(board.key)
+        return entry is not None and (entry.free, entry.pending) == (1, 0)
+
+    return wait_until(lambda: not marked()) and not list(work_dir.glob(".tuning-*")) and wait_until(is_idle)
 
 
 def test_the_parent_side_loads_neither_tvm_nor_torch():
