@@ -211,6 +211,8 @@ def test_a_crashing_candidate_does_not_take_the_board(marked, tmp_path):
             server, port, matchkey = request_device(board.host, board.port, board.key, 20)
             arguments = [server, str(port), matchkey, str(tmp_path / "crash.so")]
             assert subprocess.run([sys.executable, "-c", client, *arguments], capture_output=True).returncode != 0
+            # The server may still be registering anew, and an unknown key is an error at once.
+            assert wait_until(lambda: board.key in tracker_summary(*board.address).registered)
             check_tracker(board.host, board.port, board.key, 20)
     assert wait_until(lambda: not marked())
 

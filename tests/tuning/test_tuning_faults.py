@@ -121,7 +121,7 @@ class Bench:
     def start_another(self, key, module):
         """Beside the first, at the same tracker."""
         child, _ = self._start(0, ["server", str(self.port), key], module)
-        assert wait_until(lambda: self.free(key) == 1, 60)
+        assert wait_until(lambda: self.free(key) == 1)
         return child
 
     def free(self, key=None):
@@ -131,7 +131,7 @@ class Bench:
         return 0
 
     def ready(self):
-        assert wait_until(lambda: self.free() == 1, 60), self.log()[-2000:]
+        assert wait_until(lambda: self.free() == 1), self.log()[-2000:]
         return self
 
     def log(self):
@@ -321,7 +321,7 @@ def test_all_that_a_tuning_outlives(fragile, tmp_path):
         timers[-1].start()
 
     def kill_and_start():
-        assert wait_until(lambda: in_a_session(fragile), 60)
+        assert wait_until(lambda: in_a_session(fragile))
         time.sleep(1)
         fragile.faults.hang.unlink()
         end_group(fragile.server)
@@ -356,7 +356,7 @@ def test_a_server_killed_in_the_middle_of_a_trial(fragile, tmp_path):
     killed = fragile.server
 
     def kill_and_start():
-        assert wait_until(lambda: in_a_session(fragile), 60)
+        assert wait_until(lambda: in_a_session(fragile))
         time.sleep(1)
         fragile.faults.hang.unlink()
         end_group(killed)
@@ -512,7 +512,7 @@ def test_a_stock_server(bench, tmp_path):
     with (tmp_path / "stock.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
-        assert wait_until(lambda: bench.free("stock") == 1, 60), (tmp_path / "stock.log").read_text()
+        assert wait_until(lambda: bench.free("stock") == 1), (tmp_path / "stock.log").read_text()
         assert is_sound(run(bench, tmp_path, key="stock", seen=(seen := [])), seen, tmp_path)
     finally:
         end_group(server)
