@@ -204,6 +204,7 @@ def test_bad_arguments_are_refused() -> None:
     ],
 )
 def test_bad_messages_are_one_line(space: Explorer, message: Any, said: str) -> None:
+    waited(space)
     before = space.boxes
     space.handle(message)
     assert said in space.error
