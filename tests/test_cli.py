@@ -380,10 +380,8 @@ def cpu_seconds() -> float:
 @pytest.mark.tvm
 def test_doctor_finds_this_machine_healthy(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(3):  # beside other work the same instructions take longer: the least of up to three
-        started = cpu_seconds()
-        report = json.loads(answered(capsys, "doctor", "--json", "-"))
-        spent = cpu_seconds() - started
-        if spent < 5:
+        started, report = cpu_seconds(), json.loads(answered(capsys, "doctor", "--json", "-"))
+        if (spent := cpu_seconds() - started) < 5:
             break
     assert spent < 5, "it is asked for while somebody waits"
     assert report["healthy"]
