@@ -89,7 +89,7 @@ def sampled(folder: Path, name: str, seconds: int) -> tuple[dict[str, Any], str]
 def test_a_hostile_spec_ends_in_time_and_memory(name: str, tmp_path: Path) -> None:
     found, line = sampled(tmp_path, name, 4)
     assert found["status"] == 0 or (found["status"] == 2 and line.startswith("syno-lab: ") and len(line) < 400), line
-    assert found["cpu_s"] < 6
+    assert found["cpu_s"] < 5.5
     assert found["peak"] < 500 * MIB
 
 
