@@ -436,6 +436,27 @@ def test_a_small_space_is_searched_to_its_end_and_no_longer(task, board, tmp_pat
     assert (result.trials, result.failed, result.stopped, result.verified) == (3, 0, "space", True)
 
 
+class Stubborn:
+    """Likes the same program best, whatever was measured."""
+
+    def extract(self, context, candidates):
+        return [sum(map(ord, candidate.sch.mod.script())) for candidate in candidates]
+
+    def update(self, features, seconds):
+        pass
+
+    def predict(self, features):
+        return [float(feature) for feature in features]
+
+
+@pytest.mark.tvm
+def test_a_tuning_goes_on_where_the_model_s_favourite_is_known(task, board, tmp_path):
+    method = Method(space=few, cost_model=Stubborn)
+    for trials in (1, 2, 3):
+        result = run(task, board, tmp_path, method, trials=trials, store=tmp_path / "records")
+        assert (result.trials, result.stopped) == (trials, "budget")
+
+
 @pytest.mark.tvm
 def test_a_space_of_one_s_own_is_searched_and_recorded(task, board, tmp_path):
     file = tmp_path / "mine.py"
