@@ -50,7 +50,7 @@ def command(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A schedule rule, or FILE.py:FUNCTION; may be repeated. [default: channel-lanes and TVM's]",
+            help="A schedule rule, or FILE.py:FUNCTION; may be repeated. [default: the lab's and TVM's]",
         ),
     ] = None,
     space: Annotated[

@@ -21,15 +21,13 @@ Imports TVM: for tuning processes only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tvm import tirx
-from tvm.ir import Array, Expr
-from tvm.s_tir import SBlockRealize, Schedule, ScheduleError
-from tvm.sym import detect_linear_equation
+from tvm.s_tir import Schedule, ScheduleError
 from tvm.target.codegen import llvm_get_vector_width
+
+from syno_lab.tuning.sums import Sum, moves, own_loops, read_sum
 
 #: How many sums are in registers at once, at most: those with 512 bits are 32, of others a processor may have 16. A
 #: factor's elements need registers besides.
@@ -42,8 +40,6 @@ _MOST_TILES = 3
 _MOST_TILES_OF_TWO = 2
 #: Vectors with fewer lanes do not pay for the copy.
 _FEWEST_LANES = 4
-#: The fields of TVM's expressions that hold expressions: of operations, casts, calls, selections and loads.
-_CHILDREN = ("a", "b", "value", "args", "condition", "true_value", "false_value", "indices")
 
 
 def vector_bits(target: Any) -> int:
@@ -92,7 +88,7 @@ def channel_lanes(schedule: Schedule, block: Any, vector_bits: int, is_wide: boo
     schedule is an alternative if ``is_wide``, and where the vectors fill less than half of a register or the sums are
     few.
     """
-    found = _sum(schedule.copy(), block)  # even reading loops adds steps to a trace
+    found = read_sum(schedule.copy(), block)  # even reading loops adds steps to a trace
     if found is None:
         return [schedule]
     full = vector_bits // found.bits
@@ -109,9 +105,14 @@ def channel_lanes(schedule: Schedule, block: Any, vector_bits: int, is_wide: boo
     return changed if is_good and not is_wide else [schedule, *changed]
 
 
+def has_lanes(found: Sum, vector_bits: int) -> bool:
+    """Whether a tile fits a sum."""
+    return bool(_tiles(found, vector_bits // found.bits, _MOST_SUMS.get(vector_bits, _MOST_SUMS_ELSE)))
+
+
 def _apply(schedule: Schedule, block: Any, tile: _Tile) -> None:
     copy = schedule.cache_write(block, 0, "global")
-    loops = dict(enumerate(schedule.get_loops(block)))
+    loops = dict(enumerate(own_loops(schedule, block)))
     summed = [loops.pop(n) for n in tile.summed]
     loops[tile.lane], vectors, lanes = schedule.split(loops[tile.lane], [None, tile.vectors, tile.width])
     loops[tile.across], steps = schedule.split(loops[tile.across], [None, tile.steps])
@@ -136,7 +137,7 @@ def _apply(schedule: Schedule, block: Any, tile: _Tile) -> None:
 # -- where it fits -----------------------------------------------------------------------------------------------------
 
 
-def _tiles(found: _Sum, full: int, most: int) -> list[_Tile]:
+def _tiles(found: Sum, full: int, most: int) -> list[_Tile]:
     """The tiles with the most sums, of at most two axes along which vectors can lie: widest vectors first.
 
     ``full`` lanes are in a register; ``most`` sums are in a tile at most.
@@ -156,18 +157,18 @@ def _tiles(found: _Sum, full: int, most: int) -> list[_Tile]:
     return [tile for tiles in wide[:2] for tile in tiles[:each]]
 
 
-def _tiles_along(found: _Sum, lane: int, width: int, factors: list[list[Any]], most: int) -> list[_Tile]:
+def _tiles_along(found: Sum, lane: int, width: int, factors: list[list[Any]], most: int) -> list[_Tile]:
     """The tiles with vectors along ``lane``: the one with the most sums, then those with more than half of them."""
     plain = _Tile(lane, width, found.in_memory_order(factors), found.place(lane))
     others = [n for n in reversed(found.stored) if n is not None and n != lane and found.sizes[n] > 1]
     kept: list[_Tile] = []
     for axis in others:
-        if any(_moves(one, found.variables[axis]) for one in factors):
+        if any(moves(one, found.variables[axis]) for one in factors):
             continue
         tiles = [
             replace(plain, across=axis, steps=steps, vectors=vectors)
-            for vectors in _divisors(found.sizes[lane] // width, _MOST_VECTORS)
-            for steps in _divisors(found.sizes[axis], most // vectors)
+            for vectors in divisors(found.sizes[lane] // width, _MOST_VECTORS)
+            for steps in divisors(found.sizes[axis], most // vectors)
             if steps > 1
         ]
         tiles.sort(key=lambda one: (-one.sums, -one.steps))
@@ -179,128 +180,16 @@ def _tiles_along(found: _Sum, lane: int, width: int, factors: list[list[Any]], m
         return kept
     # The latency of a few sums is not hidden: those of another axis are computed with them, with loads of their own.
     rest = most // kept[0].sums
-    best = [(max(_divisors(found.sizes[n], rest)), n) for n in others if n != kept[0].across]
+    best = [(max(divisors(found.sizes[n], rest)), n) for n in others if n != kept[0].across]
     steps, axis = max(best, key=lambda one: one[0], default=(1, lane))
     return kept if steps == 1 else [replace(kept[0], further=axis, further_steps=steps), kept[0]]
 
 
-def _divisors(number: int, most: int) -> list[int]:
+def divisors(number: int, most: int) -> list[int]:
+    """The divisors of a number up to ``most``."""
     return [one for one in range(1, min(number, most) + 1) if number % one == 0]
 
 
 def _lanes(extent: int, full: int) -> int | None:
     """The lanes of vectors that hold an axis: a register, half or a quarter of one; None where none of them fits."""
     return next((one for one in (full, full // 2, full // 4) if one >= _FEWEST_LANES and extent % one == 0), None)
-
-
-@dataclass(frozen=True)
-class _Sum:
-    """A block that sums products of tensors' elements into one tensor.
-
-    Attributes:
-        variables: its iterators' variables; other fields name an iterator by its index in this list.
-        sizes: the iterators' extents.
-        summed: the iterators that are summed over.
-        stored: for each axis of the output the iterator that is its index; None where the index is anything else.
-        factors: for each tensor that is read its indices, expressions over the variables.
-        bits: the bits of one element of the output.
-    """
-
-    variables: list[Any]
-    sizes: list[int]
-    summed: tuple[int, ...]
-    stored: list[int | None]
-    factors: list[list[Any]]
-    bits: int
-
-    def moved_in_unit_steps(self, axis: int) -> list[list[Any]]:
-        """The factors whose innermost index an axis moves by one; empty if it moves a factor in any other way.
-
-        Also empty if it moves all factors: then the lanes share no factor.
-        """
-        variable = self.variables[axis]
-        found = [one for one in self.factors if _moves(one, variable)]
-        is_unit = [_is_unit_step(one[-1], variable) and not _moves(one[:-1], variable) for one in found]
-        return found if all(is_unit) and len(found) < len(self.factors) else []
-
-    def place(self, axis: int) -> int | None:
-        """The place of an axis among the output's; None if it is the last."""
-        found = self.stored.index(axis)
-        return None if found == len(self.stored) - 1 else found
-
-    def in_memory_order(self, factors: list[list[Any]]) -> tuple[int, ...]:
-        """The axes that are summed over, in the order in which the first of ``factors`` has them as indices."""
-
-        def place(n: int) -> int:
-            return next((k for k, one in enumerate(factors[0]) if _moves([one], self.variables[n])), -1)
-
-        return tuple(sorted(self.summed, key=place))
-
-
-def _sum(schedule: Schedule, block: Any) -> _Sum | None:
-    """The block as a sum with constant extents that no rule has changed yet; None for any other block."""
-    found = schedule.get(block)
-    if not isinstance(found.init, tirx.BufferStore) or not _is_untouched(schedule, found, schedule.get_loops(block)):
-        return None
-    extents = [one.dom.extent for one in found.iter_vars]
-    if not all(isinstance(one, tirx.IntImm) for one in extents) or len(found.writes) != 1:
-        return None
-    variables = [one.var for one in found.iter_vars]
-    spatial = [n for n, one in enumerate(found.iter_vars) if one.iter_type == tirx.IterVar.DataPar]
-    summed = tuple(n for n, one in enumerate(found.iter_vars) if one.iter_type == tirx.IterVar.CommReduce)
-    stored = [_number(one, variables) for one in _indices(found.writes[0])]
-    if len(spatial) + len(summed) != len(variables) or sorted(n for n in stored if n is not None) != spatial:
-        return None
-    factors = [_indices(one) for one in found.reads]
-    return _Sum(variables, [int(one) for one in extents], summed, stored, factors, _bits(found.init.buffer.dtype))
-
-
-def _is_untouched(schedule: Schedule, block: Any, loops: list[Any]) -> bool:
-    """Whether the block has one loop for each of its iterators, in their order, and nothing else inside."""
-    if not loops or len(loops) != len(block.iter_vars):
-        return False
-    nodes = [schedule.get(loop) for loop in loops]
-    realize = nodes[-1].body
-    return (
-        isinstance(realize, SBlockRealize)
-        and all(one.kind == tirx.ForKind.SERIAL and not one.annotations for one in nodes)
-        and all(value.same_as(loop.loop_var) for value, loop in zip(realize.iter_values, nodes, strict=True))
-        and isinstance(realize.predicate, tirx.IntImm)
-        and bool(realize.predicate)
-    )
-
-
-def _indices(region: Any) -> list[Any]:
-    """The indices with which a block reads or writes a tensor: an expression for each axis."""
-    return [one.min for one in region.region]
-
-
-def _moves(indices: Iterable[Any], variable: Any) -> bool:
-    return any(node.same_as(variable) for index in indices for node in _nodes(index))
-
-
-def _nodes(expression: Any) -> Iterator[Any]:
-    """An expression and all its subexpressions."""
-    yield expression
-    for name in _CHILDREN:
-        child = getattr(expression, name, None)
-        if isinstance(child, Expr):
-            yield from _nodes(child)
-        elif isinstance(child, Array):
-            for one in child:
-                yield from _nodes(one)
-
-
-def _is_unit_step(index: Any, variable: Any) -> bool:
-    """Whether an index grows by one with a variable."""
-    found = detect_linear_equation(index, [variable])
-    return len(found) > 0 and isinstance(found[0], tirx.IntImm) and int(found[0]) == 1
-
-
-def _number(expression: Any, variables: list[Any]) -> int | None:
-    """The index of the variable that an expression is, None for any other expression."""
-    return next((n for n, one in enumerate(variables) if one.same_as(expression)), None)
-
-
-def _bits(dtype: Any) -> int:
-    return int("".join(letter for letter in str(dtype) if letter.isdigit()))

@@ -22,9 +22,10 @@ Code = UserCode | Callable[..., Any] | str
 #: The target's own rules, in TVM's order.
 DEFAULT = "default"
 
-#: The lab's own rule, which applies before TVM's rules; on a GPU it changes nothing.
+#: The lab's own rules, which apply before TVM's rules; on a GPU they change nothing.
+FUSION = "fuse-stages"
 LANES = "channel-lanes"
-OURS = (LANES, DEFAULT)
+OURS = (FUSION, LANES, DEFAULT)
 
 #: Rules by name, and what each does: on a GPU those of :data:`GPU_RULES`, on a processor those of :data:`CPU_RULES`.
 RULES: dict[str, str] = {
@@ -39,12 +40,13 @@ RULES: dict[str, str] = {
     "tensor-cores": "on a GPU: cuts a matrix product into tiles for Tensor Cores",
     "cross-thread": "on a GPU: divides a sum among the threads of a block",
     "bind": "on a GPU: binds the loops of remaining blocks to threads",
+    FUSION: "for several threads: computes a chain's stages in blocks of rows, each block in one thread's cache",
     LANES: "sums in vector lanes: output channels where the weights have them innermost, else pixels of a row",
 }
 
 _EVERYWHERE = ("inline", "tiling", "unroll")
 GPU_RULES = (*_EVERYWHERE, "tensor-cores", "cross-thread", "bind")
-CPU_RULES = tuple(one for one in RULES if one not in ("tensor-cores", "cross-thread", "bind", DEFAULT, LANES))
+CPU_RULES = tuple(one for one in RULES if one not in ("tensor-cores", "cross-thread", "bind", DEFAULT, FUSION, LANES))
 
 #: The rules whose space is another one than in earlier versions, as records name them.
 _REVISED = {LANES: f"{LANES}:2"}
@@ -86,8 +88,8 @@ COST_MODELS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Method:
-    """What a search is made of; by default TVM's own space for the target and ``channel-lanes``, searched by evolution
-    and XGBoost. ``Method(rules=("default",))`` is TVM's own space alone.
+    """What a search is made of; by default TVM's own space for the target, ``fuse-stages`` and ``channel-lanes``,
+    searched by evolution and XGBoost. ``Method(rules=("default",))`` is TVM's own space alone.
 
     ``rules`` are applied to every block in this order: names of :data:`RULES`, and functions of your own, in a notebook
     cell or as ``"file.py:function"``. A rule is called with the schedule and one block of it (``tvm.s_tir``'s

@@ -20,8 +20,9 @@ from syno_lab.inputs import quoted
 from syno_lab.processes.apart import one_line
 from syno_lab.processes.light import import_xgboost
 from syno_lab.processes.process import cores
+from syno_lab.tuning.fusion import fuse_stages
 from syno_lab.tuning.lanes import channel_lanes, vector_bits
-from syno_lab.tuning.method import CPU_RULES, DEFAULT, GPU_RULES, LANES
+from syno_lab.tuning.method import CPU_RULES, DEFAULT, FUSION, GPU_RULES, LANES
 from syno_lab.tuning.parts import Code, mutator, postprocessor, python_cost_model
 from syno_lab.tuning.targets import ResolvedTarget
 
@@ -58,7 +59,7 @@ class Means:
         self._rules = request["rules"]
         self._is_gpu = target.device != "cpu"
         known, others = (GPU_RULES, "processors") if self._is_gpu else (CPU_RULES, "GPUs")
-        wrong = [one for one in self._rules if isinstance(one, str) and one not in (*known, DEFAULT, LANES)]
+        wrong = [one for one in self._rules if isinstance(one, str) and one not in (*known, DEFAULT, FUSION, LANES)]
         if wrong:
             raise TuningError(
                 f"the rules {', '.join(wrong)} are for {others}, the target's device is {target.device}: use "
@@ -136,8 +137,15 @@ class Means:
             return [_python_rule(self._noted(one["name"], self._guard("rule", one)))]
         if one == DEFAULT:
             return [self._watch(_short(rule), rule) for rule in self._defaults(module)]
+        bits = vector_bits(self._target.tvm)
+        if one == FUSION:
+            cores = self._target.cores
+
+            def fusion(schedule: Schedule, block: Any) -> _Schedules:
+                return fuse_stages(schedule, block, cores, bits)
+
+            return [_python_rule(self._noted(one, fusion))]
         if one == LANES:
-            bits = vector_bits(self._target.tvm)
 
             def lanes(schedule: Schedule, block: Any) -> _Schedules:
                 return channel_lanes(schedule, block, bits, is_wide)

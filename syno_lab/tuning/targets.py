@@ -50,6 +50,11 @@ class ResolvedTarget:
     machine: str = ""
 
     @property
+    def cores(self) -> int:
+        """The cores of its processor; 1 where the target does not say."""
+        return int(self.tvm.attrs.get("num-cores", 1))
+
+    @property
     def text(self) -> str:
         """The target as JSON with sorted keys: records are keyed by this text."""
         return json.dumps(json.loads(str(self.tvm)), sort_keys=True)

@@ -62,7 +62,7 @@ def test_a_detached_tuning_searches_as_it_was_told(capsys, tmp_path):
         answered(capsys, "tune", "conv2d", *SIZES, "--detach")
         plain, chosen = sorted((one.params for one in lab.jobs(kind="tune")), key=lambda one: one["strategy"])
     assert [chosen[name] for name in ("rules", "cost_model")] == [["tiling", "vectorize"], "random"]
-    assert plain["rules"] == ["channel-lanes", "default"]
+    assert plain["rules"] == ["fuse-stages", "channel-lanes", "default"]
 
 
 #: Parts of a tuning as a user writes them in a file; each leaves a trace of its work in the folder where TVM runs.

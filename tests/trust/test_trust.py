@@ -111,7 +111,7 @@ def shows(failure: Failure, fault: str, path: Path) -> str:
 
 
 def some(has_fault: Callable[[Operator, dict[str, int]], bool | None], seed: int) -> list[Case]:
-    """One small operator built at random that meets a fault, between two that do not; none for which that is unknown."""
+    """One small operator built at random that meets a fault, between two that do not; none where that is unknown."""
     found: dict[bool | None, list[Case]] = {True: [], False: [], None: []}
     for offset in range(20_000):
         operator, binding = random_operator(random.Random(f"{seed}, {offset}"))

@@ -119,8 +119,9 @@ def test_parts_by_name_and_by_function():
     assert from_job(json.loads(json.dumps(to_job(whole)))) == whole
     own = Method(cost_model=Ranked)
     assert from_job(json.loads(json.dumps(to_job(own)))) == own
-    assert str(Method()) == "rules channel-lanes:2, default; evolutionary, xgboost"  # records are keyed by it
-    assert str(whole).startswith("rules channel-lanes:2, default; evolutionary, xgboost; mutators tile-size 0.9, ")
+    default = "rules fuse-stages, channel-lanes:2, default; evolutionary, xgboost"
+    assert str(Method()) == default  # records are keyed by it
+    assert str(whole).startswith(f"{default}; mutators tile-size 0.9, ")
     for wrong, message in (
         ({"mutators": {"tiles": 1}}, "expected a mutator among tile-size, unroll, .*, found 'tiles'"),
         ({"mutators": ("tile-size",)}, "expected mutators with their shares, as in {'tile-size': 0.9}"),
