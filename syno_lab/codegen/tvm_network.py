@@ -23,6 +23,7 @@ import tvm
 from torch import nn
 from tvm import relax
 from tvm.ir.expr import GenericConst
+from tvm.relax.dpl import is_const, is_op, is_tuple_get_item, rewrite_call, wildcard
 from tvm.target import Target
 
 from syno_lab.codegen.tvm_device import find_target, for_target, with_host
@@ -99,13 +100,15 @@ def optimized(module: IRModule, target: Target) -> IRModule:
     """``module`` lowered to calls of fused TIR functions: what is compiled, and what is tuned.
 
     On a processor the constant weights of convolutions have the output channels innermost, as those of pGraphs do:
-    the schedule rule ``channel-lanes`` needs them there.
+    the schedule rule ``channel-lanes`` needs them there. Batch normalization with constant statistics is one product
+    and one sum.
     """
     passes = relax.transform
     layouts = [] if "gpu" in target.keys else [passes.ConvertLayout({}, layout_cb=_layouts)]
     with with_host(target):
         return tvm.transform.Sequential(
             [
+                _normalization,
                 passes.DecomposeOpsForInference(),
                 passes.CanonicalizeBindings(),
                 *layouts,
@@ -117,6 +120,32 @@ def optimized(module: IRModule, target: Target) -> IRModule:
                 passes.DeadCodeElimination(),
             ]
         )(module)
+
+
+@tvm.transform.module_pass(opt_level=0)
+def _normalization(module: IRModule, _context: Any) -> IRModule:
+    """Normalization by constants as one product and one sum: TVM's own takes four operations, of them a division."""
+    x, gamma, beta, mean, variance = wildcard(), is_const(), is_const(), is_const(), is_const()
+    call = is_op("relax.nn.batch_norm")(x, gamma, beta, mean, variance)
+
+    def simpler(found: Any, matched: Any) -> Any:
+        attributes = matched[call].attrs
+        if attributes.training:
+            return found
+        scale, shift, center, spread = (
+            matched[one].value.numpy().astype("float64") for one in (gamma, beta, mean, variance)
+        )
+        scale = (scale if attributes.scale else 1.0) / np.sqrt(spread + attributes.epsilon)
+        shift = (shift if attributes.center else 0.0) - center * scale
+        kind = matched[x].ty
+        sides = [-1 if axis == int(attributes.axis) else 1 for axis in range(int(kind.ndim))]
+        scale, shift = (relax.const(one.reshape(sides), str(kind.dtype)) for one in (scale, shift))
+        return relax.op.add(relax.op.multiply(matched[x], scale), shift)
+
+    for name, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            module.update_func(name, rewrite_call(is_tuple_get_item(call, 0), simpler, function))
+    return module
 
 
 def _layouts(call: Any) -> dict[str, list[str]]:

@@ -21,18 +21,23 @@ Imports TVM: for tuning processes only.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.target.codegen import llvm_get_vector_width
 
-from syno_lab.tuning.sums import Sum, moves, own_loops, read_sum
+from syno_lab.tuning.sums import Sum, elementwise_readers, moves, own_loops, read_sum
 
 #: How many sums are in registers at once, at most: those with 512 bits are 32, of others a processor may have 16. A
 #: factor's elements need registers besides.
 _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14
+#: TVM takes a tensor of so many bytes, or of more, from its workspace, not from the stack. For a tile whose sums have
+#: few terms, that takes a fifth of the time (on an Intel Xeon with vectors of 512 bits, Operator 2 on 16 x 32 x 32).
+_STACK_BYTES = 1024
+_FEW_TERMS = 128
 #: How many vectors lie side by side, at most: each is loaded, where the other factor's elements are mere operands.
 _MOST_VECTORS = 4
 #: How many tiles are proposed along one axis, and along each of two. Each stage of a chain multiplies the sketches.
@@ -88,17 +93,17 @@ def channel_lanes(schedule: Schedule, block: Any, vector_bits: int, is_wide: boo
     schedule is an alternative if ``is_wide``, and where the vectors fill less than half of a register or the sums are
     few.
     """
-    found = read_sum(schedule.copy(), block)  # even reading loops adds steps to a trace
+    look = schedule.copy()  # even reading loops adds steps to a trace
+    found = read_sum(look, block)
     if found is None:
         return [schedule]
+    after = elementwise_readers(look, block)
     full = vector_bits // found.bits
-    most = _MOST_SUMS.get(vector_bits, _MOST_SUMS_ELSE)
+    most = _most_sums(found, vector_bits)
     changed, is_good = [], False
     for tile in _tiles(found, full, most):
-        one = schedule.copy()
-        try:
-            _apply(one, block, tile)
-        except ScheduleError:  # TVM's own conditions, such as other writers of the output
+        one = _tiled(schedule, block, tile, after) or _tiled(schedule, block, tile, [])
+        if one is None:
             continue
         changed.append(one)
         is_good = is_good or (2 * tile.width >= full and 2 * tile.sums >= most)
@@ -107,11 +112,25 @@ def channel_lanes(schedule: Schedule, block: Any, vector_bits: int, is_wide: boo
 
 def has_lanes(found: Sum, vector_bits: int) -> bool:
     """Whether a tile fits a sum."""
-    return bool(_tiles(found, vector_bits // found.bits, _MOST_SUMS.get(vector_bits, _MOST_SUMS_ELSE)))
+    return bool(_tiles(found, vector_bits // found.bits, _most_sums(found, vector_bits)))
 
 
-def _apply(schedule: Schedule, block: Any, tile: _Tile) -> None:
+def _tiled(schedule: Schedule, block: Any, tile: _Tile, after: list[str]) -> Schedule | None:
+    """The schedule with a tile; None where TVM has a condition of its own against it, such as other writers."""
+    one = schedule.copy()
+    try:
+        _apply(one, block, tile, after)
+    except ScheduleError:
+        return None
+    return one
+
+
+def _apply(schedule: Schedule, block: Any, tile: _Tile, after: list[str]) -> None:
+    for name in after[:-1]:
+        schedule.compute_inline(schedule.get_sblock(name))
     copy = schedule.cache_write(block, 0, "global")
+    for name in after[-1:]:
+        schedule.reverse_compute_inline(schedule.get_sblock(name))
     loops = dict(enumerate(own_loops(schedule, block)))
     summed = [loops.pop(n) for n in tile.summed]
     loops[tile.lane], vectors, lanes = schedule.split(loops[tile.lane], [None, tile.vectors, tile.width])
@@ -135,6 +154,13 @@ def _apply(schedule: Schedule, block: Any, tile: _Tile) -> None:
 
 
 # -- where it fits -----------------------------------------------------------------------------------------------------
+
+
+def _most_sums(found: Sum, vector_bits: int) -> int:
+    """How many vectors of sums a tile has at most."""
+    most = _MOST_SUMS.get(vector_bits, _MOST_SUMS_ELSE)
+    on_stack = (_STACK_BYTES - 1) // (vector_bits // 8) if vector_bits else most
+    return min(most, on_stack) if math.prod(found.sizes[n] for n in found.summed) < _FEW_TERMS else most
 
 
 def _tiles(found: Sum, full: int, most: int) -> list[_Tile]:

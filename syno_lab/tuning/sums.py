@@ -101,6 +101,26 @@ def own_loops(schedule: Schedule, block: Any) -> list[Any]:
     return list(schedule.get_loops(block))[-len(schedule.get(block).iter_vars) or None :]
 
 
+def elementwise_readers(schedule: Schedule, block: Any) -> list[str]:
+    """The names of the blocks after a block that compute one element of each element, each the only reader of the one
+    before, as batch normalisation, an addition and ReLU are.
+    """
+    names: list[str] = []
+    while len(readers := schedule.get_consumers(block)) == 1:
+        tensor, block = schedule.get(block).writes[0].source, readers[0]
+        found = schedule.get(block)
+        variables = [one.var for one in found.iter_vars]
+        regions = [*found.writes, *(one for one in found.reads if one.source.same_as(tensor))]
+        if not all(one.iter_type == tirx.IterVar.DataPar for one in found.iter_vars) or not all(
+            len(one.region) == len(variables)
+            and all(place.min.same_as(variable) for place, variable in zip(one.region, variables, strict=True))
+            for one in regions
+        ):
+            break
+        names.append(str(found.name_hint))
+    return names
+
+
 def _is_untouched(schedule: Schedule, block: Any, loops: list[Any]) -> bool:
     """Whether the block has one loop for each of its iterators, in their order, and nothing else inside.
 
