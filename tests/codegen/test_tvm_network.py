@@ -140,6 +140,21 @@ def test_weights_of_convolutions_lie_as_vectors_need_them() -> None:
 
 
 @pytest.mark.tvm
+def test_what_follows_a_sum_is_computed_with_its_tile() -> None:
+    found = ask("followed")
+    assert found["error"] < TOLERANCE
+    # Two normalizations, the sum and ReLU, behind one convolution.
+    assert found["functions"] == ["fused_conv2d_multiply_add_add1_relu_multiply_add"]
+    assert "divide" in found["with parameters"][0], "parameters of the network are no constants"
+    assert max(found["errors"]) < TOLERANCE
+    blocks = [line for line in found["before"].splitlines() if not line.startswith(" ")]
+    assert len(blocks) == 8
+    for one in found["after"]:
+        outer = [line for line in one.splitlines() if not line.startswith(" ")]
+        assert len(outer) == 2, "the padding and the sum, which all else is inside of"
+
+
+@pytest.mark.tvm
 def test_refusals_of_a_measurement() -> None:
     net = nn.Linear(2, 2)
     with pytest.raises(SynoError, match=r"expected a target for this machine's processor .* to run a network on"):

@@ -155,5 +155,67 @@ def convolutions() -> None:
     print(json.dumps(answer))
 
 
+def followed() -> None:
+    """Convolutions with what follows them: the functions of the network, and the schedules of one of them."""
+    import torch
+    import tvm
+    from torch import nn
+    from tvm.s_tir import Schedule
+
+    from syno_lab.codegen.tvm_device import find_target
+    from syno_lab.codegen.tvm_network import called_functions, compile_network, network_to_tvm, run_network
+    from syno_lab.tuning.lanes import channel_lanes
+    from syno_lab.tuning.nests import nest
+
+    class Net(nn.Module):
+        """A residual block and a normalization without parameters of its own."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution = nn.Conv2d(16, 16, 3, padding=1, bias=False)
+            self.first, self.second = nn.BatchNorm2d(16, eps=0.1), nn.BatchNorm2d(16, affine=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(torch.relu(self.first(self.convolution(x)) + x))
+
+    torch.manual_seed(0)
+    net, x = Net().train(), torch.randn(2, 16, 8, 8)
+    for one in net.parameters():
+        nn.init.normal_(one)
+    net(3 * x + 1)
+    net.eval()
+    target = find_target("local:1")
+    module = network_to_tvm(net, x.shape, "local:1")
+    found = run_network(compile_network(module, target)[0], x.numpy())[0]
+    want = net(x).detach().numpy()
+    names = called_functions(module)
+    main = tvm.IRModule({"main": module[names[0]].with_attr("global_symbol", "main")})
+    generator = np.random.default_rng(0)
+    shapes = [[int(n) for n in one.shape] for one in main["main"].params]
+    arrays = [generator.standard_normal(shape).astype("float32") for shape in shapes]
+
+    def output(program: Any) -> Any:
+        buffers = [tvm.runtime.tensor(one) for one in arrays]
+        tvm.compile(program, target=target)["main"](*buffers)
+        return buffers[-1].numpy()
+
+    plain = output(main)
+    schedule = Schedule(main)
+    block = next(name for name in re.findall(r'T\.sblock\("([^"]+)"\)', main.script()) if "conv2d" in name)
+    changed = channel_lanes(schedule, schedule.get_sblock(block), 256)
+    errors = [float(np.abs(output(one.mod) - plain).max() / np.abs(plain).max()) for one in changed]
+    kept = network_to_tvm(net, x.shape, "local:1", keep_params=True)
+    answer = {
+        "error": float(np.abs(found - want).max() / np.abs(want).max()),
+        "functions": names,
+        "with parameters": called_functions(kept),
+        "errors": errors,
+        "before": nest(main["main"]),
+        "after": [nest(one.mod["main"]) for one in changed],
+    }
+    print(json.dumps(answer))
+
+
 if __name__ == "__main__":
-    {"gpu": gpu, "network": network, "convolutions": convolutions}[sys.argv[1]]()
+    kinds = {"gpu": gpu, "network": network, "convolutions": convolutions, "followed": followed}
+    kinds[sys.argv[1]]()
