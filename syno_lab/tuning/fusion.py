@@ -1,14 +1,12 @@
-"""The schedule rule ``fuse-stages``: the stages of a chain in one loop over blocks of rows, for several threads.
+"""The schedule rule ``fuse-stages``: the stages of a chain of sums in one loop over blocks of rows.
 
-A chain of sums, such as Operator 1, writes each stage (``Z1``) whole before the next one reads it. In several threads
-each stage is a parallel loop of its own: the threads wait for each other after each, and read what others have written
-in caches that are not theirs. Here the last sum's rows are cut into blocks, and each block computes what it reads of
-the stages before it, padding included; the loop over the blocks is the only parallel one, and what a block keeps of a
-stage fits in the cache of its core. Rows at the edge of two blocks are computed in both, as in the fused layers of
-Alwani et al., *Fused-layer CNN accelerators* (MICRO 2016).
+A chain of sums, such as Operator 1, writes each stage (``Z1``) whole before the next one reads it. Here the last sum's
+rows are cut into blocks, and each block computes what it reads of the stages before it, padding included: what a block
+keeps of a stage fits in the cache of a core. In several threads the loop over the blocks is the only parallel one: the
+threads do not wait for each other after each stage, and none reads what another has written. Rows at the edge of two
+blocks are computed in both, as in the fused layers of Alwani et al., *Fused-layer CNN accelerators* (MICRO 2016).
 
-The rule goes before ``channel-lanes``, which tiles each stage inside the blocks. With one thread it proposes nothing:
-measured, such programs took as long as unfused ones (``benchmarks/README.md``).
+The rule goes before ``channel-lanes``, which tiles each stage inside the blocks.
 
 Imports TVM: for tuning processes only.
 """
@@ -53,10 +51,10 @@ def fuse_stages(schedule: Schedule, block: Any, cores: int, vector_bits: int) ->
     """The unchanged schedule, then those with the stages that only ``block`` reads inside loops over its blocks.
 
     The rule fits a sum that no other rule has changed yet and that reads another such sum, if ``channel-lanes`` fits
-    both in their blocks, an axis of the output is an index of what is read, and ``cores`` threads have blocks enough.
+    both in their blocks, an axis of the output is an index of what is read, and each of ``cores`` has a block.
     """
     look = schedule.copy()  # even reading loops adds steps to a trace
-    last = read_sum(look, block) if cores > 1 else None
+    last = read_sum(look, block)
     if last is None or last.outer or not has_lanes(last, vector_bits):
         return [schedule]
     stages = _stages(look, block)
@@ -127,7 +125,7 @@ def _steps(schedule: Schedule, block: Any) -> int:
 
 
 def _cuts(last: Sum, written: list[Any], size: int, cores: int) -> list[_Cut]:
-    """The cuts with the fewest blocks whose stages fit in the cache, as many for each thread where that is possible.
+    """The cuts with the fewest blocks whose stages fit in the cache, as many for each core where that is possible.
 
     They cut the axis of the output that is the slowest index of the largest stage that ``last`` reads, or the next one
     inside of it where one position of that axis is too much. The stages' tensors are ``written``; those of sums have
@@ -147,7 +145,7 @@ def _cuts(last: Sum, written: list[Any], size: int, cores: int) -> list[_Cut]:
             _Cut(tuple(axes[:depth]), axis, rows, whole * last.sizes[axis] // rows)
             for rows in divisors(last.sizes[axis], last.sizes[axis])
         ]
-        cuts = [one for one in cuts if one.blocks >= cores and size <= _MOST_BYTES * one.blocks]
+        cuts = [one for one in cuts if one.blocks >= max(cores, 2) and size <= _MOST_BYTES * one.blocks]
         if cuts:
             cuts.sort(key=lambda one: (one.blocks % cores > 0, one.blocks))
             return cuts[:_MOST_CUTS]

@@ -62,6 +62,7 @@ class _Tile:
         summed: the axes that are summed over, slowest first.
         place: the place of ``lane`` among the output's axes; None where it is the last.
         across: the axis whose sums use the same loaded vectors.
+        across_place: its place among the output's axes.
         steps: how many of its positions are in the tile.
         vectors: how many vectors lie side by side along ``lane``.
         further: an axis that only makes the tile larger; None where it is large enough.
@@ -73,6 +74,7 @@ class _Tile:
     summed: tuple[int, ...]
     place: int | None
     across: int = 0
+    across_place: int = 0
     steps: int = 1
     vectors: int = 1
     further: int | None = None
@@ -141,11 +143,14 @@ def _apply(schedule: Schedule, block: Any, tile: _Tile, after: list[str]) -> Non
         inner.insert(0, more)
     schedule.reorder(*loops.values(), *summed, *inner, lanes)
     schedule.reverse_compute_at(copy, list(loops.values())[-1])
-    place, width = tile.place, tile.width
+    place, first, width = tile.place, tile.across_place, tile.width
     if place is not None:
 
         def lanes_last(*axes: Any) -> list[Any]:
-            return [one // width if n == place else one for n, one in enumerate(axes)] + [axes[place] % width]
+            # With ``across`` next to the lanes, TVM's postprocessor would make one long vector of both, whose elements
+            # it gathers one by one.
+            rest = [one // width if n == place else one for n, one in enumerate(axes) if n != first]
+            return [axes[first], *rest, axes[place] % width]
 
         schedule.transform_layout(block, ("write", 0), lanes_last)
     schedule.vectorize(lanes)
@@ -192,7 +197,7 @@ def _tiles_along(found: Sum, lane: int, width: int, factors: list[list[Any]], mo
         if any(moves(one, found.variables[axis]) for one in factors):
             continue
         tiles = [
-            replace(plain, across=axis, steps=steps, vectors=vectors)
+            replace(plain, across=axis, across_place=found.stored.index(axis), steps=steps, vectors=vectors)
             for vectors in divisors(found.sizes[lane] // width, _MOST_VECTORS)
             for steps in divisors(found.sizes[axis], most // vectors)
             if steps > 1

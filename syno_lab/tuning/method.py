@@ -40,7 +40,7 @@ RULES: dict[str, str] = {
     "tensor-cores": "on a GPU: cuts a matrix product into tiles for Tensor Cores",
     "cross-thread": "on a GPU: divides a sum among the threads of a block",
     "bind": "on a GPU: binds the loops of remaining blocks to threads",
-    FUSION: "for several threads: computes a chain's stages in blocks of rows, each block in one thread's cache",
+    FUSION: "computes the stages of a chain in blocks of rows: a block stays in one core's cache, and in one thread",
     LANES: "sums in vector lanes: output channels where the weights have them innermost, else pixels of a row",
 }
 

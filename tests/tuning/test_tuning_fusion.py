@@ -21,29 +21,29 @@ DRAWS = 2
 
 
 @pytest.mark.tvm
-def test_it_fits_chains_of_sums_for_several_threads() -> None:
+def test_it_fits_chains_of_sums() -> None:
     chain, conv2d = sl.operators.operator_1(), sl.operators.conv2d()
     small, large = {"C_in": 16, "W": 16, "H": 8}, {"C_in": 32, "C_out": 32, "N": 2, "H": 16, "W": 64}
     cases = {
         "two threads": task(chain, sizes(chain, **small), cores=2, sketches=4),
         "four threads": task(chain, sizes(chain, **small | {"H": 16}), cores=4, sketches=4, draws=1),
         "a sample a block": task(chain, sizes(chain, N=4), cores=2, sketches=4, draws=1),
+        "one thread": task(chain, sizes(chain, **small), sketches=4, draws=1),
         "samples too large for the cache": task(chain, sizes(chain, **large), cores=2, sketches=1, draws=1),
-        "one thread": task(chain, sizes(chain, **small), sketches=1, draws=1),
         "one sum": task(conv2d, sizes(conv2d, **small), cores=2, sketches=1, draws=1),
         "no vector registers": task(chain, sizes(chain, **small), cores=2, bits=0, draws=1),
         "a row": task(chain, sizes(chain, H=1, W=16), cores=2, sketches=1, draws=1),
         "more rows at edges than within": task(chain, sizes(chain, H=3, W=16), cores=2, sketches=1, draws=1),
     }
     found = dict(zip(cases, agree(list(cases.values())), strict=True))
-    for name in list(cases)[:4]:
+    for name in list(cases)[:5]:
         assert found[name]["fused"] == ["Y"], name
         assert found[name]["changed"] == ["Y", "Z1"], "both sums have tiles inside the blocks"
         assert found[name]["errors"], name
         assert not found[name]["refused"], name
-        # The loop over the blocks is the only one in threads.
-        assert set(found[name]["in threads"][: found[name]["fused sketches"]]) == {1}, name
-    for name in list(cases)[4:]:
+        if name != "one thread":  # the loop over the blocks is the only one in threads
+            assert set(found[name]["in threads"][: found[name]["fused sketches"]]) == {1}, name
+    for name in list(cases)[5:]:
         assert (found[name]["fused"], found[name]["fused sketches"]) == ([], 0), name
 
 
@@ -65,12 +65,11 @@ def test_chains_of_any_sizes_compute_the_same(rng: random.Random) -> None:
 def test_it_is_part_of_the_default_and_says_what_it_does() -> None:
     chain = sl.operators.operator_1()
     small = TuningTask("chain", chain.to_json(), sizes(chain, C_in=16, H=8, W=16))
-    ours, one, unfused = (
-        explain_space(small, method, target=target)
-        for method, target in ((None, "local:2"), (None, "local:1"), (Method(("channel-lanes", "default")), "local:2"))
+    ours, unfused = (
+        explain_space(small, one, target="local:2") for one in (Method(), Method(("channel-lanes", "default")))
     )
     assert ours.changed["fuse-stages"] == ("Y",)
-    assert one.changed["fuse-stages"] == ()
+    assert "fuse-stages" not in unfused.changed
     fused = [sketch for sketch in ours.sketches if any(step.startswith("compute Z1 inside") for step in sketch.steps)]
     assert len(fused) == len(ours.sketches) - len(unfused.sketches) > 0
     for sketch in fused:
