@@ -87,7 +87,7 @@ class TestEndings:
 
 class TestSteering:
     def test_pause_and_resume_go_on_from_the_checkpoint(self, lab: Lab) -> None:
-        handle = lab.submit("count", {"steps": 100, "seconds": 0.02})
+        handle = lab.submit("count", {"steps": 100, "seconds": 0.05})
         until(lambda: handle.record().progress > 0, lab)
         assert handle.pause()
         until(lambda: handle.record().state == "paused", lab)

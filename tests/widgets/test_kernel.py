@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,16 +74,19 @@ def start(folder: Path, tmp_path: Path) -> Iterator[Callable[[str], Kernel]]:
     started: list[Kernel] = []
 
     def begin(name: str = kernelspec.NAME) -> Kernel:
-        manager = KernelManager(kernel_name=name, kernel_spec_manager=finder)
+        # Pipes instead of ports that another could take.
+        pipes = {"transport": "ipc", "ip": f"{short}/kernel-{len(started)}"}
+        manager = KernelManager(kernel_name=name, kernel_spec_manager=finder, **pipes)
         manager.start_kernel(cwd=str(tmp_path), env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")})
         started.append(Kernel(manager))
         return started[-1]
 
-    yield begin
-    for kernel in started:
-        kernel.client.stop_channels()
-        if kernel.manager.is_alive():
-            kernel.manager.shutdown_kernel(now=True)
+    with tempfile.TemporaryDirectory(prefix="syno") as short:  # names of pipes have at most 107 characters
+        yield begin
+        for kernel in started:
+            kernel.client.stop_channels()
+            if kernel.manager.is_alive():
+                kernel.manager.shutdown_kernel(now=True)
 
 
 def until(lab: Lab, number: int, is_so: Callable[[JobRecord], bool]) -> JobRecord:
