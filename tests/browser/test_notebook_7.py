@@ -32,7 +32,8 @@ def test_stepper_in_notebook_7(page: Page, lab: Lab) -> None:
         wait_for(page, lambda: ask.is_visible() or lab.call("api/kernels"))
         if ask.is_visible():  # Notebook 7 may ask although the notebook names one
             ask.click()
-        wait_for(page, lambda: lab.call("api/kernels"))
+        # A cell that is run before the page has heard of its kernel is not run at all.
+        wait_for(page, lambda: any(one["connections"] for one in lab.call("api/kernels")))
         run_cell(page, 0)
         stepper = page.locator(".syno-stepper")
         take(stepper, "REDUCE", "REDUCE C_in")
