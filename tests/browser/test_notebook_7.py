@@ -29,11 +29,11 @@ def test_stepper_in_notebook_7(page: Page, lab: Lab) -> None:
         ask = page.locator(".jp-Dialog").get_by_role("button", name="Select Kernel")
         kernel = page.get_by_role("button", name="Python 3 (ipykernel)")
         expect(kernel).to_be_visible()
-        wait_for(page, lambda: ask.is_visible() or lab.call("api/kernels"))
+        wait_for(page, lambda: ask.is_visible() or lab.kernels())
         if ask.is_visible():  # Notebook 7 may ask although the notebook names one
             ask.click()
         # A cell that is run before the page has heard of its kernel is not run at all.
-        wait_for(page, lambda: any(one["connections"] for one in lab.call("api/kernels")))
+        wait_for(page, lambda: any(one["connections"] for one in lab.kernels()))
         run_cell(page, 0)
         stepper = page.locator(".syno-stepper")
         take(stepper, "REDUCE", "REDUCE C_in")
