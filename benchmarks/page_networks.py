@@ -14,6 +14,7 @@ WAYS = {
     "defaults": "MetaSchedule's defaults, imports made cheap",
     "as-it-comes": "MetaSchedule's defaults as they come",
     "same-space": "ours, TVM's rules",
+    "unfused": "ours, without `fuse-stages`",
     "ours": "ours",
 }
 #: Seconds a trial, from the design notes of the project, section 7.
@@ -192,6 +193,21 @@ def tuning_seconds(result: Result) -> str:
         rows.append([operator, f"**{statistics.median(medians):.2f}**", *(f"{one:.2f}" for one in medians)])
     heading = ["operator", f"seconds a trial, median of the layers (wanted: under {WANTED_64_S})", *map(_layer, layers)]
     return table(heading, rows)
+
+
+def fused_stages(result: Result) -> str:
+    """A row for each operator and layer: the winners without and with ``fuse-stages``, medians over the seeds."""
+    rows = []
+    for one in result["beside"]:
+        operator, shape = one["of"]
+        found: dict[str, list[float]] = {}
+        for name, least_ms in one["least_ms"].items():
+            found.setdefault(name.rpartition(" ")[0], []).append(1e3 * least_ms)
+        unfused, fused = found["unfused"], found["ours"]
+        times = statistics.median(unfused) / statistics.median(fused)
+        cells = [_spread(unfused, ".1f"), _spread(fused, ".1f"), f"**{times:.2f}**"]
+        rows.append([f"{operator}, {_layer(shape)}", *cells])
+    return table("operator, layer | unfused, us | in the default space, us | times as fast", rows)
 
 
 def long_tuning(result: Result) -> str:
@@ -531,6 +547,7 @@ PARTS = (
     single("tuning-rules", tuning_rules),
     single("tuning-cost", tuning_cost),
     single("tuning-seconds", tuning_seconds, script="tuning_cost.py --name tuning_seconds"),
+    single("fused-stages", fused_stages, script="tuning_cost.py --name fused_stages"),
     single("long-tuning", long_tuning, "![Seconds, memory and records of a long tuning](results/long_tuning.svg)"),
     single("against-pytorch", against_pytorch),
     single("network", network),

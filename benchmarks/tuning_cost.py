@@ -1,5 +1,7 @@
 """What a tuning costs: seconds a trial and the best latency at equal trials, MetaSchedule's defaults against ours.
 
+``--ways unfused`` is ours without the schedule rule ``fuse-stages``.
+
 All in one run, every candidate over RPC on loopback and apart from the others: TVM's ``tune_tir`` with its own builder,
 runner, population and cost model, its imports made cheap; the same as it comes (``--ways as-it-comes``: on a slow
 machine all its candidates die of the builder's time limit, see ``tuning_defaults.py``); our search in the same space
@@ -37,9 +39,13 @@ from syno_lab.tuning import Board, Method, TuningTask, local_board, time_schedul
 
 NAME = "tuning_cost"
 SHAPES = ("64x56", "128x28", "256x14")  # channels and height: layers of ResNet-34
-OPERATORS: dict[str, dict[str, int]] = {"conv2d": {}, "operator_1": {"g": 8, "s": 2}}
+OPERATORS: dict[str, dict[str, int]] = {"conv2d": {}, "operator_1": {"g": 8, "s": 2}, "operator_2": {"g": 8, "s": 2}}
 #: The ways that are ours, and their method.
-METHODS = {"same-space": Method(rules=("default",)), "ours": Method()}
+METHODS = {
+    "same-space": Method(rules=("default",)),
+    "unfused": Method(rules=("channel-lanes", "default")),
+    "ours": Method(),
+}
 
 Cell = dict[str, Any]
 
@@ -183,9 +189,9 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--preset", default="normal", help="of our tunings; the trials are those of --trials")
     options.add_argument("--threads", type=int, default=1, help="in which the operators run")
-    options.add_argument("--operators", default=",".join(OPERATORS))
+    options.add_argument("--operators", default="conv2d,operator_1")
     options.add_argument("--shapes", default=",".join(SHAPES), help="channels and height of each layer")
-    options.add_argument("--ways", default=",".join(["defaults", *METHODS]), help=f"some of {', '.join(WAYS)}")
+    options.add_argument("--ways", default="defaults,same-space,ours", help=f"some of {', '.join(WAYS)}")
     options.add_argument("--rounds", type=int, default=100, help="calls of each winner beside the others")
     options.add_argument("--fresh", action="store_true", help="forget the cells of earlier runs")
     options.add_argument("--name", default=NAME, help="the name of the file in results")

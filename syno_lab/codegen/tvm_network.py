@@ -142,10 +142,11 @@ def _normalization(module: IRModule, _context: Any) -> IRModule:
         scale, shift = (relax.const(one.reshape(sides), str(kind.dtype)) for one in (scale, shift))
         return relax.op.add(relax.op.multiply(matched[x], scale), shift)
 
+    changed = module.clone()  # the caller's stays as it is
     for name, function in module.functions_items():
         if isinstance(function, relax.Function):
-            module.update_func(name, rewrite_call(is_tuple_get_item(call, 0), simpler, function))
-    return module
+            changed.update_func(name, rewrite_call(is_tuple_get_item(call, 0), simpler, function))
+    return changed
 
 
 def _layouts(call: Any) -> dict[str, list[str]]:

@@ -163,7 +163,7 @@ class Method:
 
     def __str__(self) -> str:
         """One line, with a digest of each text of the user's; empty for all that is TVM's own. Records are keyed by it;
-        records of versions without the lab's own rule count as TVM's, and those of its first version are apart.
+        records of versions without a rule of the lab's own count as TVM's, and those of a rule's earlier versions are apart.
         """
         if self == Method(rules=(DEFAULT,)):
             return ""
