@@ -34,9 +34,9 @@ from syno_lab.tuning.sums import Sum, elementwise_readers, moves, own_loops, rea
 #: factor's elements need registers besides.
 _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14
-#: TVM takes a tensor of so many bytes, or of more, from its workspace, not from the stack. A tile whose sums have few
-#: terms notices that: 16.7 us instead of 14.4 for Operator 2 on 16 x 32 x 32 (24 terms), nothing for conv2d (144 terms),
-#: once each on an Intel Xeon with vectors of 512 bits. How many terms are few was chosen after these measurements.
+#: TVM takes a tensor of so many bytes, or of more, from its workspace, not from the stack. Where sums have few terms
+#: that costs time: 16.7 us instead of 14.4 for Operator 2 on 16 x 32 x 32 (24 terms), none for conv2d (144 terms),
+#: measured once on an Intel Xeon with vectors of 512 bits. How many terms are few was chosen after that.
 _STACK_BYTES = 1024
 _FEW_TERMS = 128
 #: How many vectors lie side by side, at most: each is loaded, where the other factor's elements are mere operands.

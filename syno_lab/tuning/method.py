@@ -162,8 +162,8 @@ class Method:
         return self.strategy == "evolutionary"
 
     def __str__(self) -> str:
-        """One line, with a digest of each text of the user's; empty for all that is TVM's own. Records are keyed by it;
-        records of versions without a rule of the lab's own count as TVM's, and those of a rule's earlier versions are apart.
+        """One line, with a digest of each text of the user's; empty for all that is TVM's own. Records are keyed by it:
+        those of versions without a rule of the lab's own count as TVM's, those of a rule's earlier versions are apart.
         """
         if self == Method(rules=(DEFAULT,)):
             return ""

@@ -145,6 +145,7 @@ def test_what_follows_a_sum_is_computed_with_its_tile() -> None:
     assert found["error"] < TOLERANCE
     # Two normalizations, the sum and ReLU, behind one convolution.
     assert found["functions"] == ["fused_conv2d_multiply_add_add1_relu_multiply_add"]
+    assert found["stays"], "the module that was given"
     assert "divide" in found["with parameters"][0], "parameters of the network are no constants"
     assert max(found["errors"]) < TOLERANCE
     blocks = [line for line in found["before"].splitlines() if not line.startswith(" ")]

@@ -163,7 +163,7 @@ def followed() -> None:
     from tvm.s_tir import Schedule
 
     from syno_lab.codegen.tvm_device import find_target
-    from syno_lab.codegen.tvm_network import called_functions, compile_network, network_to_tvm, run_network
+    from syno_lab.codegen.tvm_network import called_functions, compile_network, network_to_tvm, optimized, run_network
     from syno_lab.tuning.lanes import channel_lanes
     from syno_lab.tuning.nests import nest
 
@@ -205,7 +205,11 @@ def followed() -> None:
     changed = channel_lanes(schedule, schedule.get_sblock(block), 256)
     errors = [float(np.abs(output(one.mod) - plain).max() / np.abs(plain).max()) for one in changed]
     kept = network_to_tvm(net, x.shape, "local:1", keep_params=True)
+    given = network_to_tvm(net, x.shape)
+    before = given.script()
+    optimized(given, target)
     answer = {
+        "stays": given.script() == before,
         "error": float(np.abs(found - want).max() / np.abs(want).max()),
         "functions": names,
         "with parameters": called_functions(kept),

@@ -9,6 +9,7 @@ other end.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
     shapes = (operator.input_sizes(binding), *operator.weight_sizes(binding))
     arrays = [np.asarray(rng.standard_normal(shape)).astype(dtype) for shape in shapes]
     want = operator.reference(*(one.astype("float64") for one in arrays), binding=binding) if sketches else None
-    errors, in_threads, refused = [], [], 0
+    errors, in_threads, refused, longest, workspaces = [], [], 0, 0, 0
     for sketch in sketches[: task["sketches"]]:
         for seed in range(1, task["draws"] + 1):
             schedule = Schedule(module, seed=seed)
@@ -115,9 +116,13 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
             if not all(one.apply(schedule) for one in generator.postprocs):
                 refused += 1
                 continue
-            in_threads.append(schedule.mod.script().count("T.parallel("))
+            script = schedule.mod.script()
+            in_threads.append(script.count("T.parallel("))
+            longest = max([longest, *(int(one) for one in re.findall(r"T\.vectorized\((\d+)\)", script))])
             buffers = [tvm.runtime.tensor(one) for one in (*arrays, np.full(want.shape, np.nan, dtype))]
-            tvm.compile(schedule.mod, target=target)["main"](*buffers)
+            compiled = tvm.compile(schedule.mod, target=target)
+            workspaces += "BackendAllocWorkspace" in compiled.mod.inspect_source("asm")
+            compiled["main"](*buffers)
             scale = max(float(np.abs(want).max()), 1e-30)
             errors.append(float(np.abs(buffers[-1].numpy() - want).max()) / scale)
     return {
@@ -126,6 +131,8 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
         "sketches": len(sketches),
         "fused sketches": sum(is_fused(one.trace) for one in sketches),
         "in threads": in_threads,
+        "longest vector": longest,
+        "workspaces": workspaces,
         "plain": len(space) - len(sketches),
         "transposed": [f"{count(one.trace, 'TransformLayout')} of {count(one.trace, 'Vectorize')}" for one in sketches],
         "errors": [one if np.isfinite(one) else str(one) for one in errors],

@@ -23,7 +23,7 @@ DRAWS = 2
 @pytest.mark.tvm
 def test_it_fits_chains_of_sums() -> None:
     chain, conv2d = sl.operators.operator_1(), sl.operators.conv2d()
-    small, large = {"C_in": 16, "W": 16, "H": 8}, {"C_in": 32, "C_out": 32, "N": 2, "H": 16, "W": 64}
+    small, large = {"C_in": 16, "W": 16, "H": 8}, {"C_in": 16, "C_out": 64, "g": 8, "N": 2, "H": 16, "W": 64}
     cases = {
         "two threads": task(chain, sizes(chain, **small), cores=2, sketches=4),
         "four threads": task(chain, sizes(chain, **small | {"H": 16}), cores=4, sketches=4, draws=1),
@@ -78,6 +78,20 @@ def test_it_is_part_of_the_default_and_says_what_it_does() -> None:
         loops = sketch.after.splitlines()
         assert loops[0] == f"for i2_0 < {8 // int(blocks[1])}:"
         assert all(line.startswith("  ") for line in loops[1:]), "padding and both sums are inside the blocks"
+
+
+@pytest.mark.tvm
+def test_rows_of_a_sample_are_cut_where_a_sample_is_too_much_for_the_cache() -> None:
+    chain = sl.operators.operator_1()
+    bound = sizes(chain, C_in=16, C_out=64, g=8, N=2, H=16, W=64)
+    blocks = set()
+    for sketch in explain_space(TuningTask("chain", chain.to_json(), bound), target="local:2").sketches:
+        if found := re.match(r"for i0 < 2; i2_0 < (\d+):", sketch.after):
+            blocks.add(2 * int(found[1]))
+    # The first stage is g x C_out/(g·s) x k_1 x (H + 2) x W for each sample.
+    whole = 2 * 8 * 4 * 3 * 18 * 64 * 4
+    assert blocks
+    assert all(whole / one <= 256 * 1024 for one in blocks), blocks
 
 
 @pytest.mark.tvm

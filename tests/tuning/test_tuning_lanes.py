@@ -100,6 +100,24 @@ def test_it_applies_along_rows_where_a_stage_gives_few_channels() -> None:
 
 
 @pytest.mark.tvm
+def test_a_small_tile_is_no_long_vector_and_short_sums_are_on_the_stack() -> None:
+    matmul = sl.operators.conv1x1()
+    cases = {
+        # Twelve pixels of four channels: TVM would vectorize all 48, whose elements lie in many places.
+        "a small tile": task(matmul, sizes(matmul, C_out=4, W=12), bits=128),
+        # Sixteen sums of 512 bits are 1024 bytes.
+        "few terms": task(matmul, sizes(matmul, C_out=16, W=16), bits=512),
+        "many terms": task(matmul, sizes(matmul, C_in=128, C_out=16, W=16), bits=512),
+    }
+    found = dict(zip(cases, agree(list(cases.values())), strict=True))
+    assert all(one["changed"] == ["Y"] and one["errors"] for one in found.values()), found
+    assert found["a small tile"]["transposed"][0] == "1 of 1"
+    assert found["a small tile"]["longest vector"] <= 12
+    assert found["few terms"]["workspaces"] == 0
+    assert found["many terms"]["workspaces"] > 0
+
+
+@pytest.mark.tvm
 def test_every_known_operator_computes_the_same() -> None:
     known = {name: make() for name, make in KNOWN.items()}
     found = dict(zip(known, agree([task(one, sizes(one), sketches=1, draws=1) for one in known.values()]), strict=True))
