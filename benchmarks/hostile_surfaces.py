@@ -437,7 +437,8 @@ def _archive(rng: random.Random, place: Place) -> bytes:
             elif way == 3:
                 member.type, member.size = rng.choice((tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE)), 0
             elif way == 4:
-                member.name = f"{root}/" + rng.choice(damage.odd_texts(place.marker))[:300]
+                odd = rng.choice(damage.odd_texts(place.marker))[:300].encode("utf-8", "surrogatepass")
+                member.name = f"{root}/" + odd.decode("utf-8", "surrogateescape")  # as tarfile writes names
             tar.addfile(member, BytesIO(place.bytes("data_batch.bin")[: member.size]))
     return damage.damaged_bytes(rng, out.getvalue()) if rng.random() < 0.5 else out.getvalue()
 
