@@ -233,7 +233,7 @@ def _change_rows(rng: random.Random, file: Path, marker: Path) -> None:
             old = row[at]
             whole = None
             if isinstance(old, str) and old[:1] in ("{", "["):
-                with suppress(ValueError):  # changed before
+                with suppress(ValueError, RecursionError):  # changed before
                     whole = json.loads(old)
             if whole is not None and rng.random() < 0.7:
                 row[at] = damage.damaged_json(rng, whole, marker)
