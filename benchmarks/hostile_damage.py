@@ -273,7 +273,8 @@ def odd_place(rng: random.Random, path: Path) -> Path:
         path.symlink_to("/nowhere/at/all")
     elif way == 4:
         with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(str(path))
+            listening.bind(str(path.parent / ".socket"))  # no more than 108 bytes; a name may have more
+        (path.parent / ".socket").rename(path)
     elif way == 5:
         with path.open("wb") as file:
             file.truncate(SPARSE)

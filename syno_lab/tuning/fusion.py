@@ -14,6 +14,7 @@ Imports TVM: for tuning processes only.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,7 @@ def fuse_stages(schedule: Schedule, block: Any, cores: int, vector_bits: int) ->
     for cut in _cuts(last, written, sum(one.bytes for one in sums.values()), cores):
         one = schedule.copy()
         try:
-            more = _apply(one, block, steps, cut)
+            more = _apply(one, block, steps, sums, cut)
         except ScheduleError:  # TVM's own conditions, such as other writers of a stage
             continue
         if more <= _MOST_WORK and all(_has_lanes(one, name, vector_bits) for name in sums):
@@ -82,7 +83,7 @@ def _has_lanes(schedule: Schedule, name: str, vector_bits: int) -> bool:
     return found is not None and has_lanes(found, vector_bits)
 
 
-def _apply(schedule: Schedule, block: Any, stages: dict[str, int], cut: _Cut) -> float:
+def _apply(schedule: Schedule, block: Any, stages: dict[str, int], sums: Collection[str], cut: _Cut) -> float:
     """Move the stages into the blocks; how many times their work it makes."""
     loops = own_loops(schedule, block)
     blocks, rows = schedule.split(loops[cut.axis], [None, cut.rows])
@@ -95,11 +96,23 @@ def _apply(schedule: Schedule, block: Any, stages: dict[str, int], cut: _Cut) ->
         moved.compute_at(moved.get_sblock(name), blocks, preserve_unit_loops=True)
         part = _steps(moved, moved.get_sblock(name))
         if part < steps:  # else each block would compute it whole
-            schedule.compute_at(schedule.get_sblock(name), blocks, preserve_unit_loops=True)
+            stage = schedule.get_sblock(name)
+            schedule.compute_at(stage, blocks, preserve_unit_loops=True)
+            if name not in sums:
+                _keep_rows(schedule, stage)
             work += part * cut.blocks
         else:
             work += steps
     return work / sum(stages.values())
+
+
+def _keep_rows(schedule: Schedule, stage: Any) -> None:
+    """Keep the loop over a row of a padded copy as it is.
+
+    TVM's postprocessor would make vectors of several rows, whose conditions then divide each element's number: eight
+    times the time of the copy. It leaves loops with any annotation alone.
+    """
+    schedule.annotate(own_loops(schedule, stage)[-1], "syno_lab.row", 1)
 
 
 def _stages(schedule: Schedule, block: Any) -> dict[str, Any]:

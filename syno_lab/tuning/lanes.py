@@ -60,12 +60,14 @@ class _Tile:
     Attributes:
         lane: the axis along which a vector's lanes lie.
         width: the lanes of a vector.
+        rows: how many whole rows along ``lane`` a vector holds; more than one where a row is shorter than a register.
+        row: the axis of the rows, the one before ``lane`` in the output; None for one row.
         summed: the axes that are summed over, slowest first.
         place: the place of ``lane`` among the output's axes; None where it is the last.
         across: the axis whose sums use the same loaded vectors.
         across_place: its place among the output's axes.
         steps: how many of its positions are in the tile.
-        vectors: how many vectors lie side by side along ``lane``.
+        vectors: how many vectors lie side by side along ``lane``, or along ``row`` where they hold whole rows.
         further: an axis that only makes the tile larger; None where it is large enough.
         further_steps: how many of its positions are in the tile.
     """
@@ -74,6 +76,8 @@ class _Tile:
     width: int
     summed: tuple[int, ...]
     place: int | None
+    rows: int = 1
+    row: int | None = None
     across: int = 0
     across_place: int = 0
     steps: int = 1
@@ -136,13 +140,17 @@ def _apply(schedule: Schedule, block: Any, tile: _Tile, after: list[str]) -> Non
         schedule.reverse_compute_inline(schedule.get_sblock(name))
     loops = dict(enumerate(own_loops(schedule, block)))
     summed = [loops.pop(n) for n in tile.summed]
-    loops[tile.lane], vectors, lanes = schedule.split(loops[tile.lane], [None, tile.vectors, tile.width])
+    if tile.row is None:
+        loops[tile.lane], vectors, *lanes = schedule.split(loops[tile.lane], [None, tile.vectors, tile.width])
+    else:
+        loops[tile.row], vectors, rows = schedule.split(loops[tile.row], [None, tile.vectors, tile.rows])
+        lanes = [rows, loops.pop(tile.lane)]
     loops[tile.across], steps = schedule.split(loops[tile.across], [None, tile.steps])
     inner = [steps, vectors]
     if tile.further is not None:
         loops[tile.further], more = schedule.split(loops[tile.further], [None, tile.further_steps])
         inner.insert(0, more)
-    schedule.reorder(*loops.values(), *summed, *inner, lanes)
+    schedule.reorder(*loops.values(), *summed, *inner, *lanes)
     schedule.reverse_compute_at(copy, list(loops.values())[-1])
     place, first, width = tile.place, tile.across_place, tile.width
     if place is not None:
@@ -154,7 +162,7 @@ def _apply(schedule: Schedule, block: Any, tile: _Tile, after: list[str]) -> Non
             return [axes[first], *rest, axes[place] % width]
 
         schedule.transform_layout(block, ("write", 0), lanes_last)
-    schedule.vectorize(lanes)
+    schedule.vectorize(schedule.fuse(*lanes) if tile.row is not None else lanes[0])
     for loop in inner:
         schedule.unroll(loop)
 
@@ -180,26 +188,32 @@ def _tiles(found: Sum, full: int, most: int) -> list[_Tile]:
         width = None if lane is None else _lanes(found.sizes[lane], full)
         if lane is None or width is None or not factors:
             continue
-        tiles = _tiles_along(found, lane, width, factors, most)
+        plain = _Tile(lane, width, found.in_memory_order(factors), found.place(lane))
+        rows = full // found.sizes[lane]
+        if width == found.sizes[lane] and rows > 1 and (row := found.row_axis(lane, factors)) is not None:
+            if found.sizes[row] % rows == 0:
+                plain = replace(plain, width=width * rows, rows=rows, row=row)
+        tiles = _tiles_along(found, plain, factors, most)
         if tiles:
-            axes.append((width, found.sizes[lane], tiles))
+            axes.append((plain.width, found.sizes[lane], tiles))
     axes.sort(key=lambda one: one[:2], reverse=True)
     wide = [tiles for width, _, tiles in axes if 2 * width >= full] or [tiles for _, _, tiles in axes[:1]]
     each = _MOST_TILES if len(wide) == 1 else _MOST_TILES_OF_TWO
     return [tile for tiles in wide[:2] for tile in tiles[:each]]
 
 
-def _tiles_along(found: Sum, lane: int, width: int, factors: list[list[Any]], most: int) -> list[_Tile]:
-    """The tiles with vectors along ``lane``: the one with the most sums, then those with more than half of them."""
-    plain = _Tile(lane, width, found.in_memory_order(factors), found.place(lane))
-    others = [n for n in reversed(found.stored) if n is not None and n != lane and found.sizes[n] > 1]
+def _tiles_along(found: Sum, plain: _Tile, factors: list[list[Any]], most: int) -> list[_Tile]:
+    """The tiles with the vectors of ``plain``: the one with the most sums, then those with more than half of them."""
+    lanes = (plain.lane, plain.row)
+    held = found.sizes[plain.lane] // plain.width if plain.row is None else found.sizes[plain.row] // plain.rows
+    others = [n for n in reversed(found.stored) if n is not None and n not in lanes and found.sizes[n] > 1]
     kept: list[_Tile] = []
     for axis in others:
         if any(moves(one, found.variables[axis]) for one in factors):
             continue
         tiles = [
             replace(plain, across=axis, across_place=found.stored.index(axis), steps=steps, vectors=vectors)
-            for vectors in divisors(found.sizes[lane] // width, _MOST_VECTORS)
+            for vectors in divisors(held, _MOST_VECTORS)
             for steps in divisors(found.sizes[axis], most // vectors)
             if steps > 1
         ]
@@ -213,7 +227,7 @@ def _tiles_along(found: Sum, lane: int, width: int, factors: list[list[Any]], mo
     # The latency of a few sums is not hidden: those of another axis are computed with them, with loads of their own.
     rest = most // kept[0].sums
     best = [(max(divisors(found.sizes[n], rest)), n) for n in others if n != kept[0].across]
-    steps, axis = max(best, key=lambda one: one[0], default=(1, lane))
+    steps, axis = max(best, key=lambda one: one[0], default=(1, plain.lane))
     return kept if steps == 1 else [replace(kept[0], further=axis, further_steps=steps), kept[0]]
 
 

@@ -60,6 +60,29 @@ class Sum:
         is_unit = [_is_unit_step(one[-1], variable) and not moves(one[:-1], variable) for one in found]
         return found if all(is_unit) and len(found) < len(self.factors) else []
 
+    def row_axis(self, axis: int, factors: list[list[Any]]) -> int | None:
+        """The axis whose steps go from one whole row along ``axis`` to the next, in the output and in ``factors``.
+
+        These are all factors that ``axis`` moves. None where rows do not follow each other in memory, where another
+        factor has such an axis, or where there is none.
+        """
+        row = self.stored[-2] if len(self.stored) > 1 and self.stored[-1] == axis else None
+        if row is None or int(self.written.shape[-1]) != self.sizes[axis]:
+            return None
+        variable = self.variables[row]
+        for tensor, indices in zip(self.read, self.factors, strict=True):
+            if not any(indices is one for one in factors):
+                if moves(indices, variable):
+                    return None
+            elif (
+                len(indices) < 2
+                or int(tensor.shape[-1]) != self.sizes[axis]
+                or not _is_unit_step(indices[-2], variable)
+                or moves([*indices[:-2], indices[-1]], variable)
+            ):
+                return None
+        return row
+
     def place(self, axis: int) -> int | None:
         """The place of an axis among the output's; None if it is the last."""
         found = self.stored.index(axis)

@@ -77,9 +77,10 @@ def test_evaluators_share_what_is_learned(make: Any) -> None:
     ],
 )
 def test_what_cannot_be_simulated(options: dict[str, Any], message: str, rng: random.Random) -> None:
-    lasts = options.pop("lasts", 1.0)
+    lasts, evaluators = options.get("lasts", 1.0), options["evaluators"]
+    more = {name: value for name, value in options.items() if name not in ("lasts", "evaluators")}
     with pytest.raises(SearchError, match=message):
-        simulate(RandomSearch(Words(), rng), lambda word: (0.5, lasts), options.pop("evaluators"), **options)
+        simulate(RandomSearch(Words(), rng), lambda word: (0.5, lasts), evaluators, **more)
 
 
 def test_recorded_trials_are_a_space(rng: random.Random) -> None:
