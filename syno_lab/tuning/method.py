@@ -49,7 +49,7 @@ GPU_RULES = (*_EVERYWHERE, "tensor-cores", "cross-thread", "bind")
 CPU_RULES = tuple(one for one in RULES if one not in ("tensor-cores", "cross-thread", "bind", DEFAULT, FUSION, LANES))
 
 #: The rules whose space is another one than in earlier versions, as records name them.
-_REVISED = {LANES: f"{LANES}:3"}
+_REVISED = {FUSION: f"{FUSION}:2", LANES: f"{LANES}:4"}
 
 #: Mutators by name: they change a drawn choice of a candidate.
 MUTATORS: dict[str, str] = {

@@ -186,8 +186,11 @@ def test_random_networks_are_operators(rng: random.Random) -> None:
     for _ in range(5):
         edit = alpha.mutate(variant.network, rng)
         assert edit is not None
-        variant = variant.edited(edit)
-        operator = NetworkOperator(variant)
+        edited = variant.edited(edit)
+        operator = NetworkOperator(edited)
+        if operator.params() > 10**8:  # more than this machine may hold
+            continue
+        variant = edited
         assert read_operator(operator.to_json()) == operator
         assert operator.params() == sum(one.numel() for one in operator.to_torch().parameters())
         assert operator.flops({"N": 3}) == 3 * operator.flops()
