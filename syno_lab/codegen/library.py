@@ -167,8 +167,8 @@ def library_record(path: str | os.PathLike[str]) -> LibraryRecord:
     found = _sha256(place)
     if found != record.sha256:
         raise FormatError(
-            f"library {place.name}: expected the file of which {beside.name} speaks (sha256 {record.sha256[:12]}…), "
-            f"found another ({found[:12]}…); save it again"
+            f"library {place.name}: expected the file of which {beside.name} speaks (sha256 "
+            f"{quoted(record.sha256[:12])}…), found another ({found[:12]}…); save it again"
         )
     return record
 

@@ -134,6 +134,9 @@ def test_a_library_that_is_not_the_one_described_is_refused(saved: Path, tmp_pat
     sidecar(path).write_text(json.dumps({**described, "dtype": 3}))
     with pytest.raises(FormatError, match=r"library conv\.so: expected JSON of syno-lab-library version 1"):
         load_library(path)
+    sidecar(path).write_text(json.dumps(described | {"sha256": "\nmkdir x\x1b[2J"}))
+    with pytest.raises(FormatError, match=r"^library conv\.so: .*\(sha256 '\\nmkdir x\\x1b\[2J'…\), found another"):
+        load_library(path)
     sidecar(path).write_bytes(sidecar(saved).read_bytes())
     path.write_bytes(saved.read_bytes() + b"x")
     with pytest.raises(FormatError, match=r"expected the file of which conv\.so\.json speaks .* found another"):

@@ -108,7 +108,7 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
     shapes = (operator.input_sizes(binding), *operator.weight_sizes(binding))
     arrays = [np.asarray(rng.standard_normal(shape)).astype(dtype) for shape in shapes]
     want = operator.reference(*(one.astype("float64") for one in arrays), binding=binding) if sketches else None
-    errors, in_threads, refused, longest, workspaces = [], [], 0, 0, 0
+    errors, in_threads, refused, longest, workspaces, padded = [], [], 0, 0, 0, 0
     for sketch in sketches[: task["sketches"]]:
         for seed in range(1, task["draws"] + 1):
             schedule = Schedule(module, seed=seed)
@@ -119,6 +119,8 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
             script = schedule.mod.script()
             in_threads.append(script.count("T.parallel("))
             longest = max([longest, *(int(one) for one in re.findall(r"T\.vectorized\((\d+)\)", script))])
+            if is_fused(sketch.trace):
+                padded += len(re.findall(r'T\.vectorized\(\d+\):\n *with T\.sblock\("\w+_padded"\)', script))
             buffers = [tvm.runtime.tensor(one) for one in (*arrays, np.full(want.shape, np.nan, dtype))]
             compiled = tvm.compile(schedule.mod, target=target)
             workspaces += "BackendAllocWorkspace" in compiled.mod.inspect_source("asm")
@@ -133,6 +135,8 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
         "in threads": in_threads,
         "longest vector": longest,
         "workspaces": workspaces,
+        "padded copies in vectors": padded,
+        "rows": sum(count(one.trace, "Fuse") for one in sketches),
         "plain": len(space) - len(sketches),
         "transposed": [f"{count(one.trace, 'TransformLayout')} of {count(one.trace, 'Vectorize')}" for one in sketches],
         "errors": [one if np.isfinite(one) else str(one) for one in errors],

@@ -41,6 +41,8 @@ def test_it_fits_chains_of_sums() -> None:
         assert found[name]["changed"] == ["Y", "Z1"], "both sums have tiles inside the blocks"
         assert found[name]["errors"], name
         assert not found[name]["refused"], name
+        # TVM would vectorize several rows of the copy at once, and divide each element's number for its conditions.
+        assert found[name]["padded copies in vectors"] == 0, name
         if name != "one thread":  # the loop over the blocks is the only one in threads
             assert set(found[name]["in threads"][: found[name]["fused sketches"]]) == {1}, name
     for name in list(cases)[5:]:
@@ -56,7 +58,7 @@ def test_chains_of_any_sizes_compute_the_same(rng: random.Random) -> None:
                 "C_in": rng.choice((16, 32)), "C_out": rng.choice((16, 32)), "s": rng.choice((1, 2, 4)),
                 "g": rng.choice((1, 2, 4)), "k": rng.choice((3, 5)), "k_1": rng.choice((1, 3, 5))}  # fmt: skip
         more = {name: size for name, size in more.items() if name in chain.spec.symbols.names}
-        tasks.append(task(chain, sizes(chain, **more), dtype="float64", bits=rng.choice((128, 256)),
+        tasks.append(task(chain, sizes(chain, **more), dtype="float64", bits=rng.choice((128, 256, 512)),
                           cores=rng.randint(2, 4), draws=1))  # fmt: skip
     agree(tasks)
 

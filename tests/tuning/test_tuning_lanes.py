@@ -118,6 +118,27 @@ def test_a_small_tile_is_no_long_vector_and_short_sums_are_on_the_stack() -> Non
 
 
 @pytest.mark.tvm
+def test_vectors_hold_several_rows_that_follow_each_other_in_memory() -> None:
+    matmul, conv2d, chain = sl.operators.conv1x1(), sl.operators.conv2d(), sl.operators.operator_2()
+    few, wide = {"C_out": 6}, {"bits": 512}
+    cases = {
+        "two rows": task(matmul, sizes(matmul, **few, H=6, W=8), **wide),
+        "four rows of two samples": task(matmul, sizes(matmul, **few, N=2, H=8, W=4), **wide),
+        "two rows, where a window moves along columns": task(chain, sizes(chain, C_in=16, H=8, W=8), **wide),
+        "two rows in blocks": task(chain, sizes(chain, C_in=16, H=8, W=8), **wide, cores=2, sketches=4),
+        "an odd number of rows": task(matmul, sizes(matmul, **few, H=5, W=8), **wide),
+        "rows of a padded copy, with pixels between them": task(conv2d, sizes(conv2d, **few, H=6, W=8), **wide),
+        "whole vectors in a row": task(matmul, sizes(matmul, **few, H=6, W=16), **wide),
+    }
+    found = dict(zip(cases, agree(list(cases.values())), strict=True))
+    for name in list(cases)[:4]:
+        assert found[name]["rows"] > 0, f"{name}: {found[name]}"
+    for name in list(cases)[4:]:
+        assert found[name]["rows"] == 0, f"{name}: {found[name]}"
+    assert all(one["changed"] and one["errors"] and not one["refused"] for one in found.values()), found
+
+
+@pytest.mark.tvm
 def test_every_known_operator_computes_the_same() -> None:
     known = {name: make() for name, make in KNOWN.items()}
     found = dict(zip(known, agree([task(one, sizes(one), sketches=1, draws=1) for one in known.values()]), strict=True))
