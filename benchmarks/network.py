@@ -83,6 +83,13 @@ def networks(selection: Selection) -> dict[str, tuple[Operator, Selection]]:
     return found | {"the best discovered, all places": (discovered(), selection)}
 
 
+def alone_ms(tasks: Any, results: dict[str, Any]) -> float | None:
+    """Milliseconds of a network's functions, each called alone on the same data; None where one has no candidate."""
+    if any(task.label not in results for task in tasks):
+        return None
+    return float(sum(task.calls * results[task.label].latency_ms for task in tasks))
+
+
 def convolutions(tasks: Any, results: dict[str, Any], peak: float) -> list[dict[str, Any]]:
     """The functions with a convolution: calls, milliseconds of a call, GFLOP/s, and these over ``peak``.
 
@@ -159,6 +166,7 @@ def main() -> None:
                 if chosen.convolutions:
                     store(told)
                     return
+            row["functions_ms"] = alone_ms(done.tasks, done.results)
             ready.append(compiled(one, example, done, folder, name=f"network{len(rows)}", target=target))
             rows.append(row)
             say(f"{name}: {done.trials} trials, {done.known} of them known, {row['tuning_s']:.0f} s")

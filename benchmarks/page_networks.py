@@ -265,17 +265,16 @@ def network(result: Result) -> str:
     for run in result["rows"]:
         first, *_ = run["networks"]
         eager = "{latency_ms:.2f} | {best_ms:.2f}".format_map(run["eager"])
-        rows = [["PyTorch eager, convolutions", NONE, eager, NONE, NONE, NONE, NONE]]
+        rows = [["PyTorch eager, convolutions", NONE, eager, NONE, NONE, NONE, NONE, NONE]]
         for row in run["networks"]:
             down, faster = first["flops"] / row["flops"], first["latency_ms"] / row["latency_ms"]
             places = " in {} of {}".format(*row["places"]) if row["places"] else ""
             tuned = f"{row['functions'] - row['failed']} of {row['functions']}, {row['trials']} trials"
             times = f"{row['latency_ms']:.2f} | {row['best_ms']:.2f}"
-            shown = [f"{down:.2f}", f"**{faster:.2f}**", f"{faster / down:.2f}"]
+            alone = NONE if row.get("functions_ms") is None else f"{row['functions_ms']:.2f}"
+            shown = [alone, f"{down:.2f}", f"**{faster:.2f}**", f"{faster / down:.2f}"]
             rows.append([f"{row['name']}{places}", tuned, times, *shown, f"{row['error']:.1e}"])
-        heading = (
-            "network | functions tuned | ms, median | ms, least | FLOPs down | times as fast | of its FLOPs' ratio"
-        )
+        heading = "network | functions tuned | ms, median | ms, least | ms, its functions alone | FLOPs down"
         conv = [
             [
                 row["name"],
@@ -289,7 +288,7 @@ def network(result: Result) -> str:
         words = f"{run['total']} trials a network at most, {run['rounds']} rounds in turn, on {run['where']}"
         found += [
             f"**{run['backbone']}**, threads: {run['threads']}; {words}. {run['note']}".strip(),
-            table(f"{heading} | error against torch", rows),
+            table(f"{heading} | times as fast | of its FLOPs' ratio | error against torch", rows),
         ]
         if not conv:
             continue

@@ -8,8 +8,8 @@ small tensor with the channels innermost, which is copied to the output. It is t
 convolutions (Liu et al., *Optimizing CNN model inference on CPUs*, section 3.1).
 
 Where a stage of a chain gives few channels, as Operator 1's first does, its vectors lie along the row of the output
-instead: the data has it innermost, the weights do not have it, and the registers hold the channels. Both ways are tried
-where both fit.
+instead: the data has it innermost, the weights do not have it, and the registers hold the channels. Rows that are
+shorter than a register and follow each other in memory share one. Both ways are tried where both fit.
 
 Which tiles keep a processor busy is known before any measurement: so many sums that the latency of multiplying and
 adding is hidden, and no more than there are registers for. Only such tiles are proposed, a sketch for each. On
@@ -189,10 +189,9 @@ def _tiles(found: Sum, full: int, most: int) -> list[_Tile]:
         if lane is None or width is None or not factors:
             continue
         plain = _Tile(lane, width, found.in_memory_order(factors), found.place(lane))
-        rows = full // found.sizes[lane]
-        if width == found.sizes[lane] and rows > 1 and (row := found.row_axis(lane, factors)) is not None:
-            if found.sizes[row] % rows == 0:
-                plain = replace(plain, width=width * rows, rows=rows, row=row)
+        row, rows = found.row_axis(lane, factors), full // found.sizes[lane]
+        if width == found.sizes[lane] and rows > 1 and row is not None and found.sizes[row] % rows == 0:
+            plain = replace(plain, width=width * rows, rows=rows, row=row)
         tiles = _tiles_along(found, plain, factors, most)
         if tiles:
             axes.append((plain.width, found.sizes[lane], tiles))
