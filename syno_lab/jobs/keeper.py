@@ -111,7 +111,7 @@ class Keeper:
 
     def _run(self) -> None:
         version: tuple[int, int] | None = None
-        swept = 0.0
+        swept, said = 0.0, ""
         while not self._ended.is_set():
             try:
                 found = self._ledger.database.version()
@@ -125,10 +125,11 @@ class Keeper:
                     version = found
                     self._settle()
                     self._dispatch()
-                self.trouble = ""
+                self.trouble = said = ""
             except (JobError, StoreError) as error:  # for a moment or for long: it is tried again either way
-                if str(error) != self.trouble:
+                if str(error) == self.trouble != said:  # it lasts: whoever asked for something has heard of it before
                     _log.warning("%s", error)
+                    said = self.trouble
                 self.trouble = str(error)
             self._awake.wait(PERIOD_S)
             self._awake.clear()
