@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the store, and between two sweeps.
 PERIOD_S, SWEEP_S = 0.1, 1.0
+#: Seconds that a trouble of the store or the scheduler lasts before the log has it: a caller hears of it at once.
+LASTS_S = 5.0
 #: Seconds that a connection is given to close; the scheduler at its other end may be dead.
 CLOSE_S = 2.0
 #: Seconds within which the lab's own scheduler must answer; it may have been killed meanwhile, and is looked at again.
@@ -111,7 +113,7 @@ class Keeper:
 
     def _run(self) -> None:
         version: tuple[int, int] | None = None
-        swept, said = 0.0, ""
+        swept, since, is_said = 0.0, 0.0, False
         while not self._ended.is_set():
             try:
                 found = self._ledger.database.version()
@@ -125,12 +127,13 @@ class Keeper:
                     version = found
                     self._settle()
                     self._dispatch()
-                self.trouble = said = ""
+                self.trouble = ""
             except (JobError, StoreError) as error:  # for a moment or for long: it is tried again either way
-                if str(error) == self.trouble != said:  # it lasts: whoever asked for something has heard of it before
+                if str(error) != self.trouble:
+                    self.trouble, since, is_said = str(error), time.monotonic(), False
+                elif not is_said and time.monotonic() - since >= LASTS_S:
                     _log.warning("%s", error)
-                    said = self.trouble
-                self.trouble = str(error)
+                    is_said = True
             self._awake.wait(PERIOD_S)
             self._awake.clear()
 

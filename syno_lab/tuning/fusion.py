@@ -107,10 +107,10 @@ def _apply(schedule: Schedule, block: Any, stages: dict[str, int], sums: Collect
 
 
 def _keep_rows(schedule: Schedule, stage: Any) -> None:
-    """Keep the loop over a row of a padded copy as it is.
+    """Keep the loop over a row of a stage that sums nothing, such as a padded copy, as it is.
 
-    TVM's postprocessor would make vectors of several rows, whose conditions then divide each element's number: eight
-    times the time of the copy. It leaves loops with any annotation alone.
+    TVM's postprocessor would make vectors of several rows, whose conditions then divide each element's number. It
+    leaves loops with an annotation alone.
     """
     schedule.annotate(own_loops(schedule, stage)[-1], "syno_lab.row", 1)
 

@@ -126,9 +126,11 @@ def test_goes_on_after_an_interruption(how: signal.Signals, tmp_path: Path, fres
             break
     busy = rf"the search 'demo-[0-9a-f]+' in {tmp_path} is already running \(process {first.pid}\): watch it"
     os.kill(first.pid, signal.SIGSTOP)  # it might be done before it is found to be at work
-    with pytest.raises(SynoError, match=busy):
-        run_demo(DemoOptions(Path("digits"), tmp_path, scale=SCALE))
-    os.kill(first.pid, signal.SIGCONT)
+    try:
+        with pytest.raises(SynoError, match=busy):
+            run_demo(DemoOptions(Path("digits"), tmp_path, scale=SCALE))
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
     time.sleep(wait)
     children = psutil.Process(first.pid).children(recursive=True)
     os.kill(first.pid, how)

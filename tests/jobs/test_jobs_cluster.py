@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -96,6 +97,20 @@ def test_a_scheduler_that_lives_and_does_not_answer_is_replaced(
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(stopped, signal.SIGKILL)
+
+
+def test_a_command_on_a_damaged_store_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread that sends jobs finds the same as the command does."""
+    show_kinds(monkeypatch, job_kinds.VARIABLE)
+    with Lab.open(tmp_path, slots=1, start=False) as lab:
+        lab.submit("nothing")
+    with contextlib.closing(sqlite3.connect(tmp_path / "results.sqlite")) as store:
+        store.execute("ALTER TABLE syno_progress RENAME COLUMN job TO jo")
+        store.commit()
+    command = [sys.executable, "-m", "syno_lab.cli", "jobs", "watch", "1", "--folder", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("is damaged or no Syno Lab store") == 1, done.stderr
 
 
 def test_the_modules_of_dask_that_get_another_clock_still_have_one() -> None:
