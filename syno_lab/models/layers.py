@@ -8,7 +8,7 @@ build beside the pinned torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from syno_lab.errors import SpecError
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Example = tuple[int, int, int] | Tensor | Mapping[str, Tensor]
+#: The shapes of a layer's input and output in one call, or why an operator could not be called like that.
+Call = tuple[torch.Size, torch.Size] | str
 
 # Linear layers that are no nn.Linear, by the name of their class; their weights are [C_in, C_out].
 _TRANSPOSED = {"transformers.pytorch_utils.Conv1D"}
@@ -102,13 +106,16 @@ def survey(net: nn.Module, example: Example) -> Survey:
     positional, named = _arguments(net, example)
     shown = getattr(example, "shape", example) if not isinstance(example, Mapping) else list(example)
     names = {module: name for name, module in net.named_modules() if _kind(module) is not None}
-    seen: dict[nn.Module, list[tuple[torch.Size, torch.Size]]] = {}
+    seen: dict[nn.Module, list[Call]] = {}
+    running: list[nn.Module] = []
 
-    def record(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
-            seen.setdefault(module, []).append((inputs[0].shape, output.shape))
+    def record(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
+        while running.pop() is not module:  # one that raised, and whose error the network took
+            pass
+        seen.setdefault(module, []).append(_call([*inputs, *named.values()], output))
 
-    with _watched(net, names, record), torch.no_grad(), FlopCounterMode(display=False) as counter:
+    taken = _Taken(names, running)
+    with _watched(net, names, running, record), torch.no_grad(), FlopCounterMode(display=False) as counter, taken:
         try:
             # torch counts attention where it is made of matrix products.
             with sdpa_kernel(SDPBackend.MATH):
@@ -118,8 +125,8 @@ def survey(net: nn.Module, example: Example) -> Survey:
             what = f"images {list(shown)}" if isinstance(example, tuple) else f"an example {list(shown)}"
             raise SpecError(f"expected a network that takes {what}, found: {reason}") from error
     sharing = _sharing(net)
-    sites = [_site(names[module], module, calls, sharing) for module, calls in seen.items()]
-    sites += [_site(name, module, [], sharing) for module, name in names.items() if module not in seen]
+    called = [*seen, *(module for module in names if module not in seen)]
+    sites = [_site(names[module], module, seen.get(module, []), sharing, module in taken.modules) for module in called]
     return Survey(
         network=type(net).__name__,
         sites=tuple(sites),
@@ -147,16 +154,60 @@ def _arguments(net: nn.Module, example: Example) -> tuple[tuple[Tensor, ...], di
     return (torch.zeros((1, *example), dtype=weight.dtype, device=weight.device),), {}
 
 
+def _call(inputs: list[Any], output: Any) -> Call:
+    """The shapes of a call's first input and of its output, or why an operator could not be called like that."""
+    given = [value for value in inputs if value is not None]
+    if not given or not isinstance(given[0], Tensor) or given[0].is_nested:
+        return "its input is not one plain tensor"
+    if len(given) > 1:
+        return f"it is called with {len(given)} inputs, and an operator takes one"
+    if not isinstance(output, Tensor):
+        return f"its output is a {type(output).__name__}, not a tensor"
+    return given[0].shape, output.shape
+
+
+class _Taken(TorchDispatchMode):
+    """Sees which layers' weights a function takes while the layer itself does not run: it needs their values."""
+
+    def __init__(self, layers: Iterable[nn.Module], running: list[nn.Module]) -> None:
+        super().__init__()
+        weights = [(layer, layer._parameters.get("weight")) for layer in layers]
+        self._owners = {_start(weight): layer for layer, weight in weights if weight is not None}
+        self._owners.pop(None, None)
+        self._running = running
+        self.modules: set[nn.Module] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for value in tree_leaves((args, kwargs)):
+            owner = self._owners.get(_start(value)) if isinstance(value, Tensor) else None
+            if owner is not None and owner not in self._running:
+                self.modules.add(owner)
+        return func(*args, **(kwargs or {}))
+
+
+def _start(tensor: Tensor) -> tuple[int, int] | None:
+    """Where its values begin, the same for most of its views; None where it has none."""
+    try:
+        return tensor.untyped_storage()._cdata, int(tensor.storage_offset())
+    except (NotImplementedError, RuntimeError, ValueError):
+        return None
+
+
 @contextmanager
 def _watched(
-    net: nn.Module, modules: Mapping[nn.Module, str], record: Callable[[nn.Module, tuple[Any, ...], Any], None]
+    net: nn.Module, modules: Iterable[nn.Module], running: list[nn.Module], record: Callable[..., None]
 ) -> Iterator[None]:
     modes = [(module, module.training) for module in net.modules()]
-    hooks = [module.register_forward_hook(record) for module in modules]
+    hooks = [module.register_forward_pre_hook(lambda module, _: running.append(module)) for module in modules]
+    # Before hooks of the network's own, which may change what the layer itself gave.
+    hooks += [module.register_forward_hook(record, prepend=True, with_kwargs=True) for module in modules]
+    fused = torch.backends.mha.get_fastpath_enabled()
     try:
+        torch.backends.mha.set_fastpath_enabled(False)  # it takes the weights of layers and does not call them
         net.eval()
         yield
     finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
         for hook in hooks:
             hook.remove()
         for module, training in modes:
@@ -173,15 +224,21 @@ def _sharing(net: nn.Module) -> dict[int, set[str]]:
     return owners
 
 
-def _site(
-    name: str, module: nn.Module, calls: list[tuple[torch.Size, torch.Size]], sharing: Mapping[int, set[str]]
-) -> Site:
+def _site(name: str, module: nn.Module, seen: list[Call], sharing: Mapping[int, set[str]], taken: bool) -> Site:
     weight, bias = module.weight, module.bias
     assert isinstance(weight, Tensor)
     params = sum(parameter.numel() for parameter in module.parameters())
     others = sorted(sharing.get(id(weight), set()) - {name})
     obstacle = f"it shares its weight with {others[0]}" if others else None
-    if not calls:
+    calls = [call for call in seen if not isinstance(call, str)]
+    unfit = next((call for call in seen if isinstance(call, str)), None)
+    if unfit is not None:
+        obstacle = unfit
+    elif taken and not others:
+        obstacle = "a function takes its weight, " + (
+            "besides its calls" if seen else "and the network does not call it"
+        )
+    elif not seen:
         obstacle = "the network does not call it on this example"
     base = Site(
         name=name,
@@ -192,7 +249,7 @@ def _site(
         kernel_size=(1, 1),
         flops=0,
         params=params,
-        calls=len(calls),
+        calls=len(seen),
         bias=bias is not None,
         obstacle=obstacle,
     )
@@ -210,7 +267,7 @@ def _site(
     )
 
 
-def _convolution(base: Site, module: nn.Conv2d, calls: list[tuple[torch.Size, torch.Size]]) -> Site:
+def _convolution(base: Site, module: nn.Conv2d, calls: Sequence[tuple[torch.Size, torch.Size]]) -> Site:
     site = replace(
         base,
         in_channels=module.in_channels,

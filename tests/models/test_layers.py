@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from syno_lab.errors import SpecError
@@ -154,3 +155,73 @@ def test_the_shares_of_resnet20():
     assert len(frame) == 20
     assert frame["replaced"].sum() == 19
     assert frame.loc[frame["replaced"], "share"].sum() > 0.999
+
+
+class Called(nn.Module):
+    """Layers that are called in all ways, and weights that functions take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain = nn.Conv2d(4, 4, 3, padding=1)
+        self.named = nn.Conv2d(4, 4, 3, padding=1)
+        self.taken = nn.Conv2d(4, 4, 3, padding=1)
+        self.penalised = nn.Conv2d(4, 4, 3, padding=1)
+        self.pair = Pair(4, 4, 3, padding=1)
+        self.masked = Masked(4, 4, 3, padding=1)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.plain(x.to(self.plain.weight.dtype).view(-1, self.plain.weight.size(1), 8, 8))
+        x = functional.conv2d(self.named(input=x), self.taken.weight.data, padding=1)
+        x = self.penalised(x) + self.penalised.weight.flatten().norm()
+        x = self.masked(self.pair(x)[0], mask=x > 0)
+        return self.head(input=x.mean((2, 3)))
+
+
+class Pair(nn.Conv2d):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return super().forward(x), None
+
+
+class Masked(nn.Conv2d):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return super().forward(x * mask)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_each_way_to_use_a_layer_is_seen(device):
+    seen = survey(Called().to(device), (4, 8, 8))
+    assert {site.name: (site.calls, site.obstacle) for site in seen.sites} == {
+        "plain": (1, None),
+        "named": (1, None),
+        "taken": (0, "a function takes its weight, and the network does not call it"),
+        "penalised": (1, "a function takes its weight, besides its calls"),
+        "pair": (1, "its output is a tuple, not a tensor"),
+        "masked": (1, "it is called with 2 inputs, and an operator takes one"),
+        "head": (1, None),
+    }
+
+
+def test_what_torchs_attention_takes_from_a_layer_is_no_call_of_it():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    net = nn.TransformerEncoder(layer, 2).eval()
+    example = {
+        "src": torch.zeros(2, 5, 8),
+        "src_key_padding_mask": torch.tensor([[False] * 5, [False] * 3 + [True] * 2]),
+    }
+    obstacles = {site.name: site.obstacle for site in survey(net, example).sites}
+    assert {name: obstacles[f"layers.1.{name}"] for name in ("linear1", "linear2", "self_attn.out_proj")} == {
+        "linear1": None,
+        "linear2": None,
+        "self_attn.out_proj": "a function takes its weight, and the network does not call it",
+    }
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_a_layer_is_seen_as_it_is_whatever_hooks_make_of_it():
+    net = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1))
+    net[0].register_forward_hook(lambda module, given, y: y[..., ::2, ::2])
+    first, second = survey(net, (2, 8, 8)).sites
+    assert (first.obstacle, second.obstacle, second.height) == (None, None, 4)
+    assert len(net[0]._forward_hooks) == 1
+    assert not net[0]._forward_pre_hooks
