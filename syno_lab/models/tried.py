@@ -1,0 +1,80 @@
+"""A network is tried before it is promised: one evaluation and one training step, of which nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from syno_lab.errors import SpecError, SynoError
+
+_NOT_THEIRS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<")
+
+
+def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable[[Any], Tensor] | None = None) -> None:
+    """Run ``net`` once in evaluation, and once in training with a backward pass. It is used up: give a copy.
+
+    ``call`` runs the network on an example and returns its output; ``loss`` makes a scalar of that (None: the mean
+    square of all floating-point outputs). The generators of torch, NumPy and Python are as before afterwards.
+
+    Raises:
+        SpecError: one line with the part of the network, what it raised, and where.
+    """
+    made = loss or _mean_square
+    doing = "an evaluation"
+    try:
+        with _generators_kept(net):
+            with torch.no_grad():
+                call(net.eval())
+            doing = "a training step"
+            with torch.enable_grad():
+                scalar = made(call(net.train()))
+                if scalar.requires_grad:
+                    scalar.backward()
+    except (Exception, SystemExit) as error:
+        raise SpecError(f"expected a network that takes {doing}, found: {blame(net, error)}") from error
+
+
+def blame(net: nn.Module, error: BaseException) -> str:
+    """The innermost part of ``net`` in which an error was raised, the error in one line, and its file and line."""
+    names = {module: name for name, module in net.named_modules()}
+    part, place = "", ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        part = _name(names, frame.f_locals.get("self")) or part
+        if not frame.f_code.co_filename.startswith(_NOT_THEIRS):
+            place = f" ({Path(frame.f_code.co_filename).name}, line {line})"
+    said = (str(error).splitlines() or [""])[0]
+    if not isinstance(error, SynoError):
+        said = f"{type(error).__name__}{': ' if said else ''}{said}{place}"
+    return f"{part}: {said}" if part and part not in said else said
+
+
+def _name(names: dict[nn.Module, str], owner: Any) -> str:
+    return names.get(owner, "").partition(".placeholder")[0] if isinstance(owner, nn.Module) else ""
+
+
+def _mean_square(output: Any) -> Tensor:
+    whole = output if isinstance(output, Tensor | Sequence | Mapping) else vars(output)
+    leaves = tree_leaves(list(whole.values()) if isinstance(whole, Mapping) else whole)
+    values = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.numel()]
+    return torch.stack([value.float().square().mean() for value in values] or [torch.zeros(())]).sum()
+
+
+@contextlib.contextmanager
+def _generators_kept(net: nn.Module) -> Iterator[None]:
+    ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 - a network of the user's may draw from it
+    devices = {parameter.device for parameter in net.parameters() if parameter.device.type == "cuda"}
+    try:
+        with torch.random.fork_rng(devices=list(devices)):
+            yield
+    finally:
+        random.setstate(ours)
+        np.random.set_state(numpys)  # noqa: NPY002
