@@ -285,6 +285,7 @@ def _options(texts: list[str], width: int | None, blocks: int | None) -> dict[st
 def _check(settings: SearchSettings, report: Reporter) -> None:
     """Raise now all errors that can be found before a job is submitted."""
     from syno_lab.experiments import Space
+    from syno_lab.trial.examples import plan_of_images
 
     report(KIND, 0.0, "looking at the backbone and the data")
     space = Space(settings)
@@ -296,6 +297,8 @@ def _check(settings: SearchSettings, report: Reporter) -> None:
         f"{what} {space.operators}{wants}; "
         f"baseline {space.baseline.flops:,} FLOPs, {space.baseline.params:,} parameters",
     )
+    for line in plan_of_images(settings.training):
+        report(KIND, 0.0, line)
 
 
 def _check_new(place: Path, settings: SearchSettings, go_on: bool) -> None:

@@ -286,7 +286,10 @@ def _rule(patience: int | None, stop_early: Rule | None) -> dict[str, Any] | Non
 def _say(
     request: TrialRequest, trials: list[dict[str, Any]], comparisons: list[dict[str, Any]], json: str | None
 ) -> None:
-    say(f"{request.backbone} on {request.data}", json)
+    from syno_lab.trial.examples import plan_of_images
+
+    for line in (f"{request.backbone} on {request.data}", *plan_of_images(request)):
+        say(line, json)
     measure = "perplexity" if any(trial["perplexity"] is not None for trial in trials) else "accuracy"
     say_table(
         [

@@ -158,10 +158,13 @@ def find_cifar(path: Path) -> tuple[Path, CifarFormat]:
     for form in CIFAR_FORMATS:
         if (path / form.folder).is_dir():
             return path / form.folder, form
-    names = sorted(entry.name for entry in path.iterdir())
+    names = sorted(printable(entry.name, 40) for entry in path.iterdir())
     found = "an empty folder" if not names else ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     expected = ", ".join(form.folder for form in CIFAR_FORMATS)
-    raise DataError(f"expected one of {expected} in {path}, found {found}; name a folder that holds one of them")
+    raise DataError(
+        f"expected one of {expected}, or class folders of images, or train and val with class folders in each, in "
+        f"{path}, found {found}; name a folder that holds one of them"
+    )
 
 
 def read_cifar(folder: Path, form: CifarFormat, *, has_test: bool = True) -> CifarArrays:

@@ -1,39 +1,35 @@
 """Read a folder of images in class folders, such as the unpacked ImageNet.
 
-Either ``train`` and ``val`` (or ``validation``, ``test``) with the same class folders in each, or only the class
-folders; then every fifth image is a test image. Shapes: N images, C = 3 channels, H = W the size they are scaled to.
+Either parts to train and to test on with the same class folders in each, or only the class folders; then every fifth
+image is a test image (:mod:`.layout`). Shapes: N images, C = 3 channels, H = W the size they are scaled to.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from syno_lab.data.layout import find_layout, holds_images, images
 from syno_lab.errors import DataError
-from syno_lab.inputs import read_bytes
+from syno_lab.inputs import QUOTED, printable, read_bytes
 
 if TYPE_CHECKING:
     from PIL import Image
 
 SIZE = 224
 """The default height and width that images are scaled to: those usual for ImageNet (He et al. 2016)."""
-
-TEST_FOLDERS = ("val", "validation", "test")
-"""Possible names of the test part's folder; the first that exists is used."""
-
-SUFFIXES = frozenset({".jpeg", ".jpg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff"})
 
 MOST_BYTES = 1 << 28
 """The most bytes of one image file."""
@@ -42,6 +38,11 @@ MOST_BYTES = 1 << 28
 _FORMS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
 _LARGE = 1 << 24  # pixels: such images are decoded one at a time
 _TEST_EVERY = 5
+_LOOKED_AT = 256  # files, for transparency
+_ORIENTATION, _BITS, _PHOTOMETRIC = 0x0112, 258, 262  # numbers of tags
+_TURNS = dict(enumerate(
+    ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90"), 2
+))  # fmt: skip
 _large = Lock()
 LEAST_AREA, MOST_SIDES = 0.08, 4 / 3
 _DECODERS = 8  # threads: reading waits for the disk, and decoding releases Python's lock
@@ -49,52 +50,60 @@ _DECODERS = 8  # threads: reading waits for the disk, and decoding releases Pyth
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """The image files, each with the index of its class: the first of each class before the second of any."""
+    """The image files, each with the index of its class: the first of each class before the second of any.
+
+    ``parts``: the names of the two parts' folders, none where every fifth image is for tests; ``unread``: of others.
+    """
 
     path: Path
     classes: tuple[str, ...]
     train: tuple[tuple[Path, int], ...]
     test: tuple[tuple[Path, int], ...]
+    parts: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    def plan(self) -> str:
+        """What is read as what, in one line; transparency is looked for in the first 256 files."""
+        of = [f" from {printable(name, QUOTED)}" for name in self.parts] or ["", ", every fifth image"]
+        said = f"{self.path}: {len(self.classes)} classes, {len(self.train):,} images to train on{of[0]}, "
+        said += f"{len(self.test):,} to test on{of[1]}"
+        if self.unread:
+            said += f"; not read: {printable(', '.join(self.unread), QUOTED)}"
+        clear = next((file for file, _ in self.train[:_LOOKED_AT] if has_transparency(file)), None)
+        return said if clear is None else f"{said}; transparent pixels become white, as in {clear.name}"
 
 
 def is_image_folder(path: Path) -> bool:
-    """Whether ``path`` is a folder with images in class folders, in ``train`` or at once."""
-    if not path.is_dir():
-        return False
-    root = path / "train" if (path / "train").is_dir() else path
-    return any(next(_images(folder), None) is not None for folder in _folders(root))
+    """Whether ``path`` is a folder with images in it or in its folders, in whatever form."""
+    return path.is_dir() and holds_images(path)
 
 
 def class_names(path: Path) -> tuple[str, ...]:
-    """The classes of an image folder, in order; its images are not read."""
-    root = path / "train" if (path / "train").is_dir() else path
-    return tuple(folder.name for folder in _folders(root))
+    """The classes of an image folder, in order; its images are not read. Raises DataError as :func:`.find_layout`."""
+    return tuple(find_layout(path).train)
 
 
 def find_image_folder(path: Path) -> ImageFolder:
     """List the images of ``path``.
 
     Raises:
-        DataError: the folder has no class folders, a part is missing or empty, or the test part has other classes.
+        DataError: as :func:`.find_layout`, and for a part without images.
     """
-    if not is_image_folder(path):
-        raise DataError(
-            f"expected images in class folders in {path}, found none; name a folder with one folder for each class, "
-            "or with such folders in train and val"
-        )
-    if not (path / "train").is_dir():
-        return _split(path)
-    root = next((path / name for name in TEST_FOLDERS if (path / name).is_dir()), None)
-    if root is None:
-        raise DataError(f"expected {' or '.join(TEST_FOLDERS)} beside train in {path}, found neither")
-    classes = class_names(path)
-    others = sorted({folder.name for folder in _folders(root)} ^ set(classes))
-    if others:
-        raise DataError(
-            f"expected the class folders of {path / 'train'} in {root} too, found {', '.join(others[:3])} in only one"
-        )
-    parts = [[sorted(_images(part / name)) for name in classes] for part in (path / "train", root)]
-    return _listed(path, classes, *parts)
+    found = find_layout(path)
+    train = [_files(of) for of in found.train.values()]
+    if found.test is None:
+        test = [of[_TEST_EVERY - 1 :: _TEST_EVERY] for of in train]
+        train = [[file for place, file in enumerate(of, 1) if place % _TEST_EVERY] for of in train]
+    else:
+        test = [_files(found.test[name]) for name in found.train]
+    for part, files in (("train", train), ("test", test)):
+        if not any(files):
+            raise DataError(f"{path}: expected images to {part} on, found none; each class needs a few")
+    return ImageFolder(path, tuple(found.train), _in_turn(train), _in_turn(test), found.parts, found.unread)
+
+
+def _files(of: Path | Sequence[Path]) -> list[Path]:
+    return sorted(images(of, is_deep=True)) if isinstance(of, Path) else list(of)
 
 
 def read_image_folder(
@@ -120,31 +129,6 @@ def read_image_folder(
     return *_read(train, size), *_read(test, size)
 
 
-def _folders(root: Path) -> list[Path]:
-    return sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-
-
-def _images(folder: Path) -> Iterator[Path]:
-    return (entry for entry in folder.iterdir() if entry.suffix.lower() in SUFFIXES and not entry.name.startswith("."))
-
-
-def _split(path: Path) -> ImageFolder:
-    folders = _folders(path)
-    files = [sorted(_images(folder)) for folder in folders]
-    train = [[file for place, file in enumerate(of, 1) if place % _TEST_EVERY] for of in files]
-    test = [of[_TEST_EVERY - 1 :: _TEST_EVERY] for of in files]
-    return _listed(path, class_names(path), train, test)
-
-
-def _listed(
-    path: Path, classes: tuple[str, ...], train: Sequence[Sequence[Path]], test: Sequence[Sequence[Path]]
-) -> ImageFolder:
-    for part, files in (("train", train), ("test", test)):
-        if not any(files):
-            raise DataError(f"{path}: expected images to {part} on, found none; each class needs a few")
-    return ImageFolder(path, classes, _in_turn(train), _in_turn(test))
-
-
 def _in_turn(files: Sequence[Sequence[Path]]) -> tuple[tuple[Path, int], ...]:
     """Take one file of each class in turn, so that the first files cover all classes."""
     labelled = [[(file, label) for file in of] for label, of in enumerate(files)]
@@ -152,37 +136,86 @@ def _in_turn(files: Sequence[Sequence[Path]]) -> tuple[tuple[Path, int], ...]:
 
 
 def _read(files: Sequence[tuple[Path, int]], size: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    images = np.empty((len(files), 3, size, size), dtype=np.uint8)
+    pixels = np.empty((len(files), 3, size, size), dtype=np.uint8)
 
     def read(place: int) -> None:
-        images[place] = decode(files[place][0], lambda image: fit(image, size))
+        pixels[place] = decode(files[place][0], lambda image: fit(image, size))
 
     with ThreadPoolExecutor(_DECODERS) as pool:
         for _ in pool.map(read, range(len(files))):
             pass
-    return images, np.array([label for _, label in files], dtype=np.int64)
+    return pixels, np.array([label for _, label in files], dtype=np.int64)
 
 
 def decode(path: Path, change: Callable[[Image.Image], Image.Image]) -> NDArray[np.uint8]:
-    """The image of a file in RGB after ``change``, as uint8 [3, H, W].
+    """The image of a file in RGB, upright, on white where it is transparent, after ``change``, as uint8 [3, H, W].
+
+    Of several images in a file it is the first. Levels of 16 bits are divided by 257.
 
     Raises:
-        DataError: for a file that is no image, or damaged.
+        DataError: for a file that is no image, or damaged, or with levels of 32 bits or floats outside 0 to 1.
     """
-    from PIL import Image
-
     try:
-        content = read_bytes(path, MOST_BYTES)
-        with (
-            Image.open(io.BytesIO(content), formats=_FORMS) as image,
-            _large if image.width * image.height > _LARGE else nullcontext(),
-        ):
-            changed = change(image.convert("RGB"))
+        with _opened(path) as image, _large if image.width * image.height > _LARGE else nullcontext():
+            changed = change(_upright(image))
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
     except Exception as error:  # noqa: BLE001 - Pillow's decoders can raise any exception on a damaged file
         said = str(getattr(error, "strerror", None) or error)
         reason = (said.splitlines() or [type(error).__name__])[0][:120]
         raise DataError(f"{path}: expected an image, found: {reason}; remove it or get it again") from None
     return np.asarray(changed).transpose(2, 0, 1)
+
+
+def has_transparency(path: Path) -> bool:
+    """Whether a file's pixels can be transparent, by its first bytes; False too for what is no image."""
+    try:
+        with _opened(path) as image:
+            return image.has_transparency_data
+    except Exception:  # noqa: BLE001 - as in `decode`, which says it
+        return False
+
+
+def _opened(path: Path) -> Image.Image:
+    from PIL import Image
+
+    return Image.open(io.BytesIO(read_bytes(path, MOST_BYTES)), formats=_FORMS)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """The image in RGB as a camera's note (EXIF) says that it is to be seen, on white where it is transparent."""
+    from PIL import Image
+
+    tags, form = getattr(image, "tag_v2", {}), image.format
+    image.load()  # turns a TIFF itself
+    try:
+        turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # noqa: BLE001 - a damaged note leaves the image as it is
+        turn = None
+    image = image if turn is None else image.transpose(Image.Transpose[turn])
+    if image.mode[0] in "IF":
+        return Image.fromarray(_of_8_bits(image, form, tags)).convert("RGB")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    clear = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB")
+
+
+def _of_8_bits(image: Image.Image, form: str | None, tags: Mapping[int, Any]) -> NDArray[np.uint8]:
+    """The levels [H, W] of a grey image of more than 8 bits; ``tags`` are a TIFF's."""
+    levels = np.asarray(image).astype(np.float64)
+    low, high = levels.min(), levels.max()
+    if image.mode.startswith("I;16") or (image.mode == "I" and form in ("PNG", "PPM")):  # both have 16 bits at most
+        levels /= 4095 if tags.get(_BITS) in (12, (12,)) else 65535
+        levels = 1 - levels if tags.get(_PHOTOMETRIC) == 0 else levels
+    elif image.mode != "F" or not (low >= 0 and high <= 1):
+        kind = "floats" if image.mode == "F" else "32 bits"
+        raise DataError(
+            f"expected levels of 8 or 16 bits or floats from 0 to 1, found {kind} from {low:g} to {high:g}; save 8 bits"
+        )
+    if "transparency" in image.info:
+        levels[np.asarray(image) == image.info["transparency"]] = 1
+    return np.rint(levels * 255).astype(np.uint8)
 
 
 def fit(image: Image.Image, size: int) -> Image.Image:

@@ -31,7 +31,7 @@ from syno_lab.training import train
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialRequest, places_of, survey_of
 from syno_lab.trial.backbone import build
-from syno_lab.trial.examples import examples_of
+from syno_lab.trial.examples import examples_of, plan_of_images
 from syno_lab.trial.own import needs_this_process
 from syno_lab.trial.run import IMAGE_LEARNING_RATE, TEXT_LEARNING_RATE
 
@@ -221,7 +221,7 @@ def improve(
 
 
 def plan_lines(settings: SearchSettings, sites: Sequence[Site]) -> list[str]:
-    """The plan in lines: the network, the layers that are replaced and those that stay, and the space.
+    """The plan in lines: the network, the layers that are replaced and those that stay, the space, a folder of images.
 
     Raises:
         SpecError: no operator can be within the limits.
@@ -236,6 +236,7 @@ def plan_lines(settings: SearchSettings, sites: Sequence[Site]) -> list[str]:
         f"{seen.network}: {seen.flops:,} FLOPs for one example, {seen.params:,} parameters",
         f"{len(sites)} of {len(seen.sites)} layers are replaced, {share:.0%} of the FLOPs: {which}",
         f"operators {space.limits}; {settings.minutes:g} minutes in all, {settings.workers} {at_once} at a time",
+        *plan_of_images(settings.training),
     ]
 
 

@@ -10,7 +10,7 @@ from syno_lab.data.datasets import DIGITS, Dataset, data_path, holds_cifar, load
 from syno_lab.data.image_folder import find_image_folder, is_image_folder
 from syno_lab.data.own import OwnData, own_data
 from syno_lab.data.stream import MOST_HELD, ImageStream, stream_of
-from syno_lab.data.text import TextData
+from syno_lab.data.text import TextData, is_text_file
 from syno_lab.models.registry import OWN
 from syno_lab.trial.facts import facts_of, text_of
 from syno_lab.trial.request import TrialRequest
@@ -48,6 +48,14 @@ def images_of(request: TrialRequest) -> Dataset | ImageStream:
         files = _files(folder) if holds_cifar(folder) else None
     asked = (request.data, request.resolution, request.train_images, request.test_images, request.holdout)
     return _load(*asked) if files is None else _kept(*asked, files)
+
+
+def plan_of_images(request: TrialRequest) -> list[str]:
+    """A line on what is read of a folder of images, for the plan of a search or a training; none for other data."""
+    if request.data == DIGITS or request.data.startswith(OWN) or is_text_file(request.data):
+        return []
+    folder = data_path(request.data)
+    return [] if holds_cifar(folder) or not is_image_folder(folder) else [find_image_folder(folder).plan()]
 
 
 def held_text_of(request: TrialRequest) -> TextData:

@@ -94,16 +94,19 @@ def test_a_network_learns_colours_at_another_resolution(folder, tmp_path):
 
 
 def test_what_is_no_image_folder_is_refused(folder, tmp_path):
-    assert not is_image_folder(tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert not is_image_folder(tmp_path / "empty")
     assert not is_image_folder(tmp_path / "nothing")
-    with pytest.raises(DataError, match=r"expected images in class folders in .*, found none"):
-        find_image_folder(tmp_path)
+    with pytest.raises(DataError, match=r"expected class folders, .* in .*empty, found none"):
+        find_image_folder(tmp_path / "empty")
     (folder / "train" / "white").mkdir()
     painted(folder / "train" / "white" / "0.png", (255, 255, 255))
-    with pytest.raises(DataError, match=r"expected the class folders of .*train in .*val too, found white in only one"):
+    with pytest.raises(
+        DataError, match=r"expected the class folders of .*train in .*val too, found white in train only"
+    ):
         load_dataset(folder, size=4)
     (folder / "val").rename(folder / "other")
-    with pytest.raises(DataError, match="expected val or validation or test beside train"):
+    with pytest.raises(DataError, match="expected val or test with class folders beside train"):
         load_dataset(folder, size=4)
     for name in ("a", "b"):
         painted(tmp_path / "few" / name / "0.png", (0, 0, 0))
