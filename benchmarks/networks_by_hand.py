@@ -1,4 +1,4 @@
-"""Networks of ``torch.nn`` by hand for ``networks.py``, each after a public report of what such a network broke elsewhere.
+"""Networks of ``torch.nn`` by hand for ``networks.py``, each after a public report of what such a one broke elsewhere.
 
 They take images [B, 3, 16, 16] unless they say otherwise and return logits [B, 4].
 """

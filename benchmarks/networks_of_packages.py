@@ -1,4 +1,4 @@
-"""Networks of transformers, MONAI and efficientnet_pytorch for ``networks.py``: small, with random weights, no downloads.
+"""Networks of transformers, MONAI and efficientnet_pytorch for ``networks.py``: small, random weights, no downloads.
 
 Each is built from its package's own configuration and stands in a module that takes one tensor and returns logits.
 """
