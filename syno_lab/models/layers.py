@@ -202,7 +202,10 @@ def _watched(
     # Before hooks of the network's own, which may change what the layer itself gave.
     hooks += [module.register_forward_hook(record, prepend=True, with_kwargs=True) for module in modules]
     fused = torch.backends.mha.get_fastpath_enabled()
+    trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
     try:
+        for parameter in trained:  # torch counts by hooks that fail at views of those
+            parameter.requires_grad = False
         torch.backends.mha.set_fastpath_enabled(False)  # it takes the weights of layers and does not call them
         net.eval()
         yield
@@ -210,6 +213,8 @@ def _watched(
         torch.backends.mha.set_fastpath_enabled(fused)
         for hook in hooks:
             hook.remove()
+        for parameter in trained:
+            parameter.requires_grad = True
         for module, training in modes:
             module.training = training
 

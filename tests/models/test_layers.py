@@ -117,8 +117,10 @@ def test_wrong_selections_are_refused():
 def test_looking_changes_nothing_whatever_happens():
     net = Odd()
     net.last.eval()
+    net.first.weight.requires_grad = False
 
     def check() -> None:
+        assert [name for name, weight in net.named_parameters() if not weight.requires_grad] == ["first.weight"]
         assert net.training
         assert not net.last.training
         assert not any(module._forward_hooks for module in net.modules())
@@ -128,6 +130,23 @@ def test_looking_changes_nothing_whatever_happens():
     with pytest.raises(SpecError, match=r"expected a network that takes images \[3, 12, 10\], found: "):
         survey(net, (3, 12, 10))
     check()
+
+
+def test_a_view_of_a_parameter_may_be_what_a_module_takes():
+    class Latents(nn.Module):
+        """As Perceiver's: what goes through its layers is learned."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.latents = nn.Parameter(torch.ones(6, 4))
+            self.norm, self.layer = nn.LayerNorm(4), nn.Linear(4, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(self.norm(nn.Identity()(self.latents.expand(2, 6, 4)))) * x.mean()
+
+    net = Latents()
+    assert [(site.name, site.positions, site.flops) for site in survey(net, (3, 5, 5)).sites] == [("layer", 12, 768)]
+    assert all(weight.requires_grad for weight in net.parameters())
 
 
 def test_examples_may_be_tensors_and_arguments():
