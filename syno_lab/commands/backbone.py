@@ -132,7 +132,7 @@ def command(
     say_table([_for_people(row, hidden) for row in shown], json)
     replaced = [row for row in rows if row["replaced"]]
     say(
-        f"{chosen.name}: {seen.params:,} parameters, {seen.flops:,} FLOPs; {len(replaced)} of {len(rows)} layers "
+        f"{chosen.name}: {seen.params:,} parameters, {seen.flops:,} FLOPs; {len(replaced)} of {len(seen.sites)} layers "
         f"replaced, {sum(row['share'] for row in replaced):.1%} of the FLOPs",
         json,
     )
@@ -201,4 +201,4 @@ def _count(number: int, what: str) -> str:
 
 def _for_people(row: dict[str, Any], hidden: tuple[str, ...]) -> dict[str, Any]:
     shown = {key: value for key, value in row.items() if key not in (*hidden, "bias", "calls", "kind")}
-    return {**shown, "share": f"{row['share']:.1%}"}
+    return {**shown, "share": None if row["share"] is None else f"{row['share']:.1%}"}

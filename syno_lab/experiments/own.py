@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from syno_lab.data.datasets import DIGITS
 from syno_lab.data.own import OwnData
 from syno_lab.data.own import offer as offer_data
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-from syno_lab.models.layers import Survey
+from syno_lab.models.copies import check_values, copied, uncompiled
+from syno_lab.models.layers import Survey, nothing_to_replace
 from syno_lab.models.registry import OWN
 from syno_lab.models.registry import offer as offer_network
 from syno_lab.models.selection import Selection
@@ -72,8 +73,10 @@ def with_model(request: TrialRequest, model: Model) -> TrialRequest:
     if isinstance(model, str):
         return _with_code(request, MODEL, "backbone", model) if is_code(model) else _renamed(request, model)
     if isinstance(model, nn.Module):
-        name = f"{OWN}{type(model).__name__}@{_digest(model)}"
-        offer_network(name, lambda: copy.deepcopy(model))
+        given = uncompiled(model)
+        check_values(given)
+        name = f"{OWN}{type(given).__name__}@{_digest(given)}"
+        offer_network(name, lambda: copied(given))
         return _renamed(request, name)
     if not callable(model):
         raise SpecError(f"model: expected a torch.nn.Module, a function or 'file.py:function', found {quoted(model)}")
@@ -123,8 +126,14 @@ def _digest(net: nn.Module) -> str:
     """Tells networks apart by their parts and their weights."""
     digest = hashlib.sha256(repr(net).encode())
     for name, value in sorted(net.state_dict().items()):
-        digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        is_whole = isinstance(value, Tensor) and not is_lazy(value) and not value.is_meta
+        if not is_whole:
+            digest.update(f"{name} {type(value).__name__}".encode())
+        else:
+            digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+            plain = value.detach().cpu().to_dense() if value.is_sparse else value.detach().cpu()
+            plain = plain.int_repr() if plain.is_quantized else plain.resolve_conj().resolve_neg()
+            digest.update(plain.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:_DIGEST]
 
 
@@ -132,7 +141,28 @@ def _digest(net: nn.Module) -> str:
 
 
 def with_layers(request: TrialRequest, patterns: Sequence[str] | None = None) -> tuple[TrialRequest, list[Site]]:
-    """The request with the names of the layers that operators replace, and these layers.
+    """The request with the names of the layers that operators replace, and these layers: see :func:`choose`."""
+    chosen = choose(request, patterns)
+    return chosen.request, chosen.sites
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The layers of a network that operators replace.
+
+    Attributes:
+        request: with their names.
+        sites: the layers.
+        reasons: why each layer of the network stays, by its name; None where it is replaced.
+    """
+
+    request: TrialRequest
+    sites: list[Site]
+    reasons: Mapping[str, str | None]
+
+
+def choose(request: TrialRequest, patterns: Sequence[str] | None = None) -> Chosen:
+    """Choose the layers that operators replace.
 
     Args:
         request: its network is surveyed.
@@ -140,47 +170,55 @@ def with_layers(request: TrialRequest, patterns: Sequence[str] | None = None) ->
             any, without those that read the input, give the output, or are too small to matter.
 
     Raises:
-        SpecError: there are none; one line with the reasons.
+        SpecError: there are none; one line with each layer's reason.
     """
     seen = survey_of(request)
     names = ("*",) if patterns is None else tuple(patterns)
-    any_layer = replace(ANY_LAYER, names=names)
-    seen.select(any_layer)  # says why each layer stays, where all do
+    all_reasons = seen.reasons(replace(ANY_LAYER, names=names))
     for selection in SELECTIONS:
-        named = replace(selection, names=names)
-        found = [site for site in seen.sites if named.reason_against(site, seen.modules[site.name]) is None]
-        chosen = found if patterns is not None else worthwhile(found, seen)
-        if chosen:
-            options = {**request.options, "match": [site.name for site in chosen], "kinds": list(selection.kinds)}
+        reasons = seen.reasons(replace(selection, names=names))
+        found = [site for site in seen.sites if reasons[site.name] is None]
+        unfit = {} if patterns is not None else unworthy(found, seen)
+        sites = [site for site in found if site.name not in unfit]
+        if sites:
+            options = {**request.options, "match": [site.name for site in sites], "kinds": list(selection.kinds)}
             if selection.pointwise:
                 options["pointwise"] = True
-            return msgspec.structs.replace(request, options=options), chosen
-    raise SpecError(
-        f"expected layers of this {seen.network} before its last, whose channels {DIVISOR} divides, found none among "
-        f"{len(seen.sites)}; name some by patterns of their names"
-    )
+            return Chosen(msgspec.structs.replace(request, options=options), sites, reasons | unfit)
+        all_reasons |= unfit
+    raise nothing_to_replace(seen.network, all_reasons)
 
 
-def worthwhile(sites: Sequence[Site], seen: Survey) -> list[Site]:
-    """The sites whose channels coefficients divide, that do not give the network's output, and that are not tiny.
+def unworthy(sites: Sequence[Site], seen: Survey) -> dict[str, str]:
+    """Why some of the sites stay: coefficients do not divide their channels, they give the output, or they are tiny.
 
     Convolutions whose planes have no room for a window stay too: those that read neighbours unless no plane has it, 1x1
     convolutions, in whose place an operator needs no window, as long as the others have most of the FLOPs.
     """
     last = next((site for site in reversed(seen.sites) if site.calls), None)
-    fits = [
-        site
-        for site in sites
-        if site.in_channels % DIVISOR == 0
-        and site.out_channels % DIVISOR == 0
-        and not (site is last and site.kind == "linear")
-    ]
+    reasons: dict[str, str] = {}
+    for site in sites:
+        odd = [
+            f"{count} {side}"
+            for count, side in ((site.in_channels, "input"), (site.out_channels, "output"))
+            if count % DIVISOR
+        ]
+        what = "features" if site.kind == "linear" else "channels"
+        if site is last and site.kind == "linear":
+            reasons[site.name] = "it is the last linear layer, which gives the output"
+        elif odd:
+            reasons[site.name] = f"{DIVISOR} does not divide its {' and '.join(odd)} {what}"
+    fits = [site for site in sites if site.name not in reasons]
     roomy = [site for site in fits if site.kind == "linear" or min(site.height, site.width) >= WINDOW]
     reads_neighbours = any(max(site.kernel_size) > 1 for site in fits)
     if roomy and (reads_neighbours or 2 * _flops(roomy) > _flops(fits)):
+        for site in fits:
+            if site not in roomy:
+                reasons[site.name] = f"its plane of {site.height}x{site.width} has no room for a window of 3x3"
         fits = roomy
     least = LEAST_SHARE * _flops(fits)
-    return [site for site in fits if site.flops >= least]
+    small = f"it takes less than {LEAST_SHARE:.0%} of the FLOPs of all layers that could be replaced"
+    return reasons | {site.name: small for site in fits if site.flops < least}
 
 
 def _flops(sites: Sequence[Site]) -> float:

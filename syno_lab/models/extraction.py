@@ -6,7 +6,6 @@ Shapes: N images, C_in and C_out channels, H rows, W columns.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
+from syno_lab.models.copies import copied
 from syno_lab.models.layers import survey
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site
@@ -80,7 +80,7 @@ def replace_modules(net: nn.Module, modules: Mapping[str, nn.Module], *, in_plac
         for inner in modules:
             if inner != outer and (not outer or inner.startswith(outer + ".")):
                 raise SpecError(f"expected separate modules to replace, found {quoted(inner)} inside {quoted(outer)}")
-    result = net if in_place else copy.deepcopy(net)
+    result = net if in_place else copied(net, "replace them in place (in_place=True)")
     targets = {result.get_submodule(name): module for name, module in modules.items()}
     return swap(
         result,

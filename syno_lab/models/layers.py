@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from syno_lab.errors import SpecError
+from syno_lab.models.copies import check_shapes
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Kind, Site
 
@@ -34,6 +35,20 @@ Call = tuple[torch.Size, torch.Size] | str
 
 # Linear layers that are no nn.Linear, by the name of their class; their weights are [C_in, C_out].
 _TRANSPOSED = {"transformers.pytorch_utils.Conv1D"}
+_COLUMNS = (
+    "name",
+    "kind",
+    "input",
+    "output",
+    "kernel",
+    "stride",
+    "groups",
+    "bias",
+    "calls",
+    "flops",
+    "share",
+    "params",
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +56,7 @@ class Survey:
     """What a network does with one example: ``sites`` in the order of their calls, those never called at the end.
 
     ``flops``: 2 for each multiply-add of its convolutions and matrix products, as torch counts them; ``params``: all
-    parameters, shared ones once.
+    parameters, shared ones once; ``others``: the kinds of its other layers with weights, by their names.
     """
 
     network: str
@@ -49,6 +64,14 @@ class Survey:
     flops: int
     params: int
     modules: Mapping[str, nn.Module] = field(repr=False)
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    def reasons(self, selection: Selection | None = None) -> dict[str, str | None]:
+        """Why each layer stays, by its name; None where ``selection`` replaces it."""
+        chosen = selection or Selection()
+        found = {site.name: chosen.reason_against(site, self.modules[site.name]) for site in self.sites}
+        other = "its kind is {} (conv2d and linear layers can be replaced)"
+        return found | {name: other.format(kind) for name, kind in self.others.items()}
 
     def select(self, selection: Selection | None = None) -> list[Site]:
         """The sites that ``selection`` (by default: dense convolutions larger than 1x1) replaces.
@@ -56,19 +79,18 @@ class Survey:
         Raises:
             SpecError: where there is none, with the reasons.
         """
-        chosen = selection or Selection()
-        reasons = {site.name: chosen.reason_against(site, self.modules[site.name]) for site in self.sites}
+        reasons = self.reasons(selection)
         found = [site for site in self.sites if reasons[site.name] is None]
         if not found:
-            raise SpecError(f"expected something to replace in this {self.network}, found {_summary(reasons)}")
+            raise nothing_to_replace(self.network, reasons)
         return found
 
     def rows(self, selection: Selection | None = None) -> list[dict[str, Any]]:
         """One row a layer: name, kind, shapes, FLOPs and their share, parameters, whether replaced and why not."""
-        chosen = selection or Selection()
-        rows = []
+        reasons = self.reasons(selection)
+        rows: list[dict[str, Any]] = []
         for site in self.sites:
-            reason = chosen.reason_against(site, self.modules[site.name])
+            reason = reasons[site.name]
             rows.append(
                 {
                     "name": site.name,
@@ -87,6 +109,9 @@ class Survey:
                     "reason": reason,
                 }
             )
+        for name, kind in self.others.items():
+            known = {"name": name, "kind": kind, "replaced": False, "reason": reasons[name]}
+            rows.append(dict.fromkeys(_COLUMNS) | known)
         return rows
 
     def to_frame(self, selection: Selection | None = None) -> pd.DataFrame:
@@ -97,11 +122,11 @@ class Survey:
 
 
 def survey(net: nn.Module, example: Example) -> Survey:
-    """Run ``net`` on ``example`` and return what was seen; the network is as before afterwards.
+    """Run ``net`` on ``example`` and return what was seen; the network is as before, lazy layers with shapes.
 
     ``example``: the shape [C, H, W] of one image, a tensor (tokens, a batch), or a mapping of arguments to tensors as
-    models of ``transformers`` take them. Counts are those of the whole example, so give a batch of one. Raises
-    SpecError where the network refuses it.
+    models of ``transformers`` take them; numbers with a point get the network's type. Counts are those of the whole
+    example, so give a batch of one. Raises SpecError where the network refuses it.
     """
     positional, named = _arguments(net, example)
     shown = getattr(example, "shape", example) if not isinstance(example, Mapping) else list(example)
@@ -121,9 +146,16 @@ def survey(net: nn.Module, example: Example) -> Survey:
             with sdpa_kernel(SDPBackend.MATH):
                 net(*positional, **named)
         except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+            taken = _taken_type(net, positional)
+            if taken is not None:
+                raise SpecError(
+                    f"expected examples of {taken}, which this {type(net).__name__} takes, found "
+                    f"{positional[0].dtype} {list(positional[0].shape)}: convert them in the data set"
+                ) from error
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             what = f"images {list(shown)}" if isinstance(example, tuple) else f"an example {list(shown)}"
             raise SpecError(f"expected a network that takes {what}, found: {reason}") from error
+    check_shapes(net)
     sharing = _sharing(net)
     called = [*seen, *(module for module in names if module not in seen)]
     sites = [_site(names[module], module, seen.get(module, []), sharing, module in taken.modules) for module in called]
@@ -133,6 +165,11 @@ def survey(net: nn.Module, example: Example) -> Survey:
         flops=int(counter.get_total_flops()),
         params=sum(parameter.numel() for parameter in net.parameters()),
         modules={name: module for module, name in names.items()},
+        others={
+            name: kind
+            for name, module in net.named_modules()
+            if ".parametrizations." not in f".{name}." and (kind := _other_kind(module)) is not None
+        },
     )
 
 
@@ -143,15 +180,50 @@ def _kind(module: nn.Module) -> Kind | None:
     return "linear" if isinstance(module, nn.Linear) or names & _TRANSPOSED else None
 
 
+def _other_kind(module: nn.Module) -> str | None:
+    """The kind of a layer that has weights and is no convolution of images and no linear layer, else None."""
+    if _kind(module) is not None:
+        return None
+    bases = [base for base in type(module).__mro__ if base is not nn.Module]
+    if any(".quantized." in base.__module__ for base in bases):
+        return f"a quantized {bases[0].__name__}" if hasattr(module, "weight") else None
+    known = next((base.__name__ for base in bases if base.__module__.startswith("torch.nn.modules.")), None)
+    computed = getattr(module, "parametrizations", None)
+    if known is None and computed is None and next(module.children(), None) is not None:
+        return None
+    weights = [*module.parameters(recurse=False), *(() if computed is None else computed.parameters())]
+    if not any(weight.ndim > 1 for weight in weights):
+        return None
+    scripted = getattr(module, "original_name", None) if isinstance(module, torch.jit.ScriptModule) else None
+    return f"{scripted} in TorchScript" if scripted else known or bases[0].__name__
+
+
+def _taken_type(net: nn.Module, positional: tuple[Tensor, ...]) -> torch.dtype | None:
+    """The type of examples with which ``net`` runs, where it refuses that of the example that it was given."""
+    weight = next((parameter.dtype for parameter in net.parameters() if parameter.is_floating_point()), torch.float32)
+    for dtype in (weight, torch.int64) if positional else ():
+        if positional[0].dtype != dtype:
+            try:
+                net(positional[0].to(dtype))
+            except Exception:  # noqa: BLE001, S112 - it refuses this type too
+                continue
+            return dtype
+    return None
+
+
 def _arguments(net: nn.Module, example: Example) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
     weight = next((parameter for parameter in net.parameters() if parameter.is_floating_point()), torch.empty(0))
+
+    def moved(value: Tensor) -> Tensor:
+        return value.to(weight.device, weight.dtype if value.is_floating_point() else value.dtype)
+
     if isinstance(example, Mapping):
-        return (), {name: value.to(weight.device) for name, value in example.items()}
+        return (), {name: moved(value) for name, value in example.items()}
     if isinstance(example, Tensor):
-        return (example.to(weight.device),), {}
+        return (moved(example),), {}
     if len(example) != 3 or any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in example):
         raise SpecError(f"expected the input shape of one image as [C, H, W], found {list(example)}")
-    return (torch.zeros((1, *example), dtype=weight.dtype, device=weight.device),), {}
+    return (moved(torch.zeros(1, *example)),), {}
 
 
 def _call(inputs: list[Any], output: Any) -> Call:
@@ -230,10 +302,11 @@ def _sharing(net: nn.Module) -> dict[int, set[str]]:
 
 
 def _site(name: str, module: nn.Module, seen: list[Call], sharing: Mapping[int, set[str]], taken: bool) -> Site:
-    weight, bias = module.weight, module.bias
-    assert isinstance(weight, Tensor)
+    # The weights themselves: one that weight_norm or a parametrization computes is another tensor each time.
+    weights = {id(parameter) for own, parameter in module.named_parameters() if "bias" not in own}
     params = sum(parameter.numel() for parameter in module.parameters())
-    others = sorted(sharing.get(id(weight), set()) - {name})
+    owners = {owner.partition(".parametrizations.")[0] for one in weights for owner in sharing.get(one, ())}
+    others = sorted(owners - {name})
     obstacle = f"it shares its weight with {others[0]}" if others else None
     calls = [call for call in seen if not isinstance(call, str)]
     unfit = next((call for call in seen if isinstance(call, str)), None)
@@ -254,14 +327,22 @@ def _site(name: str, module: nn.Module, seen: list[Call], sharing: Mapping[int, 
         kernel_size=(1, 1),
         flops=0,
         params=params,
+<<<<<<< HEAD
         calls=len(seen),
         bias=bias is not None,
+=======
+        calls=len(calls),
+        bias=module.bias is not None,
+>>>>>>> 5fcabe5 (Say each layer's own reason to stay; copy and shape networks that torch does not; name types of examples)
         obstacle=obstacle,
     )
     if isinstance(module, nn.Conv2d):
         return _convolution(base, module, calls)
-    rows, columns = weight.shape
-    inputs, outputs = (columns, rows) if isinstance(module, nn.Linear) else (rows, columns)
+    if isinstance(module, nn.Linear):
+        inputs, outputs = module.in_features, module.out_features
+    else:
+        assert isinstance(module.weight, Tensor)
+        inputs, outputs = module.weight.shape
     return replace(
         base,
         kind="linear",
@@ -286,7 +367,7 @@ def _convolution(base: Site, module: nn.Conv2d, calls: Sequence[tuple[torch.Size
         return site
     height, width = calls[0][0][-2:]
     pixels = (calls[0][1][-2], calls[0][1][-1])
-    area = module.weight[0].numel()
+    area = module.in_channels // module.groups * prod(module.kernel_size)
     site = replace(site, height=height, width=width, flops=sum(2 * area * prod(output) for _, output in calls))
     obstacle = site.obstacle
     if obstacle is None and len({tuple(image[-2:]) for image, _ in calls}) > 1:
@@ -313,14 +394,19 @@ def _times(pixels: tuple[int, int]) -> str:
     return f"{pixels[0]}x{pixels[1]}"
 
 
-def _summary(reasons: Mapping[str, str | None]) -> str:
-    """The reasons, each once with the first layer that has it."""
+def nothing_to_replace(network: str, reasons: Mapping[str, str | None]) -> SpecError:
+    """The refusal of a network of which every layer stays, with the reasons."""
+    return SpecError(f"expected something to replace in this {network}, found {in_short(reasons)}")
+
+
+def in_short(reasons: Mapping[str, str | None], most: int | None = None) -> str:
+    """The reasons why layers stay, each once with the first layer that has it; at most so many reasons."""
     if not reasons:
         return "no convolution and no linear layer"
     first: dict[str, list[str]] = {}
     for name, reason in reasons.items():
-        first.setdefault(reason or "", []).append(name)
-    parts = [
-        f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {reason}" for reason, names in first.items()
-    ]
-    return "; ".join(parts)
+        if reason is not None:
+            first.setdefault(reason, []).append(name or "the network itself")
+    parts = [f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {why}" for why, names in first.items()]
+    left = [] if most is None else [f"{len(parts[most:])} other reasons"] * bool(parts[most:])
+    return "; ".join([*parts[:most], *left])

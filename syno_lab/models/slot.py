@@ -8,7 +8,6 @@ Shapes: N images or positions, C_in and C_out channels, H rows, W columns, s a s
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, cast
@@ -16,6 +15,7 @@ from typing import Any, Protocol, cast
 from torch import Tensor, nn
 
 from syno_lab.errors import SpecError
+from syno_lab.models.copies import check_shapes, copied
 from syno_lab.models.placeholder import Placeholder
 from syno_lab.models.sites import Site, Strides, check_strides
 from syno_lab.protocol import Operator
@@ -93,7 +93,12 @@ class Slot(nn.Module):
         if site.kind == "conv2d" and strides == "pool" and site.stride != (1, 1):
             self.pool = nn.AvgPool2d(site.stride, ceil_mode=True)
         bias = original.bias
-        self.bias = nn.Parameter(bias.detach().clone(), bias.requires_grad) if isinstance(bias, Tensor) else None
+        self.bias: nn.Parameter | None = None
+        if isinstance(
+            bias, Tensor
+        ):  # what pruning computes may have no gradient, while that from which it does has one
+            trained = [one.requires_grad for own, one in original.named_parameters() if "bias" in own]
+            self.bias = nn.Parameter(bias.detach().clone(), any(trained))
         self._original = (original,)  # in a tuple, so that nn.Module does not take it for a part
 
     @property
@@ -133,7 +138,8 @@ def with_slots(
     site that the network has not, or that no operator can have; nothing is changed then.
     """
     chosen = list(sites)
-    result = net if in_place else copy.deepcopy(net)
+    check_shapes(net)
+    result = net if in_place else copied(net, "put the operator into it in place (in_place=True)")
     known = dict(result.named_modules())
     missing = [site.name for site in chosen if site.name not in known]
     if missing:

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
+from syno_lab.models.copies import check_values, lacks_shapes
 from syno_lab.models.layers import Survey, survey
-from syno_lab.models.registry import Backbone, backbone
+from syno_lab.models.registry import Backbone, OwnNetwork, backbone
 from syno_lab.models.resolution import AtResolution
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Kind, Site, Strides, check_strides
@@ -67,8 +68,8 @@ def survey_of(request: TrialRequest, facts: Facts | None = None) -> Survey:
 
     ``facts`` of data whose files are not there; None: those of the request's.
     """
-    options = msgspec.json.encode(request.options, order="sorted")
-    return _survey(request.backbone, options, facts or facts_of(request))
+    options = {name: value for name, value in request.options.items() if name not in PLACE_OPTIONS}
+    return _survey(request.backbone, msgspec.json.encode(options, order="sorted"), facts or facts_of(request))
 
 
 def sites_of(request: TrialRequest, facts: Facts | None = None) -> list[Site]:
@@ -174,7 +175,8 @@ def _example(facts: Facts) -> tuple[int, int, int] | Tensor:
     if facts.domain == "text":
         return torch.zeros(1, facts.size, dtype=torch.int64)
     if facts.shape is not None:
-        return torch.zeros(1, *facts.shape, dtype=facts.dtype)
+        # The network's type and not the data's, which are cast to it in a training.
+        return torch.zeros(1, *facts.shape, dtype=torch.float32 if facts.dtype.is_floating_point else facts.dtype)
     return (facts.channels, facts.size, facts.size)
 
 
@@ -188,7 +190,12 @@ def _build(name: str, options: Mapping[str, Any], facts: Facts, device: str | No
         )
     given = {key: value for key, value in options.items() if key in chosen.options}
     size = facts.size if chosen.domain == "text" else None
-    return chosen.build(outputs=facts.outputs, in_channels=facts.channels, size=size, device=device, options=given)
+    net = chosen.build(outputs=facts.outputs, in_channels=facts.channels, size=size, device=device, options=given)
+    if isinstance(chosen, OwnNetwork):
+        check_values(net)
+        if lacks_shapes(net) is not None:
+            survey(net, _example(facts))
+    return net
 
 
 def _placement(request: TrialRequest, text: str, facts: Facts | None = None) -> Placement:

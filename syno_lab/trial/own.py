@@ -21,6 +21,7 @@ from syno_lab.data.own import offer as offer_data
 from syno_lab.errors import CodeError, SpecError
 from syno_lab.inputs import quoted
 from syno_lab.ir.primitives import add_primitive, own_primitives
+from syno_lab.models.copies import uncompiled
 from syno_lab.models.registry import OWN
 from syno_lab.models.registry import offer as offer_network
 from syno_lab.trial.request import TrialRequest
@@ -119,7 +120,7 @@ def checked(function: Callable[[], Any], name: str, origin: str) -> Callable[[],
         found = _called(function, name, origin)
         if not isinstance(found, nn.Module):
             raise CodeError(f"expected a torch.nn.Module from {name} of {origin}, found {quoted(found)}")
-        return found
+        return uncompiled(found)
 
     return build
 

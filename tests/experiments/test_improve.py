@@ -259,7 +259,7 @@ def test_a_field_of_logits_is_taken() -> None:
     ("model", "data", "error", "match"),
     [
         (nn.Sequential(nn.Flatten(), nn.ReLU()), make_data(), SpecError, "expected something to replace in this Sequ"),
-        (nn.Linear(16, 4), make_data(), SpecError, "expected layers of this Linear before its last, whose"),
+        (nn.Linear(16, 4), make_data(), SpecError, "the network itself: it is the last linear layer"),
         (make_model(), make_data(40, (3, 8, 8)), SpecError, r"takes an example \[1, 3, 8, 8\], found: mat1 and mat2"),
         (make_model(), make_data(400, (16,), 5), TrainingError, r"expected logits \[2, 5\] .* found \[2, 4\]"),
         (make_model(), [1, 2], DataError, "expected the train part as a torch dataset with a length, found an int"),

@@ -1,5 +1,8 @@
 """What is seen of a network, what speaks against replacing a layer, and what is selected."""
 
+import re
+from collections.abc import Callable
+
 import pandas as pd
 import pytest
 import torch
@@ -176,6 +179,7 @@ def test_the_shares_of_resnet20():
     assert frame.loc[frame["replaced"], "share"].sum() > 0.999
 
 
+<<<<<<< HEAD
 class Called(nn.Module):
     """Layers that are called in all ways, and weights that functions take."""
 
@@ -244,3 +248,71 @@ def test_a_layer_is_seen_as_it_is_whatever_hooks_make_of_it():
     assert (first.obstacle, second.obstacle, second.height) == (None, None, 4)
     assert len(net[0]._forward_hooks) == 1
     assert not net[0]._forward_pre_hooks
+=======
+OTHER_KINDS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
+    "Conv1d": (lambda: nn.Conv1d(4, 8, 3), torch.zeros(1, 4, 9)),
+    "Conv3d": (lambda: nn.Conv3d(1, 4, 1), torch.zeros(1, 1, 2, 2, 2)),
+    "ConvTranspose2d": (lambda: nn.ConvTranspose2d(4, 8, 1), torch.zeros(1, 4, 2, 2)),
+    "LSTM": (lambda: nn.LSTM(4, 8), torch.zeros(1, 3, 4)),
+    "GRU": (lambda: nn.GRU(4, 8), torch.zeros(1, 3, 4)),
+    "Embedding": (lambda: nn.Embedding(4, 8), torch.zeros(1, 3, dtype=torch.int64)),
+    "a quantized Linear": (
+        lambda: torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 4)), {nn.Linear}),
+        torch.zeros(1, 4),
+    ),
+    "Conv2d in TorchScript": (lambda: torch.jit.script(nn.Sequential(nn.Conv2d(4, 4, 3))), torch.zeros(1, 4, 5, 5)),
+}
+
+
+class Own(nn.Module):
+    """A layer of the user's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.zeros(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.matrix
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_layers_of_other_kinds_stay_for_their_kind(kind: str) -> None:
+    make, example = OTHER_KINDS[kind]
+    seen = survey(make(), example)
+    (row,) = seen.rows()
+    reason = f"its kind is {kind} (conv2d and linear layers can be replaced)"
+    assert (row["kind"], row["replaced"], row["reason"]) == (kind, False, reason)
+    with pytest.raises(SpecError, match=re.escape(f"{row['name'] or 'the network itself'}: {reason}")):
+        seen.select()
+
+
+def test_each_kind_of_attention_and_of_layers_of_ones_own_is_named() -> None:
+    attention = nn.MultiheadAttention(8, 2)
+    example = {name: torch.zeros(1, 3, 8) for name in ("query", "key", "value")}
+    assert survey(attention, example).others == {"": "MultiheadAttention"}
+    assert survey(nn.Sequential(Own()), torch.zeros(1, 4)).others == {"0": "Own"}
+    normal = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.PReLU(4))
+    assert not survey(normal, torch.zeros(1, 4)).others, "what scales is no layer that could be replaced"
+
+
+@pytest.mark.parametrize(
+    ("net", "given", "taken"),
+    [
+        (nn.Conv2d(4, 4, 1), torch.uint8, torch.float32),
+        (nn.Conv2d(4, 4, 1).double(), torch.int64, torch.float64),
+        (nn.Embedding(9, 4), torch.float32, torch.int64),
+        (nn.Embedding(9, 4), torch.uint8, torch.int64),
+    ],
+)
+def test_examples_of_another_type_are_said(net: nn.Module, given: torch.dtype, taken: torch.dtype) -> None:
+    line = f"expected examples of {taken}, which this {type(net).__name__} takes, found {given} [1, 4, 2, 2]: convert"
+    with pytest.raises(SpecError, match=re.escape(line)):
+        survey(net, torch.zeros(1, 4, 2, 2, dtype=given))
+
+
+@pytest.mark.parametrize("given", [torch.float16, torch.bfloat16, torch.float64])
+def test_numbers_with_a_point_get_the_type_of_the_network(given: torch.dtype) -> None:
+    for wanted in (torch.float32, torch.float64):
+        assert survey(nn.Conv2d(4, 4, 1).to(wanted), torch.zeros(1, 4, 2, 2, dtype=given)).sites[0].calls == 1
+>>>>>>> 5fcabe5 (Say each layer's own reason to stay; copy and shape networks that torch does not; name types of examples)
