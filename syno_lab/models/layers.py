@@ -327,13 +327,8 @@ def _site(name: str, module: nn.Module, seen: list[Call], sharing: Mapping[int, 
         kernel_size=(1, 1),
         flops=0,
         params=params,
-<<<<<<< HEAD
         calls=len(seen),
-        bias=bias is not None,
-=======
-        calls=len(calls),
         bias=module.bias is not None,
->>>>>>> 5fcabe5 (Say each layer's own reason to stay; copy and shape networks that torch does not; name types of examples)
         obstacle=obstacle,
     )
     if isinstance(module, nn.Conv2d):

@@ -126,7 +126,11 @@ KIND = "its kind is {} (conv2d and linear layers can be replaced)"
             (3, 8, 8),
             {"b": "its output is 6x6, and not 8x8 as its padding would have to make it"},
         ),
-        (lambda: Weight(3), (3, 8, 8), {"a": STEM, "b": "not call it"}),
+        (
+            lambda: Weight(3),
+            (3, 8, 8),
+            {"a": STEM, "b": "a function takes its weight, and the network does not call it"},
+        ),
     ],
 )
 def test_each_layer_says_its_own_reason(

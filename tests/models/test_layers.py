@@ -179,7 +179,6 @@ def test_the_shares_of_resnet20():
     assert frame.loc[frame["replaced"], "share"].sum() > 0.999
 
 
-<<<<<<< HEAD
 class Called(nn.Module):
     """Layers that are called in all ways, and weights that functions take."""
 
@@ -248,7 +247,8 @@ def test_a_layer_is_seen_as_it_is_whatever_hooks_make_of_it():
     assert (first.obstacle, second.obstacle, second.height) == (None, None, 4)
     assert len(net[0]._forward_hooks) == 1
     assert not net[0]._forward_pre_hooks
-=======
+
+
 OTHER_KINDS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
     "Conv1d": (lambda: nn.Conv1d(4, 8, 3), torch.zeros(1, 4, 9)),
     "Conv3d": (lambda: nn.Conv3d(1, 4, 1), torch.zeros(1, 1, 2, 2, 2)),
@@ -315,4 +315,3 @@ def test_examples_of_another_type_are_said(net: nn.Module, given: torch.dtype, t
 def test_numbers_with_a_point_get_the_type_of_the_network(given: torch.dtype) -> None:
     for wanted in (torch.float32, torch.float64):
         assert survey(nn.Conv2d(4, 4, 1).to(wanted), torch.zeros(1, 4, 2, 2, dtype=given)).sites[0].calls == 1
->>>>>>> 5fcabe5 (Say each layer's own reason to stay; copy and shape networks that torch does not; name types of examples)
