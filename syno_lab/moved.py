@@ -52,7 +52,7 @@ MOVED: tuple[tuple[str, str], ...] = (
     ("syno_lab.models.derive", "syno_lab.pgraphs.derive"),
     ("syno_lab.models.derive_spec", "syno_lab.pgraphs.derive.derive_spec"),
     ("syno_lab.operators.nas_pte", "syno_lab.nas_pte.operator"),
-    ("syno_lab.operators.nas_pte_module", "syno_lab.nas_pte.module"),
+    ("syno_lab.operators.nas_pte_module", "syno_lab.nas_pte.operator"),
     ("syno_lab.operators.nas_pte_tvm", "syno_lab.nas_pte.tvm"),
     ("syno_lab.search.space", "syno_lab.pgraphs.space"),
     ("syno_lab.search.SynthesisState", "syno_lab.pgraphs.space.SynthesisState"),

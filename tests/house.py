@@ -40,6 +40,7 @@ ROOMS = (
 SHARED = (
     "effort",
     "errors",
+    "generated",
     "history",
     "history_tree",
     "inputs",

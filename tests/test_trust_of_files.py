@@ -59,13 +59,9 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/alpha/mutating.py": {"Mutations.__post_init__ getattr by name": "names in this file"},
     "syno_lab/alpha/torch_source.py": {
         "_Writer._call getattr by name": "methods of ours by the names of rows of our table",
-        "module_class exec": "text that we generated of a graph: numbers, letters of an equation and names made here",
     },
     "syno_lab/alpha/mutation.py": {"Relax.__post_init__ getattr by name": "names in this file"},
     "syno_lab/alpha/wanted.py": {"Properties.table getattr by name": "the name of a property: a row of ours"},
-    "syno_lab/canvas/torch_source.py": {
-        "_class exec": "text that we generated of a kernel: integers and names made here"
-    },
     "syno_lab/codegen/drawing_render.py": {
         "render subprocess.run": "the dot program of an installed package; the graph goes in as text"
     },
@@ -80,9 +76,6 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/codegen/export_weights.py": {"_fill load_state_dict": "tensors of a safetensors file: no pickle"},
     "syno_lab/codegen/library.py": {
         "load_library load_module": "a compiled library is code, and the user names it: said in its docstring"
-    },
-    "syno_lab/codegen/torch_module.py": {
-        "_class exec": "text that we generated of an operator: integers and names made here"
     },
     "syno_lab/codegen/torch_source.py": {"Writer._undo getattr by name": "methods of ours by the class of a stage"},
     "syno_lab/codegen/tvm_child.py": {
@@ -113,6 +106,9 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/doctor.py": {
         "_try_python subprocess.run": "our own lines",
         "compiler subprocess.run": "the compiler on the path, with a file of ours",
+    },
+    "syno_lab/generated.py": {
+        "class_of exec": "text that we generated: numbers, letters of an equation and names made here"
     },
     "syno_lab/jobs/__init__.py": {
         "__getattr__ getattr by name": "names in this file",

@@ -11,7 +11,7 @@ from strategies import random_arrays, repro
 
 from syno_lab.codegen.reference import reference
 from syno_lab.codegen.torch_choice import Form
-from syno_lab.codegen.torch_module import _class, to_torch
+from syno_lab.codegen.torch_module import _made, to_torch
 from syno_lab.ir.operator import Operator
 
 
@@ -21,7 +21,7 @@ def agrees(operator: Operator, binding: dict[str, int], form: Form | None = None
     ``form`` says how it is written; the default is that of ``to_torch`` with ``options``.
     """
     x, weights = random_arrays(operator, binding, 5)
-    made = _class(operator, binding, 1.0, None, form)() if form else to_torch(operator, binding, **options)
+    made = _made(operator, binding, 1.0, None, form) if form else to_torch(operator, binding, **options)
     module: torch.nn.Module = made.double()
     parameters = [getattr(module, f"weight_{i + 1}") for i in range(len(weights))]
     with torch.no_grad():

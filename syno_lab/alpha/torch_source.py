@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from syno_lab import generated
 from syno_lab.alpha import operator_node
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import OPAQUE, Operation, Rel, Shape
@@ -94,36 +95,17 @@ def to_torch_source(graph: Graph) -> str:
     return _Writer(graph).source()
 
 
-def module_class(graph: Graph) -> type[nn.Module]:
-    """The class of that source."""
-    namespace: dict[str, Any] = {"__name__": "syno_lab.generated"}
-    # The source is our own: it holds numbers, equations of letters and names made here, never text from a file.
-    exec(to_torch_source(graph), namespace)  # noqa: S102
-    found: type[nn.Module] = namespace["SynoOperator"]
-    return found
-
-
-def module_of(operator: NetworkOperator, bound: dict[str, int]) -> nn.Module:
+def module_of(operator: NetworkOperator, bound: dict[str, int], **options: bool) -> nn.Module:
     """The module of an operator with freshly drawn weights; it is pickled and copied by way of the operator's JSON."""
-    return _class(operator, bound)()
+    source = to_torch_source(operator.at(bound))
+    return generated.module_of(source, _rebuilt, lambda: (operator.to_json(), dict(bound)), {}, **options)
 
 
-def _class(operator: NetworkOperator, bound: dict[str, int]) -> Any:
-    kind: Any = module_class(operator.at(bound))
-    kind.__reduce__ = lambda module: (_rebuilt, (operator.to_json(), dict(bound)), module.__dict__)
-    return kind
-
-
-def _rebuilt(text: str, bound: dict[str, int]) -> nn.Module:
+def _rebuilt(text: str, bound: dict[str, int], is_compiled: bool = False) -> nn.Module:
     """A module without its weights, which pickle and copy put in afterwards."""
-    from torch import nn
-
     from syno_lab.alpha.operator import from_json
 
-    kind = _class(from_json(text), bound)
-    module: nn.Module = kind.__new__(kind)
-    nn.Module.__init__(module)
-    return module
+    return module_of(from_json(text), bound, is_drawn=False, is_compiled=is_compiled)
 
 
 class _Writer:

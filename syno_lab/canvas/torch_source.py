@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import math
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syno_lab.canvas.primitives import BROADCASTS, SHIFTS, UNFOLDS, axes_of, parts_of, span_of
 from syno_lab.canvas.shape import FIXED
 from syno_lab.canvas.views import View, view_of
+from syno_lab.generated import module_of
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from syno_lab.canvas.kernel import Binding, Node
+    from syno_lab.canvas.kernel import Node
     from syno_lab.canvas.places import AtPlaces
     from syno_lab.canvas.shape import Shape
-
-_NOT_STATE = ("operator", "binding")
 
 #: Where exp(a) would be infinite it stays at a large number: its gradient, which a minimum or a ReLU behind it makes 0
 #: times infinity, would be no number, and one such element ends a training.
@@ -61,44 +60,24 @@ def to_torch(operator: AtPlaces, bound: dict[str, int]) -> nn.Module:
         operator: the operator.
         bound: a complete binding of it.
     """
-    module: nn.Module = _class(operator, bound)()
-    _say_what_it_is(module, operator, bound)
-    return module
+    return _made(operator, bound)
 
 
-def _class(operator: AtPlaces, bound: dict[str, int]) -> Any:
-    """The class of the source, whose instances are pickled and copied by way of :func:`_rebuilt`."""
-    namespace: dict[str, Any] = {"__name__": "syno_lab.generated"}
-    # The source is our own: it holds integers and names made here, never text from a file.
-    exec(to_torch_source(operator, bound), namespace)  # noqa: S102
-
-    def reduced(module: Any) -> tuple[Any, ...]:
-        state = {name: value for name, value in module.__dict__.items() if name not in _NOT_STATE}
-        return _rebuilt, (operator.to_json(), dict(bound)), state
-
-    found = namespace["SynoOperator"]
-    found.__reduce__ = reduced
-    return found
+def _made(operator: AtPlaces, bound: dict[str, int], **options: bool) -> nn.Module:
+    return module_of(
+        to_torch_source(operator, bound),
+        _rebuilt,
+        lambda: (operator.to_json(), dict(bound)),
+        {"operator": operator, "binding": dict(bound)},
+        **options,
+    )
 
 
-def _rebuilt(text: str, binding: dict[str, int]) -> nn.Module:
+def _rebuilt(text: str, binding: dict[str, int], is_compiled: bool = False) -> nn.Module:
     """A module without its weights, which pickle and copy put in afterwards; no weights are drawn for it."""
-    from torch import nn
-
     from syno_lab.canvas.files import from_json
 
-    operator = from_json(text)
-    kind = _class(operator, binding)
-    module: nn.Module = kind.__new__(kind)
-    nn.Module.__init__(module)
-    _say_what_it_is(module, operator, binding)
-    return module
-
-
-def _say_what_it_is(module: nn.Module, operator: AtPlaces, binding: Binding) -> None:
-    # Plain attributes, past nn.Module's own bookkeeping.
-    object.__setattr__(module, "operator", operator)
-    object.__setattr__(module, "binding", dict(binding))
+    return _made(from_json(text), binding, is_drawn=False, is_compiled=is_compiled)
 
 
 def to_torch_source(operator: AtPlaces, bound: dict[str, int]) -> str:

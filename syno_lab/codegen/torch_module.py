@@ -12,6 +12,7 @@ from syno_lab.codegen.stage_kinds import Contraction
 from syno_lab.codegen.torch_choice import Form, default_form, fastest
 from syno_lab.codegen.torch_source import Writer
 from syno_lab.codegen.torch_weights import weight_stds
+from syno_lab.generated import module_of
 from syno_lab.ir.files import from_json
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["recognised", "to_torch", "to_torch_source", "weight_stds"]
 
 Order = Literal["best", "naive", "measured"]
-_COMPILED = "_compiled_call_impl"  # what nn.Module.compile leaves, which holds the module it was made for
-_NOT_STATE = ("operator", "binding", _COMPILED)
 
 
 def to_torch(
@@ -57,35 +56,25 @@ def to_torch(
         SpecError: when the binding misses a variable or leaves a size fractional.
     """
     bound = operator.complete_binding(binding)
-    form = _form(operator, bound, order)
-    module: nn.Module = _class(operator, bound, float(scale), recompute, form)()
-    _say_what_it_is(module, operator, bound)
-    if compile:
-        module.compile()
-    return module
+    return _made(operator, bound, float(scale), recompute, _form(operator, bound, order), is_compiled=compile)
 
 
 def _form(operator: Operator, bound: dict[str, int], order: Order) -> Form:
     if order == "measured":
-        return fastest(operator, bound, lambda form: _class(operator, bound, 1.0, None, form)())
+        return fastest(operator, bound, lambda form: _made(operator, bound, 1.0, None, form))
     return default_form(operator, bound, order)
 
 
-def _class(operator: Operator, bound: dict[str, int], scale: float, recompute: bool | None, form: Form) -> Any:
-    """The class of the source, whose instances are pickled and copied by way of :func:`_rebuilt`."""
-    namespace: dict[str, Any] = {"__name__": "syno_lab.generated"}
-    # The source is our own: it holds integers and names made here, never text from a file.
-    exec(Writer(operator, bound, scale, recompute, *form).source(), namespace)  # noqa: S102
-
-    def reduced(module: Any) -> tuple[Any, ...]:
-        state = {name: value for name, value in module.__dict__.items() if name not in _NOT_STATE}
-        is_compiled = module.__dict__.get(_COMPILED) is not None
-        made = operator.to_json(), dict(bound), scale, recompute, tuple(form), is_compiled
-        return _rebuilt, made, state
-
-    found = namespace["SynoOperator"]
-    found.__reduce__ = reduced
-    return found
+def _made(
+    operator: Operator, bound: dict[str, int], scale: float, recompute: bool | None, form: Form, **options: bool
+) -> nn.Module:
+    return module_of(
+        Writer(operator, bound, scale, recompute, *form).source(),
+        _rebuilt,
+        lambda: (operator.to_json(), dict(bound), scale, recompute, tuple(form)),
+        {"operator": operator, "binding": dict(bound)},
+        **options,
+    )
 
 
 def _rebuilt(
@@ -97,24 +86,9 @@ def _rebuilt(
     is_compiled: bool,
 ) -> nn.Module:
     """A module without its weights, which pickle and copy put in afterwards; no weights are drawn for it."""
-    from torch import nn
-
-    operator = from_json(text)
     if isinstance(form, str):  # earlier versions pickled the order alone
         form = ("naive" if form == "naive" else "best",)
-    kind = _class(operator, binding, scale, recompute, Form(*form))
-    module: nn.Module = kind.__new__(kind)
-    nn.Module.__init__(module)
-    _say_what_it_is(module, operator, binding)
-    if is_compiled:
-        module.compile()
-    return module
-
-
-def _say_what_it_is(module: nn.Module, operator: Operator, binding: Binding) -> None:
-    # Plain attributes, past nn.Module's own bookkeeping.
-    object.__setattr__(module, "operator", operator)
-    object.__setattr__(module, "binding", dict(binding))
+    return _made(from_json(text), binding, scale, recompute, Form(*form), is_drawn=False, is_compiled=is_compiled)
 
 
 def to_torch_source(

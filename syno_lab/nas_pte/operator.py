@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from syno_lab.errors import FormatError, SpecError
+from syno_lab.generated import module_of
 from syno_lab.inputs import MOST_DIGITS, positive, quoted
 from syno_lab.nas_pte.parts import PARTS, Part
 from syno_lab.protocol import Binding
@@ -151,10 +152,20 @@ class NasPteOperator:
         return reference(self.parts(bound), self.rows(bound), arrays[0], arrays[1:])
 
     def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
-        """A module for images [batch, C_in, H, W] of any batch size."""
-        from syno_lab.nas_pte.module import NasPteModule
+        """A module for images [batch, C_in, H, W] of any batch size; weights start as those of ``nn.Conv2d``.
 
-        return NasPteModule(self, self.complete_binding(binding))
+        They are ``weight_1``, ``weight_2``, …, one for each convolution.
+        """
+        return self._module(self.complete_binding(binding))
+
+    def _module(self, bound: dict[str, int], **options: bool) -> nn.Module:
+        return module_of(
+            self.to_torch_source(bound),
+            _rebuilt,
+            lambda: (self.to_json(), dict(bound)),
+            {"operator": self, "binding": dict(bound)},
+            **options,
+        )
 
     def to_torch_source(self, binding: Binding | None = None, /) -> str:
         """The module as Python source that needs torch alone: a class ``SynoOperator(nn.Module)``."""
@@ -202,6 +213,11 @@ class NasPteOperator:
         if self.latency_only:
             return f"{self.name} of NAS-PTE, a convolution of half of the rows, for its latency alone"
         return f"{self.name} of NAS-PTE, a concatenation of convolutions"
+
+
+def _rebuilt(text: str, binding: dict[str, int], is_compiled: bool) -> nn.Module:
+    """A module without its weights, which pickle and copy put in afterwards; no weights are drawn for it."""
+    return from_json(text)._module(binding, is_drawn=False, is_compiled=is_compiled)
 
 
 @lru_cache(maxsize=64)

@@ -33,7 +33,7 @@ class SynoOperator(nn.Module):
 
 
 def torch_source(about: str, parts: Sequence[Part], input_shape: tuple[int, ...], rows: int) -> str:
-    """A class ``SynoOperator(nn.Module)`` that computes what :class:`.module.NasPteModule` does.
+    """A class ``SynoOperator(nn.Module)``: [batch, C_in, H, W] to [batch, C_out, rows, W].
 
     ``about`` is its docstring; ``rows`` are the first rows of the input [N, C_in, H, W], which alone are read.
     """

@@ -12,15 +12,16 @@ from alpha_in_torch import draw, grow
 from syno_lab.alpha import Graph, Node, operation
 from syno_lab.alpha.operations import OPERATIONS
 from syno_lab.alpha.reference import run
-from syno_lab.alpha.torch_source import module_class, to_torch_source
+from syno_lab.alpha.torch_source import to_torch_source
 from syno_lab.errors import SpecError
+from syno_lab.generated import class_of
 
 # An operation of another system is held against its own system: test_operator_node.
 ONE = [name for name, row in OPERATIONS.items() if row.inputs == 1 and name != "operator"]
 
 
 def check(graph: Graph) -> None:
-    module = module_class(graph)().double().eval()
+    module = class_of(to_torch_source(graph))().double().eval()
     weights = list(module.parameters())
     with torch.no_grad():
         for number, one in enumerate(weights, 1):
@@ -61,7 +62,7 @@ def test_two_tensors_and_weights(rng: random.Random) -> None:
 
 def test_training_normalises_by_the_batch_and_drops() -> None:
     graph = Graph.chain((4, 5, 3), [operation("batch_norm"), operation("dropout", rate=0.5), operation("relu")])
-    module = module_class(graph)().train()
+    module = class_of(to_torch_source(graph))().train()
     x = torch.randn(64, 5, 3) + 7
     y = module(x)
     assert abs(float(module.mean_1.mean()) - 0.7) < 0.1  # a tenth of the batch's mean, which is 7 within 0.1

@@ -7,10 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
 from syno_lab import operators
+from syno_lab.alpha.known import conv_block
+from syno_lab.canvas.fitted import Fitted
+from syno_lab.canvas.known import convolution
 from syno_lab.codegen.export_record import operators_in
 from syno_lab.models import resnet_tiny
 from syno_lab.models.layers import survey
@@ -54,6 +58,13 @@ def network() -> nn.Module:
     return filled
 
 
+def compiled(net: nn.Module) -> nn.Module:
+    """The network, once it has been compiled and has run."""
+    net.eval()
+    torch.compile(net, backend="eager")(torch.randn(2, 1, 8, 8))
+    return net
+
+
 def test_modules_give_the_same_in_a_fresh_process(tmp_path):
     torch.manual_seed(0)
     files = [
@@ -61,12 +72,13 @@ def test_modules_give_the_same_in_a_fresh_process(tmp_path):
         sent(operators.operator_1().to_torch(SIZES, scale=0.5, order="naive"), (2, 8, 6, 6), tmp_path / "scaled.pkl"),
         sent(NAS_PTE["nas_pte_1"]().to_torch(SIZES), (2, 8, 6, 6), tmp_path / "concatenation.pt"),
         sent(network(), (2, 1, 8, 8), tmp_path / "network.pt"),
+        sent(compiled(network()), (2, 1, 8, 8), tmp_path / "compiled.pkl"),
     ]
     done = subprocess.run(
         [sys.executable, "-c", LOADS, *map(str, files)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["SynoOperator", "SynoOperator", "NasPteModule", "CifarResNet"]
+    assert done.stdout.split() == ["SynoOperator", "SynoOperator", "SynoOperator", "CifarResNet", "CifarResNet"]
 
 
 def test_what_travelled_knows_its_operator_and_its_settings():
@@ -95,8 +107,12 @@ def test_a_network_keeps_where_its_operators_are():
     assert other.state_dict().keys() == net.state_dict().keys()
 
 
-def test_a_compiled_module_is_compiled_anew():
-    made = operators.conv2d().to_torch(SIZES, compile=True)
+@pytest.mark.parametrize("make", [operators.conv2d, NAS_PTE["nas_pte_1"], lambda: Fitted(convolution()), conv_block])
+def test_a_compiled_module_is_compiled_anew(make):
+    binding = {"N": 2} if make is conv_block else {**SIZES, "C_out": 16}
+    made = make().to_torch(binding)
+    made.compile()
     for other in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
         assert inspect.unwrap(other._compiled_call_impl).__self__ is other
-    assert pickle.loads(pickle.dumps(operators.conv2d().to_torch(SIZES)))._compiled_call_impl is None
+    assert pickle.loads(pickle.dumps(make().to_torch(binding)))._compiled_call_impl is None
+    assert operators.conv2d().to_torch(SIZES, compile=True)._compiled_call_impl is not None

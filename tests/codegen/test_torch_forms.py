@@ -158,7 +158,7 @@ def test_a_choice_is_kept_for_its_shape() -> None:
 
     def make(form: Form) -> torch.nn.Module:
         made.append(form)
-        return torch_module._class(operator, binding, 1.0, None, form)()
+        return torch_module._made(operator, binding, 1.0, None, form)
 
     for height in (61, 62):  # shapes that no other test has
         binding = {**SIZES, "H": height}

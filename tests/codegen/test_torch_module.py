@@ -90,7 +90,8 @@ def test_a_wrong_shape_is_refused_in_one_line() -> None:
 def test_compiles_copies_and_saves() -> None:
     module = sl.operators.operator_1().to_torch({**CONV, "C_in": 8, "C_out": 8, "g": 2, "s": 2})
     x = torch.randn(2, 8, 7, 5)
-    torch.testing.assert_close(torch.compile(module, fullgraph=True)(x), module(x))
+    net = torch.nn.Sequential(module, torch.nn.Conv2d(8, 4, 1))
+    torch.testing.assert_close(torch.compile(net, fullgraph=True)(x), net(x))
     other = copy.deepcopy(module)
     other.reset_parameters()
     assert not torch.equal(other(x), module(x))

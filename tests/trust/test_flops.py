@@ -28,7 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from syno_lab.api import Operator
 from syno_lab.codegen.torch_band import BAND_GAIN, MOST_MERGED
 from syno_lab.codegen.torch_choice import Form
-from syno_lab.codegen.torch_module import _class
+from syno_lab.codegen.torch_module import _made
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.plan import plan
 from syno_lab.operators import KNOWN, operator_1
@@ -65,7 +65,7 @@ class _Calls(TorchDispatchMode):
 
 def counted(operator: Operator, binding: dict[str, int], matrices: bool = False) -> tuple[int, set[str], int]:
     """What PyTorch counts, which free arithmetic it ran besides, and the module's parameters."""
-    module = _class(operator, operator.complete_binding(binding), 1.0, None, Form(matrices=matrices))()
+    module = _made(operator, operator.complete_binding(binding), 1.0, None, Form(matrices=matrices))
     counter, calls = FlopCounterMode(display=False), _Calls()
     with torch.no_grad(), counter, calls:
         module(torch.zeros(operator.input_sizes(binding)))
