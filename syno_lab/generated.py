@@ -64,9 +64,9 @@ def class_of(source: str) -> type[nn.Module]:
     with _lock:
         if (known := _known(name)) is not None:  # made by another thread meanwhile
             return known
-        namespace = _namespaces.setdefault(name, _Namespace(name))
+        namespace = _namespaces.get(name) or _Namespace(name)
         namespace.holds(kind)
-        sys.modules[name] = namespace
+        sys.modules[name] = _namespaces[name] = namespace
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     weakref.finalize(kind, _forget, name).atexit = False
     return kind

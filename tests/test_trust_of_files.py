@@ -108,7 +108,8 @@ REASONS: dict[str, dict[str, str]] = {
         "compiler subprocess.run": "the compiler on the path, with a file of ours",
     },
     "syno_lab/generated.py": {
-        "class_of exec": "text that we generated: numbers, letters of an equation and names made here"
+        "class_of compile": "text that we generated: numbers, letters of an equation and names made here",
+        "class_of exec": "text that we generated: numbers, letters of an equation and names made here",
     },
     "syno_lab/jobs/__init__.py": {
         "__getattr__ getattr by name": "names in this file",
