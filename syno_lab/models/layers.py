@@ -146,10 +146,10 @@ def survey(net: nn.Module, example: Example) -> Survey:
             with sdpa_kernel(SDPBackend.MATH):
                 net(*positional, **named)
         except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-            taken = _taken_type(net, positional)
-            if taken is not None:
+            wanted = _taken_type(net, positional)
+            if wanted is not None:
                 raise SpecError(
-                    f"expected examples of {taken}, which this {type(net).__name__} takes, found "
+                    f"expected examples of {wanted}, which this {type(net).__name__} takes, found "
                     f"{positional[0].dtype} {list(positional[0].shape)}: convert them in the data set"
                 ) from error
             reason = (str(error).splitlines() or [type(error).__name__])[0]
