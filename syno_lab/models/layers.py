@@ -274,7 +274,7 @@ def _watched(
     # Before hooks of the network's own, which may change what the layer itself gave.
     hooks += [module.register_forward_hook(record, prepend=True, with_kwargs=True) for module in modules]
     fused = torch.backends.mha.get_fastpath_enabled()
-    trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
+    trained = [one for one in net.parameters() if one.requires_grad and one.is_leaf]  # copies of TorchScript have none
     try:
         for parameter in trained:  # torch counts by hooks that fail at views of those
             parameter.requires_grad = False
