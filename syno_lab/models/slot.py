@@ -9,7 +9,7 @@ Shapes: N images or positions, C_in and C_out channels, H rows, W columns, s a s
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, cast
 
@@ -182,30 +182,33 @@ def put_in(
         )
     kernels = {place.name: operator.to_torch(place.binding) for place in places if place.binding is not None}
     chosen = [site for site in sites if site.name in kernels]
+
+    def filled(kernels: Mapping[str, nn.Module], in_place: bool) -> nn.Module:
+        return _fill(with_slots(net, chosen, strides=strides, in_place=in_place), kernels)
+
     if example is not None:
-        _try(net, lambda one: _filled(one, chosen, copy.deepcopy(kernels), strides), example)
-    return _filled(net if in_place else copied(net), chosen, kernels, strides), places
+        _try(net, filled(copy.deepcopy(kernels), False), example)
+    return filled(kernels, in_place), places
 
 
-def _filled(net: nn.Module, sites: Sequence[Site], kernels: Mapping[str, nn.Module], strides: Strides) -> nn.Module:
-    result = with_slots(net, sites, strides=strides, in_place=True)
-    for name, slot in slots(result):
+def _fill(net: nn.Module, kernels: Mapping[str, nn.Module]) -> nn.Module:
+    for name, slot in slots(net):
         if name in kernels:
             weight = slot.original.weight
             assert isinstance(weight, Tensor)
             slot.placeholder.fill(kernels[name].to(weight.device, weight.dtype).train(slot.training))
-    return result
+    return net
 
 
-def _try(net: nn.Module, change: Callable[[nn.Module], nn.Module], example: Example) -> None:
-    """Raise SpecError where a changed copy of ``net`` does not work, and say so where ``net`` does not either."""
+def _try(net: nn.Module, changed: nn.Module, example: Example) -> None:
+    """Raise SpecError where ``changed``, a copy, does not work, and say so where ``net`` does not either."""
 
     def call(one: nn.Module) -> Any:
         positional, named = arguments(one, example, batch=2)  # one image alone has no variance to train with
         return one(*positional, **named)
 
     try:
-        try_network(change(copied(net)), call)
+        try_network(changed, call)
     except SpecError as error:
         try:
             try_network(copied(net), call)
