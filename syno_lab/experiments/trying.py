@@ -16,9 +16,9 @@ import msgspec
 import torch
 
 from syno_lab.errors import SpecError
-from syno_lab.models.sites import Site
+from syno_lab.models.sites import Kind, Site
 from syno_lab.models.tried import generators_kept, try_network
-from syno_lab.operators import conv1x1, grouped_linear
+from syno_lab.systems import find_system
 from syno_lab.training.examples import ExampleTask, task_of
 from syno_lab.training.images import ImageTask, StreamTask
 from syno_lab.training.loop import cross_entropy
@@ -32,6 +32,8 @@ from syno_lab.trial.examples import examples_of
 SECONDS = 60.0
 #: Seconds after which a line says what takes so long.
 _QUIET_S = 1.0
+#: Operators that go into any layer that coefficients divide.
+_KNOWN: dict[Kind, str] = {"conv2d": "conv1x1", "linear": "grouped_linear"}
 
 
 def broken_layers(
@@ -62,7 +64,7 @@ def broken_layers(
     told.start()
     try:
         with generators_kept(), closing(task_of(examples_of(request), device, 2, "none")) as task:
-            tries = _Tries(request, sites[0].kind == "linear", task, device, clock, clock() + SECONDS)
+            tries = _Tries(request, sites[0].kind, task, device, clock, clock() + SECONDS)
             why = tries.why(names)
             if why is None:
                 return {}
@@ -78,7 +80,7 @@ def broken_layers(
 @dataclass
 class _Tries:
     request: TrialRequest
-    is_linear: bool
+    kind: Kind
     task: ExampleTask | ImageTask | StreamTask
     device: torch.device
     clock: Callable[[], float]
@@ -90,7 +92,7 @@ class _Tries:
         """Why the network does not work with a known operator in these layers, or None."""
         asked = self.request
         if names:
-            operator = grouped_linear() if self.is_linear else conv1x1()
+            operator = find_system("syno-lab-operator").known()[_KNOWN[self.kind]]()
             options = {**asked.options, "match": list(names)}
             asked = msgspec.structs.replace(asked, operator=operator.to_json(), options=options)
             if not any(place.replaced for place in places_of(asked)):

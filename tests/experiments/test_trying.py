@@ -149,7 +149,8 @@ def test_the_plan_has_the_reason(tmp_path: Path) -> None:
     lines: list[str] = []
 
     def say(line: str) -> None:
-        lines.append(line)
+        if not line.startswith("trying "):  # where the machine is busy
+            lines.append(line)
         if line.startswith("operators "):
             raise KeyboardInterrupt
 
