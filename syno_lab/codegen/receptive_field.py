@@ -136,16 +136,16 @@ def points(
     outer = 0
     while prod(map(len, ranges[outer:])) > _CHUNK:
         outer += 1
-    heads = ranges[: max(0, outer - 1)]
-    inner = [np.asarray(r) for r in ranges[outer:]]
-    whole = ranges[outer - 1] if outer else []
+    heads, whole = ranges[: max(0, outer - 1)], ranges[outer - 1] if outer else []
+    inner: list[Any] = [np.asarray(r) for r in ranges[outer:]]
     step = max(1, _CHUNK // prod(map(len, inner)))  # positions of the last outer iterator at once
-    cuts = [[np.asarray(whole[at : at + step])] for at in range(0, len(whole), step)] or [[]]
-    for *head, cut in product(*heads, cuts):
-        grid = np.meshgrid(*cut, *inner, indexing="ij") if cut or inner else []
+    cuts: list[list[Any]] = [[np.asarray(whole[at : at + step])] for at in range(0, len(whole), step)] or [[]]
+    for head, cut in product(product(*heads), cuts):
+        axes = [*cut, *inner]
         values: dict[Coordinate, Any] = dict(zip(part.leaves[: len(heads)], head, strict=True))
+        grid = np.meshgrid(*axes, indexing="ij") if axes else []
         values.update(zip(part.leaves[len(heads) :], (g.ravel() for g in grid), strict=True))
-        length = prod(map(len, [*cut, *inner]))
+        length = prod(map(len, axes))
         for coordinate in (*part.bounded, *read):
             _evaluate(coordinate, values, binding)
         valid = np.ones(length, dtype=bool)

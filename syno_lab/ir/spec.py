@@ -11,13 +11,12 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from functools import cached_property
 from math import lcm
 from typing import Any, Literal, TypeVar
 
 from syno_lab.errors import ReadingWarning, SpecError, UnboundError
-from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, positive, printable, quoted
+from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, nearest, positive, printable, quoted
 from syno_lab.ir.size import Size, Symbols, split_shape
 from syno_lab.ir.wants import Wish, parse_wants
 
@@ -191,9 +190,8 @@ class Spec:
         known = {item.name for item in fields(Limits)}
         for name in limits:
             if name not in known:
-                near = get_close_matches(name, sorted(known), len(known), 0.4)
-                names = ", ".join([*near, *sorted(known - {*near})])
-                raise SpecError(f"unknown limit {quoted(name)}; known are {names}")
+                names = nearest(name, sorted(known))
+                raise SpecError(f"unknown limit {quoted(name)}; known are {', '.join(names)}")
         axes, free = _parse_shape("input_shape", input_shape, symbols)
         shapes = axes, _parse_shape("output_shape", output_shape, symbols)[0]
         spec = cls(
