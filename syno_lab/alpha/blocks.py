@@ -232,6 +232,25 @@ def find_blocks(
     return _split(graph, sorted(found, key=lambda block: min(block[1])))
 
 
+def why_none(graph: Graph) -> str:
+    """Why a traced network has no blocks that an edit may change: what speaks against the first that could be one."""
+    classes = graph.origin.classes if graph.origin is not None else {}
+    counts = Counter(classes.values())
+    for path, name in classes.items():
+        has_parts = any(other.startswith(f"{path}.") for other in classes)
+        if not path or not has_parts or counts[name] < 2 or name in CONTAINERS:
+            continue
+        nodes = frozenset([n for n, node in enumerate(graph.nodes) if f"{node.source}.".startswith(f"{path}.")])
+        opaque = [graph.nodes[n].operation["what"] for n in nodes if graph.nodes[n].operation.name == OPAQUE]
+        where = f"{path} ({name})"
+        if nodes and len(opaque) == len(nodes):
+            return f"{where} is kept as it is, for it holds TorchScript, hooks or what has no row: {quoted(opaque[0])}"
+        return (
+            f"{where} is one operation" if len(nodes) < 2 else f"{where} takes or gives several tensors, or shares some"
+        )
+    return "blocks are modules of a class that occurs at least twice, and no such class has parts"
+
+
 def in_numbers(graph: Graph) -> Graph:
     """The graph with all sizes in numbers, where :func:`relative` has them relative to an axis."""
     nodes = [

@@ -6,11 +6,9 @@ that their state dicts agree. A graph of no network takes and gives tensors with
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import torch
@@ -19,10 +17,9 @@ from torch import Tensor, nn
 from syno_lab.alpha import layers
 from syno_lab.alpha.graph import Graph, Node
 from syno_lab.alpha.operations import OPAQUE, Shape
-from syno_lab.alpha.recording import Constant, Here, Times, Value, Weight, is_whole, leaves, mapped
-from syno_lab.alpha.reference import weight_shapes
+from syno_lab.alpha.recording import Constant, Here, Times, Value, Weight, is_whole, leaves, mapped, within
 from syno_lab.alpha.tracing import Made, Opaque, Origin
-from syno_lab.effort import check_room
+from syno_lab.alpha.twins import computed, copied
 from syno_lab.errors import SpecError
 
 
@@ -76,7 +73,8 @@ class _Replay:
         args, kwargs = mapped(call.arguments, given)
         if call.in_place:  # other nodes may use the input
             args = (args[0].clone(), *args[1:])
-        found = (owner.get_submodule(self.target) if isinstance(call.target, str) else call.target)(*args, **kwargs)
+        target = owner.get_submodule(self.target) if isinstance(call.target, str) else call.target
+        found = within(call.region, target, args, kwargs)
         if call.in_place:
             found = args[0]
         return [leaf for leaf in leaves(found) if isinstance(leaf, Tensor)][self.what.number].permute(self.what.axes)
@@ -219,8 +217,6 @@ class _Builder:
         name = f"node{number}_{node.operation.name}"
         while name in self.module._modules or (self.origin is not None and name in self.origin.net._modules):
             name += "_"
-        weights = map(prod, weight_shapes(node.operation, *shapes))
-        check_room(f"the weights of node {number}", sum(weights) * torch.get_default_dtype().itemsize)
         like = self._like()
         if node.operation.name == "parameter":
             weight = layers.parameter(node.operation)
@@ -261,7 +257,7 @@ class _Builder:
         prefix = "" if use == 1 else f"copy{use}."
         if prefix + name in self.known:
             return prefix + name
-        memo = self.memos.setdefault(use, {})
+        memo = self.memos.setdefault(use, dict(computed(self.origin.net)))
         path, _, own = name.rpartition(".")
         modules = dict(self.origin.net.named_modules(remove_duplicate=False))
         if name in modules:
@@ -274,11 +270,11 @@ class _Builder:
             found = getattr(owner, own)
         self.known.add(prefix + name)
         if isinstance(found, Tensor) and not isinstance(found, nn.Parameter):
-            self.module.put(prefix + name, copy.deepcopy(found, memo))
+            self.module.put(prefix + name, copied(found, memo))
             if own in modules[path]._non_persistent_buffers_set:
                 self.module.get_submodule((prefix + path).strip("."))._non_persistent_buffers_set.add(own)
             return prefix + name
-        return self.module.put(prefix + name, copy.deepcopy(found, memo))
+        return self.module.put(prefix + name, copied(found, memo))
 
 
 def _is_same(node: Node, shapes: tuple[Shape, ...], made: Made) -> bool:

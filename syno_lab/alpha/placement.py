@@ -11,7 +11,7 @@ from syno_lab.alpha.blocks import find_blocks
 from syno_lab.alpha.edits import Variant
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Shape
-from syno_lab.alpha.tracing import trace
+from syno_lab.alpha.tracing import uncompared
 from syno_lab.errors import SpecError
 from syno_lab.models.slot import Place
 
@@ -70,7 +70,7 @@ class Edited:
             SpecError: where it is another network than the seed's.
         """
         (shape, *_) = self.variant.seed.stem.inputs
-        traced = trace(net, example_of(shape))
+        traced, _ = uncompared(net, example_of(shape))
         found = find_blocks(traced)
         if found.digest != self.variant.seed.digest:
             raise SpecError(

@@ -1,27 +1,35 @@
 """What a network of PyTorch does with an example, recorded as calls of modules and functions, without weights or time.
 
-A copy of the network without storage runs on the meta device, in the mode of inference, with examples of two batch
-sizes. Sizes that grow with the batch are told from others by comparing both runs, so that all recorded calls can be
-made again for any batch. Python runs as it always does: decisions by sizes are made, and those by the values of tensors
-cannot be, because on the meta device there are none. (torch.fx's symbolic tracing refuses both, and it does not know
-shapes.)
+A copy of the network without storage runs on the meta device, in evaluation mode, with examples of two batch sizes.
+Sizes that grow with the batch are told from others by comparing both runs, so that all recorded calls can be made again
+for any batch. Python runs as it always does: decisions by sizes are made, and those by the values of tensors cannot be,
+because on the meta device there are none. (torch.fx's symbolic tracing refuses both, and it does not know shapes.)
+
+Functions are seen where Python calls them. What is called elsewhere, as under ``vmap``, is seen below that, as the
+operators of ATen that it is made of; so nothing is computed unseen.
 """
 
 from __future__ import annotations
 
-import copy
+import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.autograd import Function
 from torch.fx.node import map_aggregate
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import CheckpointFunction
 
+from syno_lab.alpha.twins import has_hooks, on_meta, tensors_of, twin, with_values, wrapped
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.models.efficientnet import StochasticDepth
 from syno_lab.models.gpt import Attention
@@ -35,6 +43,11 @@ BATCHES = (2, 3)
 #: Modules that are one call, as all of torch.nn are.
 WHOLE = (Attention, Positions, Slot, StochasticDepth)
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_ONE_AT_A_TIME = threading.RLock()
+
+#: What holds around a call and not around the network: ("no_grad",), ("inference_mode",), or ("autocast", the kind of
+#: device, the type, whether it is on).
+Region = tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -80,6 +93,7 @@ class Call:
         arguments: positional and by keyword, with :class:`Value`, :class:`Weight`, … for what is no constant.
         results: the numbers of the tensors that it gives, in order.
         in_place: whether it changes its first argument.
+        region: what holds around it.
     """
 
     target: str | Callable[..., Any]
@@ -87,12 +101,19 @@ class Call:
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
     results: tuple[int, ...]
     in_place: bool = False
+    region: Region = ()
 
     @property
     def name(self) -> str:
         """The function's, without what says that it works in place; empty for a module."""
         if isinstance(self.target, str):
             return ""
+        if (of_class := _function_of(self.target)) is not None:
+            return of_class.__name__
+        if isinstance(self.target, torch.jit.ScriptFunction):
+            return str(self.target.name)
+        if isinstance(self.target, OpOverload):
+            return self.target.overloadpacket.__name__.strip("_")
         name = str(getattr(self.target, "__name__", "call"))
         if name == "__get__":  # of a property of tensors, such as T
             name = str(getattr(getattr(self.target, "__self__", None), "__name__", name))
@@ -113,6 +134,7 @@ class Record:
         shapes: of all tensors, for both batches.
         dtypes: of all tensors.
         single: whether the network gives a tensor rather than a tuple.
+        twin: the copy without storage.
     """
 
     calls: tuple[Call, ...]
@@ -121,6 +143,7 @@ class Record:
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
     dtypes: tuple[torch.dtype, ...]
     single: bool
+    twin: nn.Module
 
     def grows(self, number: int) -> tuple[bool, ...]:
         """For each axis of a tensor whether its size grows with the batch."""
@@ -144,11 +167,24 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
     return map_aggregate(tree, change)
 
 
+def within(region: Region, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A call, with what holds around it."""
+    if not region:
+        return function(*args, **kwargs)
+    (kind, *how), *rest = region
+    if kind == "autocast":
+        with torch.autocast(*how):
+            return within(tuple(rest), function, args, kwargs)
+    with torch.no_grad() if kind == "no_grad" else torch.inference_mode():
+        return within(tuple(rest), function, args, kwargs)
+
+
 def is_whole(module: nn.Module) -> bool:
-    """Whether its inside is not looked at."""
-    if isinstance(module, WHOLE):
+    """Whether its inside is not looked at: a layer, a TorchScript module, and any module with hooks."""
+    if isinstance(module, (*WHOLE, torch.jit.ScriptModule)) or has_hooks(module):
         return True
-    return type(module).__module__.startswith("torch.nn") and not isinstance(module, _CONTAINERS)
+    is_layer = type(module).__module__.startswith("torch.nn") and not isinstance(module, _CONTAINERS)
+    return is_layer and wrapped(module) is None
 
 
 def record(net: nn.Module, example: Example) -> tuple[Record, tuple[Tensor, ...]]:
@@ -166,17 +202,18 @@ def record(net: nn.Module, example: Example) -> tuple[Record, tuple[Tensor, ...]
     examples = _examples(net, example)
     one, two = (_run(net, [each.new_zeros((batch, *each.shape[1:])) for each in examples]) for batch in BATCHES)
     name = type(net).__name__
-    if [call.target for call in one.calls] != [call.target for call in two.calls] or one.outputs != two.outputs:
+    left, right = ([(call.target, call.region) for call in each.calls] for each in (one, two))
+    if left != right or one.outputs != two.outputs:
         raise SpecError(f"expected a network that does the same for any batch, found that this {name} does not")
     merged = []
-    for left, right in zip(one.calls, two.calls, strict=True):
+    for call, other in zip(one.calls, two.calls, strict=True):
         try:
-            merged.append(replace(left, arguments=_merged(left.arguments, right.arguments)))
-            for number in left.results:
+            merged.append(replace(call, arguments=_merged(call.arguments, other.arguments)))
+            for number in call.results:
                 for pair in zip(one.shapes[0][number], two.shapes[0][number], strict=True):
                     _single(*pair)
         except (SpecError, ValueError) as error:
-            where = ".".join(filter(None, (left.path, left.name)))
+            where = ".".join(filter(None, (call.path, call.name)))
             raise SpecError(f"{name}: {where}: {error}") from None
     return replace(one, calls=tuple(merged), shapes=(*one.shapes, *two.shapes)), examples
 
@@ -213,11 +250,18 @@ def _merged(one: Any, two: Any) -> Any:
                 raise SpecError("expected constants of one size, found one that grows with the batch")
         elif isinstance(leaf, int) and leaf != other:
             return Times(_single(leaf, other))
-        elif leaf is not other and leaf != other:
+        elif leaf is not other and not _are_equal(leaf, other):
             raise SpecError(f"expected the same for any batch, found {leaf!r:.40} and {other!r:.40}")
         return leaf
 
     return mapped(one, both)
+
+
+def _are_equal(one: Any, two: Any) -> bool:
+    try:
+        return bool(one == two)
+    except (RuntimeError, ValueError, NotImplementedError):  # such as objects of TorchScript
+        return False
 
 
 def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
@@ -227,28 +271,29 @@ def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
         is_weight = isinstance(weight, nn.Parameter)
         weights[id(weight)] = nn.Parameter(empty, weight.requires_grad) if is_weight else empty
     name = type(net).__name__
-    recorder = _Recorder(inputs)
+    copied = twin(net, weights).eval()  # no weight is copied
+    recorder = _Recorder(inputs, copied, next((each.device for each in net.parameters()), torch.device("cpu")))
     try:
-        twin = copy.deepcopy(net, weights).eval()  # the memo has the weights: none is copied
-        with torch.no_grad(), recorder.watching(twin), recorder:
-            given = twin(*inputs)
+        with recorder.watching():
+            given = copied(*inputs)
         single = isinstance(given, Tensor)
         outputs = [given] if single else given
         if not isinstance(outputs, list | tuple) or {isinstance(each, Tensor) for each in outputs} != {True}:
             raise SpecError(f"expected a tensor or a tuple of tensors as the result, found {type(given).__name__}")
         found = [recorder.reference(each) for each in outputs]
+        recorder.check_state()
         numbers = tuple([each.number for each in found if isinstance(each, Value)])
         if len(numbers) != len(found):
             raise SpecError("expected a result that is computed from the inputs, found a weight or a constant")
     except SynoError as error:
         raise SpecError(f"{name}: {error}{recorder.place}") from None
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError) as error:
+    except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if "meta" in reason.lower():
             reason = f"expected no decision by the values of a tensor, found one ({reason:.80})"
         else:
             shapes = ", ".join(str(list(each.shape)) for each in inputs)
-            reason = f"expected a network that takes {shapes}, found: {reason:.160}"
+            reason = f"expected a network that takes {shapes}, found: {type(error).__name__}: {reason:.160}"
         raise SpecError(f"{name}: {reason}{_where(error)}{recorder.place}") from error
     return recorder.record(numbers, single)
 
@@ -264,92 +309,217 @@ def _where(error: BaseException) -> str:
     return f", at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
+def _function_of(target: Any) -> type[Any] | None:
+    """The autograd function of the user's that a call is."""
+    owner = getattr(target, "__self__", None)
+    return owner if isinstance(owner, type) and issubclass(owner, Function) else None
+
+
+def _is_own(target: Any) -> bool:
+    """Whether a function is not of torch itself, so that nobody may have said what shapes it gives."""
+    if isinstance(target, OpOverload | OpOverloadPacket):
+        packet = target.overloadpacket if isinstance(target, OpOverload) else target
+        return not str(packet._qualified_op_name).startswith(("aten::", "prim"))
+    return _function_of(target) is not None
+
+
+def _autocasts() -> dict[str, tuple[bool, torch.dtype]]:
+    return {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")}
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """What torch.compile has made runs as it was written."""
+    has_compiled = "torch._dynamo" in sys.modules
+    with torch.compiler.set_stance("force_eager") if has_compiled else nullcontext():
+        yield
+
+
+class _Below(TorchDispatchMode):
+    """Records the operators of ATen that run in no call that is recorded."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._recorder.is_inside:
+            return func(*args, **(kwargs or {}))
+        if func._schema.is_mutable:
+            raise SpecError(f"expected no change in place below Python, found {func}")
+        return self._recorder.call(func, func, args, kwargs or {})
+
+
 @dataclass
 class _Recorder(TorchFunctionMode):
     """Records the functions and whole modules that are called while it is entered."""
 
     inputs: list[Tensor]
+    twin: nn.Module
+    device: torch.device
     calls: list[Call] = field(default_factory=list)
     values: list[Tensor] = field(default_factory=list)  # all are kept, so that no identity is used twice
     place: str = ""
+    is_inside: bool = False
 
     def __post_init__(self) -> None:
         super().__init__()
         self._known: dict[int, Value | Weight] = {}
         self._stale: set[int] = set()
         self._paths: list[str] = []
-        self._is_inside = False
+        self._around = _autocasts()
+        self._weights = dict(tensors_of(self.twin))
+        self._whole: tuple[str, ...] = ()
+        self._attributes = {
+            id(each) for module in self.twin.modules() for each in vars(module).values() if isinstance(each, Tensor)
+        }
+        for name, weight in self._weights.items():
+            self._known[id(weight)] = Weight(name)
         for each in self.inputs:
             self._add(each)
 
     def record(self, outputs: tuple[int, ...], single: bool) -> Record:
+        self.is_inside = True  # the twin may be called again
         shapes = tuple([tuple(each.shape) for each in self.values])
         dtypes = tuple([each.dtype for each in self.values])
-        return Record(tuple(self.calls), tuple(range(len(self.inputs))), outputs, (shapes,), dtypes, single)
+        inputs = tuple(range(len(self.inputs)))
+        return Record(tuple(self.calls), inputs, outputs, (shapes,), dtypes, single, self.twin)
+
+    def check_state(self) -> None:
+        """Raise SpecError where the network has set one of its weights anew: no graph says that."""
+        for name, each in tensors_of(self.twin):
+            if self._weights.get(name) is not each and not (self._whole and name.startswith(self._whole)):
+                raise SpecError(f"expected weights and buffers that stay, found that the network sets {name} anew")
 
     def reference(self, tensor: Tensor) -> Value | Weight | Constant:
         if id(tensor) in self._stale:
             raise SpecError("expected no change in place of a tensor that is used again, found one")
-        return self._known.get(id(tensor)) or Constant(tensor)
+        known = self._known.get(id(tensor))
+        if known is None and tensor.device.type == "meta" and id(tensor) not in self._attributes:
+            raise SpecError("expected tensors that seen calls give, found one that none of them gives")
+        return known or Constant(tensor)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if self._is_inside:
-            return func(*mapped(args, _on_meta), **mapped(kwargs or {}, _on_meta))
-        return self._call(func, func, args, kwargs or {})
+        # Inside of vmap and its like tensors are wrapped: what they are made of is seen below.
+        if self.is_inside or torch._C._functorch.peek_interpreter_stack() is not None:
+            args, kwargs = _together(args, kwargs or {})
+            return func(*args, **kwargs)
+        return self.call(func, func, args, kwargs or {})
 
     @contextmanager
-    def watching(self, net: nn.Module) -> Iterator[None]:
-        """Record the paths of modules, and modules that are whole as one call."""
-        for name, weight in (*net.named_parameters(), *net.named_buffers()):
-            self._known[id(weight)] = Weight(name)
-        for path, module in net.named_modules():
-            module.forward = self._watched(module, path)
-        yield
+    def watching(self) -> Iterator[None]:
+        """Record the paths of modules, modules that are whole as one call, and all functions."""
+        for path, module in self.twin.named_modules():
+            if path.startswith(self._whole) and self._whole:
+                continue
+            if is_script := isinstance(module, torch.jit.ScriptModule):
+                self._whole += (f"{path}.",)
+            forward = with_values(module.forward, self.device) if is_script else wrapped(module) or module.forward
+            hooked = has_hooks(module)
+            module.forward = self._watched(path, forward, bool(path) and is_whole(module) and not hooked)
+            if path or not hooked:  # the hooks of the whole network are functions like others
+                whole = self._watched(path, module._call_impl, True) if hooked else module.forward
+                module._compiled_call_impl = whole
+        original, owner = Function.__dict__["apply"], threading.get_ident()
 
-    def _watched(self, module: nn.Module, path: str) -> Callable[..., Any]:
-        forward = module.forward
+        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            function = original.__get__(None, cls)
+            if threading.get_ident() != owner or self.is_inside:
+                return function(*args, **kwargs)
+            if cls is CheckpointFunction:  # saves memory, and changes nothing
+                return args[0](*args[2:])
+            return self.call(function, function, args, kwargs)
 
+        script = torch.jit.ScriptFunction.__call__
+
+        def scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != owner or self.is_inside:
+                return script(function, *args, **kwargs)
+            return self.call(function, with_values(function, self.device), args, kwargs)
+
+        with _ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad(), torch.jit.optimized_execution(False):
+            setattr(Function, "apply", classmethod(apply))  # noqa: B010 - classes of torch have no way to be watched
+            setattr(torch.jit.ScriptFunction, "__call__", scripted)  # noqa: B010
+            try:
+                with eager(), _Below(self), self:
+                    yield
+            finally:
+                setattr(Function, "apply", original)  # noqa: B010
+                setattr(torch.jit.ScriptFunction, "__call__", script)  # noqa: B010
+
+    def _watched(self, path: str, forward: Callable[..., Any], whole: bool) -> Callable[..., Any]:
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if self._is_inside:
+            if self.is_inside:
                 return forward(*args, **kwargs)
             self._paths.append(path)
             self.place = f", in {path}" if path else ""
-            if not (path and is_whole(module)):  # of a network that is one layer the inside is looked at
-                result = forward(*args, **kwargs)
-            else:
-                self._is_inside = True
-                result = self._call(path, forward, args, kwargs)
-                self._is_inside = False
+            # Of a network that is one layer the inside is looked at.
+            result = self.call(path, forward, args, kwargs) if whole else forward(*args, **kwargs)
             self._paths.pop()
             return result
 
         return watched
 
-    def _call(
+    def call(
         self, target: str | Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
     ) -> Any:
+        """Make a call and record it."""
         tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        versions = [tensor._version for tensor in tensors]
+        versions = [_version(tensor) for tensor in tensors]
         arguments = mapped((args, kwargs), self._described)
-        result = function(*mapped(args, _on_meta), **mapped(kwargs, _on_meta))
-        changed = [tensor for tensor, version in zip(tensors, versions, strict=True) if tensor._version != version]
+        region = self._region(target, tensors)
+        self.is_inside = True
+        try:
+            given_args, given_kwargs = _together(args, kwargs)
+            try:
+                result = function(*given_args, **given_kwargs)
+            except Exception as error:
+                if not isinstance(target, str) and not _is_own(target):
+                    raise
+                whole = self.twin.get_submodule(target) if isinstance(target, str) else function
+                try:
+                    result = with_values(whole, self.device)(*given_args, **given_kwargs)
+                except Exception:  # noqa: BLE001 - then it is not for want of values
+                    raise error from None
+        finally:
+            self.is_inside = False
+        changed = [tensor for tensor, version in zip(tensors, versions, strict=True) if _version(tensor) != version]
         if changed and (len(changed) > 1 or changed[0] is not tensors[0]):
             raise SpecError("expected a change in place of the first argument alone, found another")
         given = changed if changed else [leaf for leaf in leaves(result) if isinstance(leaf, Tensor)]
         if not given:
+            if getattr(target, "__name__", "") == "register_hook":
+                raise SpecError("expected no hook of a tensor, found one")
             return result
+        if target is torch.autograd.grad:
+            raise SpecError("expected no gradient that the network itself takes, found torch.autograd.grad")
         if changed:
             self._outdate(changed[0])
+        of_class = _function_of(target)
+        if of_class is not None and (odd := [leaf for leaf in leaves((args, kwargs)) if callable(leaf)]):
+            found = type(odd[0]).__name__
+            raise SpecError(f"expected tensors and numbers for {of_class.__name__}, found a {found}")
         path = self._paths[-1] if self._paths else ""
-        self.calls.append(Call(target, path, arguments, tuple(map(self._add, given)), bool(changed)))
+        self.calls.append(Call(target, path, arguments, tuple(map(self._add, given)), bool(changed), region))
         return result
+
+    def _region(self, target: Any, tensors: list[Tensor]) -> Region:
+        found: list[tuple[Any, ...]] = []
+        if torch.is_inference_mode_enabled():
+            found.append(("inference_mode",))
+        elif not torch.is_grad_enabled() and (isinstance(target, str) or any(map(_has_gradients, tensors))):
+            found.append(("no_grad",))
+        for kind, (on, dtype) in _autocasts().items():
+            if (on, dtype) != self._around[kind] and (on or self._around[kind][0]):
+                found.append(("autocast", kind, dtype, on))
+        return tuple(found)
 
     def _described(self, leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
             return self.reference(leaf)
-        return Here() if leaf == torch.device("meta") else leaf
+        return Here() if isinstance(leaf, torch.device) and leaf.type == "meta" else leaf
 
     def _add(self, tensor: Tensor) -> int:
         self.values.append(tensor)
@@ -358,13 +528,25 @@ class _Recorder(TorchFunctionMode):
 
     def _outdate(self, tensor: Tensor) -> None:
         """Other tensors that share what was changed must not be used any more."""
-        if not isinstance(self._known.get(id(tensor)), Value):
-            raise SpecError("expected no change in place of a weight or a constant, found one")
+        known = self._known.get(id(tensor))
+        if not isinstance(known, Value):
+            what = known.name if isinstance(known, Weight) else "a constant"
+            raise SpecError(f"expected no change in place of a weight or a constant, found one of {what}")
         storage = tensor.untyped_storage()._cdata
         for other in self.values:
             if other is not tensor and other.untyped_storage()._cdata == storage:
                 self._stale.add(id(other))
 
 
-def _on_meta(leaf: Any) -> Any:
-    return leaf.to("meta") if isinstance(leaf, Tensor) and leaf.device.type != "meta" else leaf
+def _together(args: Any, kwargs: Any) -> Any:
+    """Arguments without values where one of them has none; constants alone keep theirs."""
+    has_none = any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in leaves((args, kwargs)))
+    return mapped((args, kwargs), on_meta) if has_none else (args, kwargs)
+
+
+def _has_gradients(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version

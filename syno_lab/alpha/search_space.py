@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from syno_lab.alpha.blocks import Block, Network, find_blocks
+from syno_lab.alpha.blocks import Block, Network, find_blocks, why_none
 from syno_lab.alpha.edits import MOST_EDITS, Variant
 from syno_lab.alpha.mutating import METHODS_AND_RIVALS, Mutations
 from syno_lab.alpha.mutation import RELAXATIONS
@@ -65,9 +65,10 @@ class NetworkSpace(OperatorSpace):
             raise SpecError(f"αNAS: max_edits: expected a whole number from 1 to {MOST_EDITS}, found {quoted(edits)}")
         from syno_lab.alpha.tracing import trace
 
-        self.seed: Network = find_blocks(trace(*request.network()))
+        graph = trace(*request.network())
+        self.seed: Network = find_blocks(graph)
         if not any(block.mutable for block in self.seed.blocks):
-            raise SpecError("αNAS: expected a network with blocks that may be changed, found none: blocks are modules")
+            raise SpecError(f"αNAS: expected a network with blocks that may be changed, found none: {why_none(graph)}")
         chosen = {name: values[0] for name, values in OPTIONS.items()} | dict(request.options)
         self._settings = Settings(Mutations(relax=chosen["relax"], method=chosen["mutations"]), most_edits=edits)
         self._selection = chosen["selection"]

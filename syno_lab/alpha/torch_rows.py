@@ -15,6 +15,7 @@ from torch import nn
 from syno_lab.alpha.operations import Operation, operation
 from syno_lab.alpha.recording import Call, Value
 from syno_lab.alpha.tracing import Placed, Tracer, groups, second, successive
+from syno_lab.alpha.twins import has_hooks
 from syno_lab.errors import SpecError
 from syno_lab.models.efficientnet import StochasticDepth
 from syno_lab.models.gpt import Attention
@@ -106,8 +107,14 @@ def row_of(tracer: Tracer, call: Call, source: str) -> Placed | None:
     if isinstance(call.target, str):
         module = tracer.modules[call.target]
         rule = next((_MODULES[base] for base in type(module).__mro__ if base in _MODULES), None)
-        # A class of the user's that inherits may do something else.
-        if rule is None or type(module) not in _MODULES or any(isinstance(each, Value) for each in args[1:]) or named:
+        # A class of the user's that inherits may do something else, and so may a hook.
+        if (
+            rule is None
+            or type(module) not in _MODULES
+            or has_hooks(module)
+            or any(isinstance(each, Value) for each in args[1:])
+            or named
+        ):
             return None
         if (x := tracer.operand(args[0])) is None:
             return None
@@ -415,7 +422,11 @@ def _matmul(asked: _Asked) -> Placed | None:
 def _converted(asked: _Asked) -> Placed | None:
     """A tensor that has the type already."""
     types = asked.tracer.seen.dtypes
-    same = asked.x.number is not None and types[asked.x.number] == types[asked.call.results[0]]
+    same = (
+        not asked.tracer.is_mixed
+        and asked.x.number is not None
+        and types[asked.x.number] == types[asked.call.results[0]]
+    )
     return asked.x if same else None
 
 
@@ -426,7 +437,7 @@ def _drop(asked: _Asked) -> Placed | None:
 
 _FUNCTIONS: dict[str, Callable[[_Asked], Placed | None]] = {
     **{name: lambda asked, name=name: asked.each(name) for name in _ELEMENTWISE},  # type: ignore[misc]
-    **dict.fromkeys(_NOTHING, lambda asked: asked.x),
+    **dict.fromkeys(_NOTHING, lambda asked: None if asked.tracer.is_mixed else asked.x),
     **dict.fromkeys(("to", "type", "type_as", "float", "double", "half", "bfloat16"), _converted),
     "gelu": lambda asked: _gelu(asked, asked.argument(0, "approximate", "none")),
     "softmax": lambda asked: _softmax(asked, asked.argument(0, "dim")),

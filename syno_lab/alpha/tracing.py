@@ -38,6 +38,7 @@ from syno_lab.alpha.recording import (
     mapped,
     record,
 )
+from syno_lab.alpha.twins import kept_chance, unwrapped
 from syno_lab.errors import SpecError
 
 _LONGEST = 200  # characters of what an opaque node says of itself
@@ -124,10 +125,14 @@ class Origin:
 def trace(net: nn.Module, example: Example) -> Graph:
     """A network as a graph, with shapes for one example: (1, spatial axes…, channels).
 
-    It is traced in the mode of inference: what a network does in training alone is not seen, but for dropout and
+    It is traced in evaluation mode. What a network does at random in training alone is not seen, but for dropout and
     stochastic depth. Nodes say by :attr:`.Node.source` from where they come: the path of a module, or the path of a
     module and a function that it calls, as ``layers.0.relu()``. The graph remembers the network, so that
     :meth:`.Graph.to_torch` copies its weights.
+
+    Modules of TorchScript and modules with hooks, calls under ``no_grad`` or autocast and autograd functions are opaque
+    nodes, called again as the network calls them. Before the graph is given back, its module is held against the
+    network on a random batch: outputs and gradients, in both modes (:mod:`.compared` says what of large ones).
 
     Args:
         net: not changed.
@@ -136,10 +141,22 @@ def trace(net: nn.Module, example: Example) -> Graph:
 
     Raises:
         SpecError: in one line, for a network that refuses the example, and one that cannot be traced, as it decides by
-            values of tensors or changes them in place while others use them: what it does and where.
+            values of tensors or changes them in place while others use them, or as its graph is not what it is: what
+            it does and where.
     """
+    from syno_lab.alpha.compared import check_same
+
+    with kept_chance():
+        graph, seen = uncompared(net, example)
+        check_same(graph, seen, example)
+    return graph
+
+
+def uncompared(net: nn.Module, example: Example) -> tuple[Graph, Record]:
+    """:func:`trace` of a network that was compared before, or whose graph is known; and what was seen."""
+    net = unwrapped(net)
     seen, examples = record(net, example)
-    return Tracer(net, seen).graph(examples)
+    return Tracer(net, seen).graph(examples), seen
 
 
 @dataclass
@@ -164,6 +181,8 @@ class Tracer:
             if self._live & set(call.results):
                 self._calls.insert(0, call)
                 self._live.update(value.number for value in call.leaves(Value))
+        #: Whether copies are of another kind: autocast gives other types, which the meta device does not show.
+        self.is_mixed = any(kind != "no_grad" for call in self._calls for kind, *_ in call.region)
         self._uses = Counter(id(weight) for call in self._calls for weight in self.weights_of(call))
         #: Weights of modules that are called: those are no nodes.
         self._owned = {
@@ -278,7 +297,12 @@ class Tracer:
         before = len(self.nodes)
         shared = any(self._uses[id(weight)] > 1 and id(weight) in self._owned for weight in self.weights_of(call))
         source = self.source_of(call)
-        if not shared and len(call.results) == 1 and self.seen.dtypes[call.results[0]].is_floating_point:
+        if (
+            not shared
+            and not call.region
+            and len(call.results) == 1
+            and self.seen.dtypes[call.results[0]].is_floating_point
+        ):
             parameters = dict(self._parameters)
             try:
                 found = row_of(self, call, source)
@@ -362,18 +386,11 @@ class Tracer:
 
             args, kwargs = mapped(call.arguments, given)
             with torch.no_grad(), FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-                if isinstance(call.target, str):
-                    module = self.modules[call.target]
-                    kept = (*module.named_parameters(), *module.named_buffers())
-                    state = {name: torch.empty_like(each, device="meta") for name, each in kept}
-                    training = [(each, each.training) for each in module.modules()]
-                    try:
-                        torch.func.functional_call(module.eval(), state, args, kwargs)
-                    finally:
-                        for each, mode in training:
-                            each.training = mode
-                else:
-                    call.target(*args, **kwargs)
+                target = self.seen.twin.get_submodule(call.target) if isinstance(call.target, str) else call.target
+                try:
+                    target(*args, **kwargs)
+                except Exception:  # noqa: BLE001 - a function of the user's own, which has no shapes to count
+                    return 0
             counts.append(counter.get_total_flops())
         return max(0, 2 * counts[0] - counts[1])
 

@@ -73,7 +73,6 @@ def _made(
         _rebuilt,
         lambda: (operator.to_json(), dict(bound), scale, recompute, tuple(form)),
         {"operator": operator, "binding": dict(bound)},
-        operator.params(bound),
         **options,
     )
 

@@ -31,7 +31,7 @@ def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable
     made = loss or _mean_square
     doing = "an evaluation"
     try:
-        with generators_kept(net):
+        with _generators_kept(net):
             with torch.no_grad():
                 call(net.eval())
             doing = "a training step"
@@ -69,11 +69,9 @@ def _mean_square(output: Any) -> Tensor:
 
 
 @contextlib.contextmanager
-def generators_kept(net: nn.Module | None = None) -> Iterator[None]:
-    """The generators of torch, on the devices of ``net`` too, of NumPy and of Python are afterwards as before."""
+def _generators_kept(net: nn.Module) -> Iterator[None]:
     ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 - a network of the user's may draw from it
-    parameters = () if net is None else net.parameters()
-    devices = {parameter.device for parameter in parameters if parameter.device.type == "cuda"}
+    devices = {parameter.device for parameter in net.parameters() if parameter.device.type == "cuda"}
     try:
         with torch.random.fork_rng(devices=list(devices)):
             yield

@@ -74,8 +74,7 @@ def plan(model: Any, data: Any, folder: Path) -> list[str]:
     lines: list[str] = []
 
     def say(line: str) -> None:
-        if not line.startswith("trying "):  # where the machine is busy
-            lines.append(line)
+        lines.append(line)
         if line.startswith("operators "):
             raise PlannedError
 

@@ -1,0 +1,139 @@
+"""Copies of networks to look at in their place, and what is called with values that are drawn."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.fx.node import map_aggregate
+
+from syno_lab.errors import SpecError
+from syno_lab.models.copies import check_shapes
+
+#: Modules of torch that call another one and add nothing to it: where they have it.
+_WRAPPERS = {"DataParallel": "module", "DistributedDataParallel": "module", "OptimizedModule": "_orig_mod"}
+
+
+def wrapped(module: nn.Module) -> nn.Module | None:
+    """The module that another only calls, such as ``nn.DataParallel``, or what ``torch.compile`` gave; None: none."""
+    is_wrapper = type(module).__name__ in _WRAPPERS and type(module).__module__.startswith("torch.")
+    return module.get_submodule(_WRAPPERS[type(module).__name__]) if is_wrapper else None
+
+
+def unwrapped(net: nn.Module) -> nn.Module:
+    """The network inside of wrappers.
+
+    Raises:
+        SpecError: one that Python cannot look into, weights without shapes, and hooks that no graph can have.
+    """
+    while (inner := wrapped(net)) is not None:
+        net = inner
+    check_shapes(net)
+    name = type(net).__name__
+    if isinstance(net, torch.jit.ScriptModule):
+        raise SpecError(f"{name}: expected the network as it was before torch.jit, found a TorchScript module")
+    for path, weight in tensors_of(net):
+        if weight._backward_hooks or getattr(weight, "_post_accumulate_grad_hooks", None):
+            raise SpecError(f"{name}: expected weights without hooks, found one of {path}: remove it before")
+    if net._backward_hooks or net._backward_pre_hooks:
+        raise SpecError(f"{name}: expected no backward hook of the whole network, found one: remove it before")
+    return net
+
+
+def computed(net: nn.Module) -> dict[int, Tensor]:
+    """Tensors that a forward left in modules, as ``weight_norm`` does; ``copy.deepcopy`` takes them as its memo."""
+    found = (one for module in net.modules() for one in vars(module).values() if isinstance(one, Tensor))
+    return {id(one): one.detach().clone() for one in found if not one.is_leaf}
+
+
+def copied(found: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy; with gradients torch takes weights of a copy of TorchScript for computed ones."""
+    with torch.no_grad():
+        made = copy.deepcopy(found, memo)
+    if isinstance(found, nn.Module) and any(isinstance(each, torch.jit.ScriptModule) for each in found.modules()):
+        for old, new in zip(found.parameters(), made.parameters(), strict=True):
+            new.requires_grad_(old.requires_grad)
+    return made
+
+
+def twin(net: nn.Module, weights: Mapping[int, Tensor]) -> nn.Module:
+    """A copy of a network, with these tensors in the place of others, by their identity.
+
+    Raises:
+        SpecError: it holds what cannot be copied.
+    """
+    try:
+        made: nn.Module = copied(net, {**computed(net), **weights})
+    except Exception as error:
+        said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]:.160}"
+        raise SpecError(f"{type(net).__name__}: expected a network that can be copied, found {said}") from error
+    return made
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether a call of the module does more than its forward."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks)
+
+
+def on_meta(leaf: Any) -> Any:
+    """A tensor without its values; anything else as it is."""
+    return leaf.to("meta") if isinstance(leaf, Tensor) and leaf.device.type != "meta" else leaf
+
+
+def with_values(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    """The function or module, called with values that are drawn where there are none: it may need them.
+
+    Raises:
+        SpecError: it changes an argument in place.
+    """
+
+    def drawn(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or leaf.device.type != "meta":
+            return leaf
+        draws = leaf.is_floating_point() or leaf.is_complex()
+        return (torch.rand if draws else torch.zeros)(leaf.shape, dtype=leaf.dtype, device=device)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        inputs: list[Tensor] = []
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            given = map_aggregate((args, kwargs), drawn)
+            map_aggregate(given, lambda leaf: inputs.append(leaf) if isinstance(leaf, Tensor) else None)
+            versions = [each._version for each in inputs]
+            if isinstance(function, nn.Module):
+                weights = {name: drawn(weight) for name, weight in tensors_of(function)}
+                found = torch.func.functional_call(function, weights, *given)
+            else:
+                found = function(*given[0], **given[1])
+            if versions != [each._version for each in inputs]:
+                raise SpecError("expected no change in place of an argument, found one")
+        return map_aggregate(found, on_meta)
+
+    return called
+
+
+@contextmanager
+def kept_chance(seed: int | None = None) -> Iterator[None]:
+    """The generators of torch, NumPy and Python are as before afterwards, and begin with a seed where one is given."""
+    plain, array = random.getstate(), np.random.get_state()  # noqa: NPY002 - networks draw from it
+    with torch.random.fork_rng():
+        if seed is not None:
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            random.setstate(plain)
+            np.random.set_state(array)  # noqa: NPY002
+
+
+def tensors_of(net: nn.Module) -> list[tuple[str, Tensor]]:
+    """Parameters and buffers by their names."""
+    return [*net.named_parameters(), *net.named_buffers()]
