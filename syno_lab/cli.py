@@ -46,6 +46,7 @@ from syno_lab.commands import enumerate as enumerating
 from syno_lab.commands.helping import HelpingCommand, HelpingGroup
 from syno_lab.commands.options import bounded
 from syno_lab.commands.output import tell
+from syno_lab.effort import memory_error
 from syno_lab.errors import ReadingWarning, SynoError
 from syno_lab.inputs import QUOTED, printable, shortened
 from syno_lab.version import __version__
@@ -152,6 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SystemExit, GeneratorExit):
         raise
     except BaseException as error:  # noqa: BLE001 - the last resort: a bug of ours, or of a library below
+        if (too_large := memory_error(error)) is not None:
+            return _fail(str(too_large), BAD_INPUT)
         return _fail(fault_line(error, "`syno-lab --traceback …`"), FAULT)
     if status == INTERRUPTED:  # typer has caught Ctrl-C itself
         return _fail("interrupted", INTERRUPTED)

@@ -7,6 +7,7 @@ then. What is over ends in an :class:`syno_lab.errors.EffortError` that says in 
 
 from __future__ import annotations
 
+import re
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,15 @@ _TICKS = 32  # between two looks at the clock
 _MEMORY_PERIOD_S = 0.02  # between two looks at the memory, which grows by some ten megabytes meanwhile
 _SHARE = 0.5  # of the machine's free memory, where no bound is given
 _PAGE_BYTES = resource.getpagesize()
+_SMALL_BYTES = 1 << 26  # so much is made without a look at what is left
+_SMALLER = "bind smaller sizes"
+
+#: Messages of PyTorch and its libraries for failed allocations.
+NO_MEMORY = re.compile(
+    r"out of memory|can't allocate memory|not enough memory|cannot allocate memory|bad_alloc|STATUS_ALLOC_FAILED"
+    r"|could not create a memory|failed to allocate|storage size calculation overflowed|numel: integer multiplication",
+    re.IGNORECASE,
+)
 
 
 class Effort:
@@ -199,3 +209,26 @@ def free_bytes() -> float:
         return min(free, float(most) - float(used))  # float("max") is no number: no bound
     except (OSError, ValueError):
         return free
+
+
+def check_room(what: str, size: float) -> None:
+    """Refuse to make what needs ``size`` bytes, where this machine has not so many left.
+
+    Raises:
+        TooLargeError: where it has not; the line begins with ``what``.
+    """
+    if size > _SMALL_BYTES and size > (left := free_bytes()):
+        found = f"expected at most {_gib(left)}, which is free here, found {_gib(size)}"
+        raise TooLargeError(f"{what}: {found}; {_SMALLER}")
+
+
+def memory_error(error: BaseException) -> TooLargeError | None:
+    """A failed allocation, of Python or of a library, as an error of one line; None for any other exception."""
+    said = " ".join(str(error).split())
+    if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and NO_MEMORY.search(said)):
+        return None
+    return TooLargeError(f"expected what this machine has memory for, found: {said or 'none left'}; {_SMALLER}")
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB"

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.effort import check_room
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -89,6 +91,7 @@ def module_of(
     rebuild: Callable[..., nn.Module],
     arguments: Callable[[], tuple[Any, ...]],
     facts: Mapping[str, Any],
+    params: int,
     *,
     is_drawn: bool = True,
     is_compiled: bool = False,
@@ -101,11 +104,18 @@ def module_of(
             ``arguments()`` and whether the module is compiled, and put everything else in afterwards.
         arguments: see ``rebuild``.
         facts: attributes that ``rebuild`` gives to the module itself.
+        params: elements of its weights.
         is_drawn: draw weights for it.
         is_compiled: run it through ``torch.compile``.
+
+    Raises:
+        TooLargeError: where this machine has no room for the weights.
     """
+    import torch
     from torch import nn
 
+    if is_drawn and torch.get_default_device().type == "cpu":
+        check_room("weights", params * torch.get_default_dtype().itemsize)
     kind = class_of(source)
     kind.__reduce__ = _reduced  # type: ignore[method-assign, assignment]
     module = kind() if is_drawn else kind.__new__(kind)

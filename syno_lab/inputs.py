@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Iterable
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,23 @@ LARGEST_SIZE = 2**63 - 1
 #: Characters of what was given that a message quotes.
 QUOTED = 80
 _LONG_WORD = re.compile(rf"[^'\s]{{{QUOTED + 1},}}|[^'\n]{{{QUOTED + 1},}}(?=')")
+
+
+def nearest(name: str, names: Iterable[str]) -> list[str]:
+    """``names``, those first that are the most like ``name``, whatever its case and punctuation.
+
+    >>> nearest("jetson_xavir", ["cuda", "jetson-xavier"])
+    ['jetson-xavier', 'cuda']
+    """
+    return sorted(names, key=lambda one: -likeness(name, one))
+
+
+def likeness(one: str, other: str) -> float:
+    """How much of two names is the same, from 0 to 1, without case and punctuation."""
+    from difflib import SequenceMatcher
+
+    first, second = ("".join(filter(str.isalnum, text[:QUOTED].lower())) for text in (one, other))
+    return SequenceMatcher(None, first, second).ratio()
 
 
 def integer(text: str) -> int | None:

@@ -6,13 +6,16 @@ import gc
 import importlib
 import inspect
 import linecache
+import re
 import sys
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -23,6 +26,9 @@ from syno_lab.alpha.known import KNOWN as NETWORKS
 from syno_lab.alpha.operator import NetworkOperator
 from syno_lab.canvas.fitted import Fitted
 from syno_lab.canvas.known import KNOWN as KERNELS
+from syno_lab.cli import main
+from syno_lab.effort import memory_error
+from syno_lab.errors import TooLargeError
 from syno_lab.generated import class_of
 from syno_lab.nas_pte.operator import NAS_PTE
 from syno_lab.protocol import Operator
@@ -245,3 +251,62 @@ def test_other_faults_of_a_conversion_stay() -> None:
 
     with pytest.raises(RuntimeError, match="no room"):
         module._apply(refuse)
+
+
+# -- more than there is room for ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["conv2d", "nas_pte_1"])
+def test_weights_that_no_memory_holds_are_refused_with_their_size(name: str) -> None:
+    sizes = {**SIZES, "C_in": 1 << 20, "C_out": 1 << 20}
+    operator = OPERATORS[name]()
+    size = f"{4 * operator.params(sizes) / 2**30:,.1f} GiB"
+    with pytest.raises(TooLargeError, match=rf"^weights: expected at most .* is free here, found {size}; bind smaller"):
+        operator.to_torch(sizes)
+    with torch.device("meta"):
+        assert sum(weight.numel() for weight in operator.to_torch(sizes).parameters()) == operator.params(sizes)
+
+
+def test_a_network_that_no_memory_holds_is_refused() -> None:
+    graph = Graph.chain((1, 4), [operation("dense", features=4), operation("dense", features=1 << 43)])
+    with pytest.raises(TooLargeError, match=r"found 163,840\.0 GiB"):
+        NetworkOperator.of_graph(graph).to_torch()
+    with pytest.raises(TooLargeError, match=r"the weights of node 1: .*, found 163,840\.0 GiB"):
+        graph.to_torch()
+
+
+def test_an_output_that_no_memory_holds_is_refused() -> None:
+    operator = sl.operators.upsample_nearest()
+    binding = {"N": 1, "C": 1, "H": 2, "W": 2, "s": 1 << 20}
+    with pytest.raises(TooLargeError, match=r"the output: .* found 32,768.0 GiB"):
+        operator.reference(np.ones((1, 1, 2, 2)), binding=binding)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "export conv2d --bind N=1 --bind C_in=1000003 --bind C_out=1000003 --bind H=4 --bind W=4 --out FILE.onnx",
+        "export conv2d --bind N=1 --bind C_in=1000003 --bind C_out=1000003 --bind H=4 --bind W=4 --out FILE.py",
+        "export conv1x1 --bind N=1 --bind C_in=4 --bind C_out=4 --bind H=1000000 --bind W=1000003 --out FILE.pt2",
+        "show conv1x1 --bind N=1 --bind C_in=4 --bind C_out=4 --bind H=1000000 --bind W=1000003 --as receptive-field",
+    ],
+)
+def test_commands_refuse_what_no_memory_holds(
+    arguments: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments.replace("FILE", str(tmp_path / "big")).split()) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert re.search(r"(found [\d,.]+ GiB|allocate [\d.]+ \w+).*; bind smaller sizes$", said)
+    assert not list(tmp_path.iterdir())
+
+
+def test_failed_allocations_of_libraries_are_told() -> None:
+    with pytest.raises(RuntimeError) as torchs:
+        torch.empty(1 << 50)
+    with pytest.raises(MemoryError) as numpys:
+        np.empty(1 << 50)
+    for caught in (torchs, numpys):
+        assert re.search(r"found: .*allocate.*; bind smaller sizes$", str(memory_error(caught.value)))
+    assert memory_error(RuntimeError("expected 4 axes")) is None
+    assert memory_error(ValueError("out of memory")) is None

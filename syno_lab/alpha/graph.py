@@ -12,12 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
+from math import prod
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.alpha.operations import MOST_AXES, OPAQUE, Operation, Shape
 from syno_lab.errors import SpecError
-from syno_lab.inputs import positive, quoted
+from syno_lab.inputs import LARGEST_SIZE, positive, quoted
 from syno_lab.ir.canonical import Vertex, least_form
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class Graph:
             if not isinstance(shape, tuple) or len(shape) > MOST_AXES or any(positive(n) is None for n in shape):
                 expected = f"a tuple of at most {MOST_AXES} positive integers"
                 raise SpecError(f"input {number}: expected {expected}, found {quoted(shape)}")
+            if prod(shape) > LARGEST_SIZE:
+                raise SpecError(f"input {number}: expected at most {LARGEST_SIZE} elements, found {prod(shape)}")
             shapes.append(shape)
         for number, node in enumerate(self.nodes):
             for tensor in node.inputs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import torch
@@ -18,8 +19,10 @@ from syno_lab.alpha import layers
 from syno_lab.alpha.graph import Graph, Node
 from syno_lab.alpha.operations import OPAQUE, Shape
 from syno_lab.alpha.recording import Constant, Here, Times, Value, Weight, is_whole, leaves, mapped, within
+from syno_lab.alpha.reference import weight_shapes
 from syno_lab.alpha.tracing import Made, Opaque, Origin
 from syno_lab.alpha.twins import computed, copied
+from syno_lab.effort import check_room
 from syno_lab.errors import SpecError
 
 
@@ -217,6 +220,8 @@ class _Builder:
         name = f"node{number}_{node.operation.name}"
         while name in self.module._modules or (self.origin is not None and name in self.origin.net._modules):
             name += "_"
+        weights = map(prod, weight_shapes(node.operation, *shapes))
+        check_room(f"the weights of node {number}", sum(weights) * torch.get_default_dtype().itemsize)
         like = self._like()
         if node.operation.name == "parameter":
             weight = layers.parameter(node.operation)

@@ -46,17 +46,41 @@ class Windows(NamedTuple):
 @lru_cache(maxsize=1 << 12)
 def of_windows(windows: Windows) -> Letter | None:
     """The mark of an axis with its own axis of the result; x where windows skip positions, None where all miss it."""
+    size, number, width, step, apart, before = windows
+    if width == 1 or apart == 1:
+        return _of_intervals(windows)
+    # What is read repeats after a step, far from the borders: a shorter axis with the same borders has the same mark.
+    borders = 4 * ((width - 1) * apart + abs(before) + step)
+    fewer = max(0, min((size - borders) // step, number - borders // step - 1))
+    size, number = size - fewer * step, number - fewer
+    if number * width > _MOST_LOOKS:
+        return "x"
     seen: set[int] = set()
     most = 0
-    for place in range(windows.number):
-        first = place * windows.step - windows.before
-        read = [first + i * windows.apart for i in range(windows.width)]
-        inside = [position for position in read if 0 <= position < windows.size]
+    for first in range(-before, number * step - before, step):
+        inside = [position for position in range(first, first + width * apart, apart) if 0 <= position < size]
         seen.update(inside)
         most = max(most, len(inside))
-    if len(seen) < windows.size:
+    if len(seen) < size:
         return "x" if seen else None
-    return "a" if most == windows.size else "m" if most > 1 else "o"
+    return "a" if most == size else "m" if most > 1 else "o"
+
+
+def _of_intervals(windows: Windows) -> Letter | None:
+    """As :func:`of_windows` where a window reads all from its first position to its last."""
+    size, number, width, step, _, before = windows
+    first, last = max(0, -((width - 1 - before) // step)), min(number - 1, (size - 1 + before) // step)
+    if first > last:
+        return None
+    # A gap after window i: from i * step - before + width to (i + 1) * step - before - 1.
+    has_gap = width < step and max(0, before // step) <= min(number - 2, (size - 1 + before - width) // step)
+    if has_gap or before < 0 or (number - 1) * step - before + width < size:
+        return "x"
+    # The share of a window in the axis rises, stays and falls: the most is at an end of where it stays.
+    ends = [-(-place // step) - late for place in (before, size - width + before) for late in (0, 1)]
+    begins = [min(max(end, first), last) * step - before for end in ends]
+    most = max(min(size, begin + width) - max(0, begin) for begin in begins)
+    return "a" if most == size else "m" if most > 1 else "o"
 
 
 def of_block(size: int, block: int) -> Letter:
@@ -147,7 +171,10 @@ def _covers(outer: int, size: int, stride: int, length: int, apart: int) -> bool
     step, apart = stride // common, apart // common
     if step < apart:  # no position is skipped, so a slice must begin late enough in its first position
         late = (length - 1) * apart - (size - 1) * step
-        starts = range(min(outer, apart, _MOST_LOOKS))
+        apart_starts = gcd(size * step, apart)
+        if outer >= apart // apart_starts:  # a slice begins at each multiple
+            return late < apart and min(apart - apart_starts + step, apart) > late
+        starts = range(min(outer, _MOST_LOOKS))
         return late < apart and any(min(hi * size * step % apart + step, apart) > late for hi in starts)
     if size * apart > _MOST_LOOKS:
         return False

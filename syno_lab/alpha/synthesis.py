@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
-from math import inf, isinf
+from math import inf, isinf, prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from syno_lab.alpha.graph import Graph
@@ -23,8 +23,9 @@ from syno_lab.alpha.pairings import axis_names
 from syno_lab.alpha.properties import MIXING, SHAPE, beyond, divides
 from syno_lab.alpha.table import FEATURES
 from syno_lab.alpha.wanted import Properties
+from syno_lab.effort import Effort
 from syno_lab.errors import SearchError, SpecError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import LARGEST_SIZE, quoted
 
 Verdict = Literal["progress", "no progress", "infeasible", "represented", "refused"]
 #: By how much the paper's rule may make a chain longer than the original before it gives up (section 5).
@@ -83,7 +84,7 @@ def offered(shape: Shape, features: Shape = (), others: tuple[Shape, ...] = ()) 
             continue
         groups = one.at(shape)["groups"] if one.name == "conv" else 1
         for each, size in sizes.items():
-            if size % groups == 0:
+            if size % groups == 0 and prod(after[:-1]) * size <= LARGEST_SIZE:
                 alike = found.setdefault((one.name, (*after[:-1], size), pairings), [])
                 alike.append(_with_features(one, each))
     return tuple([Choice(tuple(alike)) for alike in found.values()])
@@ -333,12 +334,24 @@ class Answer:
 Refuses = Callable[["Draft", Operation], bool]
 
 
-def _followers(draft: Draft, refuses: Refuses | None) -> list[Draft]:
+def _followers(draft: Draft, refuses: Refuses | None = None, effort: Effort | None = None) -> list[Draft]:
     """What the operations lead to that no rule refuses."""
-    return [one for one in draft.drafts() if refuses is None or not refuses(draft, one.chain[-1])]
+    found = []
+    for one in draft.drafts():
+        if effort is not None:
+            effort.tick(f"looking at operations after {len(draft.chain)}")
+        if refuses is None or not refuses(draft, one.chain[-1]):
+            found.append(one)
+    return found
 
 
-def greedy(start: Draft, rng: random.Random, length: int | None = None, refuses: Refuses | None = None) -> Answer:
+def greedy(
+    start: Draft,
+    rng: random.Random,
+    length: int | None = None,
+    refuses: Refuses | None = None,
+    effort: Effort | None = None,
+) -> Answer:
     """Algorithm 1: always the nearest, by chance among several; no more operations than the paper's distance.
 
     Args:
@@ -346,12 +359,13 @@ def greedy(start: Draft, rng: random.Random, length: int | None = None, refuses:
         rng: decides ties.
         length: not used.
         refuses: rules of the user's own, where there are any.
+        effort: what it may take.
     """
     draft, evaluations = start, 0
     while not draft.is_complete:
         if isinf(draft.distance):
             return Answer(None, evaluations, hopeless_words(draft))
-        drafts = _followers(draft, refuses)
+        drafts = _followers(draft, refuses, effort)
         evaluations += len(drafts)
         nearest = min((one.nearness for one in drafts), default=(inf,))
         if nearest >= draft.nearness:
@@ -360,7 +374,13 @@ def greedy(start: Draft, rng: random.Random, length: int | None = None, refuses:
     return Answer(draft, evaluations)
 
 
-def progressive(start: Draft, rng: random.Random, length: int | None = None, refuses: Refuses | None = None) -> Answer:
+def progressive(
+    start: Draft,
+    rng: random.Random,
+    length: int | None = None,
+    refuses: Refuses | None = None,
+    effort: Effort | None = None,
+) -> Answer:
     """The rule of section 5: by chance with weights 1/(1 + distance), and greedily from the original's length on.
 
     Args:
@@ -369,11 +389,12 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None, ref
         length: of the original; its properties' where None, or that of the greedy answer where they have none. A chain
             of more than `SLACK` above it is given up.
         refuses: rules of the user's own, where there are any.
+        effort: what it may take.
     """
     draft, evaluations = start, 0
     length = start.properties.length if length is None else length
     if length is None:
-        shortest = greedy(start, rng, refuses=refuses)
+        shortest = greedy(start, rng, refuses=refuses, effort=effort)
         if shortest.draft is None:
             return shortest
         length, evaluations = len(shortest.draft.chain), shortest.evaluations
@@ -382,7 +403,7 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None, ref
             return Answer(None, evaluations, hopeless_words(draft))
         if len(draft.chain) >= length + SLACK:
             return Answer(None, evaluations, f"not satisfied after {len(draft.chain)} operations")
-        drafts = _followers(draft, refuses)
+        drafts = _followers(draft, refuses, effort)
         evaluations += len(drafts)
         feasible = [one for one in drafts if not isinf(one.distance)]
         if not feasible:
@@ -395,7 +416,13 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None, ref
     return Answer(draft, evaluations)
 
 
-def enumerative(start: Draft, rng: random.Random, length: int | None = None, most: int = MOST_EVALUATIONS) -> Answer:
+def enumerative(
+    start: Draft,
+    rng: random.Random,
+    length: int | None = None,
+    most: int = MOST_EVALUATIONS,
+    effort: Effort | None = None,
+) -> Answer:
     """All chains in order of their length, by chance within a length (section 6.2.2): the first that satisfies.
 
     Args:
@@ -403,6 +430,7 @@ def enumerative(start: Draft, rng: random.Random, length: int | None = None, mos
         rng: the order within a length.
         length: not used.
         most: drafts that are looked at before it gives up.
+        effort: what it may take.
     """
     if start.is_complete:
         return Answer(start, 0)
@@ -411,7 +439,7 @@ def enumerative(start: Draft, rng: random.Random, length: int | None = None, mos
         longer: list[Draft] = []
         rng.shuffle(level)
         for draft in level:
-            drafts = list(draft.drafts())
+            drafts = _followers(draft, effort=effort)
             rng.shuffle(drafts)
             for one in drafts:
                 evaluations += 1
@@ -425,7 +453,12 @@ def enumerative(start: Draft, rng: random.Random, length: int | None = None, mos
 
 
 def random_subgraph(
-    start: Draft, rng: random.Random, length: int | None = None, more: float = 0.5, attempts: int = 100
+    start: Draft,
+    rng: random.Random,
+    length: int | None = None,
+    more: float = 0.5,
+    attempts: int = 100,
+    effort: Effort | None = None,
 ) -> Answer:
     """One operation, and one more with the probability ``more`` each time; of the properties only the shape counts.
 
@@ -437,12 +470,15 @@ def random_subgraph(
         length: not used.
         more: the probability of one more; the paper's are 0.2, 0.5 and 0.75.
         attempts: chains that are drawn until one has the shape.
+        effort: what it may take.
     """
     evaluations = 0
     for _ in range(attempts):
         draft = start
         while True:
             drawn_from = draft.offers
+            if effort is not None:
+                effort.look(f"looking at operations after {len(draft.chain)}")
             if not drawn_from:
                 break
             draft = draft.apply(rng.choice(rng.choice(drawn_from).operations))
@@ -470,7 +506,7 @@ def hopeless_words(draft: Draft) -> str:
 
 
 #: A row for each method.
-METHODS: dict[str, Callable[[Draft, random.Random, int | None], Answer]] = {
+METHODS: dict[str, Callable[..., Answer]] = {
     "progressive": progressive,
     "greedy": greedy,
     "enumerative": enumerative,

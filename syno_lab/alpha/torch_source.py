@@ -98,7 +98,14 @@ def to_torch_source(graph: Graph) -> str:
 def module_of(operator: NetworkOperator, bound: dict[str, int], **options: bool) -> nn.Module:
     """The module of an operator with freshly drawn weights; it is pickled and copied by way of the operator's JSON."""
     source = to_torch_source(operator.at(bound))
-    return generated.module_of(source, _rebuilt, lambda: (operator.to_json(), dict(bound)), {}, **options)
+    return generated.module_of(
+        source,
+        _rebuilt,
+        lambda: (operator.to_json(), dict(bound)),
+        {"operator": operator, "binding": dict(bound)},
+        operator.params(bound),
+        **options,
+    )
 
 
 def _rebuilt(text: str, bound: dict[str, int], is_compiled: bool = False) -> nn.Module:

@@ -69,6 +69,7 @@ def _made(operator: AtPlaces, bound: dict[str, int], **options: bool) -> nn.Modu
         _rebuilt,
         lambda: (operator.to_json(), dict(bound)),
         {"operator": operator, "binding": dict(bound)},
+        sum(map(prod, operator.weight_sizes(bound))),
         **options,
     )
 

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from syno_lab.codegen.export_program import save_onnx, save_program, traced
 from syno_lab.codegen.export_record import Record, identity, operators_in, read_operator, record_of
 from syno_lab.codegen.export_source import standalone_source
 from syno_lab.codegen.export_weights import load_weights, load_weights_into, save_weights
+from syno_lab.effort import check_room
 from syno_lab.errors import ExportError
 from syno_lab.inputs import quoted
 from syno_lab.protocol import Binding, Operator
@@ -146,6 +148,8 @@ def export(
 
     axes = batch_axes(operator)
     checked = checked_binding(operator, bound)
+    values = sum(map(prod, (operator.input_sizes(checked), operator.output_sizes(checked))))
+    check_room("input and output, to compare with", values * np.dtype(np.float64).itemsize)
     x = np.random.default_rng(0).standard_normal(operator.input_sizes(checked))
     example = example_like(module, x)
     x = example.double().cpu().numpy()  # as rounded to the module's dtype

@@ -36,6 +36,7 @@ CENTER = "center"
 _CLIPPING = frozenset(name for name, primitive in PRIMITIVES.items() if primitive.clips)
 _CHUNK = 1 << 20  # points evaluated at once
 MAX_POINTS = 1 << 30  # some minutes
+MAX_ELEMENTS = 1 << 27  # of the input, each with a count of eight bytes
 
 
 @dataclass(frozen=True)
@@ -135,12 +136,16 @@ def points(
     outer = 0
     while prod(map(len, ranges[outer:])) > _CHUNK:
         outer += 1
-    inner = [np.asarray(r) for r in ranges[outer:]]
-    grid = np.meshgrid(*inner, indexing="ij") if inner else []
-    for head in product(*ranges[:outer]):
-        values: dict[Coordinate, Any] = dict(zip(part.leaves[:outer], head, strict=True))
-        values.update(zip(part.leaves[outer:], (g.ravel() for g in grid), strict=True))
-        length = prod(map(len, inner))
+    heads, whole = ranges[: max(0, outer - 1)], ranges[outer - 1] if outer else []
+    inner: list[Any] = [np.asarray(r) for r in ranges[outer:]]
+    step = max(1, _CHUNK // prod(map(len, inner)))  # positions of the last outer iterator at once
+    cuts: list[list[Any]] = [[np.asarray(whole[at : at + step])] for at in range(0, len(whole), step)] or [[]]
+    for head, cut in product(product(*heads), cuts):
+        axes = [*cut, *inner]
+        values: dict[Coordinate, Any] = dict(zip(part.leaves[: len(heads)], head, strict=True))
+        grid = np.meshgrid(*axes, indexing="ij") if axes else []
+        values.update(zip(part.leaves[len(heads) :], (g.ravel() for g in grid), strict=True))
+        length = prod(map(len, axes))
         for coordinate in (*part.bounded, *read):
             _evaluate(coordinate, values, binding)
         valid = np.ones(length, dtype=bool)
@@ -240,13 +245,19 @@ def receptive_field(
 
     Raises:
         StoppedError: when ``should_stop`` said so.
-        SpecError: for an index that is no element of the output, or a binding that does not fit.
+        SpecError: for an index that is no element of the output, a binding that does not fit, or an input of more than
+            :data:`MAX_ELEMENTS`.
     """
     bound = operator.complete_binding(binding)
     shape = operator.output_sizes(bound)
     where = index_of(index, shape)
     fixed = {leaf: i for leaf, i in zip(operator.output, where, strict=True) if i is not None}
     lengths = operator.input_sizes(bound)
+    if prod(lengths) > MAX_ELEMENTS:
+        raise SpecError(
+            f"expected an input of at most {MAX_ELEMENTS:,} elements to count what is read, found {prod(lengths):,}: "
+            "give smaller sizes"
+        )
     factors: list[Array] = []
     read_at: dict[int, Array] = {}  # by input axis, the positions that are read, where anything is
     apart = {*operator.output, *operator.reductions}

@@ -6,11 +6,12 @@ are vectorised, each element by the coordinate expressions of Table 1 (Syno, sec
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from syno_lab.effort import Stop, end_if
+from syno_lab.effort import Stop, check_room, end_if
 from syno_lab.errors import SpecError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
@@ -48,6 +49,7 @@ def reference(
     for what, shape, array in zip(names, shapes, (x, *arrays), strict=True):
         if array.shape != shape:
             raise SpecError(f"{what}: expected shape {list(shape)}, found {list(array.shape)}")
+    check_room("the output", prod(operator.output_sizes(bound)) * x.dtype.itemsize)
     y = np.zeros(operator.output_sizes(bound), np.result_type(x, *arrays))
     for point in np.ndindex(*(r.size.at(bound) for r in operator.reductions)):
         end_if(should_stop, "running the loop nest")

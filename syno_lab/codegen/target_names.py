@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from syno_lab.errors import SynoError
-from syno_lab.inputs import integer, quoted
+from syno_lab.inputs import integer, likeness, nearest, quoted
 
+#: How much of a name must be that of a target to be a slip of the pen for it.
+_ALIKE = 0.75
 #: Our name for the processor of this machine; ``local:2`` is the same with operators in two threads.
 LOCAL = "local"
 
@@ -124,6 +126,9 @@ def describe(name: str) -> dict[str, Any] | str | None:
             f"expected a target among {', '.join(TARGETS)}, a TVM tag or kind, or a JSON object such as "
             f'{{"kind": "llvm", "mcpu": "cortex-a78"}}, found {quoted(name)}'
         )
+    names = nearest(kind, TARGETS)
+    if not options and "/" not in kind and likeness(kind, names[0]) > _ALIKE:  # TVM's own kinds are like none of ours
+        raise SynoError(f"there is no target {quoted(name)}; there are {', '.join(names)}, and TVM's tags and kinds")
     return {"kind": kind, **dict(_option(one) for one in options)} if options else kind
 
 

@@ -73,6 +73,7 @@ def _made(
         _rebuilt,
         lambda: (operator.to_json(), dict(bound), scale, recompute, tuple(form)),
         {"operator": operator, "binding": dict(bound)},
+        operator.params(bound),
         **options,
     )
 

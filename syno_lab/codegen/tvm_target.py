@@ -82,6 +82,10 @@ def prim_func(
     if dtype not in DTYPES:
         raise SynoError(f"to_tvm: expected dtype to be one of {', '.join(DTYPES)}, found {quoted(dtype)}")
 
+    most = 1 << (31 if index_dtype == "int32" else 63)
+    if (largest := max(map(bound.__getitem__, bound), default=1)) >= most:
+        raise SynoError(f"to_tvm: expected sizes below {most}, as TVM counts in {index_dtype}, found {largest}")
+
     def placeholder(shape: tuple[int, ...], name: str) -> te.Tensor:
         return te.placeholder(tuple(tvm.tirx.IntImm(index_dtype, size) for size in shape), dtype, name=name)
 

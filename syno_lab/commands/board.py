@@ -12,7 +12,7 @@ import typer
 from syno_lab.commands.options import flag
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
 from syno_lab.errors import SynoError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import nearest, quoted
 
 _TRACKER = "127.0.0.1:9190"
 _MARKS = {"done": "done   ", "to do": "to do  ", "unknown": "       "}
@@ -57,6 +57,7 @@ def command(
         raise SynoError("expected --emulate beside --fetch and --check")
     if not key and (not device or any(letter.isspace() or letter == ":" for letter in device)):
         raise SynoError(f"expected a device's name without blanks and colons, found {quoted(device)}")
+    from syno_lab.codegen.target_names import TARGETS
     from syno_lab.tuning import setup
 
     plan = setup.Plan(device, key, tracker or _TRACKER, port, ssh)
@@ -65,6 +66,11 @@ def command(
         warnings.append(
             "--no-tunnel has no effect any more: TVM's RPC has no password, so all listens on loopback and a board is "
             f"reached by SSH, here as {ssh} (--ssh names another)"
+        )
+    if device not in TARGETS:
+        warnings.append(
+            f"there is no target {quoted(device)}, so that a tuning on this board needs --target; there are "
+            f"{', '.join(nearest(device, TARGETS))}, and TVM's own"
         )
     if save_server is not None:
         say(f"wrote {setup.save_server(save_server)}: copy it to the board", json)

@@ -163,7 +163,7 @@ def _settings(
     )
     if training.budget is not None:
         _check_budget(training.budget, choice)
-    request = with_own(request, network)
+    request = with_own(request, network, tries=not is_whole)
     rungs = training.budget is None and _in_rungs(choice, request, place, tuning)
     settings = SearchSettings(
         training=request,

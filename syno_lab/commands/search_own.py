@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from syno_lab.commands.output import say
+from syno_lab.commands.output import say, tell
 from syno_lab.commands.search_options import Choice, Network
 from syno_lab.errors import SearchError, SynoError
 from syno_lab.inputs import quoted
@@ -20,20 +20,24 @@ if TYPE_CHECKING:
 _ROLES = {"model": "--model", "data": "--dataset"}
 
 
-def with_own(request: TrialRequest, network: Network) -> TrialRequest:
+def with_own(request: TrialRequest, network: Network, *, tries: bool = True) -> TrialRequest:
     """The request with the network and the data of the user's own, where they are named, and the layers to replace.
 
-    The files are run here: the user has named them. Raises SynoError in one line for what is wrong with them.
+    ``tries``: whether operators are tried in them; a line says which layers stay and why. The files are run here: the
+    user has named them. Raises SynoError in one line for what is wrong with them.
     """
     if network.model is None and network.dataset is None:
         if network.layers:
             raise SynoError("--layers: expected --model beside it, found none; --option match= is for other networks")
         return request
-    from syno_lab.experiments.own import check_fit, with_layers
+    from syno_lab.experiments.own import check_fit, choose
 
     request = _with_code(request, network)
     if network.model is not None:
-        request, _ = with_layers(request, network.layers)
+        chosen = choose(request, network.layers, tell, tries=tries)
+        request = chosen.request
+        for line in chosen.stay:
+            tell(line)
     check_fit(request)
     # Channels last is for the lab's own networks, whose numbers it was tried on.
     return msgspec.structs.replace(request, channels_last=False)

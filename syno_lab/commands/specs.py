@@ -29,9 +29,11 @@ WantsOption = Annotated[
 
 
 class SpecFile(SpecFields, forbid_unknown_fields=True):
-    """A spec as a file: the Sampler's arguments by their names, its seed among them."""
+    """A spec as a file: the Sampler's arguments by their names, its seed among them, and None where it has None."""
 
     seed: int | None = None
+    net: None = None
+    mappings: list[dict[str, int]] | None = None  # type: ignore[assignment]
 
 
 #: The names that options show.
@@ -138,6 +140,7 @@ def load_spec(name: str, **changes: Any) -> tuple[Spec, int | None]:
     given = record.arguments()
     given.update({name: value for name, value in changes.items() if value is not None})
     seed = given.pop("seed")
+    given.pop("net", None)
     try:
         return Spec.parse(**given), seed
     except SpecError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_text
 import random
 from enum import StrEnum
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +13,9 @@ import typer
 
 from syno_lab.commands.operands import read_small
 from syno_lab.commands.output import JsonTarget, check_json, say, say_table, write_json, write_text
+from syno_lab.effort import Effort
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.inputs import integer, quoted
+from syno_lab.inputs import LARGEST_SIZE, integer, quoted
 
 if TYPE_CHECKING:
     from syno_lab.alpha import Draft, Properties
@@ -52,6 +54,7 @@ def command(
         ),
     ] = Method.PROGRESSIVE,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same chain.")] = 0,
+    seconds: Annotated[float | None, typer.Option(min=0, help="At most so many seconds of computing.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw the chain into this file.")] = None,
     json: JsonTarget = None,
 ) -> None:
@@ -63,7 +66,7 @@ def command(
     wanted, shape = _wanted(properties, of, wants, input_shape)
     rng = random.Random(seed)  # noqa: S311 - for choices
     start = Draft(wanted, shape)
-    answer = METHODS[method](start, rng, None)
+    answer = METHODS[method](start, rng, effort=Effort(seconds))
     if answer.draft is None:
         raise SynoError(
             f"no chain found by --method {method} after {answer.evaluations:,} evaluations: {answer.reason}; try "
@@ -133,10 +136,14 @@ def _wanted(
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    sizes = [integer(part.strip()) for part in text.split(",")]
-    if len(sizes) < 2 or any(size is None or size < 1 for size in sizes):
+    inner = text.strip()
+    inner = inner[1:-1] if (inner[:1], inner[-1:]) in (("[", "]"), ("(", ")")) else inner
+    sizes = tuple([integer(part.strip()) or 0 for part in inner.split(",")])
+    if len(sizes) < 2 or not all(sizes):
         raise SpecError(f"--input: expected positive sizes such as 8,32,32,16, found {quoted(text)}")
-    return tuple([size for size in sizes if size is not None])
+    if prod(sizes) > LARGEST_SIZE:
+        raise SpecError(f"--input: expected at most {LARGEST_SIZE} elements, found {prod(sizes)}")
+    return sizes
 
 
 def _steps(draft: Draft) -> list[dict[str, Any]]:

@@ -101,12 +101,15 @@ def command(
     from syno_lab.tuning import Method, TuningOptions, tune_queue
     from syno_lab.tuning.method import to_job
     from syno_lab.tuning.presets import enough_s, find_preset
+    from syno_lab.tuning.starting import record_files
     from syno_lab.tuning.targets import check_target, is_local, threads_of
     from syno_lab.tuning.tune import local_conditions, recorded
 
     budget = find_preset(preset).trials if trials is None else trials
     seconds = deadline if deadline is not None else enough_s(budget, len(tasks))
     check_target(target)
+    if start_from is not None:
+        record_files(start_from)
     shares = None if mutator is None else _shares(mutator)
     last = None if postprocessor is None else tuple(postprocessor)
     method = Method(tuple(rule) if rule else Method.rules, space, strategy, cost_model, shares, last)

@@ -16,14 +16,13 @@ from syno_lab.errors import SearchError, StoreError
 from syno_lab.experiments.as_job import run_as_job
 from syno_lab.experiments.finals import LEAST_FINAL_SEEDS, final_seeds
 from syno_lab.experiments.job import run_here
-from syno_lab.experiments.own import Chosen, Data, Model, check_fit, choose, with_data, with_model
+from syno_lab.experiments.own import Chosen, Data, Model, choose, with_data, with_model
 from syno_lab.experiments.own_choice import RewardFunction, RuleFunction, with_choice
 from syno_lab.experiments.own_file import network_file
 from syno_lab.experiments.settings import DERIVED, SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.streaming import Streamer
 from syno_lab.experiments.watching import RESULT_FILE, SETTINGS_FILE, read_json, search_folder
-from syno_lab.models.layers import in_short
 from syno_lab.protocol import Operator
 from syno_lab.reports.case_study import write_case_study
 from syno_lab.systems import format_named, read_operator
@@ -190,9 +189,8 @@ def improve(
         device=device,
     )
     request = with_data(with_model(request, model), data)
-    found_layers = choose(request, layers)
+    found_layers = choose(request, layers, say)
     request = found_layers.request
-    check_fit(request)
     is_here = needs_this_process(request)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = 1 if is_here else workers or (cores if device == "cpu" else 1)
@@ -228,7 +226,7 @@ def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
         SpecError: no operator can be within the limits.
     """
     seen, space = survey_of(settings.training), Space(settings)
-    sites, stay = chosen.sites, {name: why for name, why in chosen.reasons.items() if why is not None}
+    sites = chosen.sites
     replaced = sum(site.flops for site in sites)
     shown = [site.name for site in sites[:_MOST_LISTED]]
     more = "" if len(sites) <= _MOST_LISTED else f" and {len(sites) - _MOST_LISTED} more"
@@ -237,7 +235,7 @@ def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
     return [
         f"{seen.network}: {seen.flops:,} FLOPs for one example, {seen.params:,} parameters",
         f"{len(sites)} of {len(seen.sites)} layers are replaced, {share:.0%} of the FLOPs: {which}",
-        *([f"{len(stay)} layers stay: {in_short(stay, _MOST_LISTED)}"] if stay else []),
+        *chosen.stay,
         f"operators {space.limits}; {settings.minutes:g} minutes in all, {settings.workers} {at_once} at a time",
         *plan_of_images(settings.training),
     ]

@@ -19,13 +19,15 @@ from syno_lab.data.datasets import DIGITS
 from syno_lab.data.own import OwnData
 from syno_lab.data.own import offer as offer_data
 from syno_lab.errors import SpecError
+from syno_lab.experiments.trying import broken_layers
 from syno_lab.inputs import quoted
 from syno_lab.models.copies import check_values, copied, uncompiled
-from syno_lab.models.layers import Survey, nothing_to_replace
+from syno_lab.models.layers import Survey, in_short, nothing_to_replace
 from syno_lab.models.registry import OWN
 from syno_lab.models.registry import offer as offer_network
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site
+from syno_lab.models.tried import generators_kept
 from syno_lab.training.examples import task_of
 from syno_lab.training.train import find_device
 from syno_lab.trial import TrialRequest, survey_of
@@ -51,6 +53,8 @@ WINDOW = 3
 #: A layer that takes less than this share of the FLOPs of those that could be replaced stays.
 LEAST_SHARE = 0.01
 _DIGEST = 12
+#: The most reasons that a line about layers has.
+_MOST_REASONS = 8
 
 Model = nn.Module | Callable[[], nn.Module] | str
 Data = Sequence[Any] | Callable[[], Sequence[Any]] | str
@@ -160,19 +164,35 @@ class Chosen:
     sites: list[Site]
     reasons: Mapping[str, str | None]
 
+    @property
+    def stay(self) -> list[str]:
+        """A line with the layers that stay and why, if there are any."""
+        stay = {name: why for name, why in self.reasons.items() if why is not None}
+        return [f"{len(stay)} layers stay: {in_short(stay, _MOST_REASONS)}"] if stay else []
 
-def choose(request: TrialRequest, patterns: Sequence[str] | None = None) -> Chosen:
-    """Choose the layers that operators replace.
+
+def choose(
+    request: TrialRequest,
+    patterns: Sequence[str] | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    *,
+    tries: bool = True,
+) -> Chosen:
+    """Choose the layers that operators replace, and try a known operator in them (:func:`.trying.broken_layers`).
 
     Args:
         request: its network is surveyed.
         patterns: of names, as on a shell's command line; None: all layers of the first of :data:`SELECTIONS` that has
             any, without those that read the input, give the output, or are too small to matter.
+        say: is given a line where that takes longer than a second.
+        tries: whether operators are tried.
 
     Raises:
         SpecError: there are none; one line with each layer's reason.
+        SynoError: as :func:`check_fit`.
     """
-    seen = survey_of(request)
+    with generators_kept():
+        seen = survey_of(request)
     names = ("*",) if patterns is None else tuple(patterns)
     all_reasons = seen.reasons(replace(ANY_LAYER, names=names))
     for selection in SELECTIONS:
@@ -180,13 +200,22 @@ def choose(request: TrialRequest, patterns: Sequence[str] | None = None) -> Chos
         found = [site for site in seen.sites if reasons[site.name] is None]
         unfit = {} if patterns is not None else unworthy(found, seen)
         sites = [site for site in found if site.name not in unfit]
+        asked = _with_sites(request, selection, sites)
+        if sites and tries:
+            check_fit(asked)
+            unfit |= broken_layers(asked, sites, say)
+            sites = [site for site in sites if site.name not in unfit]
         if sites:
-            options = {**request.options, "match": [site.name for site in sites], "kinds": list(selection.kinds)}
-            if selection.pointwise:
-                options["pointwise"] = True
-            return Chosen(msgspec.structs.replace(request, options=options), sites, reasons | unfit)
+            return Chosen(_with_sites(request, selection, sites), sites, reasons | unfit)
         all_reasons |= unfit
     raise nothing_to_replace(seen.network, all_reasons)
+
+
+def _with_sites(request: TrialRequest, selection: Selection, sites: Sequence[Site]) -> TrialRequest:
+    options = {**request.options, "match": [site.name for site in sites], "kinds": list(selection.kinds)}
+    if selection.pointwise:
+        options["pointwise"] = True
+    return msgspec.structs.replace(request, options=options)
 
 
 def unworthy(sites: Sequence[Site], seen: Survey) -> dict[str, str]:
@@ -232,8 +261,12 @@ def check_fit(request: TrialRequest) -> None:
         SpecError, TrainingError, DataError: one line.
     """
     device = find_device(request.device)
-    net = build(request).module.to(device).eval()
-    dtype = next((parameter.dtype for parameter in net.parameters()), torch.float32)
-    with closing(task_of(examples_of(request), device, 2, "none")) as task, torch.no_grad():
+    with (
+        generators_kept(),
+        closing(task_of(examples_of(request), device, 2, "none")) as task,
+        torch.no_grad(),
+    ):
+        net = build(request).module.to(device).eval()
+        dtype = next((one.dtype for one in net.parameters() if one.is_floating_point()), torch.float32)
         examples, _ = task.test_batch(0, dtype)
         task.check(net(examples), examples)

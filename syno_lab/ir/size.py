@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import sympy
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-_FACTOR = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z_0-9]*|1)\s*(?:\^\s*(?P<power>-?[0-9]+))?\s*")
+_FACTOR = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z_0-9]*|[0-9]+)\s*(?:\^\s*(?P<power>-?[0-9]+))?\s*")
 _MAX_POWER = 64
 # Of the product before its division: a size within bounds needs far fewer, and it is not worth multiplying out.
 _MOST_BITS = 4096
@@ -62,11 +62,17 @@ class Symbols:
         """The size 1, with all exponents zero."""
         return Size(self, (0,) * len(self.names))
 
+    @property
+    def unused(self) -> str:
+        """A name that no variable has, for messages that propose one."""
+        names = ("C", "D", *(f"n_{i}" for i in range(len(self.names))))
+        return next(name for name in names if name not in self.position)
+
     def size(self, text: str | Size) -> Size:
         """Parse a monomial: ``"s^2*C"``, ``"s^-1*H"``, ``"H/s"`` or ``"1"``.
 
         Raises:
-            SpecError: for an unknown variable or a text that is no monomial.
+            SpecError: for an unknown variable, a number other than 1, or what is no monomial.
         """
         return text if isinstance(text, Size) else parse_size(text, self)
 
@@ -233,6 +239,8 @@ def value(sizes: Any, binding: Mapping[str, int]) -> int:
 
 def parse_size(text: str, symbols: Symbols) -> Size:
     """Parse one monomial over ``symbols``; see :meth:`Symbols.size`."""
+    if not isinstance(text, str):
+        raise SpecError(f"size {quoted(text)}: expected a text such as 's^-1*H' of variables that are declared")
     exponents = [0] * len(symbols.names)
     place, sign = 0, 1
     while True:
@@ -241,6 +249,12 @@ def parse_size(text: str, symbols: Symbols) -> Size:
             found = quoted(text[place : place + QUOTED + 1].strip())
             raise SpecError(f"size {quoted(text)}: expected a product of powers such as s^-1*H, found {found}")
         name, written = match["name"], match["power"] or "1"
+        if name != "1" and name.isdecimal():
+            new = symbols.unused
+            raise SpecError(
+                f"size {quoted(text)}: expected variables, found the number {_cut(name)}; declare it, as in "
+                f"'{new}={_cut(name)}' of primary_specs or coefficient_specs, and write {new} here"
+            )
         power = integer(written.removeprefix("-"))
         if power is None or power > _MAX_POWER:
             raise _too_high(text, f"{name}^{written}")

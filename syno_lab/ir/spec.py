@@ -6,6 +6,7 @@ The strings are those of Syno's own programming interface (``syno-readme.md``): 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from math import lcm
 from typing import Any, Literal, TypeVar
 
 from syno_lab.errors import ReadingWarning, SpecError, UnboundError
-from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, positive, printable, quoted
+from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, nearest, positive, printable, quoted
 from syno_lab.ir.size import Size, Symbols, split_shape
 from syno_lab.ir.wants import Wish, parse_wants
 
@@ -52,13 +53,13 @@ class Variable:
         if written is not None and not default:
             raise SpecError(
                 f"variable {quoted(text)}: expected a positive integer after '=', found {quoted(written)}; "
-                f"at most {MOST_DIGITS} digits are read"
+                f"at most {MOST_DIGITS} digits are read, and several values are mappings=[{{'H': 28}}, {{'H': 56}}]"
             )
         limit = None if most is None else integer(most)
         if most is not None and limit is None:
             raise SpecError(
                 f"variable {quoted(text)}: expected a limit of 0 or more after ':', found {quoted(most)}; "
-                f"at most {MOST_DIGITS} digits are read"
+                f"at most {MOST_DIGITS} digits are read, and without ':' there is no limit"
             )
         return cls(match["name"], default, limit)
 
@@ -177,6 +178,9 @@ class Spec:
     ) -> Spec:
         """Build a spec from the strings of ``syno-readme.md``; ``limits`` are the fields of :class:`Limits`.
 
+        An axis of the input may be written ``C_in: unordered``, as in Syno's configurations; at one of the output it
+        says nothing here, with a :class:`.ReadingWarning`.
+
         Raises:
             SpecError: one line that names the part that is wrong.
         """
@@ -186,17 +190,16 @@ class Spec:
         known = {item.name for item in fields(Limits)}
         for name in limits:
             if name not in known:
-                raise SpecError(f"unknown limit {quoted(name)}; known are {', '.join(sorted(known))}")
-        shapes = (
-            _parse_shape("input_shape", input_shape, symbols),
-            _parse_shape("output_shape", output_shape, symbols),
-        )
+                names = nearest(name, sorted(known))
+                raise SpecError(f"unknown limit {quoted(name)}; known are {', '.join(names)}")
+        axes, free = _parse_shape("input_shape", input_shape, symbols)
+        shapes = axes, _parse_shape("output_shape", output_shape, symbols)[0]
         spec = cls(
             symbols,
             *shapes,
             (*primary, *coefficient),
             _parse_pairs(fixed_io_pairs),
-            _parse_names(unordered),
+            tuple(dict.fromkeys((*_parse_names(unordered, symbols), *free))),
             limits=Limits(**limits),
             weight_limits=read_weight_limits(weight_limits),
             wants=parse_wants(wants, *shapes, symbols),
@@ -409,37 +412,67 @@ def read_weight_limits(text: object) -> WeightLimits:
 
 
 def _parse_variables(where: str, specs: Iterable[str]) -> tuple[Variable, ...]:
-    if isinstance(specs, str):
-        raise SpecError(f"{where}: expected a list such as ['H: 2', 'W: 2'], found the text {quoted(specs)}")
     return tuple(Variable.parse(text) for text in _listed(where, specs, "['H: 2', 'W: 2']"))
 
 
-def _parse_names(names: Iterable[str]) -> tuple[str, ...]:
-    found = tuple(_listed("unordered", names, "['C_in']"))
-    for name in found:
+def _parse_names(names: Iterable[str], symbols: Symbols) -> tuple[str, ...]:
+    """Sizes as texts, each as a size is printed; what is none stays, for :meth:`Spec._check_axes` to refuse."""
+    found = _listed("unordered", names, "['C_in']")
+    for i, name in enumerate(found):
         if not isinstance(name, str):
             raise SpecError(f"unordered: expected the size of an input axis as text, found {quoted(name)}")
-    return found
+        with contextlib.suppress(SpecError):
+            found[i] = str(symbols.size(name))
+    return tuple(found)
 
 
 def _listed(where: str, values: Iterable[_Item], example: str) -> list[_Item]:
+    if isinstance(values, str | Mapping):  # of which Python would list the letters, or the keys alone
+        found = f"the text {quoted(values)}" if isinstance(values, str) else quoted(values)
+        raise SpecError(f"{where}: expected a list such as {example}, found {found}")
     try:
         return list(values)
     except TypeError:
         raise SpecError(f"{where}: expected a list such as {example}, found {quoted(values)}") from None
 
 
-def _cut(size: Size) -> str:
+def _cut(size: Size | str) -> str:
     return printable(str(size), QUOTED)
 
 
-def _parse_shape(where: str, text: str, symbols: Symbols) -> tuple[Size, ...]:
+def _parse_shape(where: str, text: str, symbols: Symbols) -> tuple[tuple[Size, ...], list[str]]:
+    """The sizes of the axes, and as texts those with ``: unordered``."""
     if not isinstance(text, str):
         raise SpecError(f"{where}: expected a text such as '[N, C_in, H, W]', found {quoted(text)}")
+    sizes, free, ordered = [], [], set()
     try:
-        return tuple(symbols.size(part) for part in split_shape(text))
+        for part in split_shape(text):
+            size, colon, word = part.partition(":")
+            sizes.append(symbols.size(size))
+            if not colon:
+                ordered.add(str(sizes[-1]))
+            elif word.strip().lower() == "unordered":
+                free.append(str(sizes[-1]))
+            else:
+                raise SpecError(
+                    f"axis {quoted(part)}: expected 'unordered' or nothing after ':', found {quoted(word.strip())}; "
+                    "limits and values stand with the variables, as in 'H=28: 2'"
+                )
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from None
+    if free and where == "output_shape":
+        warnings.warn(
+            f"output_shape: {_cut(', '.join(free))} is read without ': unordered': only axes of the input can be so "
+            "(unordered=[…]), and operators that differ in the inner order of an output axis are all given",
+            ReadingWarning,
+            stacklevel=3,
+        )
+    elif both := [name for name in free if name in ordered]:
+        raise SpecError(
+            f"{where}: expected ': unordered' at all axes of the size {_cut(both[0])} or at none, found some without; "
+            "write it at each, or declare another variable for those without"
+        )
+    return tuple(sizes), free
 
 
 def _parse_pairs(pairs: Iterable[Sequence[int]]) -> tuple[tuple[int, int], ...]:

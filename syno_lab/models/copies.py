@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
@@ -16,7 +17,8 @@ def copied(net: nn.Module, way_out: str = "give a function that makes it") -> nn
     """A copy of a network with weights of its own.
 
     What ``copy.deepcopy`` refuses and torch itself makes is copied too: tensors that were computed (the weight under
-    ``weight_norm`` or pruning), by their values, and buffers of lazy layers.
+    ``weight_norm`` or pruning), by their values, and buffers of lazy layers. Weights of TorchScript, of which it makes
+    tensors that were computed, can be trained in the copy.
 
     Raises:
         SpecError: it holds what cannot be copied, such as a lock or an open file; the line ends with ``way_out``.
@@ -28,7 +30,13 @@ def copied(net: nn.Module, way_out: str = "give a function that makes it") -> nn
         elif not one.is_leaf:
             known[id(one)] = one.detach().clone().requires_grad_(one.requires_grad)
     try:
-        return copy.deepcopy(net, known)
+        with torch.no_grad():
+            made = copy.deepcopy(net, known)
+        pairs = zip(*(one.named_parameters(remove_duplicate=False) for one in (net, made)), strict=True)
+        for (_, old), (_, new) in pairs:
+            if new.is_leaf and new.requires_grad != old.requires_grad:
+                new.requires_grad = old.requires_grad
+        return made
     except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError) as error:
         said = (str(error).splitlines() or [""])[0]
         raise SpecError(

@@ -128,7 +128,7 @@ def survey(net: nn.Module, example: Example) -> Survey:
     models of ``transformers`` take them; numbers with a point get the network's type. Counts are those of the whole
     example, so give a batch of one. Raises SpecError where the network refuses it.
     """
-    positional, named = _arguments(net, example)
+    positional, named = arguments(net, example)
     shown = getattr(example, "shape", example) if not isinstance(example, Mapping) else list(example)
     names = {module: name for name, module in net.named_modules() if _kind(module) is not None}
     seen: dict[nn.Module, list[Call]] = {}
@@ -146,10 +146,10 @@ def survey(net: nn.Module, example: Example) -> Survey:
             with sdpa_kernel(SDPBackend.MATH):
                 net(*positional, **named)
         except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-            taken = _taken_type(net, positional)
-            if taken is not None:
+            wanted = _taken_type(net, positional)
+            if wanted is not None:
                 raise SpecError(
-                    f"expected examples of {taken}, which this {type(net).__name__} takes, found "
+                    f"expected examples of {wanted}, which this {type(net).__name__} takes, found "
                     f"{positional[0].dtype} {list(positional[0].shape)}: convert them in the data set"
                 ) from error
             reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -211,7 +211,11 @@ def _taken_type(net: nn.Module, positional: tuple[Tensor, ...]) -> torch.dtype |
     return None
 
 
-def _arguments(net: nn.Module, example: Example) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+def arguments(net: nn.Module, example: Example, batch: int = 1) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    """The arguments by position and by name with which ``net`` is called on ``example``; ``batch`` images of a shape.
+
+    Raises SpecError for a wrong shape.
+    """
     weight = next((parameter for parameter in net.parameters() if parameter.is_floating_point()), torch.empty(0))
 
     def moved(value: Tensor) -> Tensor:
@@ -223,7 +227,7 @@ def _arguments(net: nn.Module, example: Example) -> tuple[tuple[Tensor, ...], di
         return (moved(example),), {}
     if len(example) != 3 or any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in example):
         raise SpecError(f"expected the input shape of one image as [C, H, W], found {list(example)}")
-    return (moved(torch.zeros(1, *example)),), {}
+    return (moved(torch.zeros(batch, *example)),), {}
 
 
 def _call(inputs: list[Any], output: Any) -> Call:
@@ -250,7 +254,9 @@ class _Taken(TorchDispatchMode):
         self.modules: set[nn.Module] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        for value in tree_leaves((args, kwargs)):
+        name = func.overloadpacket.__name__
+        reads_none = name in ("detach", "alias") or name.startswith("new_") or name.endswith("_like")
+        for value in [] if reads_none else tree_leaves((args, kwargs)):
             owner = self._owners.get(_start(value)) if isinstance(value, Tensor) else None
             if owner is not None and owner not in self._running:
                 self.modules.add(owner)
@@ -274,7 +280,7 @@ def _watched(
     # Before hooks of the network's own, which may change what the layer itself gave.
     hooks += [module.register_forward_hook(record, prepend=True, with_kwargs=True) for module in modules]
     fused = torch.backends.mha.get_fastpath_enabled()
-    trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
+    trained = [one for one in net.parameters() if one.requires_grad and one.is_leaf]  # copies of TorchScript have none
     try:
         for parameter in trained:  # torch counts by hooks that fail at views of those
             parameter.requires_grad = False

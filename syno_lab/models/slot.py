@@ -8,7 +8,8 @@ Shapes: N images or positions, C_in and C_out channels, H rows, W columns, s a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, cast
 
@@ -16,8 +17,11 @@ from torch import Tensor, nn
 
 from syno_lab.errors import SpecError
 from syno_lab.models.copies import check_shapes, copied
+from syno_lab.models.layers import Example, arguments
 from syno_lab.models.placeholder import Placeholder
 from syno_lab.models.sites import Site, Strides, check_strides
+from syno_lab.models.stand_in import InPlaceOf, keep_padding
+from syno_lab.models.tried import try_network
 from syno_lab.protocol import Operator
 from syno_lab.systems import is_operator, system_of
 
@@ -68,60 +72,35 @@ class Place:
         return {**asdict(self), "replaced": self.replaced}
 
 
-class Slot(nn.Module):
+class Slot(InPlaceOf):
     """Stands in the place of ``original`` with a :class:`.Placeholder` that an operator fills.
 
     A convolution: [N, C_in, H, W] to [N, C_out, ⌈H/s⌉, ⌈W/s⌉]; with ``strides="pool"`` the operator works on H x W and
     an average pooling of s x s follows (windows at the far edge may be smaller), with ``"shape"`` the operator changes
     the size itself. A linear layer: [..., C_in] to [..., C_out]; the operator sees all positions as one axis N. A bias
-    is a copy of the original's, added at the end. The original is no submodule: it is neither trained nor counted nor
-    saved, follows the network's device and dtype, and :meth:`original` gives it back.
+    is a copy of the original's, added at the end. What the network may ask it, see :class:`.InPlaceOf`;
+    :attr:`original` gives the layer back.
     """
 
+    refusal = SpecError
+
     def __init__(self, site: Site, original: nn.Module, strides: Strides = "pool") -> None:
-        super().__init__()
         check_strides(strides)
         obstacle = site.obstacle_to(strides)
         if obstacle is not None:
             raise SpecError(f"expected a layer that an operator can replace, found {site.name}: {obstacle}")
+        super().__init__(original, site.name or "the network itself")
         mapping = site.binding(strides)
         if site.kind == "conv2d":
             del mapping["N"]  # any batch will do, and a spec has a default for it
         self.placeholder = Placeholder(mapping)
         self.is_linear = site.kind == "linear"
-        self.pool: nn.Module | None = None
-        if site.kind == "conv2d" and strides == "pool" and site.stride != (1, 1):
-            self.pool = nn.AvgPool2d(site.stride, ceil_mode=True)
-        bias = original.bias
-        self.bias: nn.Parameter | None = None
-        if isinstance(
-            bias, Tensor
-        ):  # what pruning computes may have no gradient, while that from which it does has one
-            trained = [one.requires_grad for own, one in original.named_parameters() if "bias" in own]
-            self.bias = nn.Parameter(bias.detach().clone(), any(trained))
-        self._original = (original,)  # in a tuple, so that nn.Module does not take it for a part
+        pools = site.kind == "conv2d" and strides == "pool" and site.stride != (1, 1)
+        self.pool = nn.AvgPool2d(site.stride, ceil_mode=True) if pools else None
 
-    @property
-    def original(self) -> nn.Module:
-        """The layer that stood here, with the weights it had."""
-        return self._original[0]
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply the operator and what belongs to the place."""
-        if self.is_linear:
-            y = self.placeholder(x.reshape(-1, x.shape[-1]))
-            y = y.reshape(*x.shape[:-1], y.shape[-1])
-            return y if self.bias is None else y + self.bias
-        y = self.placeholder(x)
-        if self.pool is not None:
-            y = self.pool(y)
-        return y if self.bias is None else y + self.bias[:, None, None]
-
-    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Slot:
-        if recurse:
-            self.original._apply(fn)
-        super()._apply(fn, recurse)
-        return self
+    def operate(self, x: Tensor) -> Tensor:
+        """The operator alone."""
+        return cast("Tensor", self.placeholder(x))
 
 
 def slots(net: nn.Module) -> list[tuple[str, Slot]]:
@@ -146,7 +125,9 @@ def with_slots(
         raise SpecError(f"expected sites of this {type(net).__name__}, found {', '.join(map(repr, missing))}")
     places = {site.name: known[site.name] for site in chosen}
     originals = {name: old.original if isinstance(old, Slot) else old for name, old in places.items()}
-    return swap(result, {places[site.name]: Slot(site, originals[site.name], strides) for site in chosen})
+    result = swap(result, {places[site.name]: Slot(site, originals[site.name], strides) for site in chosen})
+    keep_padding(result)
+    return result
 
 
 def swap(net: nn.Module, new: Mapping[nn.Module, nn.Module]) -> nn.Module:
@@ -181,12 +162,15 @@ def put_in(
     strides: Strides = "pool",
     partial: bool = False,
     in_place: bool = False,
+    example: Example | None = None,
 ) -> tuple[nn.Module, list[Place]]:
     """Return ``net`` with ``operator`` at each site, in a copy unless ``in_place``, and what became of each site.
 
     Every site gets weights of its own, on the device and of the type of those they replace; an operator that is in a
-    site already makes room. ``partial``: where the operator does not fit, the layer stays. Raises SpecError where it
-    fits nowhere, or, unless ``partial``, not everywhere; nothing is changed then.
+    site already makes room. ``partial``: where the operator does not fit, the layer stays. ``example``: as
+    :func:`.survey` takes it; the changed network is tried with it once in evaluation and once in training, as a copy.
+    Raises SpecError where it fits nowhere, or, unless ``partial``, not everywhere, or does not work with ``example``;
+    nothing is changed then.
     """
     places = costs(operator, sites, strides=strides)
     stays = [place for place in places if not place.replaced]
@@ -197,13 +181,40 @@ def put_in(
             f"{stays[0].reason}"
         )
     kernels = {place.name: operator.to_torch(place.binding) for place in places if place.binding is not None}
-    result = with_slots(net, [site for site in sites if site.name in kernels], strides=strides, in_place=in_place)
-    for name, slot in slots(result):
+    chosen = [site for site in sites if site.name in kernels]
+
+    def filled(kernels: Mapping[str, nn.Module], in_place: bool) -> nn.Module:
+        return _fill(with_slots(net, chosen, strides=strides, in_place=in_place), kernels)
+
+    if example is not None:
+        _try(net, filled(copy.deepcopy(kernels), False), example)
+    return filled(kernels, in_place), places
+
+
+def _fill(net: nn.Module, kernels: Mapping[str, nn.Module]) -> nn.Module:
+    for name, slot in slots(net):
         if name in kernels:
             weight = slot.original.weight
             assert isinstance(weight, Tensor)
             slot.placeholder.fill(kernels[name].to(weight.device, weight.dtype).train(slot.training))
-    return result, places
+    return net
+
+
+def _try(net: nn.Module, changed: nn.Module, example: Example) -> None:
+    """Raise SpecError where ``changed``, a copy, does not work, and say so where ``net`` does not either."""
+
+    def call(one: nn.Module) -> Any:
+        positional, named = arguments(one, example, batch=2)  # one image alone has no variance to train with
+        return one(*positional, **named)
+
+    try:
+        try_network(changed, call)
+    except SpecError as error:
+        try:
+            try_network(copied(net), call)
+        except SpecError:
+            raise SpecError(f"{error}; so it is without an operator too") from error
+        raise
 
 
 @dataclass(frozen=True)
@@ -236,7 +247,11 @@ def take_out(net: nn.Module) -> nn.Module:
     found = slots(net)
     if not found:
         raise SpecError(f"expected a network with operators in slots, found none in this {type(net).__name__}")
-    return swap(net, {slot: slot.original for _, slot in found})
+    for _, slot in found:
+        slot.original._is_full_backward_hook = slot._is_full_backward_hook  # the hooks themselves are shared
+    net = swap(net, {slot: slot.original for _, slot in found})
+    keep_padding(net)
+    return net
 
 
 def costs(operator: Replacement, sites: Sequence[Site], *, strides: Strides = "pool") -> list[Place]:

@@ -31,7 +31,7 @@ def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable
     made = loss or _mean_square
     doing = "an evaluation"
     try:
-        with _generators_kept(net):
+        with generators_kept(net):
             with torch.no_grad():
                 call(net.eval())
             doing = "a training step"
@@ -69,9 +69,11 @@ def _mean_square(output: Any) -> Tensor:
 
 
 @contextlib.contextmanager
-def _generators_kept(net: nn.Module) -> Iterator[None]:
+def generators_kept(net: nn.Module | None = None) -> Iterator[None]:
+    """The generators of torch, on the devices of ``net`` too, of NumPy and of Python are afterwards as before."""
     ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 - a network of the user's may draw from it
-    devices = {parameter.device for parameter in net.parameters() if parameter.device.type == "cuda"}
+    parameters = () if net is None else net.parameters()
+    devices = {parameter.device for parameter in parameters if parameter.device.type == "cuda"}
     try:
         with torch.random.fork_rng(devices=list(devices)):
             yield

@@ -164,6 +164,7 @@ class NasPteOperator:
             _rebuilt,
             lambda: (self.to_json(), dict(bound)),
             {"operator": self, "binding": dict(bound)},
+            self.params(bound),
             **options,
         )
 

@@ -235,7 +235,11 @@ def merge_above_unfold_difference(spec: Spec, step: Step) -> float:
 @lru_cache(maxsize=4096)
 def _block_crossings(main: int, window: int, block: int) -> float:
     """Positions inside a block repeat, so one block stands for all: crossing windows read another block or nothing."""
-    crossing = sum(min(block, abs(j - window // 2)) for j in range(window))
+    left, right = window // 2, window - 1 - window // 2
+    crossing = 0
+    for reach in (left, right):  # 1 + 2 + ... up to the block, and a block for each that reaches farther
+        near = min(reach, block)
+        crossing += near * (near + 1) // 2 + (reach - near) * block
     return crossing / (block * window)
 
 

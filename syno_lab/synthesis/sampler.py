@@ -342,11 +342,21 @@ class Sampler(SamplerMethods):
     # -- refusals ----------------------------------------------------------------------------------------------------
 
     def _check_reachable(self) -> None:
-        if distance(self.root(), effort=self._effort) is None:
+        if self._lacks_ones or distance(self.root(), effort=self._effort) is None:
             raise SpecError(self._unreachable())
         if excess(self.root()) is not None:
             raise SpecError(self._nothing_found())
         check_wants(self.spec, effort=self._effort)
+
+    @property
+    def _lacks_ones(self) -> bool:
+        """Whether the input has more axes of the size 1 than the output: no primitive of the space makes one."""
+        pairs = self.spec.fixed_io_pairs
+        ones = [
+            sum(size.is_one for axis, size in enumerate(shape) if axis not in {pair[side] for pair in pairs})
+            for side, shape in enumerate((self.spec.input_shape, self.spec.output_shape))
+        ]
+        return ones[0] > ones[1]
 
     def _nothing_found(self) -> str:
         over = excess(self.root())
@@ -380,9 +390,12 @@ class Sampler(SamplerMethods):
             and self.spec.occurrence_limits[variable] == 0
             and all(not s.primary_exponents[self.spec.symbols.position[variable]] for s in self.spec.output_shape)
         ]
+        new = self.spec.symbols.unused
         why = (
             f": no primitive may introduce {printable(', '.join(lacking), QUOTED)}; give it a limit of 1 or more"
             if lacking
+            else f": no primitive makes an axis of the size 1; declare it, as in '{new}=1', and write {new} for it"
+            if self._lacks_ones
             else ""
         )
         return (

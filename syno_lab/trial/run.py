@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import math
 import platform
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import numpy as np
 import torch
 
 from syno_lab.data.text import TextData
+from syno_lab.effort import memory_error
 from syno_lab.errors import DiskFullError, SynoError, TrainingError
 from syno_lab.inputs import read_json
 from syno_lab.store.courses import CURVE_FILE, write_course
@@ -51,13 +51,6 @@ _MOST_BYTES = 1 << 28  # of the file of an outcome, which may hold a prediction 
 
 # States that a second run of the same trial would end in again.
 _LASTING: tuple[State, ...] = ("finished", "pruned", "diverged", "timeout")
-
-# Messages of torch and its libraries for failed allocations, besides OutOfMemoryError and MemoryError.
-_OUT_OF_MEMORY = re.compile(
-    r"out of memory|can't allocate memory|not enough memory|cannot allocate memory|bad_alloc|STATUS_ALLOC_FAILED"
-    r"|could not create a memory|failed to allocate",
-    re.IGNORECASE,
-)
 
 
 def run_trial(
@@ -145,7 +138,7 @@ class _Trial:
             end = _End("failed", _line(error))
         except (RuntimeError, ValueError, OSError) as error:
             # torch raises RuntimeError for many failures, out of memory among them.
-            is_memory = isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
+            is_memory = memory_error(error) is not None
             end = _End("oom" if is_memory else "failed", _line(error))
         finally:
             # The weights are no longer needed, and a retry needs their memory.

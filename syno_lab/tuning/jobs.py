@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.effort import check_room
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
 from syno_lab.processes.board_server import MOMENT_FUNCTION
@@ -89,6 +90,7 @@ def draw(arguments: list[Argument], seed: int) -> list[np.ndarray]:
     """
     import numpy as np
 
+    check_room("random tensors to measure with", sum(8 * math.prod(shape) for shape, _ in arguments))
     generator = np.random.default_rng(seed)
     drawn = []
     for shape, dtype in arguments:

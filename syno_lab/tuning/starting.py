@@ -20,6 +20,38 @@ MOST = 64
 STARTED = "; started from records"
 
 
+#: What a field of a key tells, where a record has another value of it; fingerprints are of some sizes.
+_OTHER = {
+    "binding": "other sizes",
+    "fingerprint": "another operator",
+    "dtype": "another dtype",
+    "target": "another machine",
+    "tvm": "another TVM",
+    "conditions": "other threads or another power mode",
+}
+
+
+def record_files(folder: str | os.PathLike[str]) -> list[Path]:
+    """The files of a folder that may be records.
+
+    Raises:
+        TuningError: it is no folder, cannot be read, or has no such file.
+    """
+    name = quoted(os.fspath(folder))
+    try:
+        names = sorted(one.name for one in Path(folder).iterdir())
+    except (OSError, ValueError) as error:  # a zero in it
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        if isinstance(error, FileNotFoundError):
+            raise TuningError(f"there is no such folder: {name}; expected one with tuning records") from None
+        raise TuningError(f"expected a folder of tuning records that can be read, found {name}: {reason}") from None
+    found = [Path(folder) / one for one in names if one.endswith(".jsonl")]
+    if not found:
+        what = f"{quoted(names[0])} and the like" if names else "nothing"
+        raise TuningError(f"expected tuning records (*.jsonl) in the folder {name}, found {what} there")
+    return found
+
+
 def start_from(
     folder: str | os.PathLike[str], task: TuningTask, key: TuningKey, methods: Iterable[str] = (), most: int = MOST
 ) -> list[Trial]:
@@ -29,25 +61,31 @@ def start_from(
     nothing. A record names its method in its results; ``methods`` are those of records without one.
 
     Raises:
-        TuningError: there is none; the message says in what the nearest record differs.
+        TuningError: as :func:`record_files`, or there is none; the message says in what the nearest record differs.
     """
     found: list[Trial] = []
-    differences: list[str] = []
-    for place in sorted(Path(folder).glob("*.jsonl")):
+    mine, differences = asdict(key), list[tuple[int, str]]()
+    files = record_files(folder)
+    for place in files:
         record = read_record(place)
         if record is None:
             continue
-        fields = asdict(record.key) | {"program": key.program}
-        if TuningKey(**fields) != key:
-            differences.append(key.difference(TuningKey(**fields)))
+        its = asdict(record.key)
+        if others := [name for name in _OTHER if its[name] != mine[name]]:
+            what = f"of {_OTHER[others[0]]}: {quoted(its[others[0]])} where {quoted(mine[others[0]])} is expected"
+            differences.append((len(others) - (others[:2] == ["binding", "fingerprint"]), what))
             continue
         tried = {one.method for one in record.results} | {*methods, str(Method()), ""}
         programs = {key_of(task, key.target, key.tvm, key.conditions, how).program for how in tried}
         if record.key.program not in programs:
-            differences.append("another program of the same function")
+            differences.append((0, "of another program of the same function"))
             continue
+        differences.append((-1, "of this program, but no trial in it ran"))
         found += [one for one in record.trials if one.seconds]
     if not found:
-        what = f"found {differences[0]}" if differences else f"found none in {quoted(str(folder))}"
-        raise TuningError(f"expected records of this program, machine and TVM to start from, {what}")
+        what = min(differences)[1] if differences else f"no record: {len(files)} other files, {files[0].name} and so on"
+        where = quoted(os.fspath(folder))
+        raise TuningError(
+            f"expected a tuning record of this program, machine and TVM in {where}, the nearest is {what}"
+        )
     return sorted(found, key=lambda one: statistics.median(one.seconds))[:most]

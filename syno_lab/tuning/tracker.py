@@ -16,7 +16,7 @@ from importlib import metadata
 from typing import Any
 
 from syno_lab.errors import TrackerError, TuningError
-from syno_lab.inputs import integer, printable, quoted
+from syno_lab.inputs import integer, nearest, printable, quoted
 from syno_lab.processes.board_server import INFO
 
 _MAGIC = 0x2F271
@@ -402,11 +402,12 @@ def _entry(
     if entry is None:
         advice = "check the key" if summary.registered else "`syno-lab board` prints how to start a board's server"
         raise kind(
-            f"no device is registered as {quoted(key)} at {host}:{port}; registered keys: {listed(summary)}; {advice}"
+            f"no device is registered as {quoted(key)} at {host}:{port}; registered keys: {listed(summary, key)}; "
+            f"{advice}"
         )
     return entry
 
 
-def listed(summary: TrackerSummary) -> str:
-    """The registered keys for a message, ``none`` if there is no key."""
-    return printable(", ".join(summary.registered) or "none", _LIST)
+def listed(summary: TrackerSummary, key: str = "") -> str:
+    """The registered keys for a message, those first that are the most like ``key``; ``none`` if there is no key."""
+    return printable(", ".join(nearest(key, summary.registered)) or "none", _LIST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from math import prod
 
@@ -15,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from syno_lab.alpha import OPERATIONS, Operation, Rel, operation
 from syno_lab.alpha.operations import choices, representatives
-from syno_lab.alpha.pairings import of_reshape
+from syno_lab.alpha.pairings import Windows, of_reshape, of_windows
 from syno_lab.errors import SpecError
 
 # An operation of another system is held against its own system: test_operator_node.
@@ -85,6 +86,35 @@ def test_pairings_are_those_of_the_jacobian(name: str, rng: random.Random) -> No
         outs = len(found.shape(*shapes))
         exact = [pairing(depends, outs) for depends in contributes(found, shapes)]
         assert [each.marks for each in found.pairings(*shapes)] == exact, (found, shapes)
+
+
+def test_marks_of_windows_are_those_of_the_loop(rng: random.Random) -> None:
+    def looped(windows: Windows) -> str | None:
+        seen: set[int] = set()
+        most = 0
+        for place in range(windows.number):
+            read = [place * windows.step - windows.before + i * windows.apart for i in range(windows.width)]
+            inside = [position for position in read if 0 <= position < windows.size]
+            seen.update(inside)
+            most = max(most, len(inside))
+        if len(seen) < windows.size:
+            return "x" if seen else None
+        return "a" if most == windows.size else "m" if most > 1 else "o"
+
+    found = Counter[str | None]()
+    for _ in range(6_000):
+        width, step, apart = rng.randint(1, 9), rng.randint(1, 6), rng.choice([1, 1, 2, 3, 4])
+        size, before = rng.randint(1, rng.choice([3, 12, 300])), rng.randint(-2, 9)
+        fitting = max(1, (size + before + rng.randint(-3, width * apart) - width * apart) // step + 1)
+        windows = Windows(size, rng.choice([fitting, rng.randint(1, 40)]), width, step, apart, before)
+        assert of_windows(windows) == looped(windows), windows
+        found[of_windows(windows)] += 1
+    assert min(found[mark] for mark in ("a", "m", "o", "x", None)) > 20
+    begun = time.process_time()
+    assert of_windows(Windows(10**18, 10**18, 10**9, 1, 1, 5)) == "m"
+    assert of_windows(Windows(10**18, 10**18, 3, 1, 2, 2)) == "m"
+    assert of_windows(Windows(10**18, 10**17, 3, 10, 2, 2)) == "x"
+    assert time.process_time() - begun < 1
 
 
 def test_pairings_of_the_paper() -> None:

@@ -19,6 +19,7 @@ from syno_lab.alpha.known import KNOWN
 from syno_lab.alpha.operator import NetworkOperator, from_json
 from syno_lab.alpha.placement import Edited, example_of
 from syno_lab.alpha.system import ALPHA
+from syno_lab.cli import main
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.models.registry import BACKBONES
 from syno_lab.protocol import System
@@ -194,3 +195,9 @@ def test_random_networks_are_operators(rng: random.Random) -> None:
         assert read_operator(operator.to_json()) == operator
         assert operator.params() == sum(one.numel() for one in operator.to_torch().parameters())
         assert operator.flops({"N": 3}) == 3 * operator.flops()
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "safetensors"])
+def test_the_command_exports_a_network(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "mlp_block", "--out", str(tmp_path / f"block.{suffix}")]) == 0
+    assert "read back" in capsys.readouterr().out

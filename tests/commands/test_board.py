@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import answered, refused
 
+from syno_lab.codegen.target_names import TARGETS
 from syno_lab.commands.options import check_board
 from syno_lab.errors import TrackerError
 from syno_lab.processes import board_server
@@ -67,6 +68,20 @@ def test_nothing_that_is_printed_listens_on_the_network(capsys):
     assert any("user@jetson" in line for line in commands)
     assert told["warnings"][0].startswith("the tracker listens on 192.0.2.1: TVM's RPC has no password")
     assert "--no-tunnel has no effect any more" in told["warnings"][1]
+
+
+@pytest.mark.parametrize(
+    ("device", "first"), [("jetson_orin_nano", "jetson-orin-nano"), ("Xavier", "jetson-xavier"), ("CUDA", "cuda")]
+)
+def test_a_device_that_is_no_target_is_said_with_those_that_there_are(capsys, device, first):
+    told = json.loads(
+        answered(capsys, "board", "--device", device, "--tracker", f"127.0.0.1:{free_port()}", "--json", "-")
+    )
+    (line,) = told["warnings"]
+    assert line.startswith(
+        f"there is no target '{device}', so that a tuning on this board needs --target; there are {first}"
+    )
+    assert all(name in line for name in TARGETS)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "board.example", ""])

@@ -86,6 +86,29 @@ def test_enumerate_gives_each_operator_once_and_counts(
         enumerate_command.command(spec=tiny, max_primitives=3, out=tmp_path)
 
 
+def test_a_spec_file_in_syno_s_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fields = {
+        "input_shape": "[N, C: unordered, H]",
+        "output_shape": "[N, D: unordered, H]",
+        "primary_specs": ["N=1: 0", "C = 8: 1", "D=8: 1", "H=4:0"],
+        "coefficient_specs": ["k_1=3: 2"],
+        "fixed_io_pairs": [[0, 0]],
+        "max_primitives": 3,
+        "net": None,
+        "mappings": None,
+    }
+    file = tmp_path / "spec.json"
+    file.write_text(json.dumps(fields))
+    assert main(["sample", "--spec", str(file), "--count", "3", "--seed", "1", "--json", "-"]) == 0
+    found, said = capsys.readouterr()
+    assert {
+        tuple(Operator.from_json(json.dumps(one["operator"])).spec.unordered) for one in json.loads(found)["operators"]
+    } == {("C",)}
+    assert "D is read without ': unordered'" in said
+    file.write_text(json.dumps(fields | {"input_shape": "[N, 8, H]"}))
+    assert "declare it, as in 'n_0=8'" in refused(capsys, "sample", "--spec", str(file))
+
+
 def test_wishes_of_a_spec_file_and_of_the_command_line(
     tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -74,6 +75,18 @@ def test_the_properties_of_a_file_and_wishes(tmp_path: Path, capsys: pytest.Capt
     assert marks.marks[2][1] in "ma"
 
 
+@pytest.mark.parametrize("method", ["progressive", "greedy", "enumerative", "random"])
+@pytest.mark.parametrize(
+    "sizes", ["1,999999999,999999999,8", "[1, 3000000, 3000000, 999983]", "(1,1000000,1000000,1000000)"]
+)
+def test_large_inputs_end_in_time(capsys: pytest.CaptureFixture[str], method: str, sizes: str) -> None:
+    asked = ("--wants", "C>=m", "--input", sizes, "--method", method, "--seconds", "4", "--json", "-")
+    begun = time.process_time()
+    found = json.loads(answered(capsys, "synthesise", *asked))
+    assert time.process_time() - begun < 6
+    assert found["input"] == [int(size) for size in sizes.strip("[]()").split(",")]
+
+
 def test_what_is_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "conv.json").write_text(conv2d().to_json())
     (tmp_path / "graph.json").write_text(GRAPH.to_json())  # type: ignore[attr-defined]
@@ -88,6 +101,11 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
         (wants, "--wants: expected --input with the shape too"),
         ((*wants, "--input", "2,8,x"), "--input: expected positive sizes such as 8,32,32,16, found '2,8,x'"),
         ((*wants, "--input", "16"), "--input: expected positive sizes such as 8,32,32,16, found '16'"),
+        (
+            (*wants, "--input", "1,999999999,999999999,999999999"),
+            "--input: expected at most 9223372036854775807 elements",
+        ),
+        ((*wants, *shape, "--seconds", "0"), "no end within 0 seconds while looking at operations after 0"),
         (("--wants", "Q>=m", *shape), "wants: expected an input axis of [B, H, W, C], found 'Q'"),
         (("--wants", "C>=z", *shape), "expected o, m or a after '>=', found 'z'"),
         # A wish that nothing meets says which entry: no operation pairs one example with another.

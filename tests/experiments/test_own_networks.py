@@ -74,7 +74,8 @@ def plan(model: Any, data: Any, folder: Path) -> list[str]:
     lines: list[str] = []
 
     def say(line: str) -> None:
-        lines.append(line)
+        if not line.startswith("trying "):  # where the machine is busy
+            lines.append(line)
         if line.startswith("operators "):
             raise PlannedError
 

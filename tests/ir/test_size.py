@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from math import prod
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -84,7 +85,14 @@ def test_forms_of_sizes(text: str, exponents: tuple[int, ...]) -> None:
         ("Q", "unknown variable 'Q'; declared are N, C_in, H, k_1, s"),
         ("H*", "expected a product of powers such as"),
         ("", "expected a product of powers such as"),
-        ("2*H", "expected a product of powers such as"),
+        ("2*H", "found the number 2; declare it, as in 'C=2' of primary_specs or coefficient_specs, and write C here"),
+        ("H/2", "found the number 2; declare it"),
+        ("12", "found the number 12; declare it, as in 'C=12'"),
+        ("2H", "found the number 2; declare it"),
+        ("0", "found the number 0; declare it"),
+        ("9" * 500, "found the number 9+….*; declare it"),
+        ("3.5", "found the number 3; declare it"),
+        (3, "size 3: expected a text such as 's.-1.H'"),
         ("H + s", r"expected \* or / after 'H', found '\+ s'"),
         ("H s", r"expected \* or / after 'H', found 's'"),
         ("H^s", r"expected \* or / after 'H', found '\^s'"),
@@ -92,7 +100,7 @@ def test_forms_of_sizes(text: str, exponents: tuple[int, ...]) -> None:
         ("H^-1000000000000", "expected powers of at most 64"),
     ],
 )
-def test_refused_sizes(text: str, message: str) -> None:
+def test_refused_sizes(text: Any, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         SYMBOLS.size(text)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import syno_lab as sl
-from syno_lab.errors import SpecError
+from syno_lab.errors import ReadingWarning, SpecError
 from syno_lab.ir.spec import NEEDED_LIMITS, Limits, Spec, Variable
 
 CONV: dict[str, Any] = {
@@ -126,7 +126,20 @@ def test_a_legal_size_is_integral_under_every_binding() -> None:
         ({"fixed_io_pairs": [("0", "0")]}, "expected pairs of an input and an output axis"),
         ({"unordered": ["C_out"]}, "unordered 'C_out': no input axis has that size; they are C_in, H, N, W"),
         ({"weight_limits": "loose"}, "weight_limits: expected 'free' or 'primary', found 'loose'"),
-        ({"max_primitive": 3}, "unknown limit 'max_primitive'; known are max_contractions, "),
+        ({"max_primitive": 3}, "unknown limit 'max_primitive'; known are max_primitives, "),
+        ({"maximum_tensors": 3}, "unknown limit 'maximum_tensors'; known are max_tensors, "),
+        ({"unordered": "C_in"}, r"unordered: expected a list such as \['C_in'\], found the text 'C_in'"),
+        ({"coefficient_specs": {"k_1=3": 4}}, "coefficient_specs: expected a list such as .*, found {'k_1=3': 4}"),
+        ({"coefficient_specs": [("k_1", 3, 4)]}, "expected name=default: limit, as in k_1=3: 4"),
+        ({"coefficient_specs": ["k_1=3..7: 2"]}, "found '3..7'; .* several values are mappings="),
+        ({"coefficient_specs": ["k_1=3: inf"]}, "found 'inf'; .* without ':' there is no limit"),
+        ({"mappings": {"N": 1}}, "mappings: expected a list such as .*, found {'N': 1}"),
+        ({"fixed_io_pairs": {0: 0}}, r"fixed_io_pairs: expected a list such as \[\(0, 0\)\], found {0: 0}"),
+        ({"input_shape": "[N, 3, H, W]"}, "input_shape: size '3': .* declare it, as in 'C=3'"),
+        ({"input_shape": "[N, C_in: 3, H, W]"}, "axis 'C_in: 3': expected 'unordered' or nothing after ':', found '3'"),
+        ({"input_shape": "[N, C_in:, H, W]"}, "axis 'C_in:': expected 'unordered' or nothing after ':', found ''"),
+        ({"input_shape": "[N, C_in: ordered, H, W]"}, "expected 'unordered' or nothing after ':', found 'ordered'"),
+        ({"input_shape": "[N, H: unordered, H, W]"}, "expected ': unordered' at all axes of the size H or at none"),
         ({"max_primitives": -1}, "max_primitives: expected an integer of 0 or more, found -1"),
         ({"max_reduces": 2.0}, "max_reduces: expected an integer of 0 or more, found 2.0"),
         ({"max_flops": True}, "max_flops: expected an integer of 0 or more, found True"),
@@ -143,6 +156,35 @@ def test_refused_specs(change: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message) as refusal:
         Spec.parse(**{**CONV, **change})
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "names"),
+    [
+        ("[N, C_in: unordered, H, W]", ("C_in",)),
+        ("[N,C_in:Unordered,H,W]", ("C_in",)),
+        ("[N, C_in : unordered, s^-1*H: unordered, W]", ("C_in", "s^-1*H")),
+        ("[N, C_in: unordered, H: unordered, H: unordered]", ("C_in", "H")),
+        ("[N: unordered, C_in, H, W]", ("N",)),
+    ],
+)
+def test_unordered_axes_are_read_as_syno_writes_them(shape: str, names: tuple[str, ...]) -> None:
+    plain = shape.lower().replace(": unordered", "").replace(":unordered", "").upper()
+    plain = plain.replace("C_IN", "C_in").replace("S^", "s^").replace(" ,", ",")
+    known = Spec.parse(**CONV | {"input_shape": plain, "unordered": names})
+    assert Spec.parse(**CONV | {"input_shape": shape}) == known
+    assert Spec.parse(**CONV | {"input_shape": shape, "unordered": names}) == known
+    assert known.unordered == names
+    spaced = [f" {name.replace('s^-1*H', 'H/s')} " for name in names]  # a size in another form is that size
+    assert Spec.parse(**CONV | {"input_shape": plain, "unordered": spaced}) == known
+
+
+def test_an_unordered_axis_of_the_output_is_read_with_a_warning() -> None:
+    with pytest.warns(
+        ReadingWarning, match="output_shape: C_out is read without ': unordered': only axes of the input"
+    ):
+        spec = Spec.parse(**CONV | {"output_shape": "[N, C_out: unordered, H, W]"})
+    assert spec == Spec.parse(**CONV)
 
 
 def test_budgets_by_name() -> None:

@@ -59,6 +59,23 @@ def test_layers_whose_weights_are_computed_are_copied_and_replaced(compute: Call
     assert not replace_modules(net, {"2": nn.Identity()})(x).allclose(net(x))
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("inside", [lambda part: part, lambda part: nn.Sequential(nn.ReLU(), part)])
+def test_parts_of_torchscript_are_trained_in_a_copy(inside: Callable[[nn.Module], nn.Module]) -> None:
+    part = torch.jit.script(nn.Sequential(nn.Conv2d(8, 8, 1), nn.BatchNorm2d(8)))
+    next(part.parameters()).requires_grad_(False)
+    net, x = around(inside(part)), torch.randn(2, 4, 6, 6)
+    net(x).sum().backward()
+    for twin in (copied(net), put_in(net, find_convolutions(net, (4, 6, 6)), sl.operators.separable())[0]):
+        of_part = [one for name, one in twin.named_parameters() if name.startswith("2.")]
+        assert [one.requires_grad for one in of_part] == [False, True, True, True]
+        assert all(one.is_leaf for one in twin.parameters())
+        torch.optim.SGD(twin.parameters(), 0.1).zero_grad()
+        twin(x).square().sum().backward()
+        assert [one.grad is not None for one in of_part] == [False, True, True, True]
+    assert torch.equal(copied(net.eval())(x), net(x))
+
+
 def test_a_parametrized_weight_that_two_layers_have_is_seen_as_shared() -> None:
     net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     net[1].weight = net[0].weight

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import pytest
 import torch
@@ -46,6 +47,46 @@ class Model(nn.Module):
         x = x.view(16, 16)
         x = self.kernel_2(x)
         return self.kernel_3(x)
+
+
+#: Two spaces as Syno's own configurations write them.
+GRAPH = {
+    "input_shape": "[N, H_in: unordered]",
+    "output_shape": "[N, H_out: unordered]",
+    "primary_specs": ["N=2: 0", "H_in=60: 2", "H_out=60: 2"],
+    "coefficient_specs": ["k_1=2: 2", "k_2=3: 2", "k_3=5: 2"],
+}
+VIDEO = {
+    "input_shape": "[N, C_in: unordered, T, H, H]",
+    "output_shape": "[N, C_out: unordered, T, H, H]",
+    "primary_specs": ["N=2: 0", "C_in=64: 3", "C_out=64: 4", "T=4: 0", "H=8: 0"],
+    "coefficient_specs": ["k_1=3: 2", "k_2=7: 2", "s=2: 2", "g=32: 3"],
+    "fixed_io_pairs": [(0, 0)],
+}
+
+
+@pytest.mark.filterwarnings("ignore::syno_lab.errors.ReadingWarning")
+@pytest.mark.parametrize(("fields", "name"), [(GRAPH, "H_in"), (VIDEO, "C_in")])
+def test_spaces_as_syno_writes_them_are_those_of_unordered(fields: dict[str, Any], name: str) -> None:
+    plain = {key: text.replace(": unordered", "") if isinstance(text, str) else text for key, text in fields.items()}
+    operators = [sl.Sampler(**one, seed=3).sample() for one in (fields, plain | {"unordered": (name,)})]
+    assert operators[0] == operators[1]
+    assert operators[0].spec.unordered == (name,)
+
+
+@pytest.mark.parametrize(("given", "wanted"), [("[N, D, H]", "[N, 1, H]"), ("[N, 1, H]", "[1, N, 1, H]")])
+def test_an_axis_of_size_one_that_nothing_makes_is_refused_at_once(given: str, wanted: str) -> None:
+    sampler = sl.Sampler(wanted, given, ["N=2", "H=8", "D=8"], ["k=3"], seed=0)
+    with pytest.raises(SpecError, match="no primitive makes an axis of the size 1; declare it, as in 'C=1'"):
+        sampler.sample(seconds=0.5)
+    declared = sl.Sampler(wanted.replace("1", "C"), given.replace("1", "C"), ["N=2", "H=8", "D=8", "C=1"], ["k=3"])
+    assert declared.sample().state.is_complete
+
+
+def test_axes_of_size_one_that_the_output_has_are_found() -> None:
+    for shapes in (("[N, 1, H]", "[N, 1, H]"), ("[1, C]", "[1, D]")):
+        sampler = sl.Sampler(*shapes, ["N=2", "H=8", "C=4", "D=4"], ["k=3"], fixed_io_pairs=[(0, 0)], seed=0)
+        assert sampler.sample().state.is_complete
 
 
 def test_the_published_example_runs() -> None:

@@ -119,8 +119,23 @@ def test_threads_of_this_machine() -> None:
         ('{"kind": ', "expected a TVM target as JSON"),
         ('{"mcpu": "skylake"}', "expected a TVM target with a 'kind'"),
         ("local:0", "expected local:THREADS"),
+        (
+            "jetson_orin_nano",
+            r"there is no target 'jetson_orin_nano'; there are jetson-orin-nano, jetson-orin-nano-cpu, ",
+        ),
+        ("Jetson-AGX-Orin", r"there is no target .*; there are jetson-agx-orin, jetson-agx-orin-cpu, "),
+        ("jetson-xavir", r"there are jetson-xavier, jetson-xavier-cpu, .*, cuda.*, and TVM's tags and kinds"),
+        ("Cuda", "there is no target 'Cuda'; there are cuda, "),
+        ("locl", "there is no target 'locl'; there are local, "),
     ],
 )
-def test_malformed_targets(target: str, match: str) -> None:
+def test_wrong_targets(target: str, match: str) -> None:
     with pytest.raises(TuningError, match=match):
         check_target(target)
+
+
+@pytest.mark.parametrize(
+    "target", ["nvidia/jetson-orin-nano", "llvm", "opencl", "vulkan", "rocm", "metal", "hexagon", "c"]
+)
+def test_tvm_s_own_tags_and_kinds_are_left_to_tvm(target: str) -> None:
+    assert describe(target) == target

@@ -1,0 +1,205 @@
+"""What a module answers that stands in a layer's place: as the layer would, but for the values of its weight.
+
+The file of a network with an operator (:mod:`syno_lab.experiments.own_file`) has this text in it, so it needs torch
+alone.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+#: What a tensor is asked without a value of it. Dynamo reads names in such tuples and nothing cleverer.
+_SIZES = ("shape", "ndim", "size", "dim", "numel", "nelement", "stride", "storage_offset", "nbytes", "__len__")
+_TYPES = ("dtype", "layout", "itemsize", "element_size", "names", "is_floating_point", "is_complex", "is_signed")
+_STATES = ("is_leaf", "is_contiguous", "is_sparse", "is_quantized", "is_nested", "is_inference", "is_conj", "is_neg")
+_DEVICES = ("is_cpu", "is_cuda", "is_meta", "is_mps", "is_xpu")
+#: Functions that read shape, type and device of a tensor, and no value of it.
+_LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "type_as")
+_NEW = ("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+_PLAIN = (bool, int, float, complex, str, bytes, tuple, list, dict, type(None), torch.dtype, torch.device)
+
+
+class StandIn(nn.Parameter):
+    """Answers shape, type and device of a weight that is not there; whatever needs its values is refused in one line.
+
+    PyTorch's fused layers would otherwise compute with the weight of the layer that was replaced.
+    """
+
+    @staticmethod
+    def of(weight: Tensor, place: InPlaceOf, name: str) -> Tensor:
+        """For ``weight``, which the layer in whose place ``place`` stands has by this name."""
+        is_trained = any(parameter.requires_grad for parameter in place.parameters())
+        if torch.compiler.is_dynamo_compiling():
+            made = torch.empty(weight.shape, dtype=weight.dtype, device="meta").as_subclass(StandIn)
+        else:
+            with _disable_current_modes():  # a fake tensor, as export makes them, cannot become a stand-in
+                weight = weight.data  # of which torch.jit.trace may make a constant
+                made = torch.empty(weight.shape, dtype=weight.dtype, device="meta").as_subclass(StandIn)
+        made._answers = (weight.device, is_trained, f"{place._whose}.{name}", place.refusal)  # type: ignore[attr-defined]
+        return made
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.__name__
+        if name == "__get__":
+            name = func.__self__.__name__
+        if args and isinstance(args[0], StandIn):
+            device, is_trained, _, _ = args[0]._answers  # type: ignore[attr-defined]
+            if name == "device":
+                return device
+            if name in _DEVICES:
+                return name == f"is_{device.type}"
+            if name == "get_device":
+                return -1 if device.index is None else device.index
+            if name == "requires_grad":
+                return is_trained
+            if name in ("data", "detach"):
+                return args[0]
+            if name == "grad":
+                return None
+            if name in _SIZES or name in _TYPES or name in _STATES:
+                with torch._C.DisableTorchFunctionSubclass():
+                    return func(*args, **(kwargs or {}))
+        if name in _LIKE or name in _NEW or (name == "to" and not isinstance(args[0], StandIn)):
+            return func(*tree_map(_without_values, args), **tree_map(_without_values, kwargs or {}))
+        found = next(leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, StandIn))
+        _, _, whole, refusal = found._answers  # type: ignore[attr-defined]
+        raise refusal(
+            f"expected a network that calls its layer {whole.rpartition('.')[0]}, found {name} of {whole}: an operator "
+            "stands there, so call the layer, or do not replace it"
+        )
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        return f"StandIn({self._answers[2]}, {list(self.shape)}, {self.dtype})"  # type: ignore[attr-defined]
+
+
+def _without_values(value: Any) -> Any:
+    if not isinstance(value, StandIn):
+        return value
+    return torch.empty(value.shape, dtype=value.dtype, device=value._answers[0])  # type: ignore[attr-defined]
+
+
+class InPlaceOf(nn.Module):
+    """Stands in the place of the layer ``original``, named ``whose``, and answers what the layer answers.
+
+    Plain attributes (channels, kernel size, stride, whatever its class adds) are the layer's, its tensors are
+    :class:`StandIn`, its bias is a copy that is trained. It takes its input by position or by keyword, and has the
+    layer's hooks for calls and gradients, but those by which torch makes the layer's weight. ``original`` is no
+    submodule: it is neither trained nor counted nor saved, and follows device and type.
+    """
+
+    refusal: type[Exception] = RuntimeError
+    is_linear: bool
+    pool: nn.Module | None
+    bias: nn.Parameter | None
+
+    def __init__(self, original: nn.Module, whose: str) -> None:
+        super().__init__()
+        for kind in _HOOKS:
+            hooks = getattr(original, kind)
+            kept = OrderedDict(
+                (key, hook) for key, hook in hooks.items() if not type(hook).__module__.startswith("torch.nn.utils")
+            )
+            setattr(self, kind, hooks if len(kept) == len(hooks) else kept)
+        self._is_full_backward_hook = original._is_full_backward_hook
+        bias = getattr(original, "bias", None)
+        # What pruning computes may have no gradient, while that from which it does has one.
+        is_trained = any(one.requires_grad for name, one in original.named_parameters() if "bias" in name)
+        self.bias = nn.Parameter(bias.detach().clone(), is_trained) if isinstance(bias, Tensor) else None
+        self._whose = whose
+        self._original = (original,)  # in a tuple, so that nn.Module does not take it for a part
+
+    @property
+    def original(self) -> nn.Module:
+        """The layer that stood here, with the weights it had."""
+        return self._original[0]
+
+    def operate(self, x: Tensor) -> Tensor:
+        """The operator alone."""
+        raise NotImplementedError
+
+    def forward(self, *given: Any, **named: Any) -> Tensor:
+        """Apply the operator and what belongs to the place."""
+        values = [value for value in (*given, *named.values()) if value is not None]
+        if len(values) != 1:
+            raise self.refusal(f"expected one input for {self._whose}, where an operator stands, found {len(values)}")
+        x = values[0]
+        if x.is_nested is not True:  # a proxy of torch.fx has one too
+            return self._applied(x)
+        if not self.is_linear:
+            raise self.refusal(f"expected a plain tensor for {self._whose}, found a nested one: pad it")
+        if x.layout == torch.jagged:
+            return torch.nested.nested_tensor_from_jagged(self._applied(x.values()), x.offsets())
+        rows = x.unbind()
+        y = self._applied(torch.cat([row.reshape(-1, row.shape[-1]) for row in rows]))
+        parts = y.split([row.shape[:-1].numel() for row in rows])
+        shaped = [part.reshape(*row.shape[:-1], -1) for part, row in zip(parts, rows, strict=True)]
+        return torch.nested.as_nested_tensor(shaped)
+
+    def _applied(self, x: Tensor) -> Tensor:
+        if self.is_linear:
+            y = self.operate(x.reshape(-1, x.shape[-1]))
+            y = y.reshape(*x.shape[:-1], y.shape[-1])
+            return y if self.bias is None else y + self.bias
+        y = self.operate(x)
+        if self.pool is not None:
+            y = self.pool(y)
+        return y if self.bias is None else y + self.bias[:, None, None]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "_original" not in self.__dict__ or name.startswith("__") or not hasattr(self.original, name):
+                raise
+        value = getattr(self.original, name)
+        if isinstance(value, Tensor):
+            return StandIn.of(value, self, name)
+        if isinstance(value, _PLAIN):
+            return value
+        raise AttributeError(f"{self._whose}, where an operator stands, has no {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        original = self.__dict__.get("_original")
+        if original and name not in self._parameters and isinstance(getattr(original[0], name, None), Tensor):
+            raise self.refusal(
+                f"expected no other {name} for {self._whose}, found one: an operator stands there, take it out first"
+            )
+        super().__setattr__(name, value)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> InPlaceOf:
+        if recurse:
+            self.original._apply(fn)
+        super()._apply(fn, recurse)
+        return self
+
+
+def keep_padding(net: nn.Module) -> None:
+    """Make each encoder of torch's with something in a layer's place keep padded inputs as they are.
+
+    Its fused way makes a nested tensor of them where its first layer is as torch made it, for all its layers.
+    """
+    for module in net.modules():
+        holds = isinstance(module, nn.TransformerEncoder) and any(
+            isinstance(part, InPlaceOf) for part in module.modules()
+        )
+        if holds and module.__dict__.get("use_nested_tensor"):
+            module.__dict__.update(use_nested_tensor=False, _nests=True)
+        elif not holds and module.__dict__.pop("_nests", False):
+            module.__dict__["use_nested_tensor"] = True
