@@ -21,6 +21,8 @@ MOST_DIGITS = 18
 LARGEST_SIZE = 2**63 - 1
 #: Characters of what was given that a message quotes.
 QUOTED = 80
+_LONGEST_NAME = 200  # bytes, of the 255 of a file's name
+_BEGIN_FORMULAS = frozenset("=+-@\t\n＝＋－＠")  # spreadsheets take full-width signs too
 _LONG_WORD = re.compile(rf"[^'\s]{{{QUOTED + 1},}}|[^'\n]{{{QUOTED + 1},}}(?=')")
 
 
@@ -74,6 +76,26 @@ def printable(text: str, most: int | None = None) -> str:
 def shortened(text: str) -> str:
     """The message of somebody else's parser, with at most `QUOTED` characters of each word and quotation in it."""
     return _LONG_WORD.sub(lambda found: f"{found[0][:QUOTED]}…", text)
+
+
+def no_formula(value: Any) -> Any:
+    """``value`` as a cell of CSV: a text that a spreadsheet would run as a formula gets an apostrophe before it.
+
+    A carriage return, which writers of CSV leave without quotes and readers take for the end of a row, is a line break.
+
+    >>> no_formula("=1+1"), no_formula("conv2d"), no_formula(-3)
+    ("'=1+1", 'conv2d', -3)
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    return f"'{text}" if text[:1] in _BEGIN_FORMULAS else text
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name can be that of a file or folder in a given one: printable, of one part, and not hidden."""
+    is_short = name.isprintable() and len(name.encode()) <= _LONGEST_NAME
+    return is_short and name[:1] not in ("", ".") and not set(name) & set("/\\")
 
 
 def printable_lines(text: str) -> str:

@@ -101,6 +101,20 @@ def _hold(path: Path, *, wait: bool) -> int:
 
 
 @contextlib.contextmanager
+def folder_of(path: Path) -> Iterator[None]:
+    """Make the folders above ``path`` for the block; those that are new go again where the block fails."""
+    new = [one for one in path.absolute().parents if not one.exists()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for one in new:
+            with contextlib.suppress(OSError):  # something is in it
+                one.rmdir()
+        raise
+
+
+@contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A place to write a file of that name; it takes the place of ``path`` at the end, whole or not at all.
 
@@ -108,8 +122,7 @@ def replacing(path: Path) -> Iterator[Path]:
         ExportError: when the place cannot be written to.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with scratch(f".{path.name}-", path.parent) as folder:
+        with folder_of(path), scratch(f".{path.name}-", path.parent) as folder:
             temporary = folder / path.name
             yield temporary
             temporary.replace(path)

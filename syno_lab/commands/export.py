@@ -15,6 +15,7 @@ from syno_lab.commands.operands import complete_binding, load_operator
 from syno_lab.commands.output import JsonTarget, check_json, say, write_json, write_text
 from syno_lab.errors import SynoError
 from syno_lab.protocol import Operator
+from syno_lab.scratch import folder_of
 from syno_lab.systems import read_operator, system_of
 
 
@@ -129,8 +130,8 @@ def _library(operator: Operator, out: Path, bound: dict[str, int], target: str |
     from syno_lab.codegen.export_check import runs_reference
     from syno_lab.codegen.library import check_library, save_library
 
-    out.parent.mkdir(parents=True, exist_ok=True)
-    record = save_library(operator, out, bound, target=target or "local")
+    with folder_of(out):
+        record = save_library(operator, out, bound, target=target or "local")
     facts: dict[str, Any] = {"path": str(out), "format": str(Target.LIBRARY), "bytes": out.stat().st_size}
     facts |= {"target": record.kind, "machine": record.machine}
     # What is for another machine can only be compared there.

@@ -16,7 +16,7 @@ import typer
 from syno_lab import private
 from syno_lab.errors import SynoError
 from syno_lab.inputs import printable, printable_lines, quoted
-from syno_lab.scratch import scratch
+from syno_lab.scratch import replacing
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -61,14 +61,8 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         SynoError: when the place cannot be written to.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with scratch(f".{path.name}-", path.parent) as folder:
-            temporary = folder / path.name
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
-    except OSError as error:
-        raise SynoError(f"expected to write {path}, found: {error.strerror or error}; choose another place") from None
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def say(text: str, json_target: str | None) -> None:

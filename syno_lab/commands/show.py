@@ -126,12 +126,12 @@ def command(
     label, value = load_operator(operator)
     asked = _Asked(bind or [], staged, wrt, at, of, width, font)
     _check(form, asked)
+    facts = _facts(label, value, asked.bind)
     if form is Form.FIGURE:
         _save_figure(value, asked, out)
         say(str(out), json)
-        write_json(_facts(label, value, asked.bind), json)
+        write_json(facts, json)
         return
-    facts = _facts(label, value, asked.bind)
     if form in _OF_ALL:
         text = _text(value, form, facts, asked)
     elif form is Form.RECEPTIVE_FIELD and _has_field(value):

@@ -15,7 +15,7 @@ import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -27,7 +27,7 @@ from syno_lab.data.cifar import CIFAR_FORMATS, MOST_BYTES, CifarFormat, find_cif
 from syno_lab.data.image_folder import SIZE, find_image_folder, is_image_folder, read_image_folder
 from syno_lab.errors import DataError
 from syno_lab.inputs import QUOTED, printable, quoted
-from syno_lab.scratch import scratch
+from syno_lab.scratch import folder_of, scratch
 
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz/"
 """The address where the archives of CIFAR are published."""
@@ -313,10 +313,8 @@ def download_cifar(
         raise DataError(f"expected the form to download as one of {known}, found {quoted(form)}")
     parent = Path(folder).expanduser()
     goal = parent / wanted.folder
-    new_parents = [place for place in (parent, *parent.parents) if not place.exists()]
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        with scratch(".syno-lab-", parent) as work:
+        with folder_of(goal), scratch(".syno-lab-", parent) as work:
             archive = _fetch(wanted, work, progress, base_url, known_hash or f"md5:{wanted.md5}", timeout_s)
             _unpack(archive, wanted.folder, work)
             if goal.is_dir() and not any(goal.iterdir()):
@@ -324,10 +322,6 @@ def download_cifar(
             (work / wanted.folder).rename(goal)
     except OSError as error:
         raise DataError(f"expected to write {goal}, found: {error.strerror or error}; choose another folder") from None
-    finally:
-        for place in new_parents:
-            with suppress(OSError):  # a folder that has data is not empty and stays
-                place.rmdir()
     return goal
 
 

@@ -26,6 +26,7 @@ from syno_lab.experiments.settings import SearchSettings, TuningChoice
 from syno_lab.experiments.space import Space
 from syno_lab.reports import LabReader, TrialRow, front_of, front_picture
 from syno_lab.reports.axes import LATENCY
+from syno_lab.reports.tables import csv_bytes
 from syno_lab.systems import read_operator
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialRequest, sites_of
@@ -177,7 +178,7 @@ def _draw(settings: SearchSettings, data: str, out: Path, report: Report) -> Dem
         write_whole(pages[-1], front_picture(front, form, title=f"Accuracy on {data} against latency"))
     table = _table(rows, {front.points[place].key for place in front.front})
     pages.append(out / "results.csv")
-    write_whole(pages[-1], pd.DataFrame(table).to_csv(index=False).encode())
+    write_whole(pages[-1], csv_bytes(pd.DataFrame(table)))
     space = Space(settings)
     entries, files = [], []
     for row in rows:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from syno_lab.errors import FormatError, SearchError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import is_plain_name, quoted
 from syno_lab.store.latencies import network_on
 from syno_lab.trial import TrialRequest, parse_rule
 from syno_lab.trial.request import without_later
@@ -235,7 +235,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SearchError(
                 "tuning: expected seeds to train the baseline on, found none: its accuracy sets the margin"
             )
-        if not self.name or any(letter in self.name for letter in "/\\\0") or self.name.startswith("."):
+        if not is_plain_name(self.name):
             raise SearchError(f"name: expected a name that can be one of a folder, found {quoted(self.name)}")
         if self.training.stopping is not None:
             parse_rule(self.training.stopping)

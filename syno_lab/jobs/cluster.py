@@ -10,7 +10,6 @@ lab. A lab's folder may be somebody else's: nothing in it says where to connect 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -34,6 +33,7 @@ from syno_lab.jobs import door, endpoint, gpus, node, tls
 from syno_lab.jobs.dispatch import SLOT
 from syno_lab.jobs.endpoint import Endpoint
 from syno_lab.processes import alive
+from syno_lab.processes.alone import take
 from syno_lab.processes.process import cores, last_line
 
 #: In the user's settings: a folder for each lab, and what is in it.
@@ -291,9 +291,12 @@ class Cluster:
 
     def _keep(self, state: dict[str, Any]) -> None:
         half = self._file.with_suffix(".new")
-        with private.create(half) as file:
-            file.write(json.dumps({**state, "root": str(self._root)}, indent=1).encode())
-        half.replace(self._file)
+        try:
+            with private.create(half) as file:
+                file.write(json.dumps({**state, "root": str(self._root)}, indent=1).encode())
+            half.replace(self._file)
+        except OSError as error:
+            raise JobError(f"{half} cannot be written to ({error.strerror or error}); make room there") from None
 
     def _forget_others(self) -> None:
         """Remove the folders of clusters that have ended and whose labs no longer exist."""
@@ -307,7 +310,7 @@ class Cluster:
     def _locked(self) -> Iterator[None]:
         """One process at a time; the lock ends with its holder."""
         with private.create(self.home / "cluster.lock") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            take(lock, self.home / "cluster.lock", is_patient=True)
             yield
 
 

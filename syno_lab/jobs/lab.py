@@ -19,6 +19,7 @@ from syno_lab.jobs.sweep import Watch, sweep
 from syno_lab.processes import alive
 from syno_lab.store import Store
 from syno_lab.store.closing import Closing
+from syno_lab.store.database import is_frozen
 
 __all__ = ["Lab"]
 
@@ -90,7 +91,8 @@ class Lab(Closing):
         settings = Settings(slots, gpus, idle_minutes, listen, port)
         if not root.is_dir():
             private.folder(root)
-        store = Store.open(root, is_thorough=is_thorough)
+        is_looking = not start and is_frozen(root)
+        store = Store.look(root) if is_looking else Store.open(root, is_thorough=is_thorough)
         try:
             return cls(root, store, address=address, settings=settings, parent=parent, start=start)
         except BaseException:
@@ -132,7 +134,7 @@ class Lab(Closing):
 
     def sweep(self) -> list[int]:
         """Put right what the dead have left; the numbers of jobs that were in their hands."""
-        return sweep(self.ledger, self._watch)
+        return [] if self.store.database.is_read_only else sweep(self.ledger, self._watch)
 
     def jobs(
         self, kind: str | None = None, state: JobState | None = None, parent: int | None = None

@@ -12,7 +12,7 @@ import msgspec
 
 from syno_lab.codegen.drawing_render import render
 from syno_lab.errors import SpecError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import no_formula, quoted
 from syno_lab.panes.asked import Asked
 
 #: The ``format`` of an operator's file among the forms of its picture.
@@ -87,19 +87,16 @@ def cost_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
 
 def csv_text(rows: Iterable[dict[str, Any]]) -> str:
     """Records of equal keys as CSV with a head; no cell is a formula for a spreadsheet."""
-    lines = [{name: _cell(value) for name, value in row.items()} for row in rows]
+    lines = [
+        {name: no_formula(" | ".join(map(str, one)) if isinstance(one, list) else one) for name, one in row.items()}
+        for row in rows
+    ]
     text = io.StringIO()
     if lines:
         writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(lines)
     return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    text = " | ".join(map(str, value)) if isinstance(value, list) else value
-    # A spreadsheet would run a text that begins like a formula.
-    return f"'{text}" if isinstance(text, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def content(asked: Asked[Any], pane: str, forms: Iterable[dict[str, Any]], data: dict[str, Any], name: str) -> bytes:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from syno_lab.errors import SynoError
 from syno_lab.inputs import integer
@@ -28,17 +29,17 @@ def alone(lock: Path, busy: str, patience_s: float = 0.5) -> Iterator[None]:
         patience_s: seconds to wait for it first; whoever asks for the holder has it for a moment.
 
     Raises:
-        SynoError: another holds it, or the file cannot be made.
+        SynoError: another holds it, or the file cannot be made or locked.
     """
     deadline = time.monotonic() + patience_s
     try:
         descriptor = os.open(lock, _FLAGS | os.O_CREAT, 0o600)
     except OSError as error:
-        raise SynoError(f"{lock}: expected a file that can be locked: {error.strerror}") from None
+        raise SynoError(f"{lock}: expected a file that can be locked: {error.strerror}; use another folder") from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise SynoError(f"{lock}: expected a file that can be locked, found another kind of one")
-        while not _is_taken(descriptor):
+        while not take(descriptor, lock):
             if time.monotonic() >= deadline:
                 raise SynoError(busy.replace("{who}", _who(descriptor)))
             time.sleep(_LOOK_S)
@@ -51,23 +52,30 @@ def alone(lock: Path, busy: str, patience_s: float = 0.5) -> Iterator[None]:
 
 
 def holder(lock: Path) -> str | None:
-    """A text that names the process that holds ``lock``; None where no process holds it."""
+    """A text that names the process that holds ``lock``; None where no process holds it. Raises as :func:`take`."""
     try:
         descriptor = os.open(lock, _FLAGS)
     except OSError:
         return None
     try:
-        is_free = not stat.S_ISREG(os.fstat(descriptor).st_mode) or _is_taken(descriptor)
+        is_free = not stat.S_ISREG(os.fstat(descriptor).st_mode) or take(descriptor, lock)
         return None if is_free else _who(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _is_taken(descriptor: int) -> bool:
+def take(file: int | IO[bytes], path: Path, *, is_patient: bool = False) -> bool:
+    """Lock an open file for as long as it is open; False where another process holds it, unless ``is_patient``.
+
+    Raises:
+        SynoError: it cannot be locked, for example because its file system has no locks.
+    """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if is_patient else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise SynoError(f"{path} cannot be locked ({error.strerror}); use a folder on a local disk") from None
     return True
 
 

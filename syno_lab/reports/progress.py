@@ -12,7 +12,7 @@ from math import log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from syno_lab.inputs import printable
+from syno_lab.inputs import is_plain_name, printable
 from syno_lab.reports.pictures import GREY, LOOKS
 from syno_lab.reports.rungs import compared
 from syno_lab.reports.text_tables import Table
@@ -94,7 +94,7 @@ class Progress(NamedTuple):
 
 def read_progress(lab: Path, search: str) -> Progress | None:
     """The progress of a search in the lab's folder; None where it is none with a funnel, or has not begun."""
-    if set(search) & set("/\\") or search in ("", ".", ".."):
+    if not is_plain_name(search):
         return None
     found = read_course(lab / "searches" / search / "status.json")
     return progress_of(found, search) if isinstance(found, dict) else None
@@ -102,7 +102,7 @@ def read_progress(lab: Path, search: str) -> Progress | None:
 
 def read_result(lab: Path, search: str) -> dict[str, Any] | None:
     """The result of a search in the lab's folder; None before its end."""
-    if set(search) & set("/\\") or search in ("", ".", ".."):
+    if not is_plain_name(search):
         return None
     found = read_course(lab / "searches" / search / "result.json")
     return found if isinstance(found, dict) else None

@@ -6,6 +6,7 @@ import io
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from syno_lab.inputs import no_formula
 from syno_lab.reports.axes import LATENCY, RUNG
 from syno_lab.reports.rows import TrialRow, rungs_among
 
@@ -58,8 +59,13 @@ def trials_frame(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front
 
 def trials_csv(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front: Collection[str] = ()) -> bytes:
     """:func:`trials_frame` as CSV in UTF-8, without the operators' JSON (Parquet has it)."""
-    frame = trials_frame(rows, targets, on_front).drop(columns="operator")
-    return frame.to_csv(index=False).encode("utf-8", "replace")
+    return csv_bytes(trials_frame(rows, targets, on_front).drop(columns="operator"))
+
+
+def csv_bytes(frame: pd.DataFrame) -> bytes:
+    """A table as CSV in UTF-8; no cell is a formula for a spreadsheet."""
+    texts = frame.select_dtypes(["object", "str"]).map(no_formula)
+    return frame.assign(**texts).to_csv(index=False).encode("utf-8", "replace")
 
 
 def trials_parquet(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front: Collection[str] = ()) -> bytes:

@@ -24,7 +24,7 @@ from urllib.parse import quote
 from syno_lab import private
 from syno_lab.errors import StoreError
 
-from .place import refuse_network
+from .place import has_locks, refuse_network
 from .schema import APPLICATION_ID, KINDS, SCHEMA_VERSION, script
 
 FILE_NAME = "results.sqlite"
@@ -39,6 +39,15 @@ _VALUES: dict[str, tuple[type, ...]] = {
     "REAL": (float, int, _NOTHING),
     "REAL NOT NULL": (float, int),
 }
+
+
+#: What to do with a lab in a folder that cannot be written to.
+COPY = "copy the whole folder to one of your own and name that"
+
+
+def is_frozen(folder: Path) -> bool:
+    """Whether nothing can be written in a folder: another's, or on a medium or a mount that is only read."""
+    return not os.access(folder, os.W_OK)
 
 
 def digest(values: Sequence[object]) -> str:
@@ -59,7 +68,11 @@ def _told(path: Path) -> Iterator[None]:
         raise StoreError(f"the results store {path} cannot hold a text that is not Unicode ({error.reason})") from error
     except (sqlite3.Error, UnicodeDecodeError) as error:
         name = getattr(error, "sqlite_errorname", "") or ""
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")) and is_frozen(path.parent):
+            reason = f"is in a folder that cannot be written to: {COPY}"
+        elif name.endswith("LOCK") or (name.startswith("SQLITE_BUSY") and not has_locks(path.parent)):
+            reason = f"cannot be locked ({error}), as on a file system without locks: use a folder on a local disk"
+        elif name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             reason = f"is busy: another process has held it for {BUSY_SECONDS:g} s; end that process or try again"
         elif name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
             reason = f"cannot be read or written ({error}): check free space and permissions; what was saved is safe"
@@ -85,6 +98,9 @@ class Database:
 
     def __init__(self, path: Path, *, is_thorough: bool = True, is_read_only: bool = False) -> None:
         self.path = path
+        self.is_read_only = is_read_only
+        self._looks = "ro"
+        self._unchanged: tuple[int, int, int] | None = None
         self._writes = 0
         self._pid = os.getpid()
         self._guard = threading.RLock()
@@ -100,10 +116,12 @@ class Database:
             raise StoreError(f"the results store {path} is not there: expected the folder of a lab, or the file in it")
         if not exists:
             self._create()
+        if is_read_only and is_frozen(path.parent) and not self._state()[-1]:
+            self._looks, self._unchanged = "ro&immutable=1", self._state()  # else SQLite would make files beside it
         version = self._check(is_thorough)
         with _told(path):
             self._connection = sqlite3.connect(
-                _uri(path, "ro" if is_read_only else "rw"),
+                _uri(path, self._looks if is_read_only else "rw"),
                 uri=True,
                 timeout=BUSY_SECONDS,
                 isolation_level=None,
@@ -147,7 +165,10 @@ class Database:
             beside = self.path.with_name(self.path.name + side)
             if os.path.lexists(beside) and not beside.is_file():
                 raise StoreError(f"the results store {self.path} {damage(f'{beside.name} beside it is no file')}")
-        with _told(self.path), closing(sqlite3.connect(_uri(self.path, "ro"), uri=True, timeout=BUSY_SECONDS)) as file:
+        with (
+            _told(self.path),
+            closing(sqlite3.connect(_uri(self.path, self._looks), uri=True, timeout=BUSY_SECONDS)) as file,
+        ):
             (found,) = file.execute("PRAGMA application_id").fetchone()
             (version,) = file.execute("PRAGMA user_version").fetchone()
             (health,) = file.execute("PRAGMA integrity_check(1)").fetchone() if is_thorough else ("ok",)
@@ -162,6 +183,11 @@ class Database:
                 f"it was made by {age} Syno Lab; update, or use another folder"
             )
         return int(version)
+
+    def _state(self) -> tuple[int, int, int]:
+        """What changes when somebody writes: the file's time and size, and the size of the log beside it."""
+        status, log = self.path.stat(), self.path.with_name(self.path.name + "-wal")
+        return status.st_mtime_ns, status.st_size, log.stat().st_size if log.is_file() else 0
 
     def _upgrade(self) -> None:
         """Add the tables of later versions, all or none; what is there stays as it is."""
@@ -185,6 +211,8 @@ class Database:
         with self._guard:
             if self._connection is None:
                 raise StoreError(f"the results store {self.path} is closed")
+            if self._unchanged is not None and self._unchanged != self._state():
+                raise StoreError(f"the results store {self.path} has changed while it was looked at: open it again")
             with _told(self.path):
                 yield self._connection
 

@@ -6,7 +6,10 @@ reports no error.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import tempfile
 from pathlib import Path
 
 from syno_lab.errors import StoreError
@@ -38,6 +41,16 @@ def file_system(path: Path, mounts: str) -> str:
         if is_above and len(mount) >= best:  # of two on one place the later one counts
             best, found = len(mount), right.split()[0]
     return found
+
+
+def has_locks(folder: Path) -> bool:
+    """Whether a file in `folder` can be locked; SQLite takes a file that cannot for one that another process holds."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+    return True
 
 
 def refuse_network(path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from syno_lab import private
 from syno_lab.errors import StoreError
-from syno_lab.inputs import QUOTED, printable, quoted
+from syno_lab.inputs import QUOTED, is_plain_name, printable, quoted
 from syno_lab.store.closing import Closing
 
 from .database import FILE_NAME, Database
@@ -79,9 +79,12 @@ class Store(Closing):
         """Return the log of the search of this name; make it when there is none and `settings` are given.
 
         Raises:
-            StoreError: the search was made with other settings (named in the message), or it does not exist.
+            StoreError: the search was made with other settings (named in the message), it does not exist, or the name
+                cannot be one of a folder, in which its files are.
 
         """
+        if not is_plain_name(name):
+            raise StoreError(f"expected the name of a search, which can be one of a folder, found {quoted(name)}")
         text = None if settings is None else to_text(settings, "settings")
         with self._database.transaction():
             rows = self._database.read(_SEARCH, "FROM syno_searches WHERE name=?", (name,))

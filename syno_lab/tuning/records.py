@@ -10,7 +10,6 @@ full disk; so it serves only as an export.)
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import math
@@ -20,13 +19,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
 from syno_lab import private
 from syno_lab.errors import FormatError, StoreError, SynoError, TuningError
 from syno_lab.inputs import quoted, read_bytes, read_json
+from syno_lab.processes.alone import take
 from syno_lab.processes.process import cores
 from syno_lab.protocol import Operator
 from syno_lab.scratch import scratch
@@ -196,7 +196,8 @@ def open_record(folder: str | os.PathLike[str], key: TuningKey) -> Iterator[Reco
             if not place.parent.is_dir():
                 private.folder(place.parent)
             lock = stack.enter_context(private.create(place.with_suffix(".lock"), "ab"))
-            _lock(lock, place)
+            if not take(lock, place.with_suffix(".lock")):
+                raise TuningError(f"another process is tuning this and writes {place}: wait for it or end it")
             lines, damaged = _read(place)
         if lines and lines[0].get("kind") == "key":
             found = _key(lines[0], place)
@@ -217,13 +218,6 @@ def open_record(folder: str | os.PathLike[str], key: TuningKey) -> Iterator[Reco
 
 def _header(key: TuningKey) -> dict[str, Any]:
     return {"kind": "key", "format": FORMAT, "version": VERSION, **asdict(key)}
-
-
-def _lock(lock: IO[bytes], place: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise TuningError(f"another process is tuning this and writes {place}: wait for it or end it") from None
 
 
 def _read(place: Path) -> tuple[list[dict[str, Any]], list[bytes]]:

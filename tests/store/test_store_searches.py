@@ -289,3 +289,21 @@ class TestPlaces:
         assert not (tmp_path / "lab.sqlite").exists()
         monkeypatch.setenv(places.VARIABLE, "1")
         Store.open(tmp_path / "lab.sqlite").close()
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "", "../other", "a/b", "a\\b", ".hidden", "a\0b", "a\nb", "\x1b[2J", "x" * 300, "\ud800"]
+)
+@pytest.mark.parametrize("settings", [None, {}])
+def test_names_that_can_be_no_folder_s_are_refused(
+    tmp_path: Path, name: str, settings: dict[str, object] | None
+) -> None:
+    with Store.open(tmp_path / "lab.sqlite") as store:
+        with pytest.raises(
+            StoreError, match=r"expected the name of a search, which can be one of a folder, found"
+        ) as error:
+            store.search(name, settings)
+        assert "\n" not in str(error.value)
+        assert len(str(error.value)) < 400
+        assert store.searches() == []
+        assert store.search("Ein Name … ü 1.2", {}).name == "Ein Name … ü 1.2"

@@ -243,6 +243,16 @@ def test_junk_from_the_browser(view: RunsView, junk: Any) -> None:
     assert "a message that the view does not know" in view.error
 
 
+@pytest.mark.parametrize(
+    "name", ["\x1b[2J\u202e" + "x" * 100_000, "a\nb" * 1000, "<img src=x onerror=alert(1)> " * 500]
+)
+def test_names_of_fields_from_the_browser_are_said_shortly_and_printable(view: RunsView, name: str) -> None:
+    view.handle({"kind": "log", "job": 1, "request": 1, name: 1})
+    assert "a message that the view does not know" in view.error
+    assert len(view.error) < 400
+    assert view.error.isprintable()
+
+
 def test_options_are_checked(folder: Path) -> None:
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'colour'; known are pane, source, x"):
         RunsView(folder, colour="red")

@@ -13,7 +13,7 @@ import msgspec
 import traitlets as t
 
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.inputs import printable
+from syno_lab.inputs import printable, quoted
 from syno_widgets.scripts import joined
 from syno_widgets.standalone import page
 from syno_widgets.static import Bundle, StaticOutput
@@ -109,7 +109,9 @@ class View(anywidget.AnyWidget):
         except SynoError as refused:
             error = str(refused)
         except msgspec.ValidationError as wrong:
-            error = f"the browser sent a message that the {self._noun} does not know: {wrong}"
+            error = (
+                f"the browser sent a message that the {self._noun} does not know: {printable(str(wrong), _MOST_WORDS)}"
+            )
         except Exception as unforeseen:  # noqa: BLE001 the widget must live on; the log has the whole story
             error = self._unforeseen(unforeseen, content)
         if work is None:
@@ -172,8 +174,8 @@ class View(anywidget.AnyWidget):
 
     def _unforeseen(self, error: Exception, what: object) -> str:
         """An error that is the lab's fault: with its traceback in the log, as one line on the page."""
-        _LOG.error("%s: %r", self._noun, what, exc_info=error)
-        return f"{type(error).__name__}: {error}".splitlines()[0]
+        _LOG.error("%s: %s", self._noun, quoted(what, _MOST_WORDS), exc_info=error)
+        return printable(f"{type(error).__name__}: {error}".splitlines()[0], _MOST_WORDS)
 
     # -- outputs -----------------------------------------------------------------------------------------------------
 

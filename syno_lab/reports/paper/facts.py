@@ -16,6 +16,7 @@ from syno_lab.errors import FormatError
 from syno_lab.inputs import quoted, read_json
 from syno_lab.reports.lab import LabReader, Reading
 from syno_lab.reports.published import Published
+from syno_lab.reports.tables import csv_bytes
 from syno_lab.scratch import replacing
 from syno_lab.versioned import reason
 
@@ -176,11 +177,8 @@ class PaperFigure:
         if suffix != ".csv":
             return PaperPicture(self).save(place, **options)
         with private.usual(), replacing(place) as temporary:
-            temporary.write_bytes(self._csv())
+            temporary.write_bytes(csv_bytes(self.frame()))
         return place
-
-    def _csv(self) -> bytes:
-        return self.frame().to_csv(index=False).encode()
 
     @property
     def text(self) -> str:
