@@ -25,7 +25,7 @@ FORM = "class folders, or train and val with class folders in each,"
 
 _PARTS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val",
           "test": "test", "testing": "test", "eval": "test", "evaluation": "test"}  # fmt: skip
-_ADDED = re.compile(r"(?<=.)(set|data|dataset|images|split)$")
+_ADDED = re.compile(r"(?<=.)(set|data|dataset|images|split)?\d*$")  # test_set, test1, val2017
 _REMEDY = "put each class's images into a folder of its name"
 _MOST_LOOKED = 200_000  # entries that are looked at for the first image of a folder
 _MOST_BYTES = 1 << 26  # of a file of annotations
@@ -37,7 +37,7 @@ Classes = Mapping[str, Path | Sequence[Path]]
 class Layout(NamedTuple):
     """The classes of both parts by the same names in order; ``test`` is None where no folder says which it is.
 
-    ``parts``: the names of their folders; ``unread``: those of the other folders that hold images beside them.
+    ``parts``: the names of their folders; ``unread``: those of other folders beside parts and classes.
     """
 
     train: Classes
@@ -57,10 +57,10 @@ def find_layout(path: Path) -> Layout:
         root, inside = _inner(path)
         parts = _parts(root, inside)
         if not parts:
-            return Layout(_classes(root, inside))
+            return Layout(_classes(root, inside), unread=_beside(inside))
         train, test = (_of_part(one, least) for one, least in zip(parts, (2, 1), strict=True))
-        unread = (one.name for one in inside if one not in parts)
-        return Layout(train, _same(train, test, parts), tuple(one.name for one in parts), tuple(unread))
+        unread = _beside(parts) + _beside([one for one in train.values() if isinstance(one, Path)])
+        return Layout(train, _same(train, test, parts), tuple(one.name for one in parts), unread)
     except OSError as error:
         raise DataError(f"{error.filename or path}: expected images, found: {error.strerror or error}") from None
 
@@ -105,11 +105,20 @@ def _can_be_class(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def _folders(root: Path) -> list[Path]:
+    with os.scandir(root) as entries:
+        return sorted(Path(entry) for entry in entries if _can_be_class(entry))
+
+
 def _holding(root: Path) -> Iterator[Path]:
     """The folders in ``root`` that hold images, in order."""
-    with os.scandir(root) as entries:
-        found = sorted(Path(entry) for entry in entries if _can_be_class(entry))
-    return (one for one in found if holds_images(one))
+    return (one for one in _folders(root) if holds_images(one))
+
+
+def _beside(used: Sequence[Path]) -> tuple[str, ...]:
+    """The names of the folders beside these, but for empty ones."""
+    others = (one for one in _folders(used[0].parent) if one not in used) if used else ()
+    return tuple(one.name for one in others if any(one.iterdir()))
 
 
 def _is_flat(folder: Path) -> bool:
@@ -143,7 +152,7 @@ def _parts(root: Path, inside: Sequence[Path]) -> list[Path]:
                 if len(of) > 1:
                     raise DataError(f"expected {FORM} in {root}, found {_said(of)} for one part; move the others away")
             if not val and not test:
-                found = f"images directly in {flat}" if flat else "neither"
+                found = f"images directly in {flat}" if flat else "neither with images"
                 raise DataError(
                     f"expected val or test with class folders beside {train[0].name} in {root}, found {found}; "
                     f"{_REMEDY}, or name {train[0]}: then every fifth image of it is a test image"

@@ -50,6 +50,8 @@ def refused(root: Path, line: str) -> None:
         ("trainset", "testset"),
         ("train-images", "val-images"),
         ("train_data", "dev_data"),
+        ("train2017", "val2017"),
+        ("train", "test1"),
         ("seg_train/seg_train", "seg_test/seg_test"),
         ("train/train", "test/test"),
         ("data/train", "data/val"),
@@ -88,6 +90,7 @@ def test_what_systems_leave_beside_the_classes_is_no_class(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "of_text").mkdir()
     (tmp_path / "of_text" / "notes.txt").write_text("no image")
+    assert find_image_folder(tmp_path).unread == ("of_text",)
     found = load_dataset(tmp_path, size=4)
     assert found.classes == ("cat", "dog")
     assert (len(found.train_images), len(found.test_images)) == (8, 2)
@@ -195,8 +198,12 @@ def test_a_class_that_is_called_like_a_part(tmp_path):
             "expected class folders, or train and val with class folders in each, .* found 5 images directly in it",
         ),
         ({"images": 5}, "found images alone"),
+        ({"train": 5, "test1": 5}, r"found images directly in test1, train; put each class's images into"),
         ({"train": 5, "test": 5}, r"found images directly in test, train; put each class's images into"),
-        ({"train/cat": 5, "train/dog": 5}, "expected val or test with class folders beside train in .*, found neither"),
+        (
+            {"train/cat": 5, "train/dog": 5},
+            "expected val or test with class folders beside train in .*, found neither with images",
+        ),
         (
             {"train/cat": 5, "train/dog": 5, "test": 5},
             r"beside train in .*, found images directly in test; .* or name .*train: then every fifth image of it is",
@@ -243,13 +250,22 @@ def test_a_folder_without_images_is_refused_with_both_forms(tmp_path):
 
 
 def test_a_training_says_what_it_reads_of_a_folder(tmp_path, capsys):
-    classes(tmp_path / "Training", "cat", "dog")
-    classes(tmp_path / "valid", "cat", "dog")
+    data = tmp_path / "data"
+    classes(data / "Training", "cat", "dog")
+    classes(data / "valid", "cat", "dog")
     for name in ("cat", "dog"):
-        Image.new("RGBA", (6, 6), (0, 0, 0, 0)).save(tmp_path / "Training" / name / "clear.png")
+        Image.new("RGBA", (6, 6), (0, 0, 0, 0)).save(data / "Training" / name / "clear.png")
     options = ["--resolution", "8", "--epochs", "1", "--width", "4", "--folder", str(tmp_path / "out")]
-    assert main(["train", "baseline", "--data", str(tmp_path), *options]) == 0
+    assert main(["train", "baseline", "--data", str(data), *options]) == 0
     assert (
-        f"{tmp_path}: 2 classes, 12 images to train on from Training, 10 to test on from valid; "
+        f"{data}: 2 classes, 12 images to train on from Training, 10 to test on from valid; "
         "transparent pixels become white, as in clear.png\n"
     ) in capsys.readouterr().out
+
+
+def test_a_folder_of_files_that_are_no_images_is_said_to_be_unread(tmp_path):
+    for part in ("train", "val"):
+        classes(tmp_path / part, "cat", "dog")
+        (tmp_path / part / "owl").mkdir()
+        (tmp_path / part / "owl" / "a.heic").write_bytes(b"of a telephone")
+    assert find_image_folder(tmp_path).plan().endswith("; not read: owl")
