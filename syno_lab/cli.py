@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from syno_lab import private
+from syno_lab.blame import is_of_a_guest, said_by
 from syno_lab.commands import (
     ablate,
     backbone,
@@ -150,9 +151,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{printable(str(error.filename), 4 * QUOTED)}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", BAD_INPUT)
-    except (SystemExit, GeneratorExit):
-        raise
-    except BaseException as error:  # noqa: BLE001 - the last resort: a bug of ours, or of a library below
+    except BaseException as error:  # the last resort: code of the user's own, a bug of ours, or of a library below
+        if is_of_a_guest(error):
+            return _fail(said_by(error), BAD_INPUT)
+        if isinstance(error, SystemExit | GeneratorExit):
+            raise
         if (too_large := memory_error(error)) is not None:
             return _fail(str(too_large), BAD_INPUT)
         return _fail(fault_line(error, "`syno-lab --traceback …`"), FAULT)

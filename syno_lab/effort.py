@@ -224,8 +224,10 @@ def check_room(what: str, size: float) -> None:
 
 def memory_error(error: BaseException) -> TooLargeError | None:
     """A failed allocation, of Python or of a library, as an error of one line; None for any other exception."""
+    if not isinstance(error, MemoryError | RuntimeError):
+        return None
     said = " ".join(str(error).split())
-    if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and NO_MEMORY.search(said)):
+    if not isinstance(error, MemoryError) and not NO_MEMORY.search(said):
         return None
     return TooLargeError(f"expected what this machine has memory for, found: {said or 'none left'}; {_SMALLER}")
 

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
+from syno_lab.blame import blamed
 from syno_lab.errors import CodeError, SpecError
 from syno_lab.history import Entry, History
 from syno_lab.inputs import quoted
 from syno_lab.protocol import OwnRule
-from syno_lab.user_code import UserCode, said_by, user_code
+from syno_lab.user_code import UserCode, user_code
 
 #: A rule as a function of a state and a step that is proposed there, or ``file.py:function``.
 RuleFunction = Callable[[Any, Any], bool] | str
@@ -44,30 +45,24 @@ def own_rule(given: OwnRule | RuleFunction) -> OwnRule:
             f"rules: expected a function written with def, or 'file.py:function', found {quoted(given)}; "
             "its name is the rule's"
         )
-    file = getattr(getattr(given, "__code__", None), "co_filename", "")
-    return _rule(given, name, getattr(given, "__module__", None) or "the notebook", file)
+    return _rule(given, name, getattr(given, "__module__", None) or "the notebook")
 
 
 def rule_of(function: Callable[[Any, Any], bool], code: UserCode) -> OwnRule:
     """The rule of a function that was made of this code."""
-    return _rule(function, code.name, code.origin, code.origin)
+    return _rule(function, code.name, code.origin)
 
 
-def called(function: Callable[..., Any], where: str, file: str, *given: Any) -> Any:
+def called(function: Callable[..., Any], where: str, *given: Any) -> Any:
     """What a function of the user's own returns. Raises CodeError, one line, where it fails.
 
     Args:
         function: the function.
         where: what messages call it.
-        file: that its code is in, for the line in the message.
         given: its arguments.
     """
-    try:
+    with blamed(where):
         return function(*given)
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever the user's code raises
-        raise CodeError(f"{where}: {said_by(error, file)}") from error
 
 
 def refusing(rules: Iterable[OwnRule], state: Any, step: Any) -> OwnRule | None:
@@ -127,11 +122,11 @@ class RuledHistory(History[_State, _Step, _Entry]):
         return refusing(self.own, state, step) is not None
 
 
-def _rule(function: Callable[[Any, Any], bool], name: str, origin: str, file: str) -> OwnRule:
+def _rule(function: Callable[[Any, Any], bool], name: str, origin: str) -> OwnRule:
     where = f"{name} of {origin}"
 
     def match(state: Any, step: Any) -> bool:
-        found = called(function, where, file, state, step)
+        found = called(function, where, state, step)
         if not isinstance(found, bool):
             raise CodeError(f"{where}: expected True or False, found {quoted(found)}")
         return found

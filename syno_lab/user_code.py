@@ -16,52 +16,71 @@ import linecache
 import math
 import sys
 import textwrap
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, cast
 
+from syno_lab.beside import check_loaded, look_beside, modules_of
+from syno_lab.blame import blamed, guest
 from syno_lab.errors import CodeError
 from syno_lab.inputs import quoted
 
 _DIGEST = 12
 _PLAIN = (bool, int, float, str, bytes, type(None))
+_MOST_LISTED = 5
+#: The digests of modules of the user's own that this process has imported, by their names.
+_LOADED: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
 class UserCode:
-    """The function ``name`` in a Python file with the text ``source``; ``origin`` says where it comes from."""
+    """The function ``name`` in a Python file with the text ``source``; ``origin`` says where it comes from.
+
+    ``modules``: names and digests of the modules of the user's own that the text imports (:mod:`.beside`).
+    """
 
     name: str
     source: str
     origin: str
+    modules: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, name: str, source: str, origin: str) -> UserCode:
+        """The code of a text as it is now, with the digests of the modules that it imports."""
+        return cls(
+            name, source, origin, tuple((one, found.digest) for one, found in modules_of(source, origin).items())
+        )
 
     @property
     def digest(self) -> str:
         """A hash by which records distinguish two functions of one name."""
-        return hashlib.sha256(self.source.encode()).hexdigest()[:_DIGEST]
+        modules = "".join(f"\0{name} {digest}" for name, digest in self.modules)
+        return hashlib.sha256((self.source + modules).encode()).hexdigest()[:_DIGEST]
 
     def __str__(self) -> str:
         return f"{self.name}@{self.digest}"
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, Any]:
         """As plain data for a job's parameters; code that reads it back must check that the user has signed them."""
-        return {"name": self.name, "source": self.source, "origin": self.origin}
+        found = {"name": self.name, "source": self.source, "origin": self.origin}
+        return {**found, "modules": dict(self.modules)} if self.modules else found
 
     @classmethod
     def from_dict(cls, found: Any) -> UserCode:
         """Inverse of `to_dict`. Raises CodeError for any other data."""
         names = ("name", "source", "origin")
+        modules = found.get("modules", {}) if isinstance(found, dict) else None
         if (
             not isinstance(found, dict)
-            or sorted(found) != sorted(names)
-            or not all(isinstance(found[name], str) for name in names)
+            or not isinstance(modules, Mapping)
+            or sorted(found.keys() - {"modules"}) != sorted(names)
+            or not all(isinstance(one, str) for one in (*map(found.get, names), *modules, *modules.values()))
             or not found["name"].isidentifier()
         ):
             raise CodeError(f"expected code as its name, source and origin, found {quoted(found)}")
-        return cls(**found)
+        return cls(*map(found.__getitem__, names), tuple(sorted(modules.items())))
 
     def write(self, folder: Path) -> dict[str, str]:
         """Write the text to a file in ``folder``; return its entry for the tuning process. Raises CodeError."""
@@ -74,35 +93,53 @@ class UserCode:
         return {"name": self.name, "file": str(path.resolve()), "origin": self.origin}
 
     def function(self) -> Callable[..., Any]:
-        """Run the text in this process, and return the function. Call it only for code that the user has named.
-
-        Modules beside the file that it came from can be imported, after all others.
-
-        Raises:
-            CodeError: the code raises an exception; one line with it and the line of the file.
-        """
-        module = ModuleType(f"syno_user_{self.digest}")
-        module.__file__ = self.origin
-        sys.modules[module.__name__] = module  # dataclasses and copies look a class's module up by its name
-        if self.origin.endswith(".py") and (beside := str(Path(self.origin).parent)) not in sys.path:
-            sys.path.append(beside)
-        try:
-            exec(compile(self.source, self.origin, "exec"), module.__dict__)  # noqa: S102 - the user has named it
-            found = module.__dict__[self.name]
-        except Exception as error:  # whatever the user's code raises
-            del sys.modules[module.__name__]
-            raise CodeError(f"{self.origin}: {said_by(error, self.origin)}") from error
+        """:meth:`value`, which must be a function, a class or another object that can be called. Raises CodeError."""
+        found = self.value()
         if not callable(found):
             raise CodeError(f"expected a function {quoted(self.name)} in {self.origin}, found {_kind(found)}")
         return cast("Callable[..., Any]", found)
 
+    def value(self) -> Any:
+        """Run the text in this process, and return what has the name. Call it only for code that the user has named.
 
-def said_by(error: BaseException, file: str) -> str:
-    """An exception of the user's code in one line, with the last line of ``file`` that it came through."""
-    numbers = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == file]
-    lines = str(error).splitlines()
-    where = f" (line {numbers[-1]})" if numbers else ""
-    return f"{type(error).__name__}{f': {lines[0]}' if lines else ''}{where}"
+        Modules beside the file that it came from can be imported, after all others.
+
+        Raises:
+            CodeError: the code raises an exception, or ends the process; one line with it and the line of the file. Or
+                a module that it imports is another than when the code was named.
+        """
+        known = modules_of(self.source, self.origin)
+        self._check_modules({name: found.digest for name, found in known.items()})
+        for name, found in known.items():
+            loaded = sys.modules.get(name)
+            if loaded is not None and (
+                getattr(loaded, "__file__", None) != found.file or _LOADED.get(name, found.digest) != found.digest
+            ):
+                del sys.modules[name]  # of another folder, or changed since
+        _LOADED.update(self.modules)
+        before = set(sys.modules)
+        module = ModuleType(f"syno_user_{self.digest}")
+        module.__file__ = self.origin
+        sys.modules[module.__name__] = module  # dataclasses and copies look a class's module up by its name
+        look_beside(self.origin)
+        try:
+            with blamed(self.origin), guest(self.origin):
+                exec(compile(self.source, self.origin, "exec"), module.__dict__)  # noqa: S102 - the user has named it
+            check_loaded(self.origin, known, before | {module.__name__})
+            if self.name not in module.__dict__:
+                raise CodeError(f"expected {quoted(self.name)} in {self.origin}, found none when it had run")
+        except BaseException:
+            sys.modules.pop(module.__name__, None)
+            raise
+        return module.__dict__[self.name]
+
+    def _check_modules(self, now: Mapping[str, str]) -> None:
+        changed = sorted({name for name, _ in set(now.items()) ^ set(self.modules)})
+        if changed:
+            raise CodeError(
+                f"{self.origin}: expected the modules that it imports as they were when it was named, found "
+                f"{', '.join(changed[:_MOST_LISTED])} changed, new or gone; name the file again"
+            )
 
 
 def user_code(found: UserCode | Callable[..., Any] | str, *, is_class: bool = False) -> UserCode:
@@ -131,10 +168,25 @@ def _from_file(text: str, is_class: bool) -> UserCode:
         tree = ast.parse(source)
     except SyntaxError as error:
         raise CodeError(f"{file}, line {error.lineno}: {error.msg}") from None
-    kind, what = (ast.ClassDef, "class") if is_class else (ast.FunctionDef, "function")
-    if not any(isinstance(node, kind) and node.name == name for node in tree.body):
-        raise CodeError(f"expected a {what} {quoted(name)} in {file}, found none")
-    return UserCode(name, source, str(Path(file).expanduser().absolute()))
+    bound = dict.fromkeys(_bound(tree))
+    if name not in bound and "*" not in bound:
+        there = [one for one in bound if not one.startswith("_")]
+        has = f"; it has {', '.join(there[:_MOST_LISTED])}" if there else ""
+        raise CodeError(f"expected a {'class' if is_class else 'function'} {quoted(name)} in {file}, found none{has}")
+    return UserCode.of(name, source, str(Path(file).expanduser().absolute()))
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """The names that a module's text gives to something: by def, class, =, import, also inside if and try."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield child.name
+            continue
+        if isinstance(child, ast.alias):
+            yield child.asname or child.name.partition(".")[0]
+        elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+            yield child.id
+        yield from _bound(child)
 
 
 def _from_function(function: Callable[..., Any]) -> UserCode:
@@ -146,7 +198,7 @@ def _from_function(function: Callable[..., Any]) -> UserCode:
     _collect(function.__name__, function, parts)
     # So that annotations may name TVM's types, which the file does not import.
     source = "from __future__ import annotations\n\n" + "\n".join(parts.values())
-    return UserCode(function.__name__, source, function.__module__)
+    return UserCode.of(function.__name__, source, function.__module__)
 
 
 def _from_class(found: object) -> UserCode:
@@ -182,7 +234,7 @@ def _from_class(found: object) -> UserCode:
         except CodeError as error:
             raise CodeError(f"{error}, which {quoted(name)} uses: write it inside that class") from None
     source = "from __future__ import annotations\n\n" + "\n".join([*parts.values(), text])
-    return UserCode(name, source, found.__module__)
+    return UserCode.of(name, source, found.__module__)
 
 
 def _collect(alias: str, value: object, parts: dict[str, str]) -> None:

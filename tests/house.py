@@ -38,6 +38,8 @@ ROOMS = (
 
 # What every room may use; these files use nothing but each other.
 SHARED = (
+    "beside",
+    "blame",
     "effort",
     "errors",
     "generated",

@@ -258,8 +258,8 @@ REASONS: dict[str, dict[str, str]] = {
         "_load spec_from_file_location": "the user's own rule: given in this very call, or in a job that they signed",
     },
     "syno_lab/user_code.py": {
-        "UserCode.function compile": "a function that the user names in this call or command, or in a job they signed",
-        "UserCode.function exec": "the same; trial/own.py says who may call it, and tests/experiments/test_improve.py",
+        "UserCode.value compile": "a function that the user names in this call or command, or in a job they signed",
+        "UserCode.value exec": "the same; trial/own.py says who may call it, and tests/experiments/test_improve.py",
     },
     "syno_lab/jobs/usage.py": {"UsageMeter._on_gpus subprocess.run": "nvidia-smi, by its name on the path"},
     "syno_lab/tuning/values.py": {"TuningTask.request getattr by name": "fields of a value"},

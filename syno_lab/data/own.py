@@ -7,10 +7,11 @@ is normalised or augmented: the datasets do that themselves.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, Subset, default_collate
 
+from syno_lab.blame import blamed, is_theirs, said_by
 from syno_lab.data.datasets import held_out
 from syno_lab.errors import DataError
 from syno_lab.inputs import quoted
@@ -25,6 +27,68 @@ from syno_lab.inputs import quoted
 #: Test examples whose classes tell two data sets of equal shapes apart.
 _TOLD_APART = 64
 _READ_AT_ONCE = 256
+#: Examples of a part at most: their order is drawn in memory.
+MOST = 100_000_000
+#: Seconds for the labels of a part: the classes of what is not read by then are not known.
+LOOK_S = 10.0
+_MOST_LISTED = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Examples of one of the datasets that were given, ``"training"`` or ``"test"``, by their numbers there."""
+
+    data: Dataset[Any]
+    name: str
+    indices: Sequence[int]
+
+    @classmethod
+    def of(cls, data: Any, name: str, whose: str) -> Part:
+        """All examples of a dataset, which must have a length. Raises DataError."""
+        if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+            raise DataError(f"{whose}: expected the {name} part as a torch dataset with a length, found {_kind(data)}")
+        with blamed(f"{whose}: the length of the {name} part", DataError):
+            count = len(data)
+        if not 0 < count <= MOST:
+            raise DataError(
+                f"{whose}: expected from 1 to {MOST:,} examples in the {name} part, found {count or 'none'}"
+                + ("; give some of them, as in torch.utils.data.Subset(data, range(10000))" if count else "")
+            )
+        return cls(data, name, range(count))
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def some(self, chosen: Sequence[int]) -> Part:
+        """Some of these examples."""
+        if isinstance(chosen, range):
+            return replace(self, indices=self.indices[chosen.start : chosen.stop : chosen.step])
+        return replace(self, indices=[self.indices[index] for index in chosen])
+
+    def taken(self, chosen: Sequence[int], whose: str) -> list[Any]:
+        """What the dataset gives for these examples of it. Raises DataError with the number of one that it cannot."""
+        numbers = [self.indices[index] for index in chosen]
+        several: Callable[[list[int]], list[Any]] | None = getattr(self.data, "__getitems__", None)
+        if several is not None:
+            try:
+                return list(several(numbers))
+            except BaseException as error:
+                if not is_theirs(error):
+                    raise  # else which one it is comes out below
+        found = []
+        for number in numbers:
+            try:
+                found.append(self.data[number])
+            except BaseException as error:
+                if not is_theirs(error):
+                    raise
+                more = f"; its length says {len(self.data):,}" if isinstance(error, IndexError | StopIteration) else ""  # type: ignore[arg-type]
+                raise DataError(f"{whose}: {self.said(number)}: {said_by(error)}{more}") from error
+        return found
+
+    def said(self, number: int) -> str:
+        """An example as messages name it."""
+        return f"example {number} of the {self.name} part"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +97,11 @@ class OwnData:
 
     Attributes:
         name: for people.
-        train, test: the datasets; both have a length, and all examples have one shape.
+        train, test: the examples; all have one shape.
         classes: how many there are.
         shape, dtype: of an example.
+        lowest: the lowest class that an example has, as far as they were read.
+        remark: what is odd about the classes, in one line; empty where nothing is.
         fingerprint: tells data sets apart by their lengths, shapes and some classes of the test part; examples are not
             read for it, as transformations may be random.
 
@@ -44,49 +110,64 @@ class OwnData:
     """
 
     name: str
-    train: Dataset[Any]
-    test: Dataset[Any]
+    train: Part
+    test: Part
     classes: int
     shape: tuple[int, ...]
     dtype: torch.dtype
     fingerprint: str
+    lowest: int = 0
+    remark: str = ""
 
     @classmethod
-    def of(cls, found: object, name: str) -> OwnData:
-        """Look at a pair (train, test): its first examples, and all classes of the test part."""
+    def of(cls, found: object, name: str, clock: Callable[[], float] = time.monotonic) -> OwnData:
+        """Look at a pair (train, test): its first examples, and the classes of both parts, for :data:`LOOK_S` each.
+
+        There are as many classes as the training part names in ``classes``, else as its highest label and that of the
+        test part say.
+        """
         if not isinstance(found, Sequence) or isinstance(found, str) or len(found) != 2:
-            raise DataError(f"{name}: expected two torch datasets (train, test), found {_kind(found)}")
-        for part, data in zip(("train", "test"), found, strict=True):
-            if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
-                raise DataError(
-                    f"{name}: expected the {part} part as a torch dataset with a length, found {_kind(data)}"
-                )
-            if not len(data):
-                raise DataError(f"{name}: expected examples in the {part} part, found none")
-        train, test = cast("tuple[Dataset[Any], Dataset[Any]]", tuple(found))
-        (example, _), (other, _) = _pair(train, name), _pair(test, name)
+            count = f"{len(found)}" if isinstance(found, list | tuple) else _kind(found)
+            way = "; split it by torch.utils.data.random_split" if hasattr(found, "__getitem__") else ""
+            way = "; leave the validation part out, or join it to the training part" if count == "3" else way
+            raise DataError(f"{name}: expected two torch datasets (train, test), found {count}{way}")
+        train, test = (Part.of(data, part, name) for part, data in zip(("training", "test"), found, strict=True))
+        example, other = _first(train, name), _first(test, name)
         if other.shape != example.shape or other.dtype != example.dtype:
             raise DataError(
                 f"{name}: expected test examples as the training ones, {example.dtype} {list(example.shape)}, "
                 f"found {other.dtype} {list(other.shape)}"
             )
         half = cls(name, train, test, 0, tuple(example.shape), example.dtype, "")
-        labels = half.test_labels
-        named = getattr(train, "classes", None)
-        count = len(named) if isinstance(named, Sequence) else int(labels.max()) + 1
-        some = labels[:: max(1, len(labels) // _TOLD_APART)].tolist()
-        told = repr((half.train_count, half.test_count, list(example.shape), str(example.dtype), count, some))
-        return replace(half, classes=count, fingerprint=hashlib.blake2b(told.encode(), digest_size=16).hexdigest())
+        some = half.read(test, range(0, len(test), max(1, len(test) // _TOLD_APART)))[1].tolist()
+        named, whole = _classes(train.data), test.data
+        (tests, reads_all), (trains, knows_all) = half._seen(test, clock), (set[int](), False)
+        if named is None:
+            trains, knows_all = (tests, reads_all) if train.data is whole else half._seen(train, clock)
+        seen = trains | tests
+        remark = ""
+        if reads_all and knows_all and trains != tests:
+            alone = [(trains - tests, train), (tests - trains, test)]
+            listed = [f"{_listed(labels)} in the {part.name} part" for labels, part in alone if labels]
+            remark = f"{name}: labels that one part alone has: {', '.join(listed)}"
+        told = repr((half.train_count, half.test_count, list(example.shape), str(example.dtype), some))
+        return replace(
+            half,
+            classes=max(seen) + 1 if named is None else named,
+            lowest=min(seen),
+            remark=remark,
+            fingerprint=hashlib.blake2b(told.encode(), digest_size=16).hexdigest(),
+        )
 
     @property
     def train_count(self) -> int:
         """Examples of the training part."""
-        return len(cast("Sequence[Any]", self.train))
+        return len(self.train)
 
     @property
     def test_count(self) -> int:
         """Examples of the test part."""
-        return len(cast("Sequence[Any]", self.test))
+        return len(self.test)
 
     @cached_property
     def test_labels(self) -> NDArray[np.int64]:
@@ -97,26 +178,60 @@ class OwnData:
         ]
         return np.concatenate([labels.numpy() for labels in read])
 
-    def read(self, part: Dataset[Any], indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The examples [B, *] and classes [B] of one part at the indices."""
-        several = getattr(part, "__getitems__", None)
+    def _seen(self, part: Part, clock: Callable[[], float]) -> tuple[set[int], bool]:
+        """The labels of a part, read for so long from all over it, and whether these are all."""
+        end, steps = clock() + LOOK_S, -(-len(part) // _READ_AT_ONCE)
+        found: set[int] = set()
+        for step in range(steps):
+            found |= set(self.read(part, range(step, len(part), steps))[1].tolist())
+            if clock() > end and step + 1 < steps:
+                return found, False
+        return found, True
+
+    def read(self, part: Part, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The examples [B, *] and classes [B] of one part at the indices. Raises DataError for examples that are none."""
+        pairs = part.taken(indices, self.name)
         try:
-            pairs = several(list(indices)) if several is not None else [part[index] for index in indices]
-            examples, labels = default_collate([tuple(pair)[:2] for pair in pairs])
-        except (TypeError, ValueError, RuntimeError, IndexError, KeyError, OSError) as error:
-            said = (str(error).splitlines() or [type(error).__name__])[0]
-            raise DataError(f"{self.name}: expected pairs of a tensor and a class, found: {said}") from None
-        if not isinstance(labels, Tensor) or labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
-            found = f"{labels.dtype} {list(labels.shape[1:])}" if isinstance(labels, Tensor) else _kind(labels)
-            raise DataError(f"{self.name}: expected the class of an example as a whole number, found {found}")
-        if not isinstance(examples, Tensor) or tuple(examples.shape[1:]) != self.shape:
-            found = str(list(examples.shape[1:])) if isinstance(examples, Tensor) else _kind(examples)
-            raise DataError(f"{self.name}: expected examples of the shape {list(self.shape)}, found {found}")
-        least, most = int(labels.min()), int(labels.max())
-        if least < 0 or (self.classes and most >= self.classes):
-            top = f"to {self.classes - 1}" if self.classes else "up"
-            raise DataError(f"{self.name}: expected classes from 0 {top}, found {least} to {most}")
-        return examples, labels.long()
+            examples, labels = default_collate([(pair[0], pair[1]) for pair in pairs])
+            is_right = examples.shape == (len(indices), *self.shape) and examples.dtype == self.dtype
+            is_right &= labels.shape == (len(indices),) and not labels.is_floating_point() and not labels.is_complex()
+            labels = labels.long()
+            is_right &= int(labels.min()) >= 0 and not (self.classes and int(labels.max()) >= self.classes)
+        except (TypeError, ValueError, RuntimeError, IndexError, KeyError, AttributeError) as error:
+            odd = f"expected pairs of a tensor and a class, found: {said_by(error)}"
+        else:
+            if is_right:
+                return examples, labels
+            odd = "expected pairs of a tensor and a class of one shape and type"
+        for index, pair in zip(indices, pairs, strict=False):
+            if said := self._odd(pair):
+                raise DataError(f"{self.name}: {part.said(part.indices[index])}: {said}")
+        raise DataError(f"{self.name}: {odd}, in {len(pairs)} examples of the {part.name} part")
+
+    def _odd(self, pair: Any) -> str:
+        """What is wrong with an example, in words; empty where nothing is."""
+        if not _is_pair(pair):
+            return f"expected a pair of a tensor and a class, found {_kinds(pair)}"
+        example, label = pair[0], pair[1]
+        if tuple(example.shape) != self.shape or example.dtype != self.dtype:
+            return (
+                f"expected {self.dtype} {list(self.shape)} as the first example, found {example.dtype} "
+                f"{list(example.shape)}"
+            )
+        if isinstance(label, Tensor | np.generic | np.ndarray):
+            if label.ndim:
+                return (
+                    f"expected the label as a whole number, found an array {list(label.shape)}; of a label that is one "
+                    "of zeros and a one, give argmax()"
+                )
+            label = label.item()
+        if not isinstance(label, int):
+            ways = {float: "; give int(label)", str: "; give its number among the sorted names"}
+            return f"expected the label as a whole number, found {quoted(label)}{ways.get(type(label), '')}"
+        if label < 0 or (self.classes and label >= self.classes):
+            top = f"to {self.classes - 1}, as in `classes` or in the labels read at first" if self.classes else "up"
+            return f"expected the label as a whole number from 0 {top}, found {label}"
+        return ""
 
     def part(self, train: int | None = None, test: int | None = None) -> OwnData:
         """The first ``train`` and ``test`` examples (None: all)."""
@@ -126,14 +241,14 @@ class OwnData:
         """Data whose test part is a share of the training examples, as :meth:`.Dataset.holding_out` splits them."""
         held = held_out(self.train_count, share, self.name)
         (kept,), (out,) = np.nonzero(~held), np.nonzero(held)
-        return replace(self._of(kept.tolist(), None), test=Subset(self.train, out.tolist()))
+        return replace(self._of(kept.tolist(), None), test=self.train.some(out.tolist()))
 
     def _of(self, train: Sequence[int], test: Sequence[int] | None) -> OwnData:
         counts = f"{len(train)}/{self.test_count if test is None else len(test)}"
         return replace(
             self,
-            train=Subset(self.train, train),
-            test=self.test if test is None else Subset(self.test, test),
+            train=self.train.some(train),
+            test=self.test if test is None else self.test.some(test),
             fingerprint=f"{self.fingerprint} {counts}",
         )
 
@@ -156,17 +271,33 @@ def own_data(name: str) -> OwnData:
     return _OFFERED[name]()
 
 
-def _pair(part: Any, name: str) -> tuple[Tensor, Any]:
-    read: Callable[[int], Any] = part.__getitem__
-    try:
-        found = read(0)
-    except Exception as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{name}: the first example cannot be read: {type(error).__name__}: {said}") from error
-    if not isinstance(found, Sequence) or len(found) < 2 or not isinstance(found[0], Tensor):
-        kinds = ", ".join(map(_kind, found)) if isinstance(found, tuple | list) else _kind(found)
-        raise DataError(f"{name}: expected examples as pairs of a tensor and a class, found {kinds}")
-    return found[0], found[1]
+def _first(part: Part, whose: str) -> Tensor:
+    (found,) = part.taken([0], whose)
+    if not _is_pair(found):
+        raise DataError(f"{whose}: expected examples as pairs of a tensor and a class, found {_kinds(found)}")
+    example: Tensor = found[0]
+    return example
+
+
+def _is_pair(found: object) -> bool:
+    return isinstance(found, Sequence) and len(found) >= 2 and isinstance(found[0], Tensor)
+
+
+def _classes(data: Any) -> int | None:
+    """How many classes a dataset names, or the one that it is a subset of."""
+    while isinstance(data, Subset) and not hasattr(data, "classes"):
+        data = data.dataset
+    named = getattr(data, "classes", None)
+    return len(named) if isinstance(named, Sequence) else None
+
+
+def _listed(labels: set[int]) -> str:
+    found = sorted(labels)
+    return ", ".join(map(str, found[:_MOST_LISTED])) + (", …" if len(found) > _MOST_LISTED else "")
+
+
+def _kinds(found: object) -> str:
+    return ", ".join(map(_kind, found)) if isinstance(found, tuple | list) else _kind(found)
 
 
 def _kind(value: object) -> str:

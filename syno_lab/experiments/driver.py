@@ -32,6 +32,7 @@ from syno_lab.protocol import Operator
 from syno_lab.search import Candidate
 from syno_lab.store.latencies import TORCH
 from syno_lab.systems import read_operator
+from syno_lab.trial.failures import check_failures
 
 if TYPE_CHECKING:
     from syno_lab.store import SearchLog, SearchTrial
@@ -101,6 +102,7 @@ class Driver:
     _ahead: Candidate | None = None
     _looks_ahead: bool = False
     _curves: list[list[float]] = field(default_factory=list)
+    _ended: list[tuple[int, str, str]] = field(default_factory=list)  # what this process has told, for check_failures
     _next_report: float = -float("inf")
 
     def __post_init__(self) -> None:
@@ -158,6 +160,7 @@ class Driver:
             self._show()
         self.times.search_s = before + self.clock() - begun
         self._show(now=True)
+        check_failures(self._ended, least=1)
 
     def _has_news(self) -> bool:
         return any(self._is_ready(one) for one in self._pending)
@@ -297,6 +300,8 @@ class Driver:
             trial = self.log.trial(one.number)
             if is_new:
                 self._count(trial, outcome)
+                self._ended.append((one.number, trial.state, trial.reason))
+                check_failures(self._ended)
         with self._spending("asking_s"):
             if one.candidate is not None and trial.reward is None:  # interrupted
                 self.search.drop(one.candidate)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from syno_lab.blame import blamed
 from syno_lab.data.datasets import DIGITS
 from syno_lab.data.own import OwnData
 from syno_lab.data.own import offer as offer_data
@@ -29,6 +30,7 @@ from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site
 from syno_lab.models.tried import generators_kept
 from syno_lab.training.examples import task_of
+from syno_lab.training.loop import outputs_of
 from syno_lab.training.train import find_device
 from syno_lab.trial import TrialRequest, survey_of
 from syno_lab.trial.backbone import build
@@ -105,9 +107,10 @@ def with_data(request: TrialRequest, data: Data) -> TrialRequest:
             return _with_code(request, DATA, "data", data)
         place = data if data == DIGITS else str(Path(data).expanduser().absolute())
         return msgspec.structs.replace(request, data=place)
-    found = data() if callable(data) else data
+    with blamed(str(getattr(data, "__name__", "data"))):
+        found = data() if callable(data) else data
     own = OwnData.of(found, "data")
-    own = replace(own, name=type(own.train).__name__)
+    own = replace(own, name=type(own.train.data).__name__)
     name = f"{OWN}{own.name}@{own.fingerprint[:_DIGEST]}"
     offer_data(name, lambda: own)
     return msgspec.structs.replace(request, data=name)
@@ -269,4 +272,4 @@ def check_fit(request: TrialRequest) -> None:
         net = build(request).module.to(device).eval()
         dtype = next((one.dtype for one in net.parameters() if one.is_floating_point()), torch.float32)
         examples, _ = task.test_batch(0, dtype)
-        task.check(net(examples), examples)
+        task.check(outputs_of(net, examples), examples)

@@ -116,7 +116,7 @@ def own_reward(settings: SearchSettings) -> Callable[[Judged], float] | None:
     function = _brought(code)
 
     def reward(trial: Judged) -> float:
-        found = called(function, f"{code.name} of {code.origin}", code.origin, trial)
+        found = called(function, f"{code.name} of {code.origin}", trial)
         try:
             number = float(found)
         except (TypeError, ValueError):

@@ -38,6 +38,7 @@ from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TAKEN, TIMING, WAITIN
 from syno_lab.systems import read_operator
 from syno_lab.trial import TrialOutcome
 from syno_lab.trial.examples import batches_of
+from syno_lab.trial.failures import ENOUGH, check_failures
 from syno_lab.trial.rungs import HOLDOUT
 
 #: Trainings that wait in the queue beside those under way, so that no worker waits for the search.
@@ -152,6 +153,7 @@ class RungDriver:
         self._candidates: dict[int, Candidate] = {}
         self._numbers: set[int] = set()
         self._known_trials: dict[int, str] = {}  # names of the known operators, by the numbers of their trials
+        self._earlier: set[int] = set()  # told by an earlier process: what failed there may be mended
         self._plan: Plan | None = None
         self._shown: Search | None = None
 
@@ -172,6 +174,7 @@ class RungDriver:
         for rung in self.rungs[1:]:
             self._next_rung(plan, rung)
         self._confirm(plan)
+        self._check_failures(least=1)
         self._finals()
         self._show(now=True)
 
@@ -424,6 +427,7 @@ class RungDriver:
             self._number(trial.number, trial.operator)
             if trial.position is not None:
                 self._told.add(trial.number)
+                self._earlier.add(trial.number)
             else:
                 candidate = self.search.adopt(read_operator(trial.operator))
                 if candidate is not None:
@@ -558,7 +562,13 @@ class RungDriver:
         self.workers.look()
         if self.phase == self.rungs[0].name:
             self._tell()
+            self._check_failures()
         self._show()
+
+    def _check_failures(self, least: int = ENOUGH) -> None:
+        """Raises SearchError where operators fail for one reason, and none is trained: :func:`.check_failures`."""
+        new = [one for one in self.queue.current() if one.is_ended and one.number not in {BASELINE, *self._earlier}]
+        check_failures(((one.number, one.state, one.outcome.get("reason") or "") for one in new), least)
 
     def _show(self, *, now: bool = False) -> None:
         if not now and self.clock() < self._next_report:

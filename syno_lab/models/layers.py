@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from syno_lab.blame import is_theirs, said_by
 from syno_lab.errors import SpecError
 from syno_lab.models.copies import check_shapes
 from syno_lab.models.selection import Selection
@@ -145,16 +146,18 @@ def survey(net: nn.Module, example: Example) -> Survey:
             # torch counts attention where it is made of matrix products.
             with sdpa_kernel(SDPBackend.MATH):
                 net(*positional, **named)
-        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-            wanted = _taken_type(net, positional)
+        except BaseException as error:
+            if not is_theirs(error):
+                raise
+            wanted = _taken_type(net, positional) if isinstance(error, Exception) else None
             if wanted is not None:
                 raise SpecError(
                     f"expected examples of {wanted}, which this {type(net).__name__} takes, found "
                     f"{positional[0].dtype} {list(positional[0].shape)}: convert them in the data set"
                 ) from error
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            said = said_by(error).removeprefix("RuntimeError: ")
             what = f"images {list(shown)}" if isinstance(example, tuple) else f"an example {list(shown)}"
-            raise SpecError(f"expected a network that takes {what}, found: {reason}") from error
+            raise SpecError(f"expected a network that takes {what}, found: {said}") from error
     check_shapes(net)
     sharing = _sharing(net)
     called = [*seen, *(module for module in names if module not in seen)]

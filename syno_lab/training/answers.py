@@ -16,7 +16,7 @@ from syno_lab.data.own import OwnData
 from syno_lab.data.stream import ImageStream
 from syno_lab.data.text import TextData
 from syno_lab.training.examples import task_of
-from syno_lab.training.loop import Task, cross_entropy
+from syno_lab.training.loop import Task, cross_entropy, outputs_of
 from syno_lab.training.recipes import Arithmetic, Precision
 from syno_lab.training.text import TextTask
 from syno_lab.training.train import find_device
@@ -71,7 +71,7 @@ def _tested(module: nn.Module, task: Task, precision: Precision) -> Iterator[tup
         for number in range(task.test_batches):
             inputs, answers = task.test_batch(number, dtype)
             with arithmetic.forward():
-                logits = task.check(module(inputs), inputs)
+                logits = task.check(outputs_of(module, inputs), inputs)
             yield logits, answers
     finally:
         for part, training in modes:

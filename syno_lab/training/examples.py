@@ -74,6 +74,12 @@ class ExampleTask:
         is_right = isinstance(logits, Tensor) and logits.ndim == 2 and len(logits) == len(inputs)
         if not isinstance(logits, Tensor) or not is_right or logits.shape[1] < classes:
             found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            lowest = self._data.lowest
+            if is_right and isinstance(logits, Tensor) and lowest > 0 and classes - lowest <= logits.shape[1]:
+                raise TrainingError(
+                    f"expected labels from 0 to {logits.shape[1] - 1}, as this module tells {logits.shape[1]} classes "
+                    f"apart, found {lowest} to {classes - 1}: the lowest label is {lowest}; subtract it from each"
+                )
             raise TrainingError(
                 f"expected logits {[len(inputs), classes]} for examples {list(inputs.shape)} from the module, "
                 f"found {found}"

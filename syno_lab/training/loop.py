@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from syno_lab.blame import blamed
 from syno_lab.errors import TrainingError
 from syno_lab.training.checkpoint import Standing, Trained, load_checkpoint, save_checkpoint
 from syno_lab.training.limits import Limits, Stop
@@ -103,6 +104,12 @@ def cross_entropy(logits: Tensor, answers: Tensor, *, reduction: str = "mean") -
         logits = logits.float()
     flat = functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), answers.reshape(-1), reduction=reduction)
     return flat.reshape(answers.shape) if reduction == "none" else flat
+
+
+def outputs_of(module: nn.Module, inputs: Tensor) -> object:
+    """What a module gives; whatever it raises but for a lack of memory is a TrainingError of one line."""
+    with blamed("the network", TrainingError):
+        return module(inputs)
 
 
 class Loop:
@@ -219,7 +226,7 @@ class Loop:
                 self.task.start_epoch(draw)
             inputs, answers = self.task.train_batch(place, self.dtype, draw)
             with self.arithmetic.forward():
-                logits = self.task.check(self.module(inputs), inputs)
+                logits = self.task.check(outputs_of(self.module, inputs), inputs)
             loss = cross_entropy(logits, answers)
             value = self._finite(loss, where)
             self.last_loss = value
@@ -237,7 +244,8 @@ class Loop:
 
     def _step(self, loss: Tensor, value: float, where: str) -> None:
         scaler = self.arithmetic.scaler
-        scaler.scale(loss).backward()
+        with blamed("the network, backward", TrainingError):
+            scaler.scale(loss).backward()
         scaler.unscale_(self.optimizer)
         gradients = [one.grad for one in self.parameters if one.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
@@ -270,7 +278,7 @@ class Loop:
         for number in range(batches):
             inputs, answers = self.task.test_batch(number, self.dtype)
             with self.arithmetic.forward():
-                logits = self.task.check(self.module(inputs), inputs)
+                logits = self.task.check(outputs_of(self.module, inputs), inputs)
             loss = cross_entropy(logits, answers)
             mean.add(self._finite(loss, f"epoch {epoch}, test batch {number + 1} of {batches}"), logits, answers)
             self._tell(epoch, number + 1, batches, mean, "test")

@@ -26,6 +26,7 @@ from syno_lab.models.slot import Place
 from syno_lab.protocol import Placement
 from syno_lab.systems import read_operator, system_of
 from syno_lab.trial.facts import Facts, facts_of
+from syno_lab.trial.own import whose
 from syno_lab.trial.request import TrialRequest
 
 #: Options of all backbones: ``strides`` ("pool" or "shape"), ``pointwise`` (replace 1x1 convolutions too), and patterns
@@ -162,7 +163,11 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 @lru_cache(maxsize=32)
 def _survey(name: str, options: bytes, facts: Facts) -> Survey:
     with torch.random.fork_rng(devices=[]):  # a network of the user's own draws its weights
-        return survey(_build(name, msgspec.json.decode(options), facts, "meta"), _example(facts))
+        net = _build(name, msgspec.json.decode(options), facts, "meta")
+        try:
+            return survey(net, _example(facts))
+        except SpecError as error:
+            raise SpecError(f"{whose(name)}{error}") from error
 
 
 def one_example(facts: Facts) -> Tensor:

@@ -8,6 +8,7 @@ trials, which its own parent asks.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,16 +17,17 @@ import msgspec
 import torch
 from torch import nn
 
+from syno_lab.blame import blamed, guest
 from syno_lab.data.own import OwnData
 from syno_lab.data.own import offer as offer_data
-from syno_lab.errors import CodeError, SpecError
+from syno_lab.errors import CodeError
 from syno_lab.inputs import quoted
 from syno_lab.ir.primitives import add_primitive, own_primitives
 from syno_lab.models.copies import uncompiled
 from syno_lab.models.registry import OWN
 from syno_lab.models.registry import offer as offer_network
 from syno_lab.trial.request import TrialRequest
-from syno_lab.user_code import UserCode, said_by, user_code
+from syno_lab.user_code import UserCode, user_code
 
 MODEL, DATA = "model", "data"
 #: The role of the function of a primitive of the user's own, before the primitive's name.
@@ -71,14 +73,22 @@ def bring(request: TrialRequest) -> None:
     for role, (name, code) in codes_of(request).items():
         if _BROUGHT.get(name) == code:
             continue
-        function = code.function()
+        with torch.random.fork_rng(devices=[]):  # what a file draws as it is run is the same in each process
+            torch.manual_seed(0)
+            value = code.function() if role.startswith(PRIMITIVE) else code.value()
         if role.startswith(PRIMITIVE):
-            add_primitive(role.removeprefix(PRIMITIVE), function)
+            add_primitive(role.removeprefix(PRIMITIVE), value)
         elif role == MODEL:
-            offer_network(name, checked(function, code.name, code.origin))
+            offer_network(name, checked(partial(_made, value), code.name, code.origin))
         else:
-            offer_data(name, partial(_loaded, function, code.name, code.origin))
+            offer_data(name, partial(_loaded, value, code.name, code.origin))
         _BROUGHT[name] = code
+
+
+def whose(name: str) -> str:
+    """How a message begins that is about what a file of the user's makes, ``make_model of net.py: ``; else empty."""
+    code = _BROUGHT.get(name)
+    return "" if code is None else f"{code.name} of {code.origin}: "
 
 
 def with_primitives(request: TrialRequest) -> TrialRequest:
@@ -125,16 +135,19 @@ def checked(function: Callable[[], Any], name: str, origin: str) -> Callable[[],
     return build
 
 
-def _loaded(function: Callable[[], Any], name: str, origin: str) -> OwnData:
-    return OwnData.of(_called(function, name, origin), name)
+def _made(value: Any) -> Any:
+    """What a name in a file stands for as a network: what it gives when it is called, or a copy of a module."""
+    if isinstance(value, nn.Module):
+        return copy.deepcopy(value)
+    return value() if callable(value) else value
+
+
+def _loaded(value: Any, name: str, origin: str) -> OwnData:
+    with torch.random.fork_rng(devices=[]):  # parts that are drawn at random are the same in each process
+        torch.manual_seed(0)
+        return OwnData.of(_called(value, name, origin) if callable(value) else value, name)
 
 
 def _called(function: Callable[[], Any], name: str, origin: str) -> Any:
-    try:
+    with blamed(f"{name} of {origin}"), guest(origin):
         return function()
-    except SpecError:
-        raise
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        raise CodeError(f"{name} of {origin}: {said_by(error, origin)}") from error

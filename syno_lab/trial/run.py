@@ -17,10 +17,11 @@ import msgspec
 import numpy as np
 import torch
 
+from syno_lab.blame import is_out_of_memory, is_theirs, said_by
 from syno_lab.data.text import TextData
-from syno_lab.effort import memory_error
 from syno_lab.errors import DiskFullError, SynoError, TrainingError
 from syno_lab.inputs import read_json
+from syno_lab.models.registry import OWN
 from syno_lab.store.courses import CURVE_FILE, write_course
 from syno_lab.training import EpochRecord, Resumption, TrainingProgress, TrainingResult, train, train_text
 from syno_lab.training.answers import image_answers, text_answers
@@ -68,8 +69,8 @@ def run_trial(
     removed.
 
     ``report(fraction, message)`` is called after every batch, and so is ``should_stop``. Every ending is an outcome,
-    see :class:`.TrialOutcome`: bad requests and missing data too (``failed``). KeyboardInterrupt and SystemExit are
-    raised.
+    see :class:`.TrialOutcome`: bad requests, missing data and whatever code of the user's own raises too (``failed``).
+    KeyboardInterrupt is raised, and so is SystemExit where that code has not raised it.
 
     Raises DiskFullError where the disk has no room for a checkpoint: that is no property of the operator. A later call,
     with room, continues from the last checkpoint.
@@ -130,22 +131,28 @@ class _Trial:
     def attempt(self, batch_size: int) -> _End:
         try:
             end = self._train(batch_size)
-        except (MemoryError, torch.OutOfMemoryError) as error:
-            end = _End("oom", _line(error, "out of memory"))
         except DiskFullError:
             raise
         except SynoError as error:
-            end = _End("failed", _line(error))
-        except (RuntimeError, ValueError, OSError) as error:
-            # torch raises RuntimeError for many failures, out of memory among them.
-            is_memory = memory_error(error) is not None
-            end = _End("oom" if is_memory else "failed", _line(error))
+            end = _End("failed", str(error))
+        except BaseException as error:
+            if is_out_of_memory(error):
+                end = _End("oom", said_by(error) if str(error) else "out of memory")
+            elif isinstance(error, RuntimeError | ValueError | OSError) or (self._is_own and is_theirs(error)):
+                end = _End("failed", said_by(error))
+            else:
+                raise  # a bug, or Ctrl-C
         finally:
             # The weights are no longer needed, and a retry needs their memory.
             if self.network is not None:
                 self.network.module = torch.nn.Identity()
         end.batch_size = batch_size
         return end
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether code of the user's own may have raised what comes up."""
+        return any(name.startswith(OWN) for name in (self.request.backbone, self.request.data))
 
     def _train(self, batch_size: int) -> _End:
         request = self.request
@@ -424,9 +431,3 @@ def _free_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def _line(error: BaseException, otherwise: str = "") -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = lines[0] if lines else otherwise or type(error).__name__
-    return said if isinstance(error, SynoError) else f"{type(error).__name__}: {said}"[:300]

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -23,7 +24,8 @@ from typing import Any
 import msgspec
 
 from syno_lab import private
-from syno_lab.errors import CodeError, DiskFullError, FormatError, TrainingError
+from syno_lab.blame import said_by
+from syno_lab.errors import DiskFullError, SynoError, TrainingError
 from syno_lab.processes.process import describe_exit, follow_parent, start_child
 from syno_lab.trial.own import check_brought
 from syno_lab.trial.request import TrialOutcome, TrialRequest
@@ -192,8 +194,11 @@ def _main(arguments: list[str]) -> None:
             answer = _Message(run_trial(request, folder=place))
         except DiskFullError as error:
             answer = _Message(full=str(error))
-        except (FormatError, CodeError) as error:  # a request of another version of Syno Lab, or its code
+        except SynoError as error:  # a request of another version of Syno Lab, or its code
             answer = _Message(TrialOutcome(state="failed", reason=str(error)))
+        except Exception as error:  # noqa: BLE001 - a bug: the search goes on, and its store has the reason
+            traceback.print_exc()
+            answer = _Message(TrialOutcome(state="failed", reason=said_by(error)))
         link.send_bytes(msgspec.json.encode(answer))
         if is_first:
             # Everything is imported now. A trial ends with a garbage collection, which then takes a hundredth of the

@@ -1,0 +1,158 @@
+"""The modules of the user's own that a text imports: found without running it, and told apart by what they hold.
+
+A file is known by its text; a network of it depends on what the file imports from beside it too. All such modules count,
+those that they import among them: of the file's folder, of packages there, and of other places that Python looks in.
+Those of Python and of installed packages do not.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import resolve_name
+from pathlib import Path
+
+from syno_lab.blame import is_users_file
+from syno_lab.errors import CodeError
+
+_DIGEST = 12
+_MOST = 2000  # modules
+_IMPORTS = ("import_module", "__import__")
+#: Folders that :func:`look_beside` has put at the end of ``sys.path``, the last one first.
+_FOLDERS: list[str] = []
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module of the user's own: its file, and the hash of what is in it."""
+
+    file: str
+    digest: str
+
+
+def look_beside(file: str) -> None:
+    """Let imports find what is beside a file, after everything else, and before what is beside files looked at earlier."""
+    folder = _folder(file)
+    if folder is None or (folder in sys.path and folder not in _FOLDERS):
+        return
+    sys.path[:] = [one for one in sys.path if one not in _FOLDERS]
+    _FOLDERS[:] = [folder, *(one for one in _FOLDERS if one != folder)]
+    sys.path += _FOLDERS
+
+
+def modules_of(source: str, file: str) -> dict[str, Module]:
+    """The modules of the user's own that a text imports, directly or through others, by their names.
+
+    Args:
+        source: the text.
+        file: that it is in; modules beside a ``.py`` file are found after all others.
+
+    Raises:
+        CodeError: more modules than are looked at.
+    """
+    importlib.invalidate_caches()
+    folder = _folder(file)
+    path = [one for one in sys.path if one not in _FOLDERS] + ([] if folder is None else [folder]) + _FOLDERS
+    specs: dict[str, ModuleSpec | None] = {}
+    found: dict[str, Module] = {}
+    waiting = [(source, "")]
+    while waiting:
+        text, package = waiting.pop()
+        for name in _imported(text, package):
+            parts = name.split(".")
+            for one in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):
+                if one in specs:
+                    continue
+                spec = specs[one] = _spec(one, path, specs)
+                if spec is None or not spec.has_location or spec.origin is None:
+                    continue
+                try:
+                    content = Path(spec.origin).read_bytes()
+                except OSError:
+                    continue
+                if len(found) == _MOST:
+                    raise CodeError(
+                        f"{file}: expected at most {_MOST} modules beside it, found more; install a package"
+                    )
+                found[one] = Module(spec.origin, hashlib.sha256(content).hexdigest()[:_DIGEST])
+                inside = one if spec.submodule_search_locations is not None else one.rpartition(".")[0]
+                if spec.origin.endswith(".py"):
+                    waiting.append((content.decode("utf-8", "replace"), inside))
+    return dict(sorted(found.items()))
+
+
+def check_loaded(file: str, known: dict[str, Module], before: set[str]) -> None:
+    """Refuse what a text has imported from elsewhere than was found without running it.
+
+    Args:
+        file: of the text.
+        known: what :func:`modules_of` has found.
+        before: names of the modules that were there before it ran.
+
+    Raises:
+        CodeError: with the module, and how it can be found.
+    """
+    for name, module in list(sys.modules.items()):
+        place = getattr(module, "__file__", None)
+        if name in before or name in known or not isinstance(place, str) or not is_users_file(place, name):
+            continue
+        raise CodeError(
+            f"{file}: expected imports from beside it, found {name} of {place}, whose changes would not be seen: set "
+            f"PYTHONPATH={Path(place).parents[name.count('.') + (Path(place).stem == '__init__')]} or install it"
+        )
+
+
+def _folder(file: str) -> str | None:
+    return str(Path(file).parent) if file.endswith(".py") else None
+
+
+def _spec(name: str, path: list[str], specs: dict[str, ModuleSpec | None]) -> ModuleSpec | None:
+    """Where a module of the user's own is; None for all others."""
+    above, _, _ = name.rpartition(".")
+    try:
+        if above:
+            parent = specs[above]
+            inside = None if parent is None else parent.submodule_search_locations
+            spec = None if inside is None else PathFinder.find_spec(name, list(inside))
+        elif name in sys.stdlib_module_names or name in sys.builtin_module_names:
+            return None
+        else:
+            spec = PathFinder.find_spec(name, path)
+            for finder in sys.meta_path if spec is None else ():
+                spec = spec or finder.find_spec(name, None)  # packages that are installed to be edited
+    except (ImportError, ValueError, AttributeError):
+        return None
+    if spec is None:
+        return None
+    places = [spec.origin] if spec.origin is not None else list(spec.submodule_search_locations or ())
+    return spec if all(is_users_file(place, name) for place in places) else None
+
+
+def _imported(text: str, package: str) -> Iterator[str]:
+    """The full names of all that a text imports, modules or not."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):  # its import will say so
+        return
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            names = [base, *(f"{base}{'' if base.endswith('.') else '.'}{one.name}" for one in node.names)]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _IMPORTS and node.args:
+            first = node.args[0]
+            names = [first.value] if isinstance(first, ast.Constant) and isinstance(first.value, str) else []
+        for name in names:
+            try:
+                full = resolve_name(name, package or None) if name.startswith(".") else name
+            except ImportError:
+                continue
+            if full and "*" not in full:
+                yield full
