@@ -1,7 +1,7 @@
 """The modules of the user's own that a text imports: found without running it, and told apart by what they hold.
 
-A file is known by its text; a network of it depends on what the file imports from beside it too. All such modules count,
-those that they import among them: of the file's folder, of packages there, and of other places that Python looks in.
+A file is known by its text; a network of it depends on what the file imports from beside it too. All such modules
+count, and those that they import: of the file's folder, of packages there, and of other places that Python looks in.
 Those of Python and of installed packages do not.
 """
 
@@ -36,7 +36,7 @@ class Module:
 
 
 def look_beside(file: str) -> None:
-    """Let imports find what is beside a file, after everything else, and before what is beside files looked at earlier."""
+    """Let imports find what is beside a file, after everything else but what is beside files looked at earlier."""
     folder = _folder(file)
     if folder is None or (folder in sys.path and folder not in _FOLDERS):
         return

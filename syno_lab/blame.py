@@ -69,7 +69,6 @@ def said_by(error: BaseException) -> str:
     name, text, place = printable(type(error).__name__, _MOST_NAME), _text(error), place_of(error)
     if isinstance(error, SystemExit):
         text = ", ".join([text or "0", *getattr(error, "__notes__", ())])
-        name = "it ends the process, SystemExit"
     if isinstance(error, BaseExceptionGroup):
         text = f"{text}, the first {said_by(error.exceptions[0])}"
     said = f"{name}: {text}" if text else name

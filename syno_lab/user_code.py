@@ -62,25 +62,26 @@ class UserCode:
     def __str__(self) -> str:
         return f"{self.name}@{self.digest}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, str]:
         """As plain data for a job's parameters; code that reads it back must check that the user has signed them."""
         found = {"name": self.name, "source": self.source, "origin": self.origin}
-        return {**found, "modules": dict(self.modules)} if self.modules else found
+        modules = " ".join(f"{name}={digest}" for name, digest in self.modules)
+        return {**found, "modules": modules} if modules else found
 
     @classmethod
     def from_dict(cls, found: Any) -> UserCode:
         """Inverse of `to_dict`. Raises CodeError for any other data."""
         names = ("name", "source", "origin")
-        modules = found.get("modules", {}) if isinstance(found, dict) else None
         if (
             not isinstance(found, dict)
-            or not isinstance(modules, Mapping)
             or sorted(found.keys() - {"modules"}) != sorted(names)
-            or not all(isinstance(one, str) for one in (*map(found.get, names), *modules, *modules.values()))
+            or not all(isinstance(one, str) for one in found.values())
             or not found["name"].isidentifier()
         ):
             raise CodeError(f"expected code as its name, source and origin, found {quoted(found)}")
-        return cls(*map(found.__getitem__, names), tuple(sorted(modules.items())))
+        modules = [one.rpartition("=") for one in found.get("modules", "").split()]
+        given = tuple((name, digest) for name, _, digest in modules)
+        return cls(found["name"], found["source"], found["origin"], given)
 
     def write(self, folder: Path) -> dict[str, str]:
         """Write the text to a file in ``folder``; return its entry for the tuning process. Raises CodeError."""
@@ -110,12 +111,14 @@ class UserCode:
         """
         known = modules_of(self.source, self.origin)
         self._check_modules({name: found.digest for name, found in known.items()})
-        for name, found in known.items():
-            loaded = sys.modules.get(name)
-            if loaded is not None and (
-                getattr(loaded, "__file__", None) != found.file or _LOADED.get(name, found.digest) != found.digest
-            ):
-                del sys.modules[name]  # of another folder, or changed since
+        loaded = {name: found for name, found in known.items() if name in sys.modules}
+        if any(
+            getattr(sys.modules[name], "__file__", None) != found.file
+            or _LOADED.get(name, found.digest) != found.digest
+            for name, found in loaded.items()
+        ):
+            for name in loaded:  # one is of another folder, or has changed since, and others may hold what was in it
+                del sys.modules[name]
         _LOADED.update(self.modules)
         before = set(sys.modules)
         module = ModuleType(f"syno_user_{self.digest}")
@@ -168,9 +171,9 @@ def _from_file(text: str, is_class: bool) -> UserCode:
         tree = ast.parse(source)
     except SyntaxError as error:
         raise CodeError(f"{file}, line {error.lineno}: {error.msg}") from None
-    bound = dict.fromkeys(_bound(tree))
+    bound = set(_bound(tree))
     if name not in bound and "*" not in bound:
-        there = [one for one in bound if not one.startswith("_")]
+        there = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
         has = f"; it has {', '.join(there[:_MOST_LISTED])}" if there else ""
         raise CodeError(f"expected a {'class' if is_class else 'function'} {quoted(name)} in {file}, found none{has}")
     return UserCode.of(name, source, str(Path(file).expanduser().absolute()))

@@ -189,7 +189,7 @@ class OwnData:
         return found, True
 
     def read(self, part: Part, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The examples [B, *] and classes [B] of one part at the indices. Raises DataError for examples that are none."""
+        """The examples [B, *] and classes [B] of one part at the indices. Raises DataError for others than these."""
         pairs = part.taken(indices, self.name)
         try:
             examples, labels = default_collate([(pair[0], pair[1]) for pair in pairs])

@@ -56,7 +56,6 @@ FORWARD = 1 / 3
 #: Priorities: what comes first. Rungs lie between, later rungs before earlier ones.
 _FIRST, _RUNGS, _LAST = 0, 10, 99
 
-
 #: Standard deviations of the measures on a rung that an operator of a kind costs the next one of it. Chosen after
 #: seeing three half-hour searches of ResNet-20, whose last rung had up to five variants of one operator.
 ALIKE = 0.5
@@ -153,7 +152,6 @@ class RungDriver:
         self._candidates: dict[int, Candidate] = {}
         self._numbers: set[int] = set()
         self._known_trials: dict[int, str] = {}  # names of the known operators, by the numbers of their trials
-        self._earlier: set[int] = set()  # told by an earlier process: what failed there may be mended
         self._plan: Plan | None = None
         self._shown: Search | None = None
 
@@ -427,13 +425,13 @@ class RungDriver:
             self._number(trial.number, trial.operator)
             if trial.position is not None:
                 self._told.add(trial.number)
-                self._earlier.add(trial.number)
             else:
                 candidate = self.search.adopt(read_operator(trial.operator))
                 if candidate is not None:
                     self._candidates[trial.number] = candidate
                 for seed in range(self.rungs[0].seeds):
                     self.queue.queue(trial.number, self.rungs[0].name, seed, _RUNGS)
+        self._earlier = frozenset(self._told)  # what failed in an earlier process may be mended
 
     def _ask(self, rung: Rung) -> bool:
         """Queue the next operator on the first rung; False where there is none."""
@@ -566,7 +564,6 @@ class RungDriver:
         self._show()
 
     def _check_failures(self, least: int = ENOUGH) -> None:
-        """Raises SearchError where operators fail for one reason, and none is trained: :func:`.check_failures`."""
         new = [one for one in self.queue.current() if one.is_ended and one.number not in {BASELINE, *self._earlier}]
         check_failures(((one.number, one.state, one.outcome.get("reason") or "") for one in new), least)
 

@@ -6,7 +6,6 @@ import contextlib
 import random
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from syno_lab.blame import is_out_of_memory, is_theirs, said_by
 from syno_lab.errors import SpecError, SynoError
-
-_NOT_THEIRS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<")
 
 
 def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable[[Any], Tensor] | None = None) -> None:
@@ -39,21 +37,19 @@ def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable
                 scalar = made(call(net.train()))
                 if scalar.requires_grad:
                     scalar.backward()
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if not is_theirs(error) and not is_out_of_memory(error):
+            raise
         raise SpecError(f"expected a network that takes {doing}, found: {blame(net, error)}") from error
 
 
 def blame(net: nn.Module, error: BaseException) -> str:
     """The innermost part of ``net`` in which an error was raised, the error in one line, and its file and line."""
     names = {module: name for name, module in net.named_modules()}
-    part, place = "", ""
-    for frame, line in traceback.walk_tb(error.__traceback__):
+    part = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
         part = _name(names, frame.f_locals.get("self")) or part
-        if not frame.f_code.co_filename.startswith(_NOT_THEIRS):
-            place = f" ({Path(frame.f_code.co_filename).name}, line {line})"
-    said = (str(error).splitlines() or [""])[0]
-    if not isinstance(error, SynoError):
-        said = f"{type(error).__name__}{': ' if said else ''}{said}{place}"
+    said = str(error) if isinstance(error, SynoError) else said_by(error)
     return f"{part}: {said}" if part and part not in said else said
 
 

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from syno_lab.blame import blamed
-from syno_lab.errors import TrainingError
+from syno_lab.blame import blamed, is_theirs
+from syno_lab.errors import SynoError, TrainingError
+from syno_lab.models.tried import blame
 from syno_lab.training.checkpoint import Standing, Trained, load_checkpoint, save_checkpoint
 from syno_lab.training.limits import Limits, Stop
 from syno_lab.training.recipes import Arithmetic, Recipe
@@ -108,8 +109,14 @@ def cross_entropy(logits: Tensor, answers: Tensor, *, reduction: str = "mean") -
 
 def outputs_of(module: nn.Module, inputs: Tensor) -> object:
     """What a module gives; whatever it raises but for a lack of memory is a TrainingError of one line."""
-    with blamed("the network", TrainingError):
+    try:
         return module(inputs)
+    except SynoError:
+        raise
+    except BaseException as error:
+        if not is_theirs(error):
+            raise
+        raise TrainingError(f"the network: {blame(module, error)}") from error
 
 
 class Loop:

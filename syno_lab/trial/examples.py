@@ -51,8 +51,10 @@ def images_of(request: TrialRequest) -> Dataset | ImageStream:
 
 
 def plan_of_images(request: TrialRequest) -> list[str]:
-    """A line on what is read of a folder of images, for the plan of a search or a training; none for other data."""
-    if request.data == DIGITS or request.data.startswith(OWN) or is_text_file(request.data):
+    """A line on what is read of a folder of images, or is odd about data of the user's own, for a plan; else none."""
+    if request.data.startswith(OWN):
+        return list(filter(None, [own_data(request.data).remark]))
+    if request.data == DIGITS or is_text_file(request.data):
         return []
     folder = data_path(request.data)
     return [] if holds_cifar(folder) or not is_image_folder(folder) else [find_image_folder(folder).plan()]

@@ -35,8 +35,8 @@ def check_failures(ended: Iterable[tuple[int, str, str]], least: int = ENOUGH) -
             alike[_kind(reason)][number] = reason
     most = max(alike.values(), key=len, default={})
     if len(most) >= least:
-        count = f"{len(most)} operators" if len(most) > 1 else "one operator"
-        raise SearchError(f"{count} failed alike, and none was trained: {list(most.values())[-1]}")
+        who = f"{len(most)} operators failed alike" if len(most) > 1 else "one operator failed"
+        raise SearchError(f"{who}, and none was trained: {list(most.values())[-1]}")
 
 
 def _kind(reason: str) -> tuple[str, ...]:
