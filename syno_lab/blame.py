@@ -66,6 +66,8 @@ def place_of(error: BaseException) -> str:
 
 def said_by(error: BaseException) -> str:
     """An exception in one line: its class, the first line of its text, and its place in the user's own files."""
+    if isinstance(error, SynoError):
+        return str(error)  # one line that says all
     name, text, place = printable(type(error).__name__, _MOST_NAME), _text(error), place_of(error)
     if isinstance(error, SystemExit):
         text = ", ".join([text or "0", *getattr(error, "__notes__", ())])

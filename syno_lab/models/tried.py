@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from syno_lab.blame import is_out_of_memory, is_theirs, said_by
-from syno_lab.errors import SpecError, SynoError
+from syno_lab.errors import SpecError
 
 
 def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable[[Any], Tensor] | None = None) -> None:
@@ -49,7 +49,7 @@ def blame(net: nn.Module, error: BaseException) -> str:
     part = ""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         part = _name(names, frame.f_locals.get("self")) or part
-    said = str(error) if isinstance(error, SynoError) else said_by(error)
+    said = said_by(error)
     return f"{part}: {said}" if part and part not in said else said
 
 

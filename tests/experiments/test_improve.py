@@ -268,7 +268,7 @@ def test_a_field_of_logits_is_taken() -> None:
             make_model(),
             (Broken(), Broken()),
             DataError,
-            r"example 5 of the training part: expected torch\.float32 \[16\] .* found torch\.float32 \[17\]",
+            r"example 5 of the test part: expected torch\.float32 \[16\] .* found torch\.float32 \[17\]",
         ),
         (
             make_model(),
