@@ -97,9 +97,9 @@ def check_loaded(file: str, known: dict[str, Module], before: set[str]) -> None:
     Raises:
         CodeError: with the module, and how it can be found.
     """
-    for name, module in list(sys.modules.items()):
-        place = getattr(module, "__file__", None)
-        if name in before or name in known or not isinstance(place, str) or not is_users_file(place, name):
+    for name in set(sys.modules) - before - known.keys():
+        place = getattr(sys.modules.get(name), "__file__", None)
+        if not isinstance(place, str) or not is_users_file(place, name):
             continue
         raise CodeError(
             f"{file}: expected imports from beside it, found {name} of {place}, whose changes would not be seen: set "

@@ -9,10 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from command_line import answered, refused
+from command_line import answered
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from syno_lab.cli import main
 from syno_lab.errors import SynoError
 from syno_lab.experiments.own import with_data, with_layers, with_model
 from syno_lab.operators import separable
@@ -59,18 +60,24 @@ def written(folder: Path, fails: str) -> tuple[str, ...]:
     return ("--model", f"{folder}/net.py:make_model", "--dataset", f"{folder}/net.py:make_dataset")
 
 
+def last_line(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The last line of a command that ends with status 2; the plan stands before it."""
+    assert main(arguments) == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
 def test_a_search_whose_operators_all_fail_ends_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 2, the line, and the line for each trial in the store; a search of few operators is no success either."""
     own = written(tmp_path, "assert isinstance(self.b, nn.Conv2d), 'b is no convolution'")
     said = f"the network: AssertionError: b is no convolution (net.py, line {LINE})"
-    line = refused(capsys, "search", *own, "--trials", "20", *SHORT, "--folder", str(tmp_path / "lab"))
+    line = last_line(capsys, "search", *own, "--trials", "20", *SHORT, "--folder", str(tmp_path / "lab"))
     assert line == f"syno-lab: 5 operators failed alike, and none was trained: {said}"
     with Store.open(tmp_path / "lab") as store:
         trials = [one for one in store.searches()[0].trials() if one.state == "failed"]
     assert [one.reason for one in trials] == [said] * 5
-    line = refused(capsys, "search", *own, "--trials", "1", *SHORT, "--folder", str(tmp_path / "few"))
+    line = last_line(capsys, "search", *own, "--trials", "1", *SHORT, "--folder", str(tmp_path / "few"))
     assert line == f"syno-lab: one operator failed, and none was trained: {said}"
 
 
@@ -78,7 +85,7 @@ def test_what_is_mended_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[st
     """A file that was missing is there again: what failed before does not end the search at once."""
     own = written(tmp_path, f"open({str(tmp_path / 'mean')!r}).close()")
     where = ("--in-process", "--folder", str(tmp_path / "lab"))
-    assert "FileNotFoundError" in refused(capsys, "search", *own, "--trials", "20", *SHORT, *where)
+    assert "FileNotFoundError" in last_line(capsys, "search", *own, "--trials", "20", *SHORT, *where)
     (tmp_path / "mean").touch()
     found = json.loads(answered(capsys, "search", "--continue", *own, "--trials", "6", *where, "--json", "-"))
     assert found["states"] == {"failed": 5, "finished": 1}
