@@ -77,7 +77,9 @@ def test_a_search_whose_operators_all_fail_ends_with_the_reason(
     with Store.open(tmp_path / "lab") as store:
         trials = [one for one in store.searches()[0].trials() if one.state == "failed"]
     assert [one.reason for one in trials] == [said] * 5
+    own = written(tmp_path, "raise KeyError('gone')")
     line = last_line(capsys, "search", *own, "--trials", "1", *SHORT, "--folder", str(tmp_path / "few"))
+    said = f"the network: KeyError: 'gone' (net.py, line {LINE})"
     assert line == f"syno-lab: one operator failed, and none was trained: {said}"
 
 

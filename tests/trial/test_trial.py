@@ -440,7 +440,9 @@ def test_what_torch_refuses_is_a_reason_and_not_an_exception(tmp_path):
     # One image of one pixel has no variance to normalise by.
     outcome = run_trial(asked(batch_size=1, resolution=4), folder=tmp_path)
     assert outcome.state == "failed"
-    assert outcome.reason.startswith("the network: ValueError: Expected more than 1 value per channel")
+    assert outcome.reason.startswith(
+        "the network: network.stage3.0.bn1: ValueError: Expected more than 1 value per channel"
+    )
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
