@@ -179,6 +179,7 @@ class Tracer:
         self._calls: list[Call] = []
         for call in reversed(self.seen.calls):
             if self._live & set(call.results):
+                call = replace(call, arguments=mapped(call.arguments, self._or_empty))
                 self._calls.insert(0, call)
                 self._live.update(value.number for value in call.leaves(Value))
         #: Whether copies are of another kind: autocast gives other types, which the meta device does not show.
@@ -210,6 +211,13 @@ class Tracer:
             self.seen.single,
         )
         return Graph.live(inputs, self.nodes, [each.tensor for each in outputs], origin)
+
+    def _or_empty(self, leaf: Any) -> Any:
+        """A tensor without elements, as caches of transformers begin, is a constant: no node gives one."""
+        if not isinstance(leaf, Value) or 0 not in self.seen.shape(leaf.number) or any(self.seen.grows(leaf.number)):
+            return leaf
+        device = next((weight.device for weight in self.weights.values()), None)
+        return Constant(torch.empty(self.seen.shape(leaf.number), dtype=self.seen.dtypes[leaf.number], device=device))
 
     def weights_of(self, call: Call) -> list[Tensor]:
         """The parameters that a call uses."""

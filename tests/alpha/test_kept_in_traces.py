@@ -225,6 +225,10 @@ KEPT: dict[str, tuple[Made, str | None]] = {
     ),
     "an encoder with a mask": (in_encoder, "TransformerEncoder"),
     "complex numbers": (lambda: Net(lambda net, x: torch.fft.rfft(chain(net, x)).abs()), "fft_rfft"),
+    "a cache that is empty": (
+        lambda: Net(lambda net, x: net.b(torch.cat([torch.tensor([], dtype=x.dtype, device=x.device), net.a(x)], 1))),
+        "cat",
+    ),
     "profiling": (lambda: Net(profiled), None),
     "a head of zeros": (with_zeros, "softplus"),
     "chance": (lambda: Net(lambda net, x: functional.dropout(chain(net, x), 0.3, net.training)), None),
