@@ -250,8 +250,9 @@ class _Taken(TorchDispatchMode):
 
     def __init__(self, layers: Iterable[nn.Module], running: list[nn.Module]) -> None:
         super().__init__()
-        weights = [(layer, layer._parameters.get("weight")) for layer in layers]
-        self._owners = {_start(weight): layer for layer, weight in weights if weight is not None}
+        owned = ((layer, name, value) for layer in layers for name, value in layer._parameters.items())
+        # A bias stays, so it may be taken.
+        self._owners = {_start(value): layer for layer, name, value in owned if value is not None and name != "bias"}
         self._owners.pop(None, None)
         self._running = running
         self.modules: set[nn.Module] = set()
@@ -279,7 +280,10 @@ def _watched(
     net: nn.Module, modules: Iterable[nn.Module], running: list[nn.Module], record: Callable[..., None]
 ) -> Iterator[None]:
     modes = [(module, module.training) for module in net.modules()]
-    hooks = [module.register_forward_pre_hook(lambda module, _: running.append(module)) for module in modules]
+    # Before hooks of torch's that make a weight, such as weight_norm's.
+    hooks = [
+        module.register_forward_pre_hook(lambda module, _: running.append(module), prepend=True) for module in modules
+    ]
     # Before hooks of the network's own, which may change what the layer itself gave.
     hooks += [module.register_forward_hook(record, prepend=True, with_kwargs=True) for module in modules]
     fused = torch.backends.mha.get_fastpath_enabled()

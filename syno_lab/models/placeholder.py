@@ -65,13 +65,13 @@ class Placeholder(nn.Module):
         """Take the module out of the slot."""
         self.kernel = None
 
-    def forward(self, *inputs: Any) -> Any:
-        """Apply the module in the slot."""
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """Apply the module in the slot; inputs by name follow those by position, whatever it calls them."""
         if self.kernel is None:
             raise SynoError(
                 f"the {quoted(self)} is empty; fill it by sampler.replace(net, kernel_packs) or by its fill(module)"
             )
-        return self.kernel(*inputs)
+        return self.kernel(*inputs, *named.values())
 
     def __repr__(self) -> str:
         state = "" if self.kernel is None else f", kernel={self.kernel!r}"

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 #: What a tensor is asked without a value of it. Dynamo reads names in such tuples and nothing cleverer.
 _SIZES = ("shape", "ndim", "size", "dim", "numel", "nelement", "stride", "storage_offset", "nbytes", "__len__")
 _TYPES = ("dtype", "layout", "itemsize", "element_size", "names", "is_floating_point", "is_complex", "is_signed")
-_STATES = ("is_leaf", "is_contiguous", "is_sparse", "is_quantized", "is_nested", "is_inference", "is_conj", "is_neg")
+_STATES = ("is_contiguous", "is_sparse", "is_quantized", "is_nested", "is_inference", "is_conj", "_version")
 _DEVICES = ("is_cpu", "is_cuda", "is_meta", "is_mps", "is_xpu")
 #: Functions that read shape, type and device of a tensor, and no value of it.
 _LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "type_as")

@@ -141,6 +141,7 @@ def test_a_convolution_answers_its_geometry():
         lambda b, x: b.weight.copy_(x),
         lambda b, x: b.weight.to(torch.float64) @ x.t().double(),
         lambda b, x: b.weight.numpy(),
+        lambda b, x: torch.optim.SGD([b.weight]),
         lambda b, x: copy.deepcopy(b.weight),
         lambda b, x: nn.Embedding(4, 4).__setattr__("weight", b.weight),
     ],
