@@ -24,7 +24,7 @@ from syno_lab.errors import SpecError
 _BATCH = 2
 #: FLOPs of one example up to which both modes are compared with gradients, training with and evaluation without them,
 #: and evaluation alone without; and the bytes of weights. What has more is not compared.
-EVERYTHING, ONCE, VALUES, BYTES = 1e9, 4e9, 2e10, 2**30
+EVERYTHING, ONCE, VALUES, BYTES = 1e9, 4e9, 2e10, 2**29
 #: The same of weights without values, on the meta device, which are drawn to compare.
 _DRAWN_BYTES = 2**26
 #: Shares of a tensor's spread up to which two are equal, by type, and of the spread of all gradients.

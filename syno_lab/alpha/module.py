@@ -21,7 +21,7 @@ from syno_lab.alpha.operations import OPAQUE, Shape
 from syno_lab.alpha.recording import Constant, Here, Times, Value, Weight, is_whole, leaves, mapped, within
 from syno_lab.alpha.reference import weight_shapes
 from syno_lab.alpha.tracing import Made, Opaque, Origin
-from syno_lab.alpha.twins import computed, copied
+from syno_lab.alpha.twins import computed, copied, twin
 from syno_lab.effort import check_room
 from syno_lab.errors import SpecError
 
@@ -106,6 +106,7 @@ class GraphModule(nn.Module):
         self._inputs, self._outputs, self._is_single = tuple(inputs), tuple(outputs), single
         self._steps: tuple[_Step, ...] = ()
         self._given: tuple[int, ...] = ()
+        self._asleep: tuple[str, ...] = ()
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Run the nodes, for a batch of any size."""
@@ -121,6 +122,15 @@ class GraphModule(nn.Module):
         for number, axes in zip(self._given, self._outputs, strict=True):
             given.append(_as_in_network(tensors[number], axes))
         return given[0] if self._is_single else tuple(given)
+
+    def train(self, mode: bool = True) -> GraphModule:
+        """As :meth:`torch.nn.Module.train`, but for modules that the network itself keeps in evaluation."""
+        super().train(mode)
+        parts = dict(self.named_modules())
+        for path in self._asleep:
+            if path in parts:
+                parts[path].eval()
+        return self
 
     def tensor(self, name: str) -> Tensor:
         """A parameter or buffer by its name."""
@@ -202,6 +212,9 @@ class _Builder:
             steps.append(_Step(part, node.inputs, done))
         self.module._steps, self.module._given = tuple(steps), graph.outputs
         if origin is not None:
+            if any(type(each).train is not nn.Module.train for each in origin.net.modules()):
+                modules = twin(origin.net, {}).train().named_modules()
+                self.module._asleep = tuple([path for path, each in modules if not each.training])
             self.module.train(origin.net.training)
 
     def _what(self, number: int, node: Node) -> _Part | _Parameter | _Replay:

@@ -364,7 +364,8 @@ class _Recorder(TorchFunctionMode):
 
     def __post_init__(self) -> None:
         super().__init__()
-        self._known: dict[int, Value | Weight] = {}
+        self._known: dict[int, Value | Weight | Constant] = {}
+        self._kept: list[Tensor] = []
         self._stale: set[int] = set()
         self._paths: list[str] = []
         self._around = _autocasts()
@@ -414,32 +415,36 @@ class _Recorder(TorchFunctionMode):
         for path, module in self.twin.named_modules():
             if path.startswith(self._whole) and self._whole:
                 continue
-            if is_script := isinstance(module, torch.jit.ScriptModule):
+            inner: Callable[..., Any] | None = wrapped(module)
+            if isinstance(module, torch.jit.ScriptModule):
                 self._whole += (f"{path}.",)
-            forward = with_values(module.forward, self.device) if is_script else wrapped(module) or module.forward
+                inner = with_values(module.forward, self.device)
+            forward = module.forward if inner is None else inner
             hooked = has_hooks(module)
             module.forward = self._watched(path, forward, bool(path) and is_whole(module) and not hooked)
             if path or not hooked:  # the hooks of the whole network are functions like others
                 whole = self._watched(path, module._call_impl, True) if hooked else module.forward
                 module._compiled_call_impl = whole
-        original, owner = Function.__dict__["apply"], threading.get_ident()
-
-        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            function = original.__get__(None, cls)
-            if threading.get_ident() != owner or self.is_inside:
-                return function(*args, **kwargs)
-            if cls is CheckpointFunction:  # saves memory, and changes nothing
-                return args[0](*args[2:])
-            return self.call(function, function, args, kwargs)
-
-        script = torch.jit.ScriptFunction.__call__
-
-        def scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != owner or self.is_inside:
-                return script(function, *args, **kwargs)
-            return self.call(function, with_values(function, self.device), args, kwargs)
-
         with _ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad(), torch.jit.optimized_execution(False):
+            original, script, owner = (
+                Function.__dict__["apply"],
+                torch.jit.ScriptFunction.__call__,
+                threading.get_ident(),
+            )
+
+            def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+                function = original.__get__(None, cls)
+                if threading.get_ident() != owner or self.is_inside:
+                    return function(*args, **kwargs)
+                if cls is CheckpointFunction:  # saves memory, and changes nothing
+                    return args[0](*args[2:])
+                return self.call(function, function, args, kwargs)
+
+            def scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
+                if threading.get_ident() != owner or self.is_inside:
+                    return script(function, *args, **kwargs)
+                return self.call(function, with_values(function, self.device), args, kwargs)
+
             setattr(Function, "apply", classmethod(apply))  # noqa: B010 - classes of torch have no way to be watched
             setattr(torch.jit.ScriptFunction, "__call__", scripted)  # noqa: B010
             try:
@@ -466,25 +471,28 @@ class _Recorder(TorchFunctionMode):
         self, target: str | Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
     ) -> Any:
         """Make a call and record it."""
+        self.is_inside = True
+        try:
+            return self._call(target, function, args, kwargs)
+        finally:
+            self.is_inside = False
+
+    def _call(self, target: str | Callable[..., Any], function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         versions = [_version(tensor) for tensor in tensors]
         arguments = mapped((args, kwargs), self._described)
         region = self._region(target, tensors)
-        self.is_inside = True
+        given_args, given_kwargs = _together(args, kwargs)
         try:
-            given_args, given_kwargs = _together(args, kwargs)
+            result = function(*given_args, **given_kwargs)
+        except Exception as error:
+            if not isinstance(target, str) and not _is_own(target):
+                raise
+            whole = self.twin.get_submodule(target) if isinstance(target, str) else function
             try:
-                result = function(*given_args, **given_kwargs)
-            except Exception as error:
-                if not isinstance(target, str) and not _is_own(target):
-                    raise
-                whole = self.twin.get_submodule(target) if isinstance(target, str) else function
-                try:
-                    result = with_values(whole, self.device)(*given_args, **given_kwargs)
-                except Exception:  # noqa: BLE001 - then it is not for want of values
-                    raise error from None
-        finally:
-            self.is_inside = False
+                result = with_values(whole, self.device)(*given_args, **given_kwargs)
+            except Exception:  # noqa: BLE001 - then it is not for want of values
+                raise error from None
         changed = [tensor for tensor, version in zip(tensors, versions, strict=True) if _version(tensor) != version]
         if changed and (len(changed) > 1 or changed[0] is not tensors[0]):
             raise SpecError("expected a change in place of the first argument alone, found another")
@@ -497,6 +505,11 @@ class _Recorder(TorchFunctionMode):
             raise SpecError("expected no gradient that the network itself takes, found torch.autograd.grad")
         if changed:
             self._outdate(changed[0])
+        if not any(each.numel() for each in given):  # what a cache begins with: no graph has a tensor without elements
+            for each in given:
+                self._known[id(each)] = Constant(torch.zeros(each.shape, dtype=each.dtype))
+            self._kept += given
+            return result
         of_class = _function_of(target)
         if of_class is not None and (odd := [leaf for leaf in leaves((args, kwargs)) if callable(leaf)]):
             found = type(odd[0]).__name__

@@ -433,6 +433,27 @@ def test_why_there_are_no_blocks_is_true() -> None:
     assert around == "first (Block) takes or gives several tensors, or shares some"
 
 
+def test_what_a_network_keeps_in_evaluation_stays_there() -> None:
+    class Frozen(Net):
+        def train(self, mode: bool = True) -> Frozen:
+            super().train(mode)
+            self.norm.eval()
+            return self
+
+    check(Frozen(lambda net, x: net.norm(chain(net, x)), norm=nn.BatchNorm2d(4)))
+
+
+def test_tensors_without_elements_are_constants() -> None:
+    check(Net(lambda net, x: torch.cat((torch.tensor([]), chain(net, x)))))
+
+
+@pytest.mark.parametrize("region", [torch.no_grad, lambda: torch.autocast("cpu", torch.bfloat16)])
+def test_regions_compile(region: Callable[[], Any]) -> None:
+    made, x = sl.alpha.trace(in_region(region, torch.Tensor.float), SHAPE).to_torch(), torch.randn(2, *SHAPE)
+    compiled = torch.compile(made, backend="aot_eager", fullgraph=True)
+    assert torch.allclose(compiled(x), made(x), atol=1e-2)
+
+
 def test_copies_of_a_module_keep_what_is_kept() -> None:
     made = sl.alpha.trace(in_region(torch.no_grad), SHAPE).to_torch()
     x = torch.randn(2, *SHAPE)
