@@ -6,6 +6,7 @@ The commands are in :mod:`syno_lab.commands`, one in each file; they import torc
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 import threading
@@ -48,7 +49,7 @@ from syno_lab.commands.helping import HelpingCommand, HelpingGroup
 from syno_lab.commands.options import bounded
 from syno_lab.commands.output import tell
 from syno_lab.effort import memory_error
-from syno_lab.errors import ReadingWarning, SynoError
+from syno_lab.errors import NO_ROOM, ReadingWarning, SynoError
 from syno_lab.inputs import QUOTED, printable, shortened
 from syno_lab.version import __version__
 
@@ -68,6 +69,8 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 #: Whether the command under way was given ``--traceback``.
 _shows_traceback: ContextVar[bool] = ContextVar("shows_traceback", default=False)
 _LONGEST_FAULT = 300
+_REMEDIES: dict[int | None, str] = dict.fromkeys(NO_ROOM, "; make room there")
+_REMEDIES |= dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "; choose another place")
 
 app = typer.Typer(
     help="A laboratory for neural operator synthesis.",
@@ -150,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("interrupted", INTERRUPTED)
     except OSError as error:
         where = f"{printable(str(error.filename), 4 * QUOTED)}: " if error.filename else ""
-        return _fail(f"{where}{error.strerror or error}", BAD_INPUT)
+        return _fail(f"{where}{error.strerror or error}{_REMEDIES.get(error.errno, '')}", BAD_INPUT)
     except BaseException as error:  # the last resort: code of the user's own, a bug of ours, or of a library below
         if is_of_a_guest(error):
             return _fail(said_by(error), BAD_INPUT)

@@ -162,7 +162,7 @@ def decode(path: Path, change: Callable[[Image.Image], Image.Image]) -> NDArray[
         raise DataError(f"{path}: {error}") from None
     except Exception as error:  # noqa: BLE001 - Pillow's decoders can raise any exception on a damaged file
         said = str(getattr(error, "strerror", None) or error)
-        reason = (said.splitlines() or [type(error).__name__])[0][:120]
+        reason = (said.partition(" <")[0].splitlines() or [type(error).__name__])[0][:120]
         raise DataError(f"{path}: expected an image, found: {reason}; remove it or get it again") from None
     return np.asarray(changed).transpose(2, 0, 1)
 

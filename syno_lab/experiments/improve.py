@@ -234,10 +234,10 @@ def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
     share, at_once = replaced / max(1, seen.flops), "training" if settings.workers == 1 else "trainings"
     return [
         f"{seen.network}: {seen.flops:,} FLOPs for one example, {seen.params:,} parameters",
+        *plan_of_images(settings.training),
         f"{len(sites)} of {len(seen.sites)} layers are replaced, {share:.0%} of the FLOPs: {which}",
         *chosen.stay,
         f"operators {space.limits}; {settings.minutes:g} minutes in all, {settings.workers} {at_once} at a time",
-        *plan_of_images(settings.training),
     ]
 
 

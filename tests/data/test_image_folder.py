@@ -123,6 +123,9 @@ def test_a_damaged_image_and_too_many_images_are_refused(folder, monkeypatch):
     victim.write_bytes(victim.read_bytes()[:40])
     with pytest.raises(DataError, match=r"red/3\.png: expected an image, found: .*; remove it"):
         load_dataset(folder, size=4)
+    victim.write_bytes(b"<html>")
+    with pytest.raises(DataError, match=r"red/3\.png: expected an image, found: cannot identify image file; remove it"):
+        load_dataset(folder, size=4)
     monkeypatch.setattr(room, "psutil", type("Machine", (), {"virtual_memory": lambda: Memory}))
     with pytest.raises(DataError, match=r"expected memory for 24 images of 224x224, 0.0 GiB, found 0.0; take fewer"):
         load_dataset(folder)

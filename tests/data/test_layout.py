@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from torch import nn
 
+import syno_lab as sl
 from syno_lab.cli import main
 from syno_lab.data.datasets import load_dataset
 from syno_lab.data.image_folder import class_names, find_image_folder
@@ -269,3 +271,35 @@ def test_a_folder_of_files_that_are_no_images_is_said_to_be_unread(tmp_path):
         (tmp_path / part / "owl").mkdir()
         (tmp_path / part / "owl" / "a.heic").write_bytes(b"of a telephone")
     assert find_image_folder(tmp_path).plan().endswith("; not read: owl")
+
+
+class Net(nn.Module):
+    """Two convolutions and a head, for images of three channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.head = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.b(self.a(x).relu()).relu().mean((2, 3)))
+
+
+def test_the_plan_of_a_search_says_what_it_reads_of_a_folder(tmp_path):
+    class PlannedError(Exception):
+        pass
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "are replaced" in line:
+            raise PlannedError
+
+    said: list[str] = []
+    classes(tmp_path / "data" / "train", "cat", "dog")
+    classes(tmp_path / "data" / "test", "cat", "dog")
+    Image.new("LA", (6, 6)).save(tmp_path / "data" / "train" / "cat" / "clear.png")
+    with pytest.raises(PlannedError):
+        sl.improve(Net, str(tmp_path / "data"), minutes=0.1, folder=tmp_path / "lab", epochs=1, batch_size=4, say=say)
+    assert said[1] == (
+        f"{tmp_path / 'data'}: 2 classes, 11 images to train on from train, 10 to test on from test; "
+        "transparent pixels become white, as in clear.png"
+    )
