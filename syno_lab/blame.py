@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dis
 import io
-import re
 import sys
 import threading
 import traceback
@@ -25,9 +24,6 @@ from syno_lab.inputs import printable
 _MOST, _MOST_NAME = 200, 60  # characters of an exception's text, and of its name
 _STANDARD = str(Path(dis.__file__).parent)
 _OURS = ("syno_lab", "syno_widgets")
-#: What PyTorch's loader of data says of an exception in one of its processes: the rest is a traceback as text.
-_LOADER = re.compile(r"Caught \w+ in ")
-_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _ARGUMENTS = threading.RLock()  # sys.argv and standard error belong to the whole process
 _RUN: set[str] = set()  # folders of the files that this process has run
 
@@ -53,9 +49,6 @@ def place_of(error: BaseException) -> str:
         for frame, number in traceback.walk_tb(error.__traceback__)
         if is_users_file(frame.f_code.co_filename, str(frame.f_globals.get("__name__")))
     ]
-    if _LOADER.match(_whole(error)):
-        there = [(file, int(number)) for file, number in _LINE.findall(_whole(error)) if is_users_file(file)]
-        found = there or found
     if not found:
         return ""
     file, number = found[-1]
@@ -153,11 +146,9 @@ def guest(file: str) -> Iterator[None]:
 
 
 def _text(error: BaseException) -> str:
-    """The first line of an exception's text that is not empty; of one in another process, its last."""
-    lines = [line.strip() for line in _whole(error).splitlines() if line.strip()]
-    if not lines:
-        return ""
-    return printable(lines[-1] if _LOADER.match(lines[0]) else lines[0], _MOST)
+    """The first line of an exception's text that is not empty."""
+    lines = (line.strip() for line in _whole(error).splitlines() if line.strip())
+    return printable(next(lines, ""), _MOST)
 
 
 def _whole(error: BaseException) -> str:

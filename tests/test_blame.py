@@ -61,7 +61,6 @@ LOADER = (
             "two (2 sub-exceptions), the first ValueError: 1",
         ),
         ("raise DeprecationWarning('old')", "DeprecationWarning: old (mine.py, line 1)"),
-        (f"raise ValueError('{LOADER}ValueError: bad image')", "ValueError: ValueError: bad image (data.py, line 7)"),
         ("raise ValueError('x' * 10**7)", "x… (mine.py, line 1)"),
     ],
 )

@@ -100,7 +100,7 @@ class OwnData:
         train, test: the examples; all have one shape.
         classes: how many there are.
         shape, dtype: of an example.
-        lowest: the lowest class that an example has, as far as they were read.
+        lowest: the lowest class that an example has, as far as they were read; ``labels`` has those of both parts.
         remark: what is odd about the classes, in one line; empty where nothing is.
         fingerprint: tells data sets apart by their lengths, shapes and some classes of the test part; examples are not
             read for it, as transformations may be random.
@@ -117,6 +117,7 @@ class OwnData:
     dtype: torch.dtype
     fingerprint: str
     lowest: int = 0
+    labels: str = ""
     remark: str = ""
 
     @classmethod
@@ -155,6 +156,11 @@ class OwnData:
             half,
             classes=max(seen) + 1 if named is None else named,
             lowest=min(seen),
+            labels=" and ".join(
+                f"{min(labels)} to {max(labels)} in the {part.name} part"
+                for labels, part in ((trains, train), (tests, test))
+                if labels
+            ),
             remark=remark,
             fingerprint=hashlib.blake2b(told.encode(), digest_size=16).hexdigest(),
         )
@@ -220,10 +226,8 @@ class OwnData:
             )
         if isinstance(label, Tensor | np.generic | np.ndarray):
             if label.ndim:
-                return (
-                    f"expected the label as a whole number, found an array {list(label.shape)}; of a label that is one "
-                    "of zeros and a one, give argmax()"
-                )
+                way = "int(label)" if label.shape == (1,) else "label.argmax(), if it is one-hot"
+                return f"expected the label as a whole number, found an array {list(label.shape)}; give {way}"
             label = label.item()
         if not isinstance(label, int):
             ways = {float: "; give int(label)", str: "; give its number among the sorted names"}

@@ -82,7 +82,7 @@ class ExampleTask:
                 )
             raise TrainingError(
                 f"expected logits {[len(inputs), classes]} for examples {list(inputs.shape)} from the module, "
-                f"found {found}"
+                f"found {found}; labels are {self._data.labels}"
             )
         return logits
 

@@ -8,13 +8,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from tvm.ir import IRModule
 from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
+from syno_lab.blame import is_theirs
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
 from syno_lab.processes.apart import one_line
@@ -335,13 +336,16 @@ def _load(entry: dict[str, str]) -> Callable[..., Any]:
     try:
         place.loader.exec_module(module)
         function = getattr(module, name)
-    except Exception as error:  # noqa: BLE001 - the user's code can raise any exception
+        if not callable(function):
+            raise TypeError(f"{type(function).__name__} object is not callable")
+    except BaseException as error:
+        if not is_theirs(error):
+            raise
         traceback.print_exc()
         raise TuningError(
             f"cannot load {quoted(name)} of {entry['origin']}: {one_line(error)}{_place(error, file)}"
         ) from None
-    assert callable(function)
-    return function
+    return cast("Callable[..., Any]", function)
 
 
 def _place(error: BaseException, file: str) -> str:
