@@ -81,14 +81,15 @@ def with_model(request: TrialRequest, model: Model) -> TrialRequest:
     if isinstance(model, nn.Module):
         given = uncompiled(model)
         check_values(given)
-        name = f"{OWN}{type(given).__name__}@{_digest(given)}"
+        with blamed(type(given).__name__):
+            name = f"{OWN}{type(given).__name__}@{_digest(given)}"
         offer_network(name, lambda: copied(given))
         return _renamed(request, name)
     if not callable(model):
         raise SpecError(f"model: expected a torch.nn.Module, a function or 'file.py:function', found {quoted(model)}")
     called = str(getattr(model, "__name__", type(model).__name__))
     builder = checked(model, called, str(getattr(model, "__module__", "this process")))
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), blamed(called):
         torch.manual_seed(0)
         name = f"{OWN}{called}@{_digest(builder())}"
     offer_network(name, builder)
@@ -268,6 +269,7 @@ def check_fit(request: TrialRequest) -> None:
         generators_kept(),
         closing(task_of(examples_of(request), device, 2, "none")) as task,
         torch.no_grad(),
+        blamed("the network", SpecError),
     ):
         net = build(request).module.to(device).eval()
         dtype = next((one.dtype for one in net.parameters() if one.is_floating_point()), torch.float32)

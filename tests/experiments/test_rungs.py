@@ -468,3 +468,24 @@ def test_a_short_plan_trains_others_beside_known_operators(tmp_path: Path, monke
     assert sum(first) == 2
     assert parts[FIRST] < 4
     assert first[:3] == [True, False, True]
+
+
+def test_operators_that_fail_alike_end_the_search_with_their_reason(tmp_path: Path) -> None:
+    class Failing(Known):
+        def __call__(self, request: TrialRequest, **how: Any) -> TrialOutcome:
+            outcome = super().__call__(request, **how)
+            if request.operator is None or request.operator in self.endings:
+                return outcome
+            reason = f"the network: ValueError: {len(self.requests)} (net.py, line 12)"
+            return TrialOutcome(state="failed", reason=reason, work_s=outcome.work_s, seed=request.seed)
+
+    known = Failing()
+    with pytest.raises(
+        SearchError, match=r"operators failed alike.*: the network: ValueError: \d+ \(net.py, line 12\)"
+    ):
+        search(tmp_path / "failed", known, chosen())
+    assert len({request.operator for request in known.requests} - {None}) < 30
+    with Store.open(tmp_path / "failed") as store:
+        reasons = {one.outcome["reason"] for one in store.search(chosen().name, chosen().identity).rungs.trainings()
+                   if one.state == "failed"}  # fmt: skip
+    assert len(reasons) >= 5
