@@ -7,16 +7,17 @@ imported: a file from elsewhere names a format, never a module.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from syno_lab.errors import FormatError, OtherFormatError, SpecError
-from syno_lab.inputs import quoted, shortened
+from syno_lab.errors import FormatError, OtherFormatError, SpecError, SynoError
+from syno_lab.inputs import is_file, likeness, nearest, quoted, read_text, shortened
 from syno_lab.versioned import reason
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from syno_lab.protocol import Operator, PrimitiveCard, System
     from syno_lab.session_protocol import Session
 
-#: Bytes of an operator's JSON that are read.
-MAX_BYTES = 1 << 20
+#: Bytes of an operator's JSON that are read, and of a session's text.
+MAX_BYTES, MAX_TEXT = 1 << 20, 1 << 22
+#: What the text of a file or of a session begins with, and how much of a name must be right for another to be meant.
+_TEXTS, _ALIKE = ("{", "syno-session:"), 0.7
 #: ``"format=module:name;…"``: further systems; ``"format="`` takes one away.
 VARIABLE = "SYNO_LAB_SYSTEMS"
 
@@ -210,6 +213,53 @@ def operator_of(value: Any) -> Operator | None:
     if is_operator(value):
         return value
     return next((found for system in all_systems() if (found := system.operator_of(value)) is not None), None)
+
+
+def known_operators() -> dict[str, Callable[[], Operator]]:
+    """The known operators of all systems by name; if two systems have a name, the first system's operator."""
+    found: dict[str, Callable[[], Operator]] = {}
+    for system in all_systems():
+        found = {**system.known(), **found}
+    return found
+
+
+def opened(value: Any, *, besides: Iterable[str] = ()) -> Any:
+    """What a text or a path stands for: the known operator of that name, else the text of the file; all else as it is.
+
+    The text of an operator's file or of a session stays as it is too. ``besides`` are further names, for the message.
+
+    Raises:
+        FormatError: the file cannot be read.
+        SynoError: for neither a name, nor a file, nor such a text.
+    """
+    if not isinstance(value, str | Path) or (isinstance(value, str) and value.lstrip().startswith(_TEXTS)):
+        return value
+    name, known = str(value), known_operators()
+    if isinstance(value, str) and name in known:
+        return known[name]()
+    path = Path(value)
+    if not is_file(path):
+        close = likeness(name, near := nearest(name, known)[0]) > _ALIKE
+        hint = f"did you mean {near}?" if close else "`syno-lab operators` lists the names"
+        wanted = ", ".join((*besides, "a known operator or an operator file"))
+        raise SynoError(f"expected {wanted}, found {quoted(name)}; {hint}")
+    try:
+        return read_text(path, MAX_TEXT)
+    except OSError as error:
+        raise FormatError(f"{path}: expected a readable file, found: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise FormatError(f"{path}: expected text in UTF-8, found other bytes") from None
+
+
+def operator_named(value: Any) -> Any:
+    """The operator of a known name, a file or a file's text; all else as it is.
+
+    Raises:
+        FormatError: a file or a text that is none of an operator.
+        SynoError: as :func:`opened`.
+    """
+    found = opened(value)
+    return read_operator(found) if isinstance(found, str) else found
 
 
 def system_for(start: Any) -> System:

@@ -36,6 +36,6 @@ def _escape(parameters: Iterable[Any]) -> None:
 
 def complete_operator(incomplete: str) -> Iterable[str]:
     """The names of known operators that begin so; where there is none, the shell completes files."""
-    from syno_lab.commands.operands import known_operators
+    from syno_lab.systems import known_operators
 
     return [name for name in known_operators() if name.startswith(incomplete)]

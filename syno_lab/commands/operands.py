@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syno_lab.errors import FormatError, SpecError, SynoError, UnboundError
-from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, is_file, printable, quoted, read_text
-from syno_lab.systems import MAX_BYTES, all_systems, read_operator, system_of
+from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, printable, quoted, read_text
+from syno_lab.systems import opened, read_operator, system_of
 
 if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator as PGraph
     from syno_lab.protocol import Operator
-
-
-def known_operators() -> dict[str, Callable[[], Operator]]:
-    """The known operators of all systems by name; if two systems have a name, the first system's operator."""
-    found: dict[str, Callable[[], Operator]] = {}
-    for system in all_systems():
-        found = {**system.known(), **found}
-    return found
 
 
 def load_operator(text: str, *, besides: Iterable[str] = ()) -> tuple[str, Operator]:
@@ -33,20 +24,13 @@ def load_operator(text: str, *, besides: Iterable[str] = ()) -> tuple[str, Opera
         FormatError: for a file that is not an operator file.
         SynoError: for neither a name nor a file.
     """
-    known = known_operators()
-    if text in known:
-        return text, known[text]()
-    path = Path(text)
-    if not is_file(path):
-        near = difflib.get_close_matches(text, known, 1)
-        hint = f"did you mean {near[0]}?" if near else "`syno-lab operators` lists the names"
-        wanted = ", ".join((*besides, "a known operator or an operator file"))
-        raise SynoError(f"expected {wanted}, found {quoted(text)}; {hint}")
-    content = read_small(path, MAX_BYTES)
+    found = opened(text, besides=besides)
+    if not isinstance(found, str):
+        return text, found
     try:
-        return path.stem, read_operator(content)
+        return ("operator" if found is text else Path(text).stem), read_operator(found)
     except FormatError as error:
-        raise FormatError(f"{path}: {error}") from None
+        raise error if found is text else FormatError(f"{Path(text)}: {error}") from None
 
 
 def pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[str]) -> PGraph:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from torch import nn
 
-from syno_lab.errors import SearchError, StoreError
+from syno_lab.errors import SearchError, SpecError, StoreError
 from syno_lab.experiments.as_job import run_as_job
 from syno_lab.experiments.finals import LEAST_FINAL_SEEDS, final_seeds
 from syno_lab.experiments.job import run_here
@@ -25,7 +25,7 @@ from syno_lab.experiments.streaming import Streamer
 from syno_lab.experiments.watching import RESULT_FILE, SETTINGS_FILE, read_json, search_folder
 from syno_lab.protocol import Operator
 from syno_lab.reports.case_study import write_case_study
-from syno_lab.systems import format_named, read_operator
+from syno_lab.systems import find_system, format_named, read_operator
 from syno_lab.training import train
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialRequest, places_of, survey_of
@@ -163,7 +163,8 @@ def improve(
         rules: functions of your own that refuse steps of operators (:func:`.own_choice.with_choice`).
         reward: a function of your own that says how good a trained operator is, from 0 to 1; None: its accuracy.
         flops: operators take at most this share of the FLOPs of the layers that they replace.
-        system: whose operators are searched.
+        system: whose operators are searched, of several with commas between them; not αNAS, which edits whole networks
+            (``syno-lab search --system alpha``).
         device: ``cpu``, ``cuda``, …
         workers: trainings at a time, where they are jobs; None: one for each core.
         say: is given each line about the plan, the front as it grows, and the end.
@@ -178,6 +179,13 @@ def improve(
     """
     from syno_lab.trial.request import Optimizer
 
+    systems = [format_named(one.strip()) for one in system.split(",")]
+    for searched in map(find_system, systems):
+        if searched.is_whole:
+            raise SpecError(
+                f"system: expected operators for layers, found {searched.title}, whose operators are whole networks; "
+                "search those by `syno-lab search --system alpha --model FILE.py:FUNCTION --dataset FILE.py:FUNCTION`"
+            )
     lab = Path(folder or os.environ.get("SYNO_LAB_FOLDER") or ".syno-lab").absolute()
     chosen: Optimizer | None = None if optimizer == "sgd" else msgspec.convert(optimizer, Optimizer)
     request = TrialRequest(
@@ -207,7 +215,7 @@ def improve(
         weight_limits="primary",
         starts_with_known=True,
         wants=DERIVED,
-        system=",".join(format_named(one.strip()) for one in system.split(",")),
+        system=",".join(systems),
     )
     settings = with_choice(settings, rules, reward)
     for line in plan_lines(settings, found_layers):

@@ -2,8 +2,9 @@
 
 They are seen in one forward pass over an example, so any ``nn.Module`` will do: one of :mod:`.registry`, one that
 ``transformers`` builds from a configuration, or a user's own. A network on the meta device is surveyed without memory
-or time; a network with weights is run once. Models of ``timm`` are untested: it needs torchvision, which has no CPU
-build beside the pinned torch.
+or time; a network with weights is run once. Seven models of ``timm`` and three of ``torchvision``, which has no CPU
+build beside the pinned torch, were surveyed, changed and traced with equal outputs once the registrations of its
+compiled operators were left out; no test does that.
 """
 
 from __future__ import annotations

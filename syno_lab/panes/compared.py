@@ -17,7 +17,7 @@ from syno_lab.panes import MOST_NAME, Asked, panes_of, read_pane
 from syno_lab.panes.aligned import AlignedRow, align, trace_all
 from syno_lab.protocol import Operator
 from syno_lab.session_protocol import Session
-from syno_lab.systems import find_system, operator_of, system_for, system_of
+from syno_lab.systems import find_system, operator_named, operator_of, system_for, system_of
 
 #: How many operators are put side by side.
 FEWEST, MOST = 2, 4
@@ -50,8 +50,8 @@ def subjects_of(values: Sequence[Any], names: Sequence[str] | None = None) -> tu
     """What is compared, with names: the given ones, else those of the known operators that equal them.
 
     Raises:
-        SpecError: for fewer than two or more than four, for another number of names, and for a value that is neither
-            an operator nor a state of one.
+        SynoError: for fewer than two or more than four, for another number of names, and for a value that is neither
+            an operator, nor a known one's name, a file or a text of one, nor a state of one.
     """
     if not FEWEST <= len(values) <= MOST:
         raise SpecError(f"compare: expected {FEWEST} to {MOST} operators, found {len(values)}")
@@ -61,6 +61,7 @@ def subjects_of(values: Sequence[Any], names: Sequence[str] | None = None) -> tu
 
 
 def _subject(value: Any, name: str) -> Subject:
+    value = operator_named(value)
     operator = operator_of(value)
     if operator is None:
         system = system_for(value)

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import syno_widgets
+from syno_widgets import Compare, Explorer, OperatorView, Stepper
 
-from syno_lab.errors import FormatError, SpecError
+from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.ir.state import State
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.operators import conv2d
@@ -89,3 +90,26 @@ def test_what_no_system_builds_by_steps_is_refused(monkeypatch: pytest.MonkeyPat
             system_for(start)
     with pytest.raises(FormatError, match="operator file: expected"):
         session_of(conv2d().to_json())
+
+
+def test_names_and_files_are_understood_where_an_operator_is(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(conv2d().to_json())
+    for operator in ("conv2d", file, str(file), conv2d().to_json()):
+        compared = Compare(operator, "operator_1", names=("a", "b"))
+        assert [one["name"] for one in compared.columns] == ["a", "b"]
+        compared.close()
+        shown = OperatorView(operator)
+        assert shown.operator == conv2d()
+        shown.close()
+        explorer = Explorer(operator)
+        assert explorer.source == "space"
+        explorer.close()
+    for view in (lambda what: Compare(what, "conv2d"), OperatorView, Stepper.of):
+        with pytest.raises(SynoError, match="found 'conv3d'; did you mean conv"):
+            view("conv3d")
+        with pytest.raises(SynoError, match=r"none\.json'"):
+            view(tmp_path / "none.json")
+    (tmp_path / "noise.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(SynoError, match="expected text in UTF-8"):
+        OperatorView(tmp_path / "noise.json")

@@ -56,7 +56,8 @@ class Compare(View):
     colour, by its border and in words.
 
     Args:
-        operators: two to four operators of any systems, or states of operators under construction.
+        operators: two to four operators of any systems, their names or files, or states of operators under
+            construction.
         names: what to call them; None takes the names of known operators.
         binding: sizes for all; None takes sizes that the system of one of the operators has for such a view.
         lab: the folder (or store file) of a lab whose trials of these operators are shown.

@@ -17,6 +17,7 @@ from ipywidgets import widget_serialization
 
 from syno_lab.effort import Effort
 from syno_lab.errors import SpecError, StoppedError, StoreError, SynoError
+from syno_lab.inputs import is_file
 from syno_lab.jobs import Lab
 from syno_lab.reports import LabReader, Reading
 from syno_lab.reports.icicle import COLOURS, Icicle, icicle, icicle_sketch, listed, way_to
@@ -25,7 +26,7 @@ from syno_lab.reports.rows import TrialRow
 from syno_lab.reports.trees import SearchTree, read_tree, tree_file, trial_below
 from syno_lab.search.branches import Branching, Surroundings
 from syno_lab.session_protocol import Session
-from syno_lab.systems import read_operator, system_for, system_of
+from syno_lab.systems import known_operators, operator_named, read_operator, system_for, system_of
 from syno_widgets.looking import LookingView
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
@@ -144,7 +145,7 @@ class Explorer(LookingView):
         self._drawn: Icicle | None = None
         self._first = threading.Event()  # set when the next steps of the space's first state are there
         self._is_stopped = False  # the space is looked at no further until more of it is asked for
-        if isinstance(start, str | Path):
+        if isinstance(start, str | Path) and _is_lab(start):
             self._reader = LabReader(start)
         elif isinstance(start, Lab):
             self._reader = LabReader(start.folder)
@@ -493,8 +494,16 @@ class Explorer(LookingView):
         return f"<Explorer: {self.headline}>"
 
 
+def _is_lab(start: str | Path) -> bool:
+    """Whether it is the folder or the store of a lab, rather than the name, the file or the text of an operator."""
+    if isinstance(start, str) and (start.lstrip().startswith("{") or start in known_operators()):
+        return not start.lstrip().startswith("{") and Path(start).is_dir()
+    return not is_file(start) or Path(start).suffix == ".sqlite"
+
+
 def _around(start: object, pruned: bool, rules: Sequence[Any]) -> Surroundings:
     """The space around a value. Raises SpecError for a value that no system knows."""
+    start = operator_named(start)
     try:
         system = system_for(start)
     except SpecError:

@@ -34,7 +34,7 @@ from syno_lab.panes import (
     read_pane,
 )
 from syno_lab.protocol import Operator, Pane
-from syno_lab.systems import all_systems, operator_of, system_of
+from syno_lab.systems import all_systems, operator_named, operator_of, system_of
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.view import View
@@ -521,7 +521,7 @@ class OperatorView(View):
 
 def _operator(value: Any) -> Operator:
     """The operator that a value is or stands for. Raises SpecError for one that is none."""
-    found = operator_of(value)
+    found = operator_of(operator_named(value))
     if found is None:
         known = ", ".join(system.title for system in all_systems())
         raise SpecError(

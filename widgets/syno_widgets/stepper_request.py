@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from syno_lab.errors import SynoError
-from syno_widgets.stepper_start import MAX_BYTES
+from syno_lab.systems import MAX_TEXT
 
 _MAX_TICKS = 256
 _CHOICES = ("step", "contract", "preview", "why", "instead", "whole", "aim")  # which are made from lists
@@ -71,8 +71,8 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
         number = len(self.share) + len(self.give)
         if number > _MAX_TICKS:
             raise SynoError(f"expected at most {_MAX_TICKS} ticks, found {number}")
-        if len(self.name) > MAX_BYTES:
-            raise SynoError(f"expected a text of at most {MAX_BYTES} characters, found {len(self.name)}")
+        if len(self.name) > MAX_TEXT:
+            raise SynoError(f"expected a text of at most {MAX_TEXT} characters, found {len(self.name)}")
         if is_old and self.kind in _CHOICES:
             raise SynoError("the list has changed since that choice; choose again")
         if self.kind in ("step", "why", "instead") and not 0 <= self.index < found:

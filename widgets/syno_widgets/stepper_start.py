@@ -6,14 +6,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from syno_lab.errors import SpecError
-from syno_lab.inputs import quoted, read_text
 from syno_lab.protocol import Operator
 from syno_lab.session_protocol import Session
-from syno_lab.systems import all_systems, is_operator, session_of
+from syno_lab.systems import opened, session_of
 
-#: Bytes of a text that is opened.
-MAX_BYTES = 1 << 22
 #: What can be done with a complete operator; the code is for a cell in which ``stepper`` is the widget.
 WAYS_ON = tuple(
     {"title": title, "code": code}
@@ -32,21 +28,7 @@ WAYS_ON = tuple(
 
 def session_to_show(operator: Operator | str | Path) -> Session:
     """The session of an operator, of the name of a known one, or of a text or a file with an operator or a session."""
-    if is_operator(operator):
-        return session_of(operator)
-    known = {name: make for system in all_systems() for name, make in system.known().items()}
-    if isinstance(operator, str) and operator in known:
-        return session_of(known[operator]())
-    text = str(operator)
-    if isinstance(operator, Path) or not text.lstrip().startswith(("{", "syno-session:")):
-        try:
-            text = read_text(text, MAX_BYTES)
-        except (OSError, ValueError) as error:
-            raise SpecError(
-                f"expected an operator, a file of one, or one of {', '.join(known)}; found {quoted(text)}, which "
-                f"cannot be read: {getattr(error, 'strerror', None) or error}"
-            ) from None
-    return session_of(text)
+    return session_of(opened(operator))
 
 
 def send_now() -> None:
