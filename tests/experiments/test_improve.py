@@ -298,6 +298,15 @@ def test_bad_input_is_one_line(model: Any, data: Any, error: type[SynoError], ma
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("system", ["alpha", "αNAS", "pgraphs, alpha", "syno-lab-alpha"])
+def test_whole_networks_are_searched_elsewhere(system: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        SpecError, match="whole networks; search those by `syno-lab search --system alpha --model"
+    ) as told:
+        sl.improve(make_model(), make_data(), folder=tmp_path, system=system)
+    assert "rungs" not in str(told.value)
+
+
 def test_another_network_under_the_same_name_is_refused(tmp_path: Path) -> None:
     def stop(line: str) -> None:
         if "timing" in line:
