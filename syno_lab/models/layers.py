@@ -27,6 +27,7 @@ from syno_lab.errors import SpecError
 from syno_lab.models.copies import check_shapes
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Kind, Site
+from syno_lab.models.stand_in import is_of_torch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,13 +137,27 @@ def survey(net: nn.Module, example: Example) -> Survey:
     seen: dict[nn.Module, list[Call]] = {}
     running: list[nn.Module] = []
 
-    def record(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
-        while running.pop() is not module:  # one that raised, and whose error the network took
-            pass
-        seen.setdefault(module, []).append(_call([*inputs, *named.values()], output))
+    def watch(module: nn.Module) -> Callable[..., Any]:
+        forward = module.forward
+
+        def watched(*inputs: Any, **named: Any) -> Any:
+            running.append(module)
+            try:
+                output = forward(*inputs, **named)
+            finally:
+                running.pop()
+            seen.setdefault(module, []).append(_call([*inputs, *named.values()], output))
+            return output
+
+        return watched
 
     taken = _Taken(names, running)
-    with _watched(net, names, running, record), torch.no_grad(), FlopCounterMode(display=False) as counter, taken:
+    with (
+        _watched(net, {module: watch(module) for module in names}),
+        torch.no_grad(),
+        FlopCounterMode(display=False) as counter,
+        taken,
+    ):
         try:
             # torch counts attention where it is made of matrix products.
             with sdpa_kernel(SDPBackend.MATH):
@@ -251,8 +266,9 @@ class _Taken(TorchDispatchMode):
 
     def __init__(self, layers: Iterable[nn.Module], running: list[nn.Module]) -> None:
         super().__init__()
-        owned = ((layer, name, value) for layer in layers for name, value in layer._parameters.items())
-        # A bias stays, so it may be taken.
+        plain = (layer for layer in layers if not any(map(is_of_torch, layer._forward_pre_hooks.values())))
+        owned = ((layer, name, value) for layer in plain for name, value in layer._parameters.items())
+        # A bias stays, so it may be taken; a hook of torch's takes what it makes a weight from.
         self._owners = {_start(value): layer for layer, name, value in owned if value is not None and name != "bias"}
         self._owners.pop(None, None)
         self._running = running
@@ -277,28 +293,26 @@ def _start(tensor: Tensor) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _watched(
-    net: nn.Module, modules: Iterable[nn.Module], running: list[nn.Module], record: Callable[..., None]
-) -> Iterator[None]:
+def _watched(net: nn.Module, forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """In evaluation, with other forwards: hooks would see what hooks of the network's own make of a layer's output."""
     modes = [(module, module.training) for module in net.modules()]
-    # Before hooks of torch's that make a weight, such as weight_norm's.
-    hooks = [
-        module.register_forward_pre_hook(lambda module, _: running.append(module), prepend=True) for module in modules
-    ]
-    # Before hooks of the network's own, which may change what the layer itself gave.
-    hooks += [module.register_forward_hook(record, prepend=True, with_kwargs=True) for module in modules]
+    before = {module: vars(module).get("forward") for module in forwards}
     fused = torch.backends.mha.get_fastpath_enabled()
     trained = [one for one in net.parameters() if one.requires_grad and one.is_leaf]  # copies of TorchScript have none
     try:
         for parameter in trained:  # torch counts by hooks that fail at views of those
             parameter.requires_grad = False
         torch.backends.mha.set_fastpath_enabled(False)  # it takes the weights of layers and does not call them
+        for module, forward in forwards.items():
+            module.forward = forward
         net.eval()
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
-        for hook in hooks:
-            hook.remove()
+        for module, own in before.items():
+            vars(module).pop("forward", None)
+            if own is not None:
+                module.forward = own
         for parameter in trained:
             parameter.requires_grad = True
         for module, training in modes:

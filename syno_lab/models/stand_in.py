@@ -95,6 +95,11 @@ def _without_values(value: Any) -> Any:
     return torch.empty(value.shape, dtype=value.dtype, device=value._answers[0])  # type: ignore[attr-defined]
 
 
+def is_of_torch(hook: Any) -> bool:
+    """Whether a hook is one by which torch makes a layer's weight: of weight_norm, spectral_norm, pruning."""
+    return type(hook).__module__.startswith("torch.nn.utils")
+
+
 class InPlaceOf(nn.Module):
     """Stands in the place of the layer ``original``, named ``whose``, and answers what the layer answers.
 
@@ -113,9 +118,7 @@ class InPlaceOf(nn.Module):
         super().__init__()
         for kind in _HOOKS:
             hooks = getattr(original, kind)
-            kept = OrderedDict(
-                (key, hook) for key, hook in hooks.items() if not type(hook).__module__.startswith("torch.nn.utils")
-            )
+            kept = OrderedDict((key, hook) for key, hook in hooks.items() if not is_of_torch(hook))
             setattr(self, kind, hooks if len(kept) == len(hooks) else kept)
         self._is_full_backward_hook = original._is_full_backward_hook
         bias = getattr(original, "bias", None)

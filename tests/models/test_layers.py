@@ -190,13 +190,17 @@ class Called(nn.Module):
         self.penalised = nn.Conv2d(4, 4, 3, padding=1)
         self.pair = Pair(4, 4, 3, padding=1)
         self.masked = Masked(4, 4, 3, padding=1)
+        self.direct = nn.Conv2d(4, 4, 3, padding=1)
+        self.scaled = nn.Conv2d(4, 4, 3, padding=1)
+        self.scaled.register_forward_pre_hook(lambda module, _: (module.weight.norm(), None)[1])
         self.head = nn.Linear(4, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.scaled(x)
         x = self.plain(x.to(self.plain.weight.dtype).view(-1, self.plain.weight.size(1), 8, 8))
         x = functional.conv2d(self.named(input=x), self.taken.weight.data, padding=1)
         x = self.penalised(x) + self.penalised.weight.flatten().norm()
-        x = self.masked(self.pair(x)[0], mask=x > 0)
+        x = self.direct.forward(self.masked(self.pair(x)[0], mask=x > 0))
         return self.head(input=x.mean((2, 3)))
 
 
@@ -220,6 +224,8 @@ def test_each_way_to_use_a_layer_is_seen(device):
         "penalised": (1, "a function takes its weight, besides its calls"),
         "pair": (1, "its output is a tuple, not a tensor"),
         "masked": (1, "it is called with 2 inputs, and an operator takes one"),
+        "direct": (1, None),
+        "scaled": (1, "a function takes its weight, besides its calls"),
         "head": (1, None),
     }
 
@@ -246,7 +252,11 @@ def test_a_layer_is_seen_as_it_is_whatever_hooks_make_of_it():
     first, second = survey(net, (2, 8, 8)).sites
     assert (first.obstacle, second.obstacle, second.height) == (None, None, 4)
     assert len(net[0]._forward_hooks) == 1
-    assert not net[0]._forward_pre_hooks
+    net[0].forward = lambda x: torch.zeros(1, 4, 8, 8)
+    own = net[0].forward
+    survey(net, (2, 8, 8))
+    assert vars(net[0])["forward"] is own
+    assert "forward" not in vars(net[1])
 
 
 OTHER_KINDS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
