@@ -7,12 +7,10 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.ir.late import load_by
-from syno_lab.moved import Moved
 from syno_lab.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -34,7 +32,6 @@ _ELSEWHERE = {
 #: Systems with public names of their own.
 _ROOMS = ("canvas", "alpha")
 
-sys.meta_path.append(Moved())  # last: asked only for modules that nothing else finds
 load_by(lambda: import_module("syno_lab.api"))
 
 
