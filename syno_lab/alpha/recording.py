@@ -289,7 +289,9 @@ def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
         raise SpecError(f"{name}: {error}{recorder.place}") from None
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        if "meta" in reason.lower():
+        if "attempted to run this operator with Meta" in reason:
+            reason = f"expected functions that say the shapes they give, found {reason.partition(': ')[0]}"
+        elif "meta" in reason.lower():
             reason = f"expected no decision by the values of a tensor, found one ({reason:.80})"
         else:
             shapes = ", ".join(str(list(each.shape)) for each in inputs)
@@ -418,6 +420,8 @@ class _Recorder(TorchFunctionMode):
             inner: Callable[..., Any] | None = wrapped(module)
             if isinstance(module, torch.jit.ScriptModule):
                 self._whole += (f"{path}.",)
+                if not hasattr(module, "forward"):  # it has other methods alone
+                    continue
                 inner = with_values(module.forward, self.device)
             forward = module.forward if inner is None else inner
             hooked = has_hooks(module)
@@ -486,7 +490,7 @@ class _Recorder(TorchFunctionMode):
         try:
             result = function(*given_args, **given_kwargs)
         except Exception as error:
-            if not isinstance(target, str) and not _is_own(target):
+            if isinstance(error, SynoError) or not (isinstance(target, str) or _is_own(target)):
                 raise
             whole = self.twin.get_submodule(target) if isinstance(target, str) else function
             try:
@@ -553,6 +557,12 @@ class _Recorder(TorchFunctionMode):
 
 def _together(args: Any, kwargs: Any) -> Any:
     """Arguments without values where one of them has none; constants alone keep theirs."""
+    if any(
+        isinstance(leaf, nn.Parameter) and leaf.requires_grad and not leaf.is_meta for leaf in leaves((args, kwargs))
+    ):
+        raise SpecError(
+            "expected weights of the network itself, found one that a function or a hook has from elsewhere"
+        )
     has_none = any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in leaves((args, kwargs)))
     return mapped((args, kwargs), on_meta) if has_none else (args, kwargs)
 

@@ -306,6 +306,35 @@ REFUSED: dict[str, tuple[Made, str]] = {
 }
 
 
+class Method(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = conv()
+
+    @torch.jit.export
+    def linear(self, x: Tensor) -> Tensor:
+        return self.conv(x)
+
+
+def with_a_foreign_weight() -> nn.Module:
+    other, net = conv(), Net(chain)
+    net.b.register_forward_hook(lambda module, given, y: y * other.weight.sum())
+    return net
+
+
+REFUSED |= {
+    "chance in evaluation": (
+        lambda: Net(lambda net, x: functional.dropout(chain(net, x), 0.5, training=True)),
+        "in evaluation .*, found that it draws at random in another way",
+    ),
+    "a weight from elsewhere": (with_a_foreign_weight, "a function or a hook has from elsewhere, in b"),
+    "a method of TorchScript": (
+        lambda: Net(lambda net, x: net.part.linear(chain(net, x)), part=torch.jit.script(Method())),
+        "in evaluation what the network does, found",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_it_is_refused(name: str) -> None:
     make, message = REFUSED[name]
@@ -441,6 +470,15 @@ def test_what_a_network_keeps_in_evaluation_stays_there() -> None:
             return self
 
     check(Frozen(lambda net, x: net.norm(chain(net, x)), norm=nn.BatchNorm2d(4)))
+
+
+def test_chance_that_a_graph_does_not_have_is_said() -> None:
+    def function(net: Any, x: Tensor) -> Tensor:
+        y = chain(net, x)
+        return y * y.new_empty(len(x), 4, 1, 1).bernoulli_(0.5) if net.training else y
+
+    with pytest.warns(UserWarning, match="Net draws at random in training"):
+        sl.alpha.trace(Net(function), SHAPE)
 
 
 def test_tensors_without_elements_are_constants() -> None:
