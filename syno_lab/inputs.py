@@ -27,11 +27,7 @@ _LONG_WORD = re.compile(rf"[^'\s]{{{QUOTED + 1},}}|[^'\n]{{{QUOTED + 1},}}(?=')"
 
 
 def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """``names``, those first that are the most like ``name``, whatever its case and punctuation.
-
-    >>> nearest("jetson_xavir", ["cuda", "jetson-xavier"])
-    ['jetson-xavier', 'cuda']
-    """
+    """``names``, those first that are the most like ``name``, as :func:`likeness` has it."""
     return sorted(names, key=lambda one: -likeness(name, one))
 
 

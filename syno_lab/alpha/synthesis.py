@@ -155,6 +155,7 @@ class Draft:
         chain: the operations so far.
         others: the input shapes of other instances, each with the shape that is wanted of it, None for any. One chain
             must suit all instances: each is to have its shape, the first alone the depth and the mixing too.
+        effort: what looking for a chain may take.
 
     Raises:
         SpecError: when an operation does not apply to the tensor before it, or properties of several inputs or outputs
@@ -169,6 +170,7 @@ class Draft:
     _states: tuple[Any, ...] = field(default=(), compare=False, repr=False)
     shape: Shape = field(default=(), compare=False)
     other_shapes: tuple[Shape, ...] = field(default=(), compare=False)
+    effort: Effort | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self._states:
@@ -197,7 +199,8 @@ class Draft:
             row.after(state, operation, shapes, 0)
             for row, state in zip(self.properties.rows, self._states, strict=True)
         )
-        return Draft(self.properties, self.input_shape, (*self.chain, operation), self.others, states, shape, others)
+        chain = (*self.chain, operation)
+        return Draft(self.properties, self.input_shape, chain, self.others, states, shape, others, self.effort)
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -246,7 +249,9 @@ class Draft:
 
     @property
     def offers(self) -> tuple[Choice, ...]:
-        """What can follow, see :func:`offered`."""
+        """What can follow, see :func:`offered`. Raises EffortError where looking takes more than it may."""
+        if self.effort is not None:
+            self.effort.look(f"looking at what follows {len(self.chain)} operations")
         return offered(self.shape, self.features, self.other_shapes)
 
     def drafts(self) -> Iterator[Draft]:
@@ -334,24 +339,12 @@ class Answer:
 Refuses = Callable[["Draft", Operation], bool]
 
 
-def _followers(draft: Draft, refuses: Refuses | None = None, effort: Effort | None = None) -> list[Draft]:
+def _followers(draft: Draft, refuses: Refuses | None) -> list[Draft]:
     """What the operations lead to that no rule refuses."""
-    found = []
-    for one in draft.drafts():
-        if effort is not None:
-            effort.tick(f"looking at operations after {len(draft.chain)}")
-        if refuses is None or not refuses(draft, one.chain[-1]):
-            found.append(one)
-    return found
+    return [one for one in draft.drafts() if refuses is None or not refuses(draft, one.chain[-1])]
 
 
-def greedy(
-    start: Draft,
-    rng: random.Random,
-    length: int | None = None,
-    refuses: Refuses | None = None,
-    effort: Effort | None = None,
-) -> Answer:
+def greedy(start: Draft, rng: random.Random, length: int | None = None, refuses: Refuses | None = None) -> Answer:
     """Algorithm 1: always the nearest, by chance among several; no more operations than the paper's distance.
 
     Args:
@@ -359,13 +352,12 @@ def greedy(
         rng: decides ties.
         length: not used.
         refuses: rules of the user's own, where there are any.
-        effort: what it may take.
     """
     draft, evaluations = start, 0
     while not draft.is_complete:
         if isinf(draft.distance):
             return Answer(None, evaluations, hopeless_words(draft))
-        drafts = _followers(draft, refuses, effort)
+        drafts = _followers(draft, refuses)
         evaluations += len(drafts)
         nearest = min((one.nearness for one in drafts), default=(inf,))
         if nearest >= draft.nearness:
@@ -374,13 +366,7 @@ def greedy(
     return Answer(draft, evaluations)
 
 
-def progressive(
-    start: Draft,
-    rng: random.Random,
-    length: int | None = None,
-    refuses: Refuses | None = None,
-    effort: Effort | None = None,
-) -> Answer:
+def progressive(start: Draft, rng: random.Random, length: int | None = None, refuses: Refuses | None = None) -> Answer:
     """The rule of section 5: by chance with weights 1/(1 + distance), and greedily from the original's length on.
 
     Args:
@@ -389,12 +375,11 @@ def progressive(
         length: of the original; its properties' where None, or that of the greedy answer where they have none. A chain
             of more than `SLACK` above it is given up.
         refuses: rules of the user's own, where there are any.
-        effort: what it may take.
     """
     draft, evaluations = start, 0
     length = start.properties.length if length is None else length
     if length is None:
-        shortest = greedy(start, rng, refuses=refuses, effort=effort)
+        shortest = greedy(start, rng, refuses=refuses)
         if shortest.draft is None:
             return shortest
         length, evaluations = len(shortest.draft.chain), shortest.evaluations
@@ -403,7 +388,7 @@ def progressive(
             return Answer(None, evaluations, hopeless_words(draft))
         if len(draft.chain) >= length + SLACK:
             return Answer(None, evaluations, f"not satisfied after {len(draft.chain)} operations")
-        drafts = _followers(draft, refuses, effort)
+        drafts = _followers(draft, refuses)
         evaluations += len(drafts)
         feasible = [one for one in drafts if not isinf(one.distance)]
         if not feasible:
@@ -416,13 +401,7 @@ def progressive(
     return Answer(draft, evaluations)
 
 
-def enumerative(
-    start: Draft,
-    rng: random.Random,
-    length: int | None = None,
-    most: int = MOST_EVALUATIONS,
-    effort: Effort | None = None,
-) -> Answer:
+def enumerative(start: Draft, rng: random.Random, length: int | None = None, most: int = MOST_EVALUATIONS) -> Answer:
     """All chains in order of their length, by chance within a length (section 6.2.2): the first that satisfies.
 
     Args:
@@ -430,7 +409,6 @@ def enumerative(
         rng: the order within a length.
         length: not used.
         most: drafts that are looked at before it gives up.
-        effort: what it may take.
     """
     if start.is_complete:
         return Answer(start, 0)
@@ -439,7 +417,7 @@ def enumerative(
         longer: list[Draft] = []
         rng.shuffle(level)
         for draft in level:
-            drafts = _followers(draft, effort=effort)
+            drafts = list(draft.drafts())
             rng.shuffle(drafts)
             for one in drafts:
                 evaluations += 1
@@ -453,12 +431,7 @@ def enumerative(
 
 
 def random_subgraph(
-    start: Draft,
-    rng: random.Random,
-    length: int | None = None,
-    more: float = 0.5,
-    attempts: int = 100,
-    effort: Effort | None = None,
+    start: Draft, rng: random.Random, length: int | None = None, more: float = 0.5, attempts: int = 100
 ) -> Answer:
     """One operation, and one more with the probability ``more`` each time; of the properties only the shape counts.
 
@@ -470,15 +443,12 @@ def random_subgraph(
         length: not used.
         more: the probability of one more; the paper's are 0.2, 0.5 and 0.75.
         attempts: chains that are drawn until one has the shape.
-        effort: what it may take.
     """
     evaluations = 0
     for _ in range(attempts):
         draft = start
         while True:
             drawn_from = draft.offers
-            if effort is not None:
-                effort.look(f"looking at operations after {len(draft.chain)}")
             if not drawn_from:
                 break
             draft = draft.apply(rng.choice(rng.choice(drawn_from).operations))
@@ -506,7 +476,7 @@ def hopeless_words(draft: Draft) -> str:
 
 
 #: A row for each method.
-METHODS: dict[str, Callable[..., Answer]] = {
+METHODS: dict[str, Callable[[Draft, random.Random, int | None], Answer]] = {
     "progressive": progressive,
     "greedy": greedy,
     "enumerative": enumerative,

@@ -65,8 +65,8 @@ def command(
 
     wanted, shape = _wanted(properties, of, wants, input_shape)
     rng = random.Random(seed)  # noqa: S311 - for choices
-    start = Draft(wanted, shape)
-    answer = METHODS[method](start, rng, effort=Effort(seconds))
+    start = Draft(wanted, shape, effort=Effort(seconds))
+    answer = METHODS[method](start, rng, None)
     if answer.draft is None:
         raise SynoError(
             f"no chain found by --method {method} after {answer.evaluations:,} evaluations: {answer.reason}; try "

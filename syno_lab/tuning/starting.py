@@ -21,29 +21,19 @@ STARTED = "; started from records"
 
 
 #: What a field of a key tells, where a record has another value of it; fingerprints are of some sizes.
-_OTHER = {
-    "binding": "other sizes",
-    "fingerprint": "another operator",
-    "dtype": "another dtype",
-    "target": "another machine",
-    "tvm": "another TVM",
-    "conditions": "other threads or another power mode",
-}
+_OTHER = {"binding": "other sizes", "fingerprint": "another operator", "dtype": "another dtype"}
+_OTHER |= {"target": "another machine", "tvm": "another TVM", "conditions": "other threads or another power mode"}
 
 
 def record_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """The files of a folder that may be records.
-
-    Raises:
-        TuningError: it is no folder, cannot be read, or has no such file.
-    """
+    """The files of a folder that may be records. Raises TuningError where it has none, or cannot be read."""
     name = quoted(os.fspath(folder))
     try:
         names = sorted(one.name for one in Path(folder).iterdir())
+    except FileNotFoundError:
+        raise TuningError(f"there is no such folder: {name}; expected one with tuning records") from None
     except (OSError, ValueError) as error:  # a zero in it
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        if isinstance(error, FileNotFoundError):
-            raise TuningError(f"there is no such folder: {name}; expected one with tuning records") from None
+        reason = getattr(error, "strerror", None) or error
         raise TuningError(f"expected a folder of tuning records that can be read, found {name}: {reason}") from None
     found = [Path(folder) / one for one in names if one.endswith(".jsonl")]
     if not found:

@@ -105,7 +105,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
             (*wants, "--input", "1,999999999,999999999,999999999"),
             "--input: expected at most 9223372036854775807 elements",
         ),
-        ((*wants, *shape, "--seconds", "0"), "no end within 0 seconds while looking at operations after 0"),
+        ((*wants, *shape, "--seconds", "0"), "no end within 0 seconds while looking at what follows 0 operations"),
         (("--wants", "Q>=m", *shape), "wants: expected an input axis of [B, H, W, C], found 'Q'"),
         (("--wants", "C>=z", *shape), "expected o, m or a after '>=', found 'z'"),
         # A wish that nothing meets says which entry: no operation pairs one example with another.
