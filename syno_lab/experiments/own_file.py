@@ -43,6 +43,8 @@ def patch(net):
     for name, (operator, stride) in LAYERS.items():
         parent, _, last = name.rpartition(".")
         holder, old = net.get_submodule(parent), net.get_submodule(name)
+        if isinstance(old.weight, nn.parameter.UninitializedParameter):
+            raise RuntimeError(f"expected layers with shapes, found the lazy {name}: run one example through it first")
         new = Place(operator(), old, stride, name).to(old.weight.device, old.weight.dtype)
         setattr(holder, last, new.train(old.training))
     keep_padding(net)

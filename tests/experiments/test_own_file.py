@@ -56,3 +56,22 @@ def test_a_patched_network_answers_as_one_with_slots(tmp_path, monkeypatch):
         RuntimeError, match=r"calls its layer encoder.layers.1.linear1, found norm of encoder.layers.1."
     ):
         torch.norm(patched.encoder.layers[1].linear1.weight)
+
+
+def test_lazy_layers_are_patched_once_they_have_shapes():
+    def make() -> nn.Module:
+        return nn.Sequential(nn.LazyConv2d(8, 3, padding=1), nn.ReLU(), nn.LazyConv2d(8, 3, padding=1))
+
+    net, x = make(), torch.randn(2, 4, 8, 8)
+    net(x)
+    sites = survey(net, x).select()
+    changed, places = put_in(net, sites, operators.separable())
+    file: dict[str, object] = {}
+    exec(network_file(operators.separable(), list(zip(sites, places, strict=True)), 3, "pool"), file)
+    fresh = make()
+    with pytest.raises(RuntimeError, match="found the lazy 0: run one example through it first"):
+        file["patch"](fresh)
+    fresh(x)
+    patched = file["patch"](fresh)
+    patched.load_state_dict(changed.state_dict())
+    assert torch.equal(patched(x), changed(x))
