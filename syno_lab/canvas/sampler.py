@@ -150,15 +150,14 @@ class Sampler:
         Raises:
             SpecError: where the sampler was not made of a network's sites, or the operator fits none.
         """
-        from copy import deepcopy
-
         from syno_lab.canvas.system import CANVAS
+        from syno_lab.models.copies import copied
 
         if not self.sites:
             raise SpecError(
                 "expected a sampler of a network, found one of places: use Sampler.of_network(net, example)"
             )
-        return CANVAS.placement(operator, self.sites, "shape").apply(deepcopy(net))
+        return CANVAS.placement(operator, self.sites, "shape").apply(copied(net))
 
     def root(self) -> Draft:
         """What every kernel grows from: the input alone."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from syno_lab.data.datasets import DIGITS
 from syno_lab.data.own import OwnData
 from syno_lab.data.own import offer as offer_data
 from syno_lab.errors import SpecError
-from syno_lab.experiments.trying import broken_layers
+from syno_lab.experiments.trying import broken_layers, two_examples
 from syno_lab.inputs import quoted
 from syno_lab.models.copies import check_values, copied, uncompiled
 from syno_lab.models.layers import Survey, in_short, nothing_to_replace
@@ -29,12 +29,7 @@ from syno_lab.models.registry import offer as offer_network
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site
 from syno_lab.models.tried import generators_kept
-from syno_lab.training.examples import task_of
-from syno_lab.training.loop import outputs_of
-from syno_lab.training.train import find_device
 from syno_lab.trial import TrialRequest, survey_of
-from syno_lab.trial.backbone import build
-from syno_lab.trial.examples import examples_of
 from syno_lab.trial.own import DATA, MODEL, bring, checked, name_of
 from syno_lab.user_code import UserCode, user_code
 
@@ -206,7 +201,6 @@ def choose(
         sites = [site for site in found if site.name not in unfit]
         asked = _with_sites(request, selection, sites)
         if sites and tries:
-            check_fit(asked)
             unfit |= broken_layers(asked, sites, say)
             sites = [site for site in sites if site.name not in unfit]
         if sites:
@@ -216,7 +210,7 @@ def choose(
 
 
 def _with_sites(request: TrialRequest, selection: Selection, sites: Sequence[Site]) -> TrialRequest:
-    options = {**request.options, "match": [site.name for site in sites], "kinds": list(selection.kinds)}
+    options = {**request.options, "match": [escape(site.name) for site in sites], "kinds": list(selection.kinds)}
     if selection.pointwise:
         options["pointwise"] = True
     return msgspec.structs.replace(request, options=options)
@@ -264,14 +258,5 @@ def check_fit(request: TrialRequest) -> None:
     Raises:
         SpecError, TrainingError, DataError: one line.
     """
-    device = find_device(request.device)
-    with (
-        generators_kept(),
-        closing(task_of(examples_of(request), device, 2, "none")) as task,
-        torch.no_grad(),
-        blamed("the network", SpecError),
-    ):
-        net = build(request).module.to(device).eval()
-        dtype = next((one.dtype for one in net.parameters() if one.is_floating_point()), torch.float32)
-        examples, _ = task.test_batch(0, dtype)
-        task.check(outputs_of(net, examples), examples)
+    with two_examples(request) as two:
+        two.check()

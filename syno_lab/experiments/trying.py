@@ -7,21 +7,24 @@ asks of its layers what no operator has says so now, and not in each of a hundre
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from glob import escape
 from threading import Timer
 
 import msgspec
 import torch
+from torch import Tensor, nn
 
+from syno_lab.blame import blamed
 from syno_lab.errors import SpecError
 from syno_lab.models.sites import Kind, Site
 from syno_lab.models.tried import generators_kept, try_network
 from syno_lab.systems import find_system
 from syno_lab.training.examples import ExampleTask, task_of
 from syno_lab.training.images import ImageTask, StreamTask
-from syno_lab.training.loop import cross_entropy
+from syno_lab.training.loop import cross_entropy, outputs_of
 from syno_lab.training.recipes import Arithmetic
 from syno_lab.training.train import find_device
 from syno_lab.trial import TrialRequest, places_of
@@ -55,16 +58,17 @@ def broken_layers(
         clock: seconds.
 
     Raises:
-        SpecError: the network cannot be trained without an operator either.
+        SynoError: the network does not take the examples, or cannot be trained, without an operator either.
     """
-    device, names = find_device(request.device), [site.name for site in sites]
-    line = f"trying an operator in {len(names)} layer{'s' * (len(names) > 1)}, on two examples"
+    line = f"trying an operator in {len(sites)} layer{'s' * (len(sites) > 1)}, on two examples"
     told = Timer(_QUIET_S, say, [line])
     told.daemon = True
     told.start()
     try:
-        with generators_kept(), closing(task_of(examples_of(request), device, 2, "none")) as task:
-            tries = _Tries(request, sites[0].kind, task, device, clock, clock() + SECONDS)
+        with two_examples(request) as two:
+            two.check()
+            tries = _Tries(two, sites[0].kind, clock, clock() + SECONDS)
+            names = [site.name for site in sites]
             why = tries.why(names)
             if why is None:
                 return {}
@@ -77,12 +81,47 @@ def broken_layers(
         told.cancel()
 
 
-@dataclass
-class _Tries:
+@dataclass(frozen=True)
+class TwoExamples:
+    """Two examples of a request's data, for networks that are tried."""
+
     request: TrialRequest
-    kind: Kind
     task: ExampleTask | ImageTask | StreamTask
     device: torch.device
+
+    def check(self) -> None:
+        """Refuse a network that does not take them, or does not tell their classes apart, without an operator.
+
+        Raises:
+            SpecError, TrainingError, DataError: one line.
+        """
+        with torch.no_grad(), blamed("the network", SpecError):
+            net, examples, _ = self.beside(self.request)
+            self.task.check(outputs_of(net.eval(), examples), examples)
+
+    def beside(self, request: TrialRequest) -> tuple[nn.Module, Tensor, Tensor]:
+        """A request's network, new, the examples in the type of its weights, and their classes."""
+        net = build(request).module.to(self.device)
+        dtype = next((one.dtype for one in net.parameters() if one.is_floating_point()), torch.float32)
+        return net, *self.task.test_batch(0, dtype)
+
+
+@contextmanager
+def two_examples(request: TrialRequest) -> Iterator[TwoExamples]:
+    """Read two examples; the generators of torch, NumPy and Python are as before afterwards.
+
+    Raises:
+        SynoError: they cannot be read.
+    """
+    device = find_device(request.device)
+    with generators_kept(), closing(task_of(examples_of(request), device, 2, "none")) as task:
+        yield TwoExamples(request, task, device)
+
+
+@dataclass
+class _Tries:
+    two: TwoExamples
+    kind: Kind
     clock: Callable[[], float]
     end: float
     whole: list[str] = field(default_factory=list)  # layers in which operators work together
@@ -90,20 +129,18 @@ class _Tries:
 
     def why(self, names: Sequence[str]) -> str | None:
         """Why the network does not work with a known operator in these layers, or None."""
-        asked = self.request
+        asked, task = self.two.request, self.two.task
         if names:
             operator = find_system("syno-lab-operator").known()[_KNOWN[self.kind]]()
-            options = {**asked.options, "match": list(names)}
+            options = {**asked.options, "match": [escape(name) for name in names]}
             asked = msgspec.structs.replace(asked, operator=operator.to_json(), options=options)
             if not any(place.replaced for place in places_of(asked)):
                 return None  # a stride in its shape, or features that 4 does not divide
-        net = build(asked).module.to(self.device)
-        dtype = next((one.dtype for one in net.parameters() if one.is_floating_point()), torch.float32)
-        examples, classes = self.task.test_batch(0, dtype)
+        net, examples, classes = self.two.beside(asked)
 
-        def call(module: torch.nn.Module) -> torch.Tensor:
-            with Arithmetic(asked.precision, self.device).forward():
-                return self.task.check(module(examples), examples)
+        def call(module: nn.Module) -> Tensor:
+            with Arithmetic(asked.precision, self.two.device).forward():
+                return task.check(module(examples), examples)
 
         try:
             try_network(net, call, lambda logits: cross_entropy(logits, classes))

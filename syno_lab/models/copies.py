@@ -37,7 +37,9 @@ def copied(net: nn.Module, way_out: str = "give a function that makes it") -> nn
             if new.is_leaf and new.requires_grad != old.requires_grad:
                 new.requires_grad = old.requires_grad
         return made
-    except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a class of the user's own raises
         said = (str(error).splitlines() or [""])[0]
         raise SpecError(
             f"expected a network that can be copied, found this {type(net).__name__}: {type(error).__name__}: {said}; "

@@ -8,7 +8,6 @@ trials, which its own parent asks.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,7 +22,7 @@ from syno_lab.data.own import offer as offer_data
 from syno_lab.errors import CodeError
 from syno_lab.inputs import quoted
 from syno_lab.ir.primitives import add_primitive, own_primitives
-from syno_lab.models.copies import uncompiled
+from syno_lab.models.copies import copied, uncompiled
 from syno_lab.models.registry import OWN
 from syno_lab.models.registry import offer as offer_network
 from syno_lab.trial.request import TrialRequest
@@ -138,7 +137,7 @@ def checked(function: Callable[[], Any], name: str, origin: str) -> Callable[[],
 def _made(value: Any) -> Any:
     """What a name in a file stands for as a network: what it gives when it is called, or a copy of a module."""
     if isinstance(value, nn.Module):
-        return copy.deepcopy(value)
+        return copied(value)
     return value() if callable(value) else value
 
 
