@@ -40,6 +40,7 @@ ROOMS = (
 SHARED = (
     "beside",
     "blame",
+    "copies",
     "effort",
     "errors",
     "generated",

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.fx.node import map_aggregate
 
+from syno_lab.copies import check_shapes
 from syno_lab.errors import SpecError
-from syno_lab.models.copies import check_shapes
 
 #: Modules of torch that call another one and add nothing to it: where they have it.
 _WRAPPERS = {"DataParallel": "module", "DistributedDataParallel": "module", "OptimizedModule": "_orig_mod"}

@@ -151,7 +151,7 @@ class Sampler:
             SpecError: where the sampler was not made of a network's sites, or the operator fits none.
         """
         from syno_lab.canvas.system import CANVAS
-        from syno_lab.models.copies import copied
+        from syno_lab.copies import copied
 
         if not self.sites:
             raise SpecError(

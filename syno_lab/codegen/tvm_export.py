@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from syno_lab.codegen.torch_module import to_torch
+from syno_lab.copies import copied
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
@@ -88,18 +89,18 @@ def export_network(
         SynoError: where a module's weights or results are not those of the operator that it names.
     """
     operators = {id(one.operator): one.operator for _, one in syno_modules(net)}
-    copied = copy.deepcopy(net, dict(operators)).eval()  # operators are values: only modules are copied
+    twin = copied(net, kept=operators).eval()  # operators are values: only modules are copied
     calls: dict[nn.Module, _Call] = {}
-    for parent in list(copied.modules()):
+    for parent in list(twin.modules()):
         for name, child in list(parent._modules.items()):
             if child is not None and isinstance(getattr(child, "operator", None), Operator):
                 setattr(parent, name, calls.setdefault(child, _Call(child)))
-    if isinstance(getattr(copied, "operator", None), Operator):
-        copied = _Call(copied)
-    weight = next((p for p in copied.parameters() if p.is_floating_point()), torch.empty(0))
+    if isinstance(getattr(twin, "operator", None), Operator):
+        twin = _Call(twin)
+    weight = next((p for p in twin.parameters() if p.is_floating_point()), torch.empty(0))
     example = torch.zeros(tuple(example_shape), dtype=dtype or weight.dtype, device="cpu")
     try:
-        return torch.export.export(copied.cpu(), (example,))
+        return torch.export.export(twin.cpu(), (example,))
     except SynoError:
         raise
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:

@@ -6,7 +6,6 @@ This side imports neither TVM nor, but for :func:`measure_network`, torch. The o
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import signal
@@ -112,8 +111,10 @@ def write_check(net: nn.Module, example_shape: Sequence[int], path: Path, *, tok
     import numpy as np
     import torch
 
+    from syno_lab.copies import copied
+
     generator, shape = torch.Generator().manual_seed(0), tuple(example_shape)
-    quiet = copy.deepcopy(net, _kept(net)).eval().cpu()
+    quiet = copied(net, kept=_kept(net)).eval().cpu()
     with torch.no_grad():
         if tokens:
             x = torch.randint(0, 2, shape, generator=generator)

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from syno_lab.blame import blamed
+from syno_lab.copies import check_values, copied, uncompiled
 from syno_lab.data.datasets import DIGITS
 from syno_lab.data.own import OwnData
 from syno_lab.data.own import offer as offer_data
 from syno_lab.errors import SpecError
 from syno_lab.experiments.trying import broken_layers, two_examples
 from syno_lab.inputs import quoted
-from syno_lab.models.copies import check_values, copied, uncompiled
 from syno_lab.models.layers import Survey, in_short, nothing_to_replace
 from syno_lab.models.registry import OWN
 from syno_lab.models.registry import offer as offer_network

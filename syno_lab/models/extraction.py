@@ -11,9 +11,9 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from syno_lab.copies import copied
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-from syno_lab.models.copies import copied
 from syno_lab.models.layers import survey
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site

@@ -23,8 +23,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from syno_lab.blame import is_theirs, said_by
+from syno_lab.copies import check_shapes
 from syno_lab.errors import SpecError
-from syno_lab.models.copies import check_shapes
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Kind, Site
 from syno_lab.models.stand_in import is_of_torch

@@ -15,8 +15,8 @@ from typing import Any, Protocol, cast
 
 from torch import Tensor, nn
 
+from syno_lab.copies import check_shapes, copied
 from syno_lab.errors import SpecError
-from syno_lab.models.copies import check_shapes, copied
 from syno_lab.models.layers import Example, arguments
 from syno_lab.models.placeholder import Placeholder
 from syno_lab.models.sites import Site, Strides, check_strides

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from syno_lab.blame import blamed
+from syno_lab.copies import check_values, lacks_shapes
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-from syno_lab.models.copies import check_values, lacks_shapes
 from syno_lab.models.layers import Survey, survey
 from syno_lab.models.registry import Backbone, OwnNetwork, backbone
 from syno_lab.models.resolution import AtResolution

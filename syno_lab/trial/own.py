@@ -17,12 +17,12 @@ import torch
 from torch import nn
 
 from syno_lab.blame import blamed, guest
+from syno_lab.copies import copied, uncompiled
 from syno_lab.data.own import OwnData
 from syno_lab.data.own import offer as offer_data
 from syno_lab.errors import CodeError
 from syno_lab.inputs import quoted
 from syno_lab.ir.primitives import add_primitive, own_primitives
-from syno_lab.models.copies import copied, uncompiled
 from syno_lab.models.registry import OWN
 from syno_lab.models.registry import offer as offer_network
 from syno_lab.trial.request import TrialRequest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,17 +13,19 @@ from torch.nn.parameter import UninitializedBuffer, is_lazy
 from syno_lab.errors import SpecError
 
 
-def copied(net: nn.Module, way_out: str = "give a function that makes it") -> nn.Module:
+def copied(
+    net: nn.Module, way_out: str = "give a function that makes it", *, kept: Mapping[int, Any] | None = None
+) -> nn.Module:
     """A copy of a network with weights of its own.
 
     What ``copy.deepcopy`` refuses and torch itself makes is copied too: tensors that were computed (the weight under
     ``weight_norm`` or pruning), by their values, and buffers of lazy layers. Weights of TorchScript, of which it makes
-    tensors that were computed, can be trained in the copy.
+    tensors that were computed, can be trained in the copy. ``kept``: by ``id``, what the copy has in its place.
 
     Raises:
         SpecError: it holds what cannot be copied, such as a lock or an open file; the line ends with ``way_out``.
     """
-    known: dict[int, Any] = {}
+    known = dict(kept or {})
     for one in (one for module in net.modules() for one in _tensors(vars(module))):
         if isinstance(one, UninitializedBuffer):
             known[id(one)] = UninitializedBuffer(device=one.device, dtype=one.dtype)  # type: ignore[call-arg]

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 
 import syno_lab as sl
+from syno_lab.codegen.tvm_export import export_network
+from syno_lab.copies import copied, uncompiled
 from syno_lab.errors import SpecError
 from syno_lab.models import Selection, find_convolutions, put_in, replace_modules, survey
-from syno_lab.models.copies import copied, uncompiled
 
 COMPUTED: dict[str, Callable[[nn.Module], nn.Module]] = {
     "weight_norm": weight_norm,
@@ -154,3 +155,12 @@ def test_a_compiled_network_is_the_network_itself() -> None:
     net = around(nn.Conv2d(8, 8, 3, padding=1))
     assert uncompiled(torch.compile(net, backend="eager")) is net
     assert uncompiled(net) is net
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["weight_norm", "pruned"])
+def test_networks_with_computed_weights_are_exported(name: str) -> None:
+    net = around(COMPUTED[name](nn.Conv2d(8, 8, 3, padding=1))).eval()
+    x = torch.randn(1, 4, 6, 6)
+    expected = net(x)
+    torch.testing.assert_close(export_network(net, (1, 4, 6, 6)).module()(x), expected)
