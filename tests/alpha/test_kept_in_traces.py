@@ -19,8 +19,10 @@ from torch.utils.checkpoint import checkpoint
 import syno_lab as sl
 from syno_lab.alpha.blocks import find_blocks, why_none
 from syno_lab.alpha.compared import check_same
+from syno_lab.alpha.search_space import NetworkSpace
 from syno_lab.alpha.tracing import uncompared
 from syno_lab.errors import SpecError
+from syno_lab.protocol import SpaceRequest
 
 Made = Callable[[], nn.Module]
 SHAPE = (4, 8, 8)
@@ -458,6 +460,9 @@ def test_why_there_are_no_blocks_is_true() -> None:
     )
     assert "first (RecursiveScriptModule) is kept as it is" in of(lambda: torch.jit.script(Block()))
     assert "no such class has parts" in of(conv)
+    net = Net(lambda net, x: net.second(net.first(x)), first=with_a_hook(), second=with_a_hook())
+    with pytest.raises(SpecError, match=r"that may be changed, found none: first \(Block\) is kept as it is"):
+        NetworkSpace(SpaceRequest([], "pool", 10**12, None, {}, {}, network=lambda: (net, SHAPE)))
     around = of(Block, lambda net, x: torch.cat((net.first(x), net.second(x), x), 1))
     assert around == "first (Block) takes or gives several tensors, or shares some"
 
