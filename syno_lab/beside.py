@@ -63,7 +63,11 @@ def modules_of(source: str, file: str) -> dict[str, Module]:
     waiting = [(source, "")]
     while waiting:
         text, package = waiting.pop()
-        for name in _imported(text, package):
+        asked = list(_imported(text, package))
+        if "*" in asked:  # names that are made as it runs: all that there are
+            places = [folder] if not package else (specs[package].submodule_search_locations or [])  # type: ignore[union-attr]
+            asked += [one for place in places if place is not None for one in _all_in(Path(place), package)]
+        for name in (one for one in asked if one != "*"):
             parts = name.split(".")
             for one in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):
                 if one in specs:
@@ -133,6 +137,13 @@ def _spec(name: str, path: list[str], specs: dict[str, ModuleSpec | None]) -> Mo
     return spec if all(is_users_file(place, name) for place in places) else None
 
 
+def _all_in(folder: Path, package: str) -> Iterator[str]:
+    """The names of all modules of a package, or of those beside a file that is in none."""
+    for path in sorted(folder.rglob("*.py") if package else folder.glob("*.py")):
+        parts = path.relative_to(folder).with_suffix("").parts
+        yield ".".join([package, *parts] if package else parts).removesuffix(".__init__")
+
+
 def _imported(text: str, package: str) -> Iterator[str]:
     """The full names of all that a text imports, modules or not."""
     try:
@@ -148,7 +159,10 @@ def _imported(text: str, package: str) -> Iterator[str]:
             names = [base, *(f"{base}{'' if base.endswith('.') else '.'}{one.name}" for one in node.names)]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _IMPORTS and node.args:
             first = node.args[0]
-            names = [first.value] if isinstance(first, ast.Constant) and isinstance(first.value, str) else []
+            is_said = isinstance(first, ast.Constant) and isinstance(first.value, str)
+            names = [str(first.value)] if isinstance(first, ast.Constant) and is_said else []
+            if not is_said:
+                yield "*"
         for name in names:
             try:
                 full = resolve_name(name, package or None) if name.startswith(".") else name

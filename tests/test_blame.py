@@ -168,6 +168,10 @@ def written(folder: Path, files: dict[str, str]) -> UserCode:
 @pytest.mark.parametrize(
     ("files", "changed"),
     [
+        ({"net.py": "from zoo import found\ndef width(): return found['wide']\n", "zoo/wide.py": "WIDTH = 8\n",
+          "zoo/__init__.py": "import importlib\n"
+          "found = {n: importlib.import_module(f'zoo.{n}').WIDTH for n in ['wide']}\n"},
+         "zoo/wide.py"),
         ({"net.py": NET.format(package=""), "blocks.py": "WIDTH = 8\n"}, "blocks.py"),
         ({"net.py": NET.format(package="al."), "al/__init__.py": "", "al/blocks.py": "WIDTH = 8\n"}, "al/blocks.py"),
         ({"net.py": NET.format(package="space."), "space/blocks.py": "WIDTH = 8\n"}, "space/blocks.py"),
@@ -177,7 +181,7 @@ def written(folder: Path, files: dict[str, str]) -> UserCode:
         ({"net.py": "import importlib\nWIDTH = importlib.import_module('named').WIDTH\ndef width(): return WIDTH\n",
           "named.py": "WIDTH = 8\n"}, "named.py"),
     ],
-    ids=["file", "package", "namespace", "relative", "in a function", "by name"],
+    ids=["made as it runs", "file", "package", "namespace", "relative", "in a function", "by name"],
 )  # fmt: skip
 def test_what_is_beside_a_file_counts(files: dict[str, str], changed: str, tmp_path: Path, path: None) -> None:
     code = written(tmp_path, files)
