@@ -536,6 +536,17 @@ def traffic(result: Result) -> str:
     )
 
 
+def compositions(result: Result) -> str:
+    """Random networks: how many agree in each way, and what was said of the others."""
+    kinds = ("equal", "refused", "fault")
+    rows = [[way, *(str(counts[kind]) for kind in kinds)] for way, counts in result["ways"].items()]
+    whole = [f"all of {result['count']} networks", *(str(result["whole"][kind]) for kind in kinds)]
+    found = [table("what | equal | refused | differ or raise", [*rows, whole])]
+    found += [f"- {one['times']} times: {one['line']}" for one in result["refusals"]]
+    found += [f"- {one['seed']}: `{one['plan']}`: {one['found']}" for one in result["faults"]]
+    return "\n".join([found[0], "", *found[1:]]) if found[1:] else found[0]
+
+
 STARTS = listing(
     "the job's process | CPU-seconds beside the training | of a trial from this long on at most 2 %, s",
     "started by itself | {ways[alone][beside_training_s]:.2f} | {ways[alone][least_trial_s]:.0f}",
@@ -557,6 +568,7 @@ PARTS = (
     single("int8", int8),
     single("codegen", codegen),
     single("hostile", hostile),
+    single("compositions", compositions),
     Part(
         "jobs",
         Measure("chaos", "python benchmarks/chaos.py", chaos, "### Killed at random"),

@@ -243,6 +243,18 @@ def test_memory_formats_are_for_weights_that_can_have_them(name: str, form: torc
     assert {weight.dtype for weight in module.parameters()} <= {torch.float64}
 
 
+def test_source_for_other_projects_has_memory_formats_too() -> None:
+    operator = sl.operators.operator_1()
+    names: dict[str, Any] = {}
+    exec(operator.to_torch_source(SIZES), names)
+    module = names["SynoOperator"]()
+    module.load_state_dict(operator.to_torch(SIZES).state_dict())
+    x = torch.randn(2, 8, 6, 4)
+    wanted = module(x)
+    assert torch.equal(module.to(torch.float32, memory_format=torch.channels_last)(x), wanted)
+    assert module.to(torch.float64, memory_format=torch.channels_last).weight_1.dtype is torch.float64
+
+
 def test_other_faults_of_a_conversion_stay() -> None:
     module: Any = sl.operators.operator_1().to_torch(SIZES)
 

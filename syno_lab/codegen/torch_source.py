@@ -32,6 +32,13 @@ from syno_lab.ir.state import Step
 RECOMPUTE_FACTOR = 8  # an intermediate this many times larger than input and output together is computed again
 MAX_TRIED = 5  # tensors in one product up to which every order of multiplying is tried
 
+#: For ``to(memory_format=torch.channels_last)``, which gives it to tensors of four axes and refuses those of five.
+_OF_FIVE_AXES = (
+    "    def _apply(self, fn, recurse=True):  # weights of five axes have no memory format: fn sees seven",
+    "        return super()._apply(lambda t: fn(t[None, None])[0, 0] if t.dim() == 5 else fn(t), recurse)",
+    "",
+)
+
 
 @dataclass(frozen=True)
 class Written:
@@ -101,6 +108,7 @@ class Writer(Lines):
             *(f"        nn.init.normal_(self.weight_{i}, std={std!r})" for i, std in enumerate(stds, 1)),
             *([] if stds else ["        pass  # no weights"]),
             "",
+            *(_OF_FIVE_AXES if 5 in map(len, operator.weight_sizes(self.binding)) else ()),
             "    def forward(self, x):",
             *self._check(shape),
             *self._calls(segments),
