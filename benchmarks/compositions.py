@@ -52,7 +52,7 @@ def main() -> None:
     ways: dict[str, Counter[str]] = {}
     whole, lines, faults = Counter[str](), Counter[str](), []
     seeds = range(chosen.seed, chosen.seed + chosen.count)
-    with ProcessPoolExecutor(chosen.processes, get_context("spawn"), max_tasks_per_child=25) as pool:
+    with ProcessPoolExecutor(chosen.processes, get_context("spawn")) as pool:
         for seed, (plan, found, least) in zip(seeds, pool.map(tried, seeds), strict=True):
             kinds = {way: "equal" if said == "equal" else "refused" for way, said in found.items()}
             kinds |= {way: "fault" for way, said in found.items() if said.startswith("FAULT")}

