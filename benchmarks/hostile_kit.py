@@ -14,6 +14,8 @@ from typing import Any
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 BINDING = {"N": 1, "C_in": 4, "C_out": 8, "H": 6, "W": 6, "k_1": 3}
 OPERATORS = ("conv2d", "separable", "operator_1", "operator_2")
+CANVAS_KERNELS = ("involution", "squeeze_excite", "depthwise_separable", "figure_6")
+NETWORKS = ("conv_block", "residual_block", "mlp_block", "attention_block")
 SETTINGS = {"epochs": 3, "seed": 0}
 SPEC: dict[str, Any] = {
     "input_shape": "[N, C, H]",
@@ -32,6 +34,7 @@ SPEC: dict[str, Any] = {
 def write_kit(folder: Path) -> None:
     """Write all of them."""
     _write_texts(folder)
+    _write_systems(folder)
     _write_tuning_record(folder)
     _write_data(folder)
     _write_lab(folder / "lab")
@@ -89,6 +92,26 @@ def _write_texts(folder: Path) -> None:
     curve = (EpochRecord(1, 2.0, 2.1, 0.2, 1.0), EpochRecord(2, 1.5, 1.6, 0.4, 1.0))
     save_curve(TrainingResult(0.4, curve, "finished", 0, 10), folder / "curve.json")
     (folder / "tree.json").write_text(json.dumps(_tree()))
+
+
+def _write_systems(folder: Path) -> None:
+    from syno_lab.alpha.known import KNOWN as BLOCKS
+    from syno_lab.canvas.known import KNOWN as KERNELS
+    from syno_lab.systems import find_system
+
+    canvas, alpha = find_system("syno-lab-canvas"), find_system("syno-lab-alpha")
+    for name in CANVAS_KERNELS:
+        operator = canvas.operator_of(KERNELS[name]())
+        assert operator is not None
+        (folder / f"canvas-{name}.json").write_text(operator.to_json())
+    for name in NETWORKS:
+        (folder / f"alpha-{name}.json").write_text(BLOCKS[name]().to_json())
+    for name, session in (
+        ("canvas", canvas.session(KERNELS["involution"]())),
+        ("alpha", alpha.session(BLOCKS["conv_block"]())),
+    ):
+        (folder / f"{name}-session.json").write_text(session.to_json())
+        (folder / f"{name}-session.word").write_text(session.to_word())
 
 
 def _tree() -> dict[str, Any]:

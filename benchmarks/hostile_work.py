@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from hostile_surfaces import FILES, Place
+from hostile_systems import SYSTEMS
 from hostile_words import WORDS
 
-SURFACES = FILES | WORDS
+SURFACES = FILES | WORDS | SYSTEMS
 #: Characters of a refusal, beside the paths that it names.
 LONGEST = 500
 #: Bytes that an input may take beside what the imports take.
