@@ -24,11 +24,12 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from pathlib import Path
 from typing import Any
 
+from hostile_functions import FUNCTIONS
 from hostile_surfaces import FILES, Place
 from hostile_systems import SYSTEMS
 from hostile_words import WORDS
 
-SURFACES = FILES | WORDS | SYSTEMS
+SURFACES = FILES | WORDS | SYSTEMS | FUNCTIONS
 #: Characters of a refusal, beside the paths that it names.
 LONGEST = 500
 #: Bytes that an input may take beside what the imports take.

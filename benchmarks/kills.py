@@ -99,12 +99,13 @@ class Runner:
 
     Attributes:
         kills: how many were made.
+        took_s: how long the last one took from its readiness.
         lines: all that the processes printed, but for what a kill cut off.
     """
 
     def __init__(self, script: str, arguments: list[str], rng: random.Random) -> None:
         self.script, self.arguments, self.rng = script, arguments, rng
-        self.kills = 0
+        self.kills, self.took_s = 0, 0.0
         self.lines: list[str] = []
 
     def once(self, until_s: float | None = None) -> str | None:
@@ -118,7 +119,7 @@ class Runner:
             env={**os.environ, _MARK: mark, "OMP_NUM_THREADS": "1"},
         )
         assert child.stdout is not None
-        first = child.stdout.readline()
+        first, begun = child.stdout.readline(), time.monotonic()
         try:
             out, errors = child.communicate(timeout=_LIMIT_S if until_s is None else until_s)
         except subprocess.TimeoutExpired:
@@ -126,6 +127,7 @@ class Runner:
             out, errors = child.communicate()
             if until_s is None:
                 raise Loss(f"not done after {_LIMIT_S:.0f} s") from None
+        self.took_s = time.monotonic() - begun
         whole = (first + out).rpartition("\n")[0].splitlines()
         self.lines += whole
         _all_ended(mark)
@@ -168,14 +170,12 @@ def _all_ended(mark: str) -> None:
 
 def trainings(folder: Path, kills: int, rng: random.Random) -> dict[str, Any]:
     """Trainings that are killed give the outcomes of those that are not."""
-    begun = time.monotonic()
     whole = Runner(TRAIN, [str(folder / "whole")], rng)
     wanted = _without_time(json.loads(whole.once() or ""))
-    span_s = time.monotonic() - begun
     made = runs = 0
     while made < kills:
         one = Runner(TRAIN, [str(folder / f"run-{runs}")], rng)
-        found = _without_time(json.loads(one.killed(min(kills - made, 5), span_s)))
+        found = _without_time(json.loads(one.killed(min(kills - made, 5), whole.took_s)))
         if found != wanted:
             raise Loss(f"the outcome is another one: {found} and not {wanted}")
         made, runs = made + one.kills, runs + 1
