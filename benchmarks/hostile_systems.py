@@ -18,6 +18,16 @@ from hostile_surfaces import Opening, Place
 _FORMS = ("summary", "python", "source", "table", "mixing", "dot", "file", "loops", "latex")
 #: Sizes of a search for what two operators differ in may be large; those of a view are not.
 _SMALL = {"N": 1, "C_in": 4, "C_out": 4, "H": 6, "W": 6, "k_1": 3, "g": 2, "s": 2}
+#: Of kernels: some that are, some that are none.
+_SIZES = (
+    *("x0", "C", "G", "2*C", "x0*C", "C*KH", "x1*C", "C/G", "G*KH*KW"),
+    *("x0^-1", "x0^99999", "H", "H,W", "1/x0", "10^18", "9" * 40, "x99999"),
+)
+#: Of attributes of operations, likewise.
+_ATTRIBUTES = (
+    *(0, -1, 8, 16, 10**9, 10**18, 0.5, "x", None),
+    *({"mul": 2}, {"mul": 10**12}, {"mul": 0}, {"div": 0}),
+)
 #: Seconds that work beside a widget may take before the widget is closed, which cancels it.
 _PATIENCE_S = 3.0
 
@@ -32,9 +42,7 @@ def networks(rng: random.Random, place: Place) -> Opening:
     return _system_file(rng, place, f"alpha-{rng.choice(NETWORKS)}.json", _changed_network)
 
 
-def _system_file(
-    rng: random.Random, place: Place, name: str, change: Callable[[random.Random, Any], None]
-) -> Opening:
+def _system_file(rng: random.Random, place: Place, name: str, change: Callable[[random.Random, Any], None]) -> Opening:
     from syno_lab.systems import read_operator, system_of
 
     whole = place.json(name)
@@ -67,7 +75,25 @@ def _changed_kernel(rng: random.Random, whole: Any) -> None:
         node["primitive"] = rng.choice(("fc", "unfold", "fold_avg", "group", "softmax", "shift", "exp", "none", ""))
     elif way == 2:
         node = rng.choice([one for one in whole["nodes"] if one["primitive"] == "fc"] or [node])
-        sizes = ("x0", "C", "G", "2*C", "x0*C", "C*KH", "x1*C", "C/G", "G*KH*KW", "x0^-1", "x0^99999", "H", "H,W", "1/x0", "10^18", "9" * 40, "x99999")
+        sizes = (
+            "x0",
+            "C",
+            "G",
+            "2*C",
+            "x0*C",
+            "C*KH",
+            "x1*C",
+            "C/G",
+            "G*KH*KW",
+            "x0^-1",
+            "x0^99999",
+            "H",
+            "H,W",
+            "1/x0",
+            "10^18",
+            "9" * 40,
+            "x99999",
+        )
         node["parameter"] = rng.choice(sizes)
     else:
         whole["nodes"] *= rng.choice((2, 30))
@@ -83,9 +109,13 @@ def _changed_network(rng: random.Random, whole: Any) -> None:
     elif way == 1:
         node["operation"] = rng.choice(("conv", "dense", "relu", "add", "reshape", "opaque", "parameter", "mean", "x"))
     elif way == 2:
-        value = rng.choice((0, -1, 10**9, 10**18, 0.5, 8, 16, {"mul": 2}, {"mul": 10**12}, {"mul": 0}, {"div": 0}, "x", None))
+        value = rng.choice(
+            (0, -1, 10**9, 10**18, 0.5, 8, 16, {"mul": 2}, {"mul": 10**12}, {"mul": 0}, {"div": 0}, "x", None)
+        )
         attributes = node.setdefault("attributes", {})
-        attributes[rng.choice(list(attributes) or ["features", "kernel", "stride", "groups", "axes"])] = value
+        attributes[rng.choice(list(attributes) or ["features", "kernel", "stride", "groups", "axes"])] = rng.choice(
+            _ATTRIBUTES
+        )
     else:
         shapes = [found["inputs"] for found in _inside(whole) if isinstance(found, dict) and found.get("outputs")]
         if shapes and shapes[0] and isinstance(shapes[0][0], list):
@@ -118,7 +148,9 @@ def growths(rng: random.Random, place: Place) -> Opening:
     elif way == 3:
         one = rng.choice(whole["places"])
         if "step" in one:
-            one["step"][rng.choice(("inputs", "parameter", "primitive"))] = rng.choice(([0], [9, -1], "fc", "x0", "add"))
+            one["step"][rng.choice(("inputs", "parameter", "primitive"))] = rng.choice(
+                ([0], [9, -1], "fc", "x0", "add")
+            )
         one["parent"] = rng.choice((None, -1, 0, 1, 2, 10**9))
         text = json.dumps(whole)
     else:

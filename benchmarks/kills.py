@@ -1,5 +1,4 @@
-"""What a training, a tuning and `improve` lose when they are killed again and again, what two writers lose, and sessions
-of thousands of steps.
+"""What is lost where trainings, tunings, `improve` and writers are killed again and again; sessions of 5,000 moves.
 
 A process does the work in a folder and is killed (SIGKILL) at a moment drawn by chance; the next one goes on in the
 same folder, until so many kills are made, and then to the end. A training must end with the outcome of one that was
@@ -26,7 +25,7 @@ from typing import Any
 
 from common import about, parser, save, say, typed
 
-_MARK = "SYNO_LAB_KILLS"
+MARK = "SYNO_LAB_KILLS"
 _LIMIT_S = 300.0
 _ENDS_WITHIN_S = 30.0
 
@@ -37,10 +36,12 @@ import msgspec, torch
 from syno_lab import operators
 from syno_lab.trial import TrialRequest, run_trial
 torch.set_num_threads(1)
-request = TrialRequest(backbone="resnet20", options={"width": 8, "blocks": 1}, train_images=600, test_images=64, epochs=6,
-                       threads=1, operator=operators.separable().to_json())
+request = TrialRequest(
+    backbone="resnet20", options={"width": 8, "blocks": 1}, train_images=600, test_images=64, epochs=6, threads=1,
+    operator=operators.separable().to_json(),
+)
 print("ready", flush=True)
-print(msgspec.json.encode(run_trial(request, folder=Path(sys.argv[1]), report=lambda share, said: print(said, flush=True))).decode())
+print(msgspec.json.encode(run_trial(request, folder=Path(sys.argv[1]))).decode())
 """
 TUNE = """
 import json, sys
@@ -50,9 +51,12 @@ from syno_lab.tuning import TuningTask, tune
 sizes = {"N": 1, "C_in": 8, "C_out": 8, "H": 8, "W": 8, "k_1": 3}
 folder = Path(sys.argv[1])
 print("ready", flush=True)
-found = tune(TuningTask("conv2d", operators.conv2d().to_json(), sizes), target="local:1", trials=12, seed=0, work_dir=folder,
-             store=folder / "store", on_progress=lambda now: print("trial", flush=True))
-print(json.dumps({"trials": found.trials, "failed": found.failed, "verified": found.verified, "latency_ms": found.latency_ms}))
+task = TuningTask("conv2d", operators.conv2d().to_json(), sizes)
+found = tune(
+    task, target="local:1", trials=12, seed=0, work_dir=folder, store=folder / "store",
+    on_progress=lambda now: print("trial", flush=True),
+)
+print(json.dumps({"trials": found.trials, "failed": found.failed, "verified": found.verified}))
 """
 IMPROVE = """
 import json, sys
@@ -90,7 +94,7 @@ with Store.open(path) as store:
 """
 
 
-class Loss(Exception):
+class LostError(Exception):
     """Something that was there is gone, or something is there that should not be."""
 
 
@@ -116,7 +120,7 @@ class Runner:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, _MARK: mark, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, MARK: mark, "OMP_NUM_THREADS": "1"},
         )
         assert child.stdout is not None
         first, begun = child.stdout.readline(), time.monotonic()
@@ -126,16 +130,16 @@ class Runner:
             child.kill()
             out, errors = child.communicate()
             if until_s is None:
-                raise Loss(f"not done after {_LIMIT_S:.0f} s") from None
+                raise LostError(f"not done after {_LIMIT_S:.0f} s") from None
         self.took_s = time.monotonic() - begun
         whole = (first + out).rpartition("\n")[0].splitlines()
         self.lines += whole
-        _all_ended(mark)
+        all_ended(mark)
         if child.returncode == -9:
             self.kills += 1
             return None
         if child.returncode:
-            raise Loss(f"status {child.returncode}: {(errors.strip().splitlines() or [''])[-1]}")
+            raise LostError(f"status {child.returncode}: {(errors.strip().splitlines() or [''])[-1]}")
         return whole[-1]
 
     def killed(self, most: int, span_s: float) -> str:
@@ -149,7 +153,8 @@ class Runner:
         return found
 
 
-def _all_ended(mark: str) -> None:
+def all_ended(mark: str) -> None:
+    """Wait until no process of this mark is left. Raises LostError where one stays."""
     import psutil
 
     deadline = time.monotonic() + _ENDS_WITHIN_S
@@ -157,14 +162,14 @@ def _all_ended(mark: str) -> None:
         left = []
         for process in psutil.process_iter():
             try:
-                if process.environ().get(_MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
                     left.append(" ".join(process.cmdline())[:100])
             except psutil.Error:
                 continue
         if not left:
             return
         if time.monotonic() > deadline:
-            raise Loss(f"left behind: {'; '.join(left)}")
+            raise LostError(f"left behind: {'; '.join(left)}")
         time.sleep(0.2)
 
 
@@ -177,7 +182,7 @@ def trainings(folder: Path, kills: int, rng: random.Random) -> dict[str, Any]:
         one = Runner(TRAIN, [str(folder / f"run-{runs}")], rng)
         found = _without_time(json.loads(one.killed(min(kills - made, 5), whole.took_s)))
         if found != wanted:
-            raise Loss(f"the outcome is another one: {found} and not {wanted}")
+            raise LostError(f"the outcome is another one: {found} and not {wanted}")
         made, runs = made + one.kills, runs + 1
         say(f"train: {made} kills in {runs} trainings")
     return {"kills": made, "ended": runs, "wrong": 0}
@@ -200,10 +205,10 @@ def tunings(folder: Path, kills: int, rng: random.Random) -> dict[str, Any]:
         (record,) = (here / "store").glob("*.jsonl")
         trials = [line for line in record.read_text().splitlines() if '"board"' in line]
         if not last["verified"] or last["trials"] != 12 or len(trials) != 12 or len(set(trials)) != 12:
-            raise Loss(f"a tuning of 12 trials ended with {last}, and {len(trials)} trials are recorded")
+            raise LostError(f"a tuning of 12 trials ended with {last}, and {len(trials)} trials are recorded")
         now = one.lines.count("trial")
         if now > len(trials):
-            raise Loss(f"{now} trials were told of, {len(trials)} are recorded")
+            raise LostError(f"{now} trials were told of, {len(trials)} are recorded")
         made, runs, told = made + one.kills, runs + 1, told + now
         say(f"tune: {made} kills in {runs} tunings")
     return {"kills": made, "ended": runs, "told": told, "lost": 0}
@@ -221,7 +226,7 @@ def improvements(folder: Path, kills: int, rng: random.Random) -> dict[str, Any]
             now = _trials(here)
             lost = {name: value for name, value in had.items() if now.get(name) != value}
             if lost:
-                raise Loss(f"trials that were there are gone or others: {lost}")
+                raise LostError(f"trials that were there are gone or others: {lost}")
             had = now
             if found is not None:
                 break
@@ -268,14 +273,14 @@ def writers(folder: Path, kills: int, rng: random.Random) -> dict[str, Any]:
             attempts += 1
         out, errors = steady.communicate(timeout=_LIMIT_S)
         if steady.returncode:
-            raise Loss(f"a writer ended with status {steady.returncode}: {errors.strip()[-200:]}")
+            raise LostError(f"a writer ended with status {steady.returncode}: {errors.strip()[-200:]}")
         told |= {line.split()[1] for line in (*out.splitlines(), *other.lines) if line.startswith("wrote ")}
         made += other.kills
     with Store.look(path) as store:
         (log,) = store.searches()
         there = {trial.fingerprint for trial in log.trials() if trial.accuracy == 0.5}
     if told - there:
-        raise Loss(f"{len(told - there)} rows that were told of are not there")
+        raise LostError(f"{len(told - there)} rows that were told of are not there")
     say(f"two writers: {made} kills, {len(told)} rows")
     return {"kills": made, "told": len(told), "lost": 0}
 
@@ -302,14 +307,14 @@ def sessions(steps: int, rng: random.Random) -> dict[str, Any]:
                 _move(session, rng)
             except SynoError as error:
                 if "\n" in str(error):
-                    raise Loss(f"{title}: move {number} is refused in several lines: {error}") from error
+                    raise LostError(f"{title}: move {number} is refused in several lines: {error}") from error
                 refusals.add(type(error).__name__)
         moved_s, begun = time.process_time() - begun, time.process_time()
         try:
             text = session.to_word()
             again = system.session(text)
             if again.to_json() != session.to_json():
-                raise Loss(f"{title}: the session that is read again is another one")
+                raise LostError(f"{title}: the session that is read again is another one")
             kept = f"{len(text):,} characters"
         except SynoError as error:
             kept = str(error)
@@ -349,7 +354,7 @@ WORKS: dict[str, Callable[[Path, int, random.Random], dict[str, Any]]] = {
 
 
 def measured(kills: int, steps: int, seed: int, only: str | None = None) -> dict[str, Any]:
-    """All of them, or one. Raises Loss for the first thing that is lost."""
+    """All of them, or one. Raises LostError for the first thing that is lost."""
     found: dict[str, Any] = {"seed": seed}
     for name, work in WORKS.items():
         if only in (None, name):
@@ -371,7 +376,7 @@ def main() -> None:
     say(f"seed {given.seed}")
     try:
         result = measured(given.kills, given.steps, given.seed, given.only)
-    except Loss as loss:
+    except LostError as loss:
         sys.exit(f"{loss} (seed {given.seed})")
     if given.only is None:
         save("kills", {"about": about(typed(), given.core), **result})
