@@ -109,9 +109,6 @@ def _changed_network(rng: random.Random, whole: Any) -> None:
     elif way == 1:
         node["operation"] = rng.choice(("conv", "dense", "relu", "add", "reshape", "opaque", "parameter", "mean", "x"))
     elif way == 2:
-        value = rng.choice(
-            (0, -1, 10**9, 10**18, 0.5, 8, 16, {"mul": 2}, {"mul": 10**12}, {"mul": 0}, {"div": 0}, "x", None)
-        )
         attributes = node.setdefault("attributes", {})
         attributes[rng.choice(list(attributes) or ["features", "kernel", "stride", "groups", "axes"])] = rng.choice(
             _ATTRIBUTES
