@@ -1,4 +1,4 @@
-"""The parts of ``benchmarks/README.md`` on code generation, tuning, networks, jobs and files from others."""
+"""The parts of ``benchmarks/README.md`` on code generation, tuning, networks and jobs."""
 
 from __future__ import annotations
 
@@ -32,15 +32,6 @@ CODEGEN = {
     "compile": "`compile=True` over the same module without",
 }
 TROUBLES = ("lost", "duplicated", "wrong", "overlapping", "stuck")
-#: What a reader may not do, by the verdicts of `hostile_work`.
-HARMS = {
-    ("traceback", "died"): "tracebacks",
-    ("unclear",): "several lines, or unprintable",
-    ("hang",): "hangs",
-    ("memory",): "over 1 GiB",
-    ("code",): "code run",
-    ("changed",): "files changed",
-}
 
 
 def flops(result: Result) -> str:
@@ -443,23 +434,6 @@ def store(result: Result) -> str:
     return table(heading, rows)
 
 
-def hostile(result: Result) -> str:
-    """What came of malformed inputs, by the door through which they came."""
-    header = ["what was opened", "tried", "refused in one line", "well-formed all the same", *HARMS.values()]
-    counts = {
-        name: [
-            sum(verdicts.values()),
-            *(verdicts.get(one, 0) for one in ("refused", "accepted")),
-            *(sum(verdicts.get(one, 0) for one in harm) for harm in HARMS),
-        ]
-        for name, verdicts in result["surfaces"].items()
-    }
-    rows = [[name, *(f"{count:,}" for count in found)] for name, found in counts.items()]
-    rows.append(["**all**", *(f"**{sum(found):,}**" for found in zip(*counts.values(), strict=True))])
-    line = "Seed {seed}; the most that one input took is {most_cpu_s:.1f} CPU-seconds and {most_mib:.0f} MiB"
-    return f"{table(header, rows)}\n\n{line.format_map(result)} beside the imports."
-
-
 def search(result: Result) -> str:
     """One search for a network, in words."""
     states = ", ".join(f"{count} {state}" for state, count in sorted(result["states"].items()))
@@ -567,7 +541,6 @@ PARTS = (
     single("streaming", streaming),
     single("int8", int8),
     single("codegen", codegen),
-    single("hostile", hostile),
     single("compositions", compositions),
     Part(
         "jobs",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import page_alpha
 import page_canvas
+import page_hostile
 import page_networks
 import page_synthesis
 import page_training
@@ -20,7 +21,8 @@ from common import RESULTS, typed
 from page import Part, abouts, footer
 
 README = Path(__file__).parent / "README.md"
-PARTS = (*page_synthesis.PARTS, *page_networks.PARTS, *page_canvas.PARTS, *page_alpha.PARTS, *page_training.PARTS)
+_PAGES = (page_synthesis, page_networks, page_hostile, page_canvas, page_alpha, page_training)
+PARTS = tuple([part for page in _PAGES for part in page.PARTS])
 
 
 def text_of(part: Part) -> str:
