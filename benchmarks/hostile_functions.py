@@ -23,7 +23,6 @@ HARMS = (
     "raise SystemExit",
     "raise SystemExit('good bye\\nall')",
     "import sys; sys.exit(3)",
-    "raise GeneratorExit",
     "raise StopIteration",
     "raise ExceptionGroup('several', [ValueError(1), KeyError(2)])",
     "raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})()",
@@ -125,8 +124,25 @@ def functions(rng: random.Random, place: Place) -> Opening:
     path = place.given / rng.choice(("net.py", "net.py", "my net.py", "né.py"))
     path.write_text(FILE.format_map(bodies), encoding="utf-8")
     if at in ("rule", "reward") or (at == "import_" and rng.random() < 0.3):
-        return _choice(path, "reward" if at == "reward" else "rule")
-    return lambda: _trained(path)
+        return _as_a_command(_choice(path, "reward" if at == "reward" else "rule"))
+    return _as_a_command(lambda: _trained(path))
+
+
+def _as_a_command(opening: Opening) -> Opening:
+    """A failed allocation passes through the library, for callers that then try less; the command says it in a line."""
+
+    def opened() -> object:
+        from syno_lab.effort import memory_error
+
+        try:
+            return opening()
+        except Exception as error:
+            found = memory_error(error)
+            if found is None:
+                raise
+            raise found from error
+
+    return opened
 
 
 def _trained(path: Any) -> object:

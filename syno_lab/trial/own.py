@@ -129,6 +129,10 @@ def checked(function: Callable[[], Any], name: str, origin: str) -> Callable[[],
         found = _called(function, name, origin)
         if not isinstance(found, nn.Module):
             raise CodeError(f"expected a torch.nn.Module from {name} of {origin}, found {quoted(found)}")
+        if "_modules" not in vars(found):
+            raise CodeError(
+                f"{name} of {origin}: expected a module whose __init__ calls super().__init__(), found none"
+            )
         return uncompiled(found)
 
     return build

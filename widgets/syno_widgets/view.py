@@ -21,6 +21,7 @@ from syno_widgets.working import GRACE_S, Work, Works
 
 _LOG = logging.getLogger(__name__)
 _MOST_WORDS = 300  # characters of a trait's own message
+_LARGEST = 1 << 53
 
 
 class View(anywidget.AnyWidget):
@@ -105,7 +106,7 @@ class View(anywidget.AnyWidget):
             if isinstance(content, dict) and content.get("kind") == "cancel_work":
                 error = _cancelled_line(self._works.cancel())
             else:
-                work = self._carry_out(msgspec.convert(content, self._request))
+                work = self._carry_out(msgspec.convert(_plain(content), self._request))
         except SynoError as refused:
             error = str(refused)
         except msgspec.ValidationError as wrong:
@@ -229,6 +230,23 @@ class View(anywidget.AnyWidget):
         data, metadata = self._repr_mimebundle_()
         display({**data, "text/plain": self._words}, metadata=metadata, raw=True)
         self._static.show_bundle(self._bundle())
+
+
+def _plain(content: Any) -> Any:
+    """A message, of text that can be written and numbers that a page has (JavaScript's are whole up to 2**53).
+
+    Raises:
+        SynoError: for any other.
+    """
+    if isinstance(content, dict):
+        return {_plain(name): _plain(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return list(map(_plain, content))
+    if isinstance(content, str) and any("\ud800" <= sign <= "\udfff" for sign in content):
+        raise SynoError("expected text in the browser's message, found half a character")
+    if isinstance(content, int) and abs(content) > _LARGEST:
+        raise SynoError("expected numbers up to 2**53 in the browser's message, found a larger one")
+    return content
 
 
 def _cancelled_line(works: list[Work]) -> str:
