@@ -208,7 +208,8 @@ def _shades(what: Branching, root: str, depth: int, colour: Colour) -> Callable[
     """A function from a place to its shade from 0 to 1, within the range shown; None for a place without a value."""
     values: list[float] = []
     row = [root]
-    for _ in range(depth + 1):
+    while row and depth >= 0:
+        depth -= 1
         values += [value for key in row if (value := _value(what.branch(key), colour)) is not None]
         row = [child for key in row for child in what.below(key)]
     low, high = min(values, default=0.0), max(values, default=0.0)

@@ -31,6 +31,7 @@ from syno_widgets.looking import LookingView
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.stepper import Stepper
+from syno_widgets.view import validate
 from syno_widgets.working import GRACE_S, Work
 
 _FILES = ("shared.js", "explorer.js")
@@ -373,14 +374,14 @@ class Explorer(LookingView):
 
     # -- traits that can be set --------------------------------------------------------------------------------------
 
-    @t.validate("depth")
+    @validate("depth")
     def _valid_depth(self, proposal: dict[str, Any]) -> int:
         value: int = proposal["value"]
         if not 1 <= value <= 16:
             raise SpecError(f"depth: expected a number from 1 to 16, found {value}")
         return value
 
-    @t.validate("upto")
+    @validate("upto")
     def _valid_upto(self, proposal: dict[str, Any]) -> int:
         value: int = proposal["value"]
         if value < 0:

@@ -37,7 +37,7 @@ from syno_lab.protocol import Operator, Pane
 from syno_lab.systems import all_systems, operator_named, operator_of, system_of
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
-from syno_widgets.view import View
+from syno_widgets.view import View, validate
 from syno_widgets.working import Work
 
 _FILES = ("shared.js", "operator_graph.js", "mixing_table.js", "operator_panes.js", "operator_view.js")
@@ -362,25 +362,25 @@ class OperatorView(View):
         read_element(asked.element)
         return bound
 
-    @t.validate("binding")
+    @validate("binding")
     def _valid_binding(self, proposal: dict[str, Any]) -> dict[str, int]:
         value: dict[str, int] = proposal["value"]
         self._check(Asked(self._operator, binding=_items(value)))
         return value
 
-    @t.validate("element")
+    @validate("element")
     def _valid_element(self, proposal: dict[str, Any]) -> str:
         value: str = proposal["value"]
         read_element(value)
         return value
 
-    @t.validate("pane")
+    @validate("pane")
     def _valid_pane(self, proposal: dict[str, Any]) -> str:
         value: str = proposal["value"]
         self._check_pane(value)
         return value
 
-    @t.validate("photo")
+    @validate("photo")
     def _valid_photo(self, proposal: dict[str, Any]) -> str:
         value: str = proposal["value"]
         if value == "own" and self._image is None:

@@ -63,6 +63,7 @@ from syno_widgets.looking import LookingView
 from syno_widgets.operator_view import OperatorView
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
+from syno_widgets.view import validate
 from syno_widgets.working import Work
 
 if TYPE_CHECKING:
@@ -441,7 +442,7 @@ class RunsView(Comparing, LookingView):
                     return f"{one.kind} {one.name}".capitalize()
         return "All trials"
 
-    @t.validate("x", "y", "z")
+    @validate("x", "y", "z")
     def _valid_axis(self, proposal: dict[str, Any]) -> str:
         value: str = proposal["value"]
         if value:

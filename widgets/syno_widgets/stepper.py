@@ -31,7 +31,7 @@ from syno_widgets.static import Bundle, static_bundle
 from syno_widgets.stepper_moves import MovesByHand
 from syno_widgets.stepper_request import Request
 from syno_widgets.stepper_start import WAYS_ON, send_now, session_to_show
-from syno_widgets.view import View
+from syno_widgets.view import View, validate
 from syno_widgets.working import Work
 
 _FILES = (
@@ -340,14 +340,14 @@ class Stepper(MovesByHand, ComparesPlaces):
 
     # -- traits that can be set --------------------------------------------------------------------------------------
 
-    @t.validate("place")
+    @validate("place")
     def _valid_place(self, proposal: dict[str, Any]) -> int:
         value: int = proposal["value"]
         if not 0 <= value < len(self.session.places):
             raise SpecError(f"place: expected a number from 0 to {len(self.session.places) - 1}, found {value}")
         return value
 
-    @t.validate("selected")
+    @validate("selected")
     def _valid_selected(self, proposal: dict[str, Any]) -> str:
         value: str = proposal["value"]
         if value and value not in self.links:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,6 +24,26 @@ from syno_widgets.working import GRACE_S, Work, Works
 _LOG = logging.getLogger(__name__)
 _MOST_WORDS = 300  # characters of a trait's own message
 _LARGEST = 1 << 53
+
+
+class UnfitError(SpecError, t.TraitError):
+    """A value that a trait cannot have. As it is a TraitError, what a page has set is taken back."""
+
+
+def validate(*names: str) -> Callable[[Callable[[Any, dict[str, Any]], Any]], Any]:
+    """Decorates the method of a view that checks these traits; its errors become :class:`UnfitError`."""
+
+    def decorated(check: Callable[[Any, dict[str, Any]], Any]) -> Any:
+        @wraps(check)
+        def checked(self: Any, proposal: dict[str, Any]) -> Any:
+            try:
+                return check(self, proposal)
+            except SynoError as error:
+                raise UnfitError(str(error)) from error
+
+        return t.validate(*names)(checked)
+
+    return decorated
 
 
 class View(anywidget.AnyWidget):
@@ -88,10 +110,20 @@ class View(anywidget.AnyWidget):
         try:
             for option, value in options.items():
                 setattr(self, option, value)
+        except UnfitError:
+            raise
         except t.TraitError as error:
             raise SpecError(f"{type(self).__name__}: {printable(str(error), _MOST_WORDS)}") from None
 
     # -- from the browser --------------------------------------------------------------------------------------------
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take the values of traits that the page has set; one that does not fit is refused in :attr:`error`."""
+        try:
+            super().set_state(sync_data)
+        except t.TraitError as wrong:
+            self.set_trait("error", printable(str(wrong), _MOST_WORDS))
+            self.send_state([name for name in sync_data if self.has_trait(name)])
 
     def handle(self, content: Any) -> None:
         """Carry out one message; every error becomes one line in :attr:`error`.
