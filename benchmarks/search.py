@@ -49,7 +49,6 @@ from syno_lab.search import (
     RandomSearch,
     RegularizedEvolution,
     Search,
-    TreeWithEstimate,
     rave,
     recorded_space,
 )
@@ -82,7 +81,6 @@ SEARCHES: dict[str, Make] = {
 }
 #: Methods with a part taken away or added, by ``--ablate``.
 ABLATED: dict[str, Make] = {
-    "tree with estimate": TreeWithEstimate,
     "mcts with RAVE": lambda root, rng: MonteCarloTreeSearch(root, rng, policy=rave(), settings=RAVE),
     "estimate, drawn by chance alone": lambda root, rng: EstimateSearch(
         root, rng, settings=Settings(strays=16, near=0)

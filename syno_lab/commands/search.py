@@ -169,7 +169,7 @@ def _settings(
         training=request,
         name=run.name,
         method=method.value,
-        tree=("rave" if choice.rave else "uct") if method == Method.mcts else "estimate",
+        tree="rave" if choice.rave else "uct",
         virtual_loss=choice.virtual_loss,
         seed=choice.seed,
         minutes=minutes if choice.minutes is None and choice.trials is None else choice.minutes,

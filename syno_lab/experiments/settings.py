@@ -25,8 +25,8 @@ LATENCY, TORCH_LATENCY = "latency", "latency-pytorch"
 OBJECTIVES = ("flops", "params", LATENCY, TORCH_LATENCY)
 #: Those that it has unless the user says otherwise.
 USUAL_OBJECTIVES = OBJECTIVES[:2]
-#: What the method ``mcts`` is: the paper's UCT, that with values of actions, or the tree search with an estimate.
-TreeKind = Literal["uct", "rave", "estimate"]
+#: What the method ``mcts`` is: the paper's UCT, or that with values of actions.
+TreeKind = Literal["uct", "rave"]
 
 #: Settings that may differ when a search is continued: its length, its workers and its tuning. None changes its
 #: choices.
@@ -108,8 +108,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         method: ``estimate`` (Bayesian), ``mcts``, ``evolution``, ``random``, ``elites`` or ``pareto``, which keeps the
             front of the accuracy and ``objectives``.
         tree: which tree search ``mcts`` is: ``uct``, as in section 7.2; ``rave``, which also values actions wherever
-            they were taken; ``estimate``, as in searches from before there was a choice (:class:`.TreeWithEstimate`).
-        virtual_loss: losses for which an operator in training counts in ``uct`` and ``rave``.
+            they were taken.
+        virtual_loss: losses for which an operator in training counts in ``mcts``.
         seed: of the search's choices.
         minutes: how long to search, baseline and comparison not counted; None: no limit.
         trials: how many operators to evaluate at most; None: no limit. One of the two is given.
@@ -155,7 +155,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     training: TrialRequest
     name: str = "search"
     method: Method = "estimate"
-    tree: TreeKind = "estimate"
+    tree: TreeKind = "uct"
     virtual_loss: float = 0.0
     seed: int = 0
     minutes: float | None = None
@@ -200,12 +200,12 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 f"expected one limit of FLOPs, found max_replaced_ratio {self.max_replaced_ratio} and max_flops_ratio "
                 f"{self.max_flops_ratio}; leave one out"
             )
-        if self.method != "mcts" and self.tree != "estimate":
+        if self.method != "mcts" and self.tree != "uct":
             raise SearchError(f"tree: expected the method mcts beside {self.tree}, found {self.method}")
         if not (math.isfinite(self.virtual_loss) and self.virtual_loss >= 0):
             raise SearchError(f"virtual_loss: expected a number of 0 or more, found {self.virtual_loss}")
-        if self.virtual_loss and self.tree == "estimate":
-            raise SearchError("virtual_loss: expected the method mcts with the tree uct or rave; leave it out")
+        if self.virtual_loss and self.method != "mcts":
+            raise SearchError("virtual_loss: expected the method mcts; leave it out")
         if not (math.isfinite(self.gpus) and self.gpus >= 0):
             raise SearchError(f"gpus: expected a number of 0 or more, found {self.gpus}")
         if self.workers < 1:
@@ -315,7 +315,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         plain.pop("max_replaced_ratio" if self.max_replaced_ratio is None else "max_flops_ratio")  # the one not used
         if self.weight_limits == "free":  # alike
             plain.pop("weight_limits")
-        if self.tree == "estimate":  # alike
+        if self.method != "mcts":  # they have none
             plain.pop("tree")
         if not self.virtual_loss:  # alike
             plain.pop("virtual_loss")

@@ -25,7 +25,6 @@ from syno_lab.search import (
     RandomSearch,
     RegularizedEvolution,
     Search,
-    TreeWithEstimate,
     mcts,
     rave,
     uct,
@@ -335,8 +334,6 @@ class Space:
         rng = random.Random(settings.seed)  # noqa: S311 - for choices, not for secrets
         if settings.method == "estimate":
             return EstimateSearch(self.root, rng, prior=prior)
-        if settings.method == "mcts" and settings.tree == "estimate":
-            return TreeWithEstimate(self.root, rng, prior=prior)
         if settings.method == "mcts":
             policy, chosen = (rave(), mcts.RAVE) if settings.tree == "rave" else (uct(), mcts.Settings())
             chosen = replace(chosen, virtual_loss=settings.virtual_loss)

@@ -15,7 +15,6 @@ from syno_lab.search.protocol import Candidate, Child, State, Step
 from syno_lab.search.random_search import RandomSearch
 from syno_lab.search.recorded import RecordedState, recorded_space
 from syno_lab.search.simulate import Event, simulate
-from syno_lab.search.tree_with_estimate import TreeWithEstimate
 
 __all__ = [
     "SELECTIONS",
@@ -36,7 +35,6 @@ __all__ = [
     "Selection",
     "State",
     "Step",
-    "TreeWithEstimate",
     "examine",
     "rave",
     "recorded_space",

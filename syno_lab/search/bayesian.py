@@ -70,7 +70,7 @@ class EstimateSearch(Search):
     ) -> None:
         super().__init__(root, rng)
         self.settings = Settings() if settings is None else settings
-        self.pool = Pool(root, rng, self.facts, self.settings, prior, is_checked=True)
+        self.pool = Pool(root, rng, self.facts, self.settings, prior)
         self._best: list[tuple[float, Trail]] = []  # the parents, the best first; of equals the earlier
 
     def _propose(self) -> tuple[Trail, Any] | None:

@@ -18,7 +18,7 @@ the tree decides, and descents below it are random.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import ceil, exp
 from typing import Any
@@ -215,13 +215,15 @@ class MonteCarloTreeSearch(Search):
             added = expand(tree, path[-1], self.settings, self.rng, knower)
             if added is not None:
                 path.append(added)
-                for steps, is_below in self._ways(path, knower):
+                rest = simulate(tree, added, self.settings, self.rng, knower)
+                if rest is not None:
+                    steps = (*steps_along(path), *rest)
                     operator = claim(steps[-1].state, self.facts, self._known)
                     if added.state.is_complete:  # it is asked for at once
                         tree.close(added)
                     if operator is not None:
                         trail = Trail(steps)
-                        self._enter(trail, path if is_below else self._path(trail))
+                        self._enter(trail, path)
                         return trail, operator
                 if not added.is_closed and not self.facts.is_open(added.state):
                     tree.close(added)
@@ -229,12 +231,6 @@ class MonteCarloTreeSearch(Search):
                 place.fruitless += 1
                 place.record.fruitless += 1
         return None
-
-    def _ways(self, path: Sequence[Place], knower: Record) -> Iterator[tuple[tuple[Step, ...], bool]]:
-        """Steps from the root to complete states, the first choice first, and whether they go along ``path``."""
-        rest = simulate(self.tree, path[-1], self.settings, self.rng, knower)
-        if rest is not None:
-            yield (*steps_along(path), *rest), True
 
     def _knower(self, path: Sequence[Place]) -> Record:
         """Whose knowledge of actions is asked: the last that has enough of it, else the root's."""

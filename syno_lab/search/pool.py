@@ -73,8 +73,6 @@ class Pool:
         settings: how it is filled.
         prior: a number for an operator, greater where more is expected of it, before any reward: the mean of the
             estimate (:mod:`.estimate`). Rewards decide how much it counts.
-        is_checked: whether those that are no operators of the space are left out when they are compared; always with a
-            prior, which is asked of operators alone.
     """
 
     def __init__(
@@ -84,8 +82,6 @@ class Pool:
         facts: Facts,
         settings: Settings,
         prior: Callable[[Any], float] | None = None,
-        *,
-        is_checked: bool = False,
     ) -> None:
         self.settings = settings
         self.estimate = Estimate()
@@ -94,7 +90,6 @@ class Pool:
         self._rng = rng
         self._facts = facts
         self._prior = prior
-        self._is_checked = is_checked or prior is not None
         self._portraits: dict[Hashable, tuple[Steps, Portrait]] = {}
 
     @property
@@ -111,12 +106,12 @@ class Pool:
             return "chance"
         return "unknown" if toss < self.settings.chance + self.settings.unknown else "promise"
 
-    def drawn(self, known: Iterable[Hashable] = (), should_stop: Stop = never, more: int = 0) -> Iterator[Steps]:
-        """Different ways by chance alone from the root to complete states whose keys are not ``known``.
+    def drawn(self, should_stop: Stop = never, more: int = 0) -> Iterator[Steps]:
+        """Different ways by chance alone from the root to complete states.
 
         ``more``: descents beside those of the settings.
         """
-        met = set(known)
+        met: set[Hashable] = set()
         for _ in range(self.settings.strays + more if self.compares else 0):
             steps = descend(self._root, self._rng, self._facts, should_stop=should_stop)
             if steps is not None and steps[-1].state.key not in met:
@@ -132,9 +127,10 @@ class Pool:
     def in_order(self, trails: Sequence[Steps], waiting: Iterable[Trail], wish: Wish = "promise") -> list[Steps]:
         """The most promising first; before them, where it is wanted, the one of which least is known.
 
-        All but the first are kept, as many as the settings say. ``waiting``: those that wait for a reward.
+        Complete states that are no operators of the space are left out. All but the first are kept, as many as the
+        settings say. ``waiting``: those that wait for a reward.
         """
-        found = [steps for steps in trails if not self._is_checked or self._is_there(steps[-1].state)]
+        found = [steps for steps in trails if self._is_there(steps[-1].state)]
         if len(found) < 2:
             return found
         held = [trail.steps for trail in waiting]

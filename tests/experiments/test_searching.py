@@ -6,7 +6,6 @@ Trainings are stood in for by a function whose rewards are known, but for one se
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,6 @@ from syno_lab.search import (
     MonteCarloTreeSearch,
     RandomSearch,
     RegularizedEvolution,
-    TreeWithEstimate,
 )
 from syno_lab.store import Store
 from syno_lab.trial import costs_of
@@ -394,38 +392,6 @@ def test_settings_are_plain_data() -> None:
     assert SearchSettings.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
 
 
-#: Settings as the version before there was a choice of trees stored them; without those that were None or False.
-STORED = {
-    "training": {"backbone": "resnet20", "data": "digits", "options": {"width": 4, "blocks": 1}, "epochs": 2},
-    "name": "search",
-    "method": "mcts",
-    "seed": 0,
-    "trials": 12,
-    "max_flops_ratio": 0.5,
-    "workers": 1,
-    "seeds": [],
-    "limits": {"max_primitives": 4},
-    "coefficients": ["s=2: 1"],
-    "system": "syno-lab-operator",
-}
-
-
-def test_a_stored_search_goes_on_with_the_tree_that_it_began_with(tmp_path: Path) -> None:
-    chosen = SearchSettings.from_dict(STORED)
-    assert not {"tree", "virtual_loss"} & chosen.identity.keys()
-    space = Space(chosen)
-    assert type(space.search(chosen)) is TreeWithEstimate
-    before = TreeWithEstimate(space.root, random.Random(0))
-    for _ in range(12):
-        candidate = before.ask()
-        assert candidate is not None
-        before.tell(candidate, accuracy(candidate.operator.to_json()))
-    known = Known()
-    with pytest.raises(Stopped):
-        drive(tmp_path, known, chosen, should_stop=lambda: len(known.begun) >= 5)
-    assert drive(tmp_path, known, SearchSettings.from_dict(STORED)).search.told == before.told
-
-
 @pytest.mark.parametrize(
     ("changes", "made"),
     [
@@ -497,8 +463,8 @@ def test_a_search_of_a_former_version_is_the_same_search(tmp_path: Path) -> None
         ({"workers": 0}, "workers: expected 1 or more, found 0"),
         ({"seeds": (1, 1)}, "seeds: expected seeds that differ, found 1, 1"),
         ({"name": "a/b"}, "name: expected a name that can be one of a folder"),
-        ({"tree": "uct"}, "tree: expected the method mcts beside uct, found estimate"),
-        ({"method": "mcts", "virtual_loss": 1.0}, "virtual_loss: expected the method mcts with the tree uct or rave"),
+        ({"tree": "rave"}, "tree: expected the method mcts beside rave, found estimate"),
+        ({"virtual_loss": 1.0}, "virtual_loss: expected the method mcts; leave it out"),
         ({"method": "mcts", "tree": "rave", "virtual_loss": -1.0}, "virtual_loss: expected a number of 0 or more"),
     ],
 )

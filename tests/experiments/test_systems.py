@@ -57,7 +57,7 @@ def trials_in(folder: Path, chosen: SearchSettings) -> list[Any]:
     ],
 )
 def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path, system: str, method: Any) -> None:
-    chosen = asked(system, method=method, tree="uct" if method == "mcts" else "estimate", starts_with_known=True)
+    chosen = asked(system, method=method, starts_with_known=True)
     whole = drive(tmp_path / "whole", Known(), chosen)
     assert len(whole.search.told) == 12
     assert {operator.format for operator, _ in whole.search.told} == set(chosen.systems)

@@ -12,10 +12,10 @@ import pytest
 from search_spaces import Words
 
 from syno_lab.errors import SearchError
-from syno_lab.search import EstimateSearch, RandomSearch, Search, TreeWithEstimate
+from syno_lab.search import EstimateSearch, RandomSearch, Search
 from syno_lab.search.bayesian import Settings
+from syno_lab.search.estimate import Portrait, bag
 from syno_lab.search.pool import Pool
-from syno_lab.search.tree_with_estimate import Settings as TreeSettings
 
 
 def letters(word: str) -> float:
@@ -101,15 +101,32 @@ def test_it_grows_the_best_anew() -> None:
     assert mean(strays=6, near=6) > mean(strays=12, near=0) + 0.05
 
 
+def test_the_least_known_comes_first_where_it_is_wanted() -> None:
+    search = EstimateSearch(Words("abcd", 6), random.Random(5))
+    rewards_of(search, 10)
+    trails = list(search.pool.drawn(more=24))
+    assert len(trails) > 10
+    mean, deviation = search.pool.estimate.beliefs([Portrait(bag(steps), Counter()) for steps in trails])
+    usual = search.pool.in_order(trails, [])
+    assert usual[0] is trails[(mean + search.settings.bound * deviation).argmax()]
+    wanted = search.pool.in_order(trails, [], "unknown")
+    assert wanted[0] is trails[deviation.argmax()]
+    assert wanted[1:] == [steps for steps in usual if steps is not wanted[0]]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"near": -1}, "near: expected 0 or more, found -1"),
         ({"parents": 0}, "parents: expected 1 or more, found 0"),
         ({"strays": -1}, "strays: expected 0 or more, found -1"),
+        ({"kept": -1}, "kept: expected 0 or more, found -1"),
+        ({"bound": -1}, "bound: expected 0 or more, found -1"),
+        ({"chance": 1.5}, "chance: expected a share from 0 to 1, found 1.5"),
+        ({"chance": 0.5, "unknown": 0.6}, "unknown: expected a share from 0 to what chance leaves, found 0.6"),
     ],
 )
-def test_settings_that_make_no_sense(settings: dict[str, int], message: str) -> None:
+def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SearchError, match=message):
         Settings(**settings)
 
@@ -123,21 +140,14 @@ def test_once_it_is_to_stop_nothing_more_is_drawn() -> None:
 
 # -- a prior ---------------------------------------------------------------------------------------------------------
 
-SMALL: dict[Any, Callable[..., Search]] = {
-    "estimate": lambda space, rng, prior: EstimateSearch(
-        space, rng, prior=prior, settings=Settings(strays=8, near=4, kept=40)
-    ),
-    "tree": lambda space, rng, prior: TreeWithEstimate(
-        space, rng, prior=prior, settings=TreeSettings(strays=8, completions=4, kept=40)
-    ),
-}
-both = pytest.mark.parametrize("make", SMALL.values(), ids=SMALL)
+
+def small(space: Words, rng: random.Random, prior: Callable[[str], float] | None) -> EstimateSearch:
+    return EstimateSearch(space, rng, prior=prior, settings=Settings(strays=8, near=4, kept=40))
 
 
-@both
-def test_a_right_prior_is_asked_first_and_a_wrong_one_is_overcome(make: Callable[..., Search]) -> None:
+def test_a_right_prior_is_asked_first_and_a_wrong_one_is_overcome() -> None:
     def runs(prior: Callable[[str], float] | None) -> list[list[float]]:
-        return [rewards_of(make(Words("abcdef", 8), random.Random(seed), prior), 40) for seed in range(6)]
+        return [rewards_of(small(Words("abcdef", 8), random.Random(seed), prior), 40) for seed in range(6)]
 
     plain, helped, misled = (runs(prior) for prior in (None, letters, lambda word: -letters(word)))
     first = [np.mean([rewards[:5] for rewards in found]) for found in (plain, helped, misled)]
@@ -148,11 +158,10 @@ def test_a_right_prior_is_asked_first_and_a_wrong_one_is_overcome(make: Callable
     assert min(last) > first[0] + 0.1
 
 
-@both
-def test_what_a_prior_is_asked_of_is_an_operator_of_the_space(make: Callable[..., Search]) -> None:
+def test_what_a_prior_is_asked_of_is_an_operator_of_the_space() -> None:
     space = Words("abc", 4, dead=frozenset({"ab"}), refused=frozenset({"aacc", "bbbb", "cabc"}))
     seen: list[str] = []
-    search = make(space, random.Random(5), lambda word: seen.append(word) or 0.5)
+    search = small(space, random.Random(5), lambda word: seen.append(word) or 0.5)
     asked = []
     while (candidate := search.ask()) is not None:
         asked.append(candidate.operator)

@@ -25,7 +25,6 @@ from syno_lab.search import (
     RandomSearch,
     RegularizedEvolution,
     Search,
-    TreeWithEstimate,
     rave,
 )
 from syno_lab.search.mcts import RAVE
@@ -36,7 +35,6 @@ SEARCHES: dict[str, Callable[..., Search]] = {
     "estimate": EstimateSearch,
     "tree": MonteCarloTreeSearch,
     "tree with rave": partial(MonteCarloTreeSearch, policy=rave(), settings=replace(RAVE, virtual_loss=1.0)),
-    "tree with estimate": TreeWithEstimate,
     "random": RandomSearch,
     "evolution": partial(RegularizedEvolution, population=5, tournament=2),
     "pareto": partial(
@@ -118,7 +116,7 @@ def test_to_forget_the_nodes_changes_nothing(make: Callable[..., Search], monkey
     def asked() -> tuple[list[Any], Any]:
         search = make(synthesis_space(WISH, countable_nodes=0), random.Random(5))
         # Those with an estimate look at many operators for each that they ask for.
-        return run(search, 6 if isinstance(search, EstimateSearch | TreeWithEstimate) else 30), search.facts
+        return run(search, 6 if isinstance(search, EstimateSearch) else 30), search.facts
 
     whole = asked()
     assert not any(forgotten)

@@ -14,7 +14,6 @@ from syno_lab.search import (
     EstimateSearch,
     MonteCarloTreeSearch,
     RandomSearch,
-    TreeWithEstimate,
     recorded_space,
     simulate,
 )
@@ -56,7 +55,7 @@ def test_a_space_is_searched_whole_by_more_evaluators_than_it_has_operators() ->
     assert {event.at_s for event in events} == {1.0}
 
 
-@pytest.mark.parametrize("make", [EstimateSearch, MonteCarloTreeSearch, TreeWithEstimate])
+@pytest.mark.parametrize("make", [EstimateSearch, MonteCarloTreeSearch])
 def test_evaluators_share_what_is_learned(make: Any) -> None:
     def run(evaluators: int) -> float:
         search = make(Words("abcdefgh", 5), random.Random(1))
