@@ -203,7 +203,7 @@ def stores(rng: random.Random, place: Place) -> Opening:
 
     def look() -> object:
         with Store.look(lab) as store:
-            return [(run, run.trials()) for run in store.runs()], [(one, one.trials()) for one in store.searches()]
+            return [(one, one.trials()) for one in store.searches()]
 
     def tree() -> object:
         from syno_lab.reports.trees import read_tree, tree_file

@@ -42,7 +42,7 @@ from syno_lab.synthesis.sampler import Sampler
 EVALUATORS = (1, 3, 10, 30, 100, 300, 1000)
 SEARCHES: dict[str, Callable[[Any, random.Random], Search]] = {"estimate": EstimateSearch, "random": RandomSearch}
 MEDIAN_S, DEVIATION = 30.0, 0.5
-COLOURS = {"estimate": "#1b6ca8", "tree with estimate": "#b08a2e", "random": "#c8553d"}
+COLOURS = {"estimate": "#1b6ca8", "random": "#c8553d"}
 
 #: Trials that have ended after which the regret is stated besides, since after all of them little may be left of it.
 EARLY = 25

@@ -21,7 +21,6 @@ import psutil
 import pytest
 from command_line import every_command, refused
 from labs import free_port
-from old_runs import write_run
 
 from syno_lab.cli import main
 from syno_lab.errors import JobError
@@ -30,7 +29,7 @@ from syno_lab.jobs import Lab, door
 from syno_lab.jobs.ledger import Lease, Ledger
 from syno_lab.jobs.sweep import Watch
 from syno_lab.operators import conv2d
-from syno_lab.store import OperatorRecord, Store
+from syno_lab.store import Store
 from syno_lab.trial import TrialRequest
 from syno_lab.version import __version__
 
@@ -97,7 +96,7 @@ def _code(stranger: Stranger) -> str:
 
 
 def _store(stranger: Stranger) -> None:
-    """Jobs in every state, with code and paths, signed by the stranger; a search and a run to look at."""
+    """Jobs in every state, with code and paths, signed by the stranger; two searches to look at."""
     outside, code = str(stranger.outside), {"name": "rule", "source": _code(stranger), "origin": "\x1b]0;x\x07mine.py"}
     task = {"label": "x", "operator": conv2d().to_json(), "binding": {"C_in": 4, "C_out": 4, "H": 6, "W": 6}}
     training = TrialRequest(backbone="resnet20", data=outside)
@@ -121,8 +120,8 @@ def _store(stranger: Stranger) -> None:
         lease = Lease(2, "0" * 32, "elsewhere", "another boot", "1:1", "1:1", 0, 0.0)
         row = [getattr(lease, name) for name in ("job", "token", "place", "boot", "supervisor", "child", "beat", "at")]
         store.database.write("INSERT", "syno_leases", "job, token, place, boot, supervisor, child, beat, at", row)
-        record = OperatorRecord("f" * 32, conv2d().to_json(), 10, 10, "\x1b[2J", True)
-        write_run(store, "../../outside", [record])
+        row = (1, "../../outside", "{}", "2026-01-01T00:00:00+00:00")
+        store.database.write("INSERT", "syno_searches", "search, name, settings, created", row)
         store.search("found", search.identity)
     folder = stranger.folder / "searches" / "found"
     folder.mkdir(parents=True)

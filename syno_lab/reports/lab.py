@@ -16,16 +16,11 @@ from syno_lab.errors import StoreError
 from syno_lab.inputs import QUOTED, printable, quoted
 from syno_lab.jobs.ledger import Lease, Ledger
 from syno_lab.jobs.records import JobRecord
-from syno_lab.reports.rows import Source, TrialRow, read_run, read_search
+from syno_lab.reports.rows import Source, TrialRow, read_search
 from syno_lab.store import Store
 from syno_lab.store.closing import Closing
 from syno_lab.store.database import FILE_NAME
 from syno_lab.store.rungs import FINAL
-
-_JOBS_SINCE = 2
-"""The first version of a store's file that has jobs and searches."""
-_RUNGS_SINCE = 5
-"""The first version that has trainings in rungs."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +30,7 @@ class Reading:
     Attributes:
         folder: the lab's folder.
         jobs: all jobs, in the order of submission; jobs of dead processes keep the state that the store has.
-        sources: its runs and searches, in the order in which they were made.
+        sources: its searches, in the order in which they were made.
         rows: the trials of all sources, in the order of the sources.
     """
 
@@ -72,7 +67,7 @@ class Reading:
         keys = [one.key for one in self.sources if source in (one.key, one.name)]
         if not keys:
             known = printable(", ".join(one.key for one in self.sources), 2 * QUOTED) or "none"
-            raise StoreError(f"no search or run {quoted(source)} in {self.folder}: there is {known}")
+            raise StoreError(f"no search {quoted(source)} in {self.folder}: there is {known}")
         return tuple(row for row in self.rows if row.source == keys[0])
 
 
@@ -115,12 +110,9 @@ class LabReader(Closing):
                 raise
 
     def leases(self) -> list[Lease]:
-        """Who runs the attempts under way; none before the first :meth:`read`, and of a store without jobs."""
+        """Who runs the attempts under way; none before the first :meth:`read`."""
         with self._guard:
-            if self._store is None:
-                return []
-            (version,) = self._store.database.column("PRAGMA user_version")
-            return Ledger(self._store.database).leases() if version >= _JOBS_SINCE else []
+            return [] if self._store is None else Ledger(self._store.database).leases()
 
     def close(self) -> None:
         """Close the file. It may be closed twice, and reading opens it again."""
@@ -150,12 +142,7 @@ class LabReader(Closing):
 
 
 def _read(store: Store, folder: Path) -> Reading:
-    (version,) = store.database.column("PRAGMA user_version")
-    has_jobs = version >= _JOBS_SINCE
-    jobs = tuple(Ledger(store.database).jobs()) if has_jobs else ()
-    found = [read_run(run) for run in store.runs()]
-    if has_jobs:
-        has_rungs = version >= _RUNGS_SINCE
-        found += [read_search(log, store, jobs, has_rungs=has_rungs) for log in store.searches()]
+    jobs = tuple(Ledger(store.database).jobs())
+    found = [read_search(log, store, jobs) for log in store.searches()]
     found.sort(key=lambda one: one[0].created)
     return Reading(folder, jobs, tuple(source for source, _ in found), tuple(row for _, rows in found for row in rows))

@@ -1,4 +1,4 @@
-"""The trials of a store as rows of one type, from searches and from runs of the earlier demo."""
+"""The trials of a store as rows of one type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syno_lab.systems import find_system, format_of
 
 if TYPE_CHECKING:
     from syno_lab.jobs import JobRecord
-    from syno_lab.store import Run, SearchLog, Store
+    from syno_lab.store import SearchLog, Store
 
 #: The folder of the searches' files in a lab's folder (:mod:`syno_lab.experiments.watching`).
 _SEARCHES, _STATUS, _RESULT = "searches", "status.json", "result.json"
@@ -31,8 +31,8 @@ class TrialRow:
     """One trial: an operator with all its results.
 
     Attributes:
-        key: its unique name in the lab: ``search:NAME#12`` or ``run:NAME#FINGERPRINT``; a baseline ends in
-            ``#baseline`` where it has no fingerprint.
+        key: its unique name in the lab: ``search:NAME#12``; that of a baseline is
+            ``search:NAME#baseline``.
         source: the key of its :class:`Source`.
         number: in the order of asking, from 0 on; -1 for the baseline of a search.
         label: its name for people.
@@ -42,10 +42,10 @@ class TrialRow:
         reason: why the training did not finish, in one line.
         accuracy: from 0 to 1 (for text exp(-loss)); None where there is none. Of a search in rungs that of the finals
             alone: those of rungs are other measures, and ``rungs`` has them.
-        flops: FLOPs of the whole network, or as the run counts them.
+        flops: FLOPs of the whole network.
         params: parameters, likewise.
         memory_mib: peak memory of its training in MiB; None where it was not measured.
-        latencies: milliseconds by target, as the run or the search defines them.
+        latencies: milliseconds by target, as the search defines them.
         wall_s: wall seconds of its training.
         ended: the time of its end (ISO 8601, UTC); empty where it is not known.
         job: the number of the job that trained it.
@@ -109,14 +109,13 @@ class TrialRow:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A search or a run of a store: its ``key`` is ``search:NAME`` or ``run:NAME``.
+    """A search of a store: its ``key`` is ``search:NAME``.
 
     ``trainings`` are those of a search in rungs that have ended, in the order of queueing. ``measured`` says for each
     target what its latencies are and with how many candidates they were tuned.
     """
 
     key: str
-    kind: str
     name: str
     created: str
     settings: Mapping[str, Any]
@@ -136,53 +135,15 @@ def rungs_among(rows: Iterable[TrialRow]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.rung for row in rows for one in row.rungs if one.rung != FINAL))
 
 
-def read_run(run: Run) -> tuple[Source, list[TrialRow]]:
-    """Read a run and its operators as rows, in the order in which they were added."""
-    source, targets = f"run:{run.name}", run.targets()
-    by_target = {target: {trial.fingerprint: trial.latency_ms for trial in run.trials(target)} for target in targets}
-    rows = []
-    for number, trial in enumerate(run.trials(targets[0] if targets else None)):
-        training = run.training(trial.fingerprint) or {}
-        state = {"trained": "finished", "done": "finished", "tuned": "waiting"}.get(trial.state, trial.state)
-        found = ((target, by_target[target].get(trial.fingerprint)) for target in targets)
-        rows.append(
-            TrialRow(
-                f"{source}#{trial.fingerprint}",
-                source,
-                number,
-                trial.label,
-                trial.fingerprint,
-                trial.baseline,
-                state,
-                "",
-                trial.accuracy,
-                trial.flops,
-                trial.params,
-                finite(training.get("peak_mib")),
-                {target: latency for target, latency in found if latency is not None},
-                finite(training.get("wall_s")) or 0.0,
-                operator=trial.operator,
-            )
-        )
-    baseline = next((row for row in rows if row.is_baseline), None)
-    about = {target: tuned_how(target, ()) for target in targets}
-    return Source(source, "run", run.name, run.created, run.settings, tuple(targets), baseline, measured=about), rows
-
-
-def read_search(
-    log: SearchLog, store: Store, jobs: Iterable[JobRecord], *, has_rungs: bool = True
-) -> tuple[Source, list[TrialRow]]:
-    """Read a search and its trials as rows, in the order of asking, the baseline first if it is known.
-
-    ``has_rungs``: whether the store's file is of a version that has trainings in rungs.
-    """
+def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tuple[Source, list[TrialRow]]:
+    """Read a search and its trials as rows, in the order of asking, the baseline first if it is known."""
     source = f"search:{log.name}"
     query = (
         "SELECT DISTINCT target FROM syno_search_latencies JOIN syno_searches USING (search) WHERE name=? ORDER BY 1"
     )
     targets = store.database.column(query, (log.name,))
     measured = {target: log.latencies(target) for target in targets}
-    trainings = read_trainings(log) if has_rungs else ()
+    trainings = read_trainings(log)
     files = {} if set(log.name) & set("/\\") else _files(store.path.parent / _SEARCHES / log.name)
     by_number: dict[int, list[Trained]] = {}
     for one in trainings:
@@ -223,9 +184,8 @@ def read_search(
     if baseline is not None:
         targets = sorted({*targets, *baseline.latencies})
     about = {target: tuned_how(target, measured.get(target, {}).values()) for target in targets}
-    return Source(
-        source, "search", log.name, log.created, log.settings, tuple(targets), baseline, trainings, about
-    ), rows
+    found_source = Source(source, log.name, log.created, log.settings, tuple(targets), baseline, trainings, about)
+    return found_source, rows
 
 
 def tuned_how(target: str, results: Iterable[Mapping[str, Any]]) -> str:

@@ -83,9 +83,9 @@ def shown_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> list[dict[s
 
 
 def shown_sources(reading: Reading) -> list[dict[str, Any]]:
-    """The searches and runs: ``key``, ``title``, and ``has_baseline``."""
+    """The searches: ``key``, ``title``, and ``has_baseline``."""
     return [
-        {"key": one.key, "title": f"{one.kind} {one.name}", "has_baseline": one.baseline is not None}
+        {"key": one.key, "title": f"search {one.name}", "has_baseline": one.baseline is not None}
         for one in reading.sources
     ]
 
@@ -151,7 +151,7 @@ def _chart(one: Course) -> str:
 def find_progress(reading: Reading, source: str) -> tuple[Source, Progress] | None:
     """The progress of the chosen search, or of the newest one that has a funnel where none is chosen; else None."""
     for one in reversed(reading.sources):
-        if one.kind == "search" and source in ("", one.key, one.name):
+        if source in ("", one.key, one.name):
             found = read_progress(reading.folder, one.name)
             if found is not None:
                 return one, found
@@ -197,7 +197,7 @@ def usual_measure(rows: Iterable[TrialRow]) -> str:
 def summary(reading: Reading, rows: Sequence[TrialRow], front: Front | None) -> str:
     """A summary of the trials and the front, in one line for people."""
     if not rows:
-        return "No trials yet." if reading.sources else "No search and no run yet."
+        return "No trials yet." if reading.sources else "No search yet."
     states: dict[str, int] = {}
     for row in rows:
         if not row.is_baseline:

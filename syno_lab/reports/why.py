@@ -55,7 +55,7 @@ def read_why(folder: Path, key: str) -> Why:
 
     Args:
         folder: of the lab.
-        key: ``NAME#NUMBER`` of a search's trial; ``search:NAME#NUMBER`` and ``run:NAME#FINGERPRINT`` as well.
+        key: ``NAME#NUMBER`` of a search's trial; ``search:NAME#NUMBER`` as well.
 
     Raises:
         StoreError: there is no such lab or trial, or the trial is the network without an operator.
@@ -68,9 +68,7 @@ def read_why(folder: Path, key: str) -> Why:
         raise StoreError(f"{quoted(key)} is the network as it is: expected a trial with an operator")
     source = next(one for one in reading.sources if one.key == row.source)
     operator = read_operator(row.operator)
-    comparisons: dict[str, Mapping[str, Any]] = {}
-    if source.kind == "search":
-        comparisons = _comparisons(folder / "searches" / source.name / "result.json", row.number)
+    comparisons = _comparisons(folder / "searches" / source.name / "result.json", row.number)
     asked = Asked(operator, f"{row.label} of {source.name}")
     panes = {}
     for name in ("kernel", "cost", "near", "graph"):

@@ -1,8 +1,9 @@
 """The SQLite file under the store: how it is made, checked, written, shared and refused.
 
 Promises: what a finished call wrote survives a kill of the process at any moment (write-ahead log, synchronous=FULL);
-several processes and threads may use one file; a damaged, foreign or newer file is refused with one line and stays
-as it is. Each row of ours ends with a digest, because SQLite does not notice a bit that flips inside a number.
+several processes and threads may use one file; a damaged or foreign file, and one of another version, is refused with
+one line and stays as it is. Each row of ours ends with a digest, because SQLite does not notice a bit that flips inside
+a number.
 
 The file is never opened other than through SQLite: closing a plain handle on it would drop the locks that SQLite
 holds for this process (https://www.sqlite.org/howtocorrupt.html, section 2.2).
@@ -25,7 +26,7 @@ from syno_lab import private
 from syno_lab.errors import StoreError
 
 from .place import has_locks, refuse_network
-from .schema import APPLICATION_ID, KINDS, SCHEMA_VERSION, script
+from .schema import APPLICATION_ID, KINDS, SCHEMA_VERSION, SCRIPT
 
 FILE_NAME = "results.sqlite"
 BUSY_SECONDS = 30.0
@@ -93,7 +94,7 @@ class Database:
     Args:
         path: the file; made where there is none.
         is_thorough: read the whole file once to see that it is undamaged; rows have their digests either way.
-        is_read_only: look and never write: the file must be there and stays of its version.
+        is_read_only: look and never write: the file must be there.
     """
 
     def __init__(self, path: Path, *, is_thorough: bool = True, is_read_only: bool = False) -> None:
@@ -118,7 +119,7 @@ class Database:
             self._create()
         if is_read_only and is_frozen(path.parent) and not self._state()[-1]:
             self._looks, self._unchanged = "ro&immutable=1", self._state()  # else SQLite would make files beside it
-        version = self._check(is_thorough)
+        self._check(is_thorough)
         with _told(path):
             self._connection = sqlite3.connect(
                 _uri(path, self._looks if is_read_only else "rw"),
@@ -129,8 +130,6 @@ class Database:
             )
             if not is_read_only:
                 prepare(self._connection)
-        if version < SCHEMA_VERSION and not is_read_only:
-            self._upgrade()
 
     def _create(self) -> None:
         """Build the file beside its place and move it there whole, so that no half-made store can be found."""
@@ -145,7 +144,7 @@ class Database:
                 private.create(half, "xb").close()  # what SQLite adds beside it later has its mode
                 with _told(self.path), closing(sqlite3.connect(half, isolation_level=None)) as connection:
                     connection.execute("PRAGMA journal_mode=WAL")
-                    connection.executescript(f"BEGIN; PRAGMA application_id={APPLICATION_ID}; {script(0)} COMMIT;")
+                    connection.executescript(f"BEGIN; {SCRIPT} COMMIT;")
                 half.replace(self.path)
             except OSError as error:
                 raise StoreError(f"the results store {self.path} cannot be made: {error.strerror or error}") from error
@@ -153,8 +152,8 @@ class Database:
                 for left in parts:
                     left.unlink(missing_ok=True)
 
-    def _check(self, is_thorough: bool) -> int:
-        """Refuse a damaged, foreign or newer file through a connection that cannot write; return its version.
+    def _check(self, is_thorough: bool) -> None:
+        """Refuse a damaged or foreign file, and one of another version, through a connection that cannot write.
 
         A read-only connection also leaves the write-ahead log where it is, which a writing one would move into the
         file when it closes.
@@ -176,33 +175,17 @@ class Database:
             raise StoreError(f"the results store {self.path} {damage(health)}")
         if found != APPLICATION_ID:
             raise StoreError(f"the results store {self.path} {damage('it was made by another program')}")
-        if not 1 <= version <= SCHEMA_VERSION:
-            age = "a newer" if version > SCHEMA_VERSION else "another"
+        if version != SCHEMA_VERSION:
+            age, todo = ("a newer", "update, or use") if version > SCHEMA_VERSION else ("an older", "use")
             raise StoreError(
                 f"the results store {self.path} has version {version}, this Syno Lab reads version {SCHEMA_VERSION}: "
-                f"it was made by {age} Syno Lab; update, or use another folder"
+                f"it was made by {age} Syno Lab; {todo} another folder"
             )
-        return int(version)
 
     def _state(self) -> tuple[int, int, int]:
         """What changes when somebody writes: the file's time and size, and the size of the log beside it."""
         status, log = self.path.stat(), self.path.with_name(self.path.name + "-wal")
         return status.st_mtime_ns, status.st_size, log.stat().st_size if log.is_file() else 0
-
-    def _upgrade(self) -> None:
-        """Add the tables of later versions, all or none; what is there stays as it is."""
-        with self._use() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                (version,) = connection.execute(
-                    "PRAGMA user_version"
-                ).fetchone()  # another process may have been faster
-                for statement in script(version).split(";"):
-                    connection.execute(statement)
-                connection.execute("COMMIT")
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
 
     @contextmanager
     def _use(self) -> Iterator[sqlite3.Connection]:

@@ -5,53 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from operator import index
-from typing import Any, Literal, SupportsFloat, TypeVar
+from typing import Any, SupportsFloat, TypeVar
 
 import msgspec
 
 from syno_lab.errors import StoreError
 from syno_lab.inputs import quoted
 
-State = Literal["waiting", "trained", "tuned", "failed", "done"]
-
 _Kind = TypeVar("_Kind")
-
-
-@dataclass(frozen=True)
-class OperatorRecord:
-    """An operator as the store keeps it.
-
-    `operator` is its JSON text, `flops` and `params` are for the network binding that the run is about, `baseline`
-    marks the operator that the others are compared with.
-    """
-
-    fingerprint: str
-    operator: str
-    flops: int
-    params: int
-    label: str
-    baseline: bool = False
-
-
-@dataclass(frozen=True)
-class Trial:
-    """All that a run knows about one operator; `accuracy` is a share of 1, `latency_ms` a sum over the network.
-
-    `state` is `waiting` (nothing yet), `trained` or `tuned` (the other half is missing), `failed` (the training
-    ended without an accuracy) or `done`.
-    """
-
-    fingerprint: str
-    label: str
-    baseline: bool
-    accuracy: float | None
-    latency_ms: float | None
-    flops: int
-    params: int
-    operator: str
-    state: State
 
 
 def plain(value: object, where: str) -> Any:

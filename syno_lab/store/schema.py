@@ -1,4 +1,4 @@
-"""The tables of a store, by the version that brought them: a later version only adds.
+"""The tables of a store. A file has the number of their version, and a file of another version is refused.
 
 Each row of ours ends with a digest, see :mod:`syno_lab.store.database`.
 """
@@ -8,31 +8,6 @@ from __future__ import annotations
 import re
 
 APPLICATION_ID = 0x53594E4F  # "SYNO"
-
-_RUNS = """
-CREATE TABLE syno_runs (
-    run INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL, created TEXT NOT NULL,
-    digest TEXT NOT NULL);
-CREATE TABLE syno_operators (
-    run INTEGER NOT NULL REFERENCES syno_runs, position INTEGER NOT NULL, fingerprint TEXT NOT NULL,
-    operator TEXT NOT NULL, flops INTEGER NOT NULL, params INTEGER NOT NULL, label TEXT NOT NULL,
-    baseline INTEGER NOT NULL, digest TEXT NOT NULL, UNIQUE (run, fingerprint));
-CREATE TABLE syno_trainings (
-    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, accuracy REAL, result TEXT NOT NULL, digest TEXT NOT NULL,
-    PRIMARY KEY (run, fingerprint), FOREIGN KEY (run, fingerprint) REFERENCES syno_operators (run, fingerprint));
-CREATE TABLE syno_latencies (
-    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, target TEXT NOT NULL, binding TEXT NOT NULL,
-    count INTEGER NOT NULL, latency_ms REAL NOT NULL, result TEXT NOT NULL, digest TEXT NOT NULL,
-    PRIMARY KEY (run, fingerprint, target, binding),
-    FOREIGN KEY (run, fingerprint) REFERENCES syno_operators (run, fingerprint));
-CREATE TABLE syno_bindings (
-    run INTEGER NOT NULL REFERENCES syno_runs, binding TEXT NOT NULL, count INTEGER NOT NULL, digest TEXT NOT NULL,
-    PRIMARY KEY (run, binding));
-CREATE TABLE syno_published (
-    run INTEGER NOT NULL, fingerprint TEXT NOT NULL, target TEXT NOT NULL, accuracy REAL NOT NULL,
-    latency_ms REAL NOT NULL, digest TEXT NOT NULL,
-    PRIMARY KEY (run, fingerprint, target, accuracy, latency_ms));
-"""
 
 # `token` is drawn anew for each attempt: only its holder may say how the attempt ended.
 _JOBS_AND_SEARCHES = """
@@ -77,7 +52,7 @@ CREATE TABLE syno_signatures (
     job INTEGER PRIMARY KEY REFERENCES syno_jobs, signature TEXT NOT NULL, digest TEXT NOT NULL);
 """
 
-# Of a search's trial: `syno_lab.protocol.SearchStep`s; trials of earlier versions have their names alone.
+# Of a search's trial: `syno_lab.protocol.SearchStep`s.
 _STEPS = """
 CREATE TABLE syno_search_steps (
     search INTEGER NOT NULL, number INTEGER NOT NULL, steps TEXT NOT NULL, digest TEXT NOT NULL,
@@ -94,19 +69,15 @@ CREATE TABLE syno_search_rungs (
     digest TEXT NOT NULL, UNIQUE (search, number, rung, seed));
 """
 
-# What each version added to the one before it; the first is the oldest that can be read.
-ADDED = (_RUNS, _JOBS_AND_SEARCHES, _SIGNATURES, _STEPS, _RUNGS)
-SCHEMA_VERSION = len(ADDED)
-
-
-def script(version: int) -> str:
-    """Return the statements that bring a file of ``version`` (0: an empty one) to `SCHEMA_VERSION`."""
-    return f"{''.join(ADDED[version:])} PRAGMA user_version={SCHEMA_VERSION};"
+_TABLES = _JOBS_AND_SEARCHES + _SIGNATURES + _STEPS + _RUNGS
+SCHEMA_VERSION = 6
+#: The statements that make an empty file a store.
+SCRIPT = f"PRAGMA application_id={APPLICATION_ID}; {_TABLES} PRAGMA user_version={SCHEMA_VERSION};"
 
 
 def _kinds() -> dict[str, dict[str, str]]:
     tables: dict[str, dict[str, str]] = {}
-    for table, columns in re.findall(r"CREATE TABLE (\w+) \((.*?)\);", "".join(ADDED), re.DOTALL):
+    for table, columns in re.findall(r"CREATE TABLE (\w+) \((.*?)\);", _TABLES, re.DOTALL):
         tables[table] = dict(re.findall(r"(\w+) ((?:TEXT|INTEGER|REAL)(?: NOT NULL)?)", columns))
     return tables
 

@@ -14,9 +14,8 @@ from syno_lab.errors import StoreError
 from syno_lab.inputs import quoted
 from syno_lab.protocol import SearchStep
 from syno_lab.store.pareto import AXES, pareto_front
-from syno_lab.systems import find_system, format_of
 
-from .entry import Entry
+from .database import Database
 from .records import decoded, finite, from_text, to_text, whole
 from .rungs import RungLog
 
@@ -93,8 +92,24 @@ class SearchTrial:
         return None if self._outcome is None else from_text(self._outcome, dict, "an outcome")
 
 
-class SearchLog(Entry):
+class SearchLog:
     """One search in a store, made by `Store.search`. Every method that writes has saved when it returns."""
+
+    def __init__(self, database: Database, key: int, name: str, settings: str, created: str) -> None:
+        self._database = database
+        self._key = key
+        self._settings = settings
+        self.name = name
+        self.created = created
+        """When it was first made: ISO 8601, UTC."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self._settings})"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it was made with; it cannot change."""
+        return from_text(self._settings, dict, "settings")
 
     @property
     def rungs(self) -> RungLog:
@@ -216,23 +231,17 @@ class SearchLog(Entry):
     def taken(self) -> dict[int, tuple[SearchStep, ...]]:
         """Return the steps by which each trial was built, by its number.
 
-        Of trials that have the names of their steps alone, as earlier versions wrote them, the operator's system reads
-        these.
-
         Raises:
-            FormatError: the operator of such a trial is of no system.
+            StoreError: of a trial only the names of its steps are kept.
         """
-        rows = []
-        query = "SELECT COUNT(*) FROM sqlite_master WHERE type='table' AND name='syno_search_steps'"
-        if self._database.column(query) != [0]:  # 0: a file of an earlier version that is only looked at
-            rows = self._database.read(_TAKEN, "FROM syno_search_steps WHERE search=?", (self._key,))
-        known = {number: decoded(text, _STEPS, "steps") for _, number, text in rows}
-        return {
-            trial.number: known[trial.number]
-            if trial.number in known
-            else find_system(format_of(trial.operator)).read_steps(trial.steps)
-            for trial in self.trials()
-        }
+        rows = self._database.read(_TAKEN, "FROM syno_search_steps WHERE search=?", (self._key,))
+        found = {number: decoded(text, _STEPS, "steps") for _, number, text in rows}
+        query = "SELECT number FROM syno_search_trials WHERE search=? ORDER BY number"
+        numbers = self._database.column(query, (self._key,))
+        for number in numbers:
+            if number not in found:
+                raise StoreError(f"search {quoted(self.name)}: expected the steps of trial {number}, found none")
+        return {number: found[number] for number in numbers}
 
     def latencies(self, target: str) -> dict[int, dict[str, Any]]:
         """Return what was measured on a target, by the number of the trial."""

@@ -15,10 +15,8 @@ from syno_lab.store.closing import Closing
 
 from .database import FILE_NAME, Database
 from .records import difference, to_text
-from .runs import Run
 from .searches import SearchLog
 
-_RUN = "run, name, settings, created"
 _SEARCH = "search, name, settings, created"
 
 
@@ -32,7 +30,6 @@ class Store(Closing):
     def open(cls, path: str | Path, *, is_thorough: bool = True) -> Store:
         """Open the store at `path`, a file, or a folder that holds `results.sqlite`; make it where there is none.
 
-        A file of an earlier version is brought to this one in place: tables are added, nothing is changed.
         `is_thorough=False` leaves out reading the whole file for damage, for processes that open it often.
 
         Raises:
@@ -49,11 +46,10 @@ class Store(Closing):
     def look(cls, path: str | Path) -> Store:
         """Open the store at `path`, a file or a folder, only to read it: nothing in it or beside it is changed.
 
-        A file of an earlier version stays one and may lack tables: those of jobs and searches came with version 2.
         What would write raises StoreError.
 
         Raises:
-            StoreError: there is none, or it is damaged, foreign or of a later version.
+            StoreError: there is none, or it is damaged, foreign or of another version.
 
         """
         place = Path(path).expanduser().absolute()
@@ -69,11 +65,6 @@ class Store(Closing):
     def database(self) -> Database:
         """The open file, for the rooms that keep tables of their own in it."""
         return self._database
-
-    def runs(self) -> list[Run]:
-        """Return all runs of the demo, which wrote such until it became a search, in the order of their making."""
-        rows = self._database.read(_RUN, "FROM syno_runs ORDER BY run")
-        return [Run(self._database, *row) for row in rows]
 
     def search(self, name: str, settings: Mapping[str, Any] | None = None) -> SearchLog:
         """Return the log of the search of this name; make it when there is none and `settings` are given.

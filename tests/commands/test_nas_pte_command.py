@@ -13,7 +13,6 @@ import onnxruntime
 import pytest
 import torch
 from command_line import answered, refused
-from old_runs import write_run
 
 from syno_lab.codegen.export import load_weights
 from syno_lab.codegen.export_record import read_operator as read_exported
@@ -21,7 +20,7 @@ from syno_lab.commands.detach import working_in
 from syno_lab.jobs import Lab
 from syno_lab.nas_pte.operator import nas_pte_1, nas_pte_2
 from syno_lab.reports import LabReader
-from syno_lab.store import OperatorRecord, Store
+from syno_lab.store import Store
 from syno_lab.systems import builder_of, read_operator
 from syno_lab.trial import TrialRequest, run_trial
 
@@ -102,11 +101,13 @@ def test_kept_in_a_store_and_read_again(tmp_path: Path) -> None:
     operator = nas_pte_1()
     name = operator.fingerprint(SIZES)
     with Store.open(tmp_path) as store:
-        record = OperatorRecord(name, operator.to_json(), operator.flops(SIZES), operator.params(SIZES), "first")
-        write_run(store, "mine", [record], {name: {"accuracy": 0.5}}, [(name, "local", SIZES, 1, 2.0)])
+        log = store.search("mine", {})
+        number = log.add(name, operator.to_json(), (), operator.flops(SIZES), operator.params(SIZES))
+        log.record(number, {"state": "finished", "accuracy": 0.5})
+        log.record_latency(number, "local", {"latency_ms": 2.0})
     with LabReader(tmp_path) as reader:
         (row,) = reader.read().rows
-    assert (row.label, row.accuracy, dict(row.latencies)) == ("first", 0.5, {"local": 2.0})
+    assert (row.label, row.accuracy, dict(row.latencies)) == ("trial 0", 0.5, {"local": 2.0})
     assert read_operator(row.operator) == operator
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from old_runs import write_run
 
 from syno_lab.errors import FormatError, StoreError, SynoError
 from syno_lab.jobs.attempts import finish, take
@@ -16,7 +15,7 @@ from syno_lab.jobs.ledger import Ledger
 from syno_lab.reports import LabReader
 from syno_lab.reports.paper import PaperFigure, Series, figure_5, figure_6, figure_8, figure_9, figure_10, table_2
 from syno_lab.reports.pictures import PAPER
-from syno_lab.store import OperatorRecord, Store
+from syno_lab.store import Store
 from syno_lab.synthesis.ablation import CanonicalRates, SizeRow
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -25,26 +24,21 @@ FIGURES: tuple[Callable[..., PaperFigure], ...] = (figure_5, figure_6, figure_8,
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run with a baseline of 0.80 and 8 ms on each of two layers, and three operators; two trainings of text."""
+    """A search with a baseline of 0.80 and 8 ms on each of two layers, and three operators; two trainings of text."""
+
+    def tuned(*latencies: float) -> list[dict[str, object]]:
+        sizes = [{"N": 1, "C_in": size, "C_out": size, "H": 32 // size, "W": 32 // size} for size in (8, 16)]
+        return [{"binding": one, "latency_ms": ms} for one, ms in zip(sizes, latencies, strict=True)]
+
     with Store.open(tmp_path) as store:
-        found = {
-            "conv2d": (0.80, (8.0, 8.0)),
-            "operator_1": (0.795, (4.0, 1.0)),
-            "too bad": (0.75, (1.0, 1.0)),
-            "untrained": (None, (2.0, 8.0)),
-        }
-        write_run(
-            store,
-            "digits",
-            [OperatorRecord(label, "{}", 100, 10, label, baseline=label == "conv2d") for label in found],
-            {label: {"accuracy": accuracy} for label, (accuracy, _) in found.items() if accuracy is not None},
-            [
-                (label, "cpu", {"N": 1, "C_in": size, "C_out": size, "H": 32 // size, "W": 32 // size}, 2, latency)
-                for label, (_, latencies) in found.items()
-                for size, latency in zip((8, 16), latencies, strict=True)
-            ],
-            settings={"backbone": "resnet20"},
-        )
+        log = store.search("digits", {"training": {"backbone": "resnet20"}})
+        for number, (accuracy, latencies) in enumerate(
+            ((0.795, (4.0, 1.0)), (0.75, (1.0, 1.0)), (None, (2.0, 8.0))),  # one good, one too bad, one untrained
+        ):
+            log.add(f"name {number}", "{}", (), 100, 10)
+            log.record_latency(number, "cpu", {"latency_ms": 2 * sum(latencies), "layers": tuned(*latencies)})
+            if accuracy is not None:
+                log.record(number, {"state": "finished", "accuracy": accuracy})
         ledger = Ledger(store.database)
         for name, last in (("text, baseline", 50.0), ("text, operator", 40.0)):
             job = ledger.submit("train", {"options": {"steps": 20}}, resources={}, name=name)
@@ -55,6 +49,11 @@ def folder(tmp_path: Path) -> Path:
             lease = take(ledger, job)
             assert lease is not None
             assert finish(ledger, job, lease.token, {"state": "finished", "curve": curve})
+    place = tmp_path / "searches" / "digits"
+    place.mkdir(parents=True)
+    tuning = {"target": "cpu", "baseline_ms": 32.0, "baseline_layers": tuned(8.0, 8.0)}
+    (place / "status.json").write_text(json.dumps({"tuning": tuning}))
+    (place / "result.json").write_text(json.dumps({"baseline": {"accuracy": 0.8, "flops": 100, "params": 10}}))
     return tmp_path
 
 
@@ -112,24 +111,24 @@ def test_figure_6_is_the_front_against_the_baseline(folder: Path) -> None:
 
 
 def test_figure_8_puts_operators_beside_each_other(folder: Path) -> None:
-    speedups, losses = figure_8(folder, labels=["operator_1", "untrained"]).measured
-    assert values(speedups) == {"operator_1": 3.2, "untrained": 1.6}
-    assert values(losses) == {"operator_1": -0.5}
-    assert [label for label, _ in figure_8(folder).measured[0].values] == ["operator_1", "too bad", "untrained"]
+    speedups, losses = figure_8(folder, labels=["trial 0", "trial 2"]).measured
+    assert values(speedups) == {"trial 0": 3.2, "trial 2": 1.6}
+    assert values(losses) == {"trial 0": -0.5}
+    assert [label for label, _ in figure_8(folder).measured[0].values] == ["trial 0", "trial 1", "trial 2"]
     assert "doubled the accuracy degradation" in figure_8(folder).note
-    with pytest.raises(StoreError, match="no search or run 'x' in "):
+    with pytest.raises(StoreError, match="no search 'x' in "):
         figure_8(folder, of="x")
 
 
 def test_figure_9_from_a_store_and_from_stored_results(folder: Path) -> None:
     first, second, third = figure_9(folder).measured
     assert (first.name, values(first)) == (
-        "here, operator_1, cpu",
+        "here, trial 0, cpu",
         {"8 channels, 4x4": 2.0, "16 channels, 2x2": 8.0},
     )
     assert values(third) == {"8 channels, 4x4": 4.0, "16 channels, 2x2": 1.0}
-    assert second.name == "here, too bad, cpu"
-    with pytest.raises(StoreError, match=r"no search or run 'x' in .*; there is 'digits'"):
+    assert second.name == "here, trial 1, cpu"
+    with pytest.raises(StoreError, match=r"no search 'x' in .*; there is 'digits'"):
         figure_9(folder, run="x")
     assert figure_9(folder, target="gpu").measured == ()
     file = RESULTS / "tvm.json"

@@ -8,7 +8,6 @@ import itertools
 import json
 import multiprocessing
 import re
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from known_runs import curve, end_job
-from old_runs import write_run
 
 from syno_lab.errors import FormatError, StoreError, SynoError
 from syno_lab.jobs.context import job_folder
@@ -42,7 +40,7 @@ from syno_lab.reports import (
 )
 from syno_lab.reports.fronts import short_number
 from syno_lab.reports.pictures import describe_front
-from syno_lab.store import OperatorRecord, Store, schema
+from syno_lab.store import Store
 from syno_lab.store.courses import COURSE_FILE, CURVE_FILE, read_course, write_course
 
 OPERATOR = conv2d().to_json()
@@ -167,7 +165,7 @@ def test_axes_are_checked(axes: tuple[str, ...], said: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A lab with a search of three trials and its baseline's trainings, a run, and a job under way."""
+    """A lab with a search of three trials and its baseline's trainings, and a job under way."""
     with Store.open(tmp_path) as store:
         log = store.search("s", {"seed": 1})
         for number in range(3):
@@ -175,20 +173,7 @@ def folder(tmp_path: Path) -> Path:
         log.record(0, {"state": "finished", "accuracy": 0.5, "wall_s": 2.0, "peak_mib": 33.0, "curve": []}, job=7)
         log.record(1, {"state": "diverged", "reason": "no number", "accuracy": 0.1})
         log.record_latency(0, "cpu", {"latency_ms": 1.5})
-        write_run(
-            store,
-            "r",
-            [
-                OperatorRecord("base", OPERATOR, 1000, 10, "conv2d", baseline=True),
-                OperatorRecord("other", OPERATOR, 500, 5, "<b>x</b>"),
-            ],
-            {"base": {"accuracy": 0.75, "peak_mib": 12.0}},
-            [
-                (fingerprint, target, {"H": 8}, 3, latency * factor)
-                for target, factor in (("gpu", 1), ("cpu", 4))
-                for fingerprint, latency in (("base", 2.0), ("other", 1.0))
-            ],
-        )
+        log.record_latency(0, "gpu", {"latency_ms": 0.5})
         ledger = Ledger(store.database)
         outcome = {"state": "finished", "flops": 400, "params": 90, "peak_mib": 40.0, "wall_s": 1.0}
         for seed, accuracy in enumerate((0.6, 0.8)):
@@ -205,10 +190,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_runs_and_searches_become_rows_of_one_kind(folder: Path) -> None:
+def test_searches_become_rows(folder: Path) -> None:
     with LabReader(folder) as reader:
         reading = reader.read()
-    assert {source.key for source in reading.sources} == {"search:s", "run:r"}
+    assert {source.key for source in reading.sources} == {"search:s"}
     assert set(reading.targets) == {"cpu", "gpu"}
     base, zero, one, two = reading.of("s")
     assert (base.key, base.is_baseline, base.accuracy, base.flops, base.params) == (
@@ -220,16 +205,12 @@ def test_runs_and_searches_become_rows_of_one_kind(folder: Path) -> None:
     )
     assert (base.latencies, base.memory_mib, base.reason) == ({"cpu": 6.0}, 40.0, "mean of 2 seeds")
     assert (zero.key, zero.state, zero.accuracy, zero.memory_mib, zero.job) == ("search:s#0", "finished", 0.5, 33.0, 7)
-    assert zero.latencies == {"cpu": 1.5}
+    assert zero.latencies == {"cpu": 1.5, "gpu": 0.5}
     assert zero.primitives == "REDUCE SHARE UNFOLD"
     assert (one.state, one.reason, two.state, two.accuracy) == ("diverged", "no number", "waiting", None)
-    first, second = reading.of("run:r")
-    assert (first.is_baseline, first.accuracy, first.latencies) == (True, 0.75, {"cpu": 24.0, "gpu": 6.0})
-    assert (second.label, second.state, second.latencies) == ("<b>x</b>", "waiting", {"cpu": 12.0, "gpu": 3.0})
-    assert reading.row("run:r#other") is second
     with pytest.raises(StoreError, match="no trial 'x' in "):
         reading.row("x")
-    with pytest.raises(StoreError, match=r"no search or run 'x' in .*: there is (search:s, run:r|run:r, search:s)"):
+    with pytest.raises(StoreError, match=r"no search 'x' in .*: there is search:s"):
         reading.of("x")
 
 
@@ -268,7 +249,7 @@ def test_reading_changes_nothing_and_notices_every_change(folder: Path) -> None:
 def test_a_store_that_goes_and_comes_back(folder: Path, tmp_path: Path) -> None:
     file = folder / "results.sqlite"
     with LabReader(file) as reader:
-        assert len(reader.read().rows) == 6
+        assert len(reader.read().rows) == 4
         away = file.with_name("away")
         file.rename(away)
         with pytest.raises(StoreError, match=r"the results store .*results.sqlite is not there"):
@@ -277,26 +258,12 @@ def test_a_store_that_goes_and_comes_back(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="is damaged or no Syno Lab store"):
             reader.read()
         away.replace(file)
-        assert len(reader.read().rows) == 6
+        assert len(reader.read().rows) == 4
     with pytest.raises(StoreError, match=r"nowhere/results\.sqlite is not there"):
         LabReader(tmp_path / "nowhere").read()
     assert not (tmp_path / "nowhere").exists()
     with pytest.raises(StoreError, match="is not there: expected the folder of a lab"):
         Store.look(tmp_path / "nowhere")
-
-
-def test_a_store_of_the_first_version_stays_one(tmp_path: Path) -> None:
-    file = tmp_path / "results.sqlite"
-    with sqlite3.connect(file) as connection:
-        connection.executescript(
-            f"PRAGMA application_id={schema.APPLICATION_ID}; {schema.ADDED[0]} PRAGMA user_version=1;"
-        )
-    connection.close()
-    with LabReader(tmp_path) as reader:
-        assert (reader.read().rows, reader.read().jobs) == ((), ())
-    with sqlite3.connect(file) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-    connection.close()
 
 
 def _write(folder: str, count: int) -> None:

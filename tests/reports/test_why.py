@@ -92,17 +92,6 @@ def test_pages_of_finalists_are_written(folder: Path, tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8") == why_page(read_why(folder, "s#0"))
 
 
-def test_a_lab_of_an_earlier_version_has_no_rungs(folder: Path) -> None:
-    import sqlite3
-
-    with sqlite3.connect(folder / "results.sqlite") as file:
-        file.executescript("DROP TABLE syno_search_rungs; PRAGMA user_version=4;")
-    (folder / "searches" / "s" / "result.json").unlink()
-    found = read_why(folder, "s#0")
-    assert (found.rungs, dict(found.comparisons), found.baseline) == ((), {}, None)
-    assert "Rungs" not in why_text(found)
-
-
 def test_what_is_not_there_is_refused_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(StoreError, match="no trial 'search:s#7' in "):
         read_why(folder, "s#7")

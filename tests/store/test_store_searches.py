@@ -1,4 +1,4 @@
-"""What a store keeps of searches, files of earlier versions, and places where a store may not lie."""
+"""What a store keeps of searches, files of other versions, and places where a store may not lie."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from old_runs import write_run
-from search_spaces import SPECS
 
-from syno_lab.errors import FormatError, StoreError
-from syno_lab.pgraphs.space import synthesis_space
+from syno_lab.errors import StoreError
 from syno_lab.protocol import SearchStep
-from syno_lab.search import RandomSearch
-from syno_lab.store import OperatorRecord, SearchLog, Store, schema
+from syno_lab.store import SearchLog, Store
 from syno_lab.store import place as places
+from syno_lab.store.schema import SCHEMA_VERSION
 
 
 def fill(log: SearchLog, count: int) -> None:
@@ -71,6 +68,14 @@ class TestSearches:
             file.execute("UPDATE syno_search_steps SET steps=replace(steps, '\"steps\":2', '\"steps\":3')")
         with Store.open(tmp_path) as store, pytest.raises(StoreError, match="a row differs from what was written"):
             store.search("s").taken()
+
+    def test_steps_of_which_there_are_only_names_are_not_guessed_at(self, tmp_path: Path) -> None:
+        with Store.open(tmp_path) as store:
+            log = store.search("s", {})
+            log.add("strange", "{}", ["merge"], 1, 1)
+            assert log.trial(0).steps == ("merge",)
+            with pytest.raises(StoreError, match="search 's': expected the steps of trial 0, found none"):
+                log.taken()
 
     def test_a_trial_is_told_once(self, tmp_path: Path) -> None:
         with Store.open(tmp_path) as store:
@@ -193,68 +198,21 @@ class TestSearches:
 
 
 class TestVersions:
-    def old(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A store as the first version made it, with something in it."""
-        with monkeypatch.context() as patch:
-            patch.setattr(schema, "ADDED", schema.ADDED[:1])
-            for name in ("schema.SCHEMA_VERSION", "database.SCHEMA_VERSION"):
-                patch.setattr(f"syno_lab.store.{name}", 1)
-            with Store.open(path) as store:
-                write_run(store, "demo", [OperatorRecord("fp", "{}", 1, 2, "conv2d")])
-
-    def test_an_earlier_version_is_brought_up_and_keeps_all(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_of_another_version_is_refused_and_left_as_it_is(self, tmp_path: Path) -> None:
         path = tmp_path / "results.sqlite"
-        self.old(path, monkeypatch)
-        tables = "SELECT name, sql FROM sqlite_master ORDER BY name"
-        with sqlite3.connect(path) as file:
-            assert file.execute("PRAGMA user_version").fetchone() == (1,)
-            before = set(file.execute(tables))
-        for _ in range(2):
-            with Store.open(path) as store:
-                assert store.runs()[0].operators() == [OperatorRecord("fp", "{}", 1, 2, "conv2d")]
-                assert store.search("s", {}).add("fp", "{}", [], 1, 1) == 0
-        with sqlite3.connect(path) as file:
-            assert file.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
-            assert before < set(file.execute(tables)), "only additions"
-        with Store.open(tmp_path / "new.sqlite"), sqlite3.connect(tmp_path / "new.sqlite") as file:
-            ours = {name for name, _ in file.execute(tables)}
-        with sqlite3.connect(path) as file:
-            assert {name for name, _ in file.execute(tables)} >= ours
-
-    def test_the_steps_of_a_search_of_the_version_before_are_read_from_their_names(self, tmp_path: Path) -> None:
-        root = synthesis_space(SPECS["two weights"])
-        search = RandomSearch(root, random.Random(1))
-        found = [one for _ in range(8) if (one := search.ask()) is not None]
-        with Store.open(tmp_path) as store:
-            log = store.search("s", {})
-            for one in found:
-                log.add(f"fp-{one.number}", one.operator.to_json(), one.steps, 1, 1)
-        path = tmp_path / "results.sqlite"
-        with sqlite3.connect(path) as file:  # as version 3 left it
-            assert file.execute("SELECT COUNT(*) FROM syno_search_steps").fetchone() == (0,)
-            file.executescript("DROP TABLE syno_search_steps; DROP TABLE syno_search_rungs; PRAGMA user_version=3;")
-        for open_store in (Store.look, Store.open, Store.look):
-            with open_store(path) as store:
-                (log,) = store.searches()
-                assert log.taken() == {one.number: one.taken for one in found}
-
-    def test_a_step_of_no_system_is_not_guessed_at(self, tmp_path: Path) -> None:
-        with Store.open(tmp_path) as store:
-            log = store.search("s", {})
-            log.add("strange", "{}", ["merge"], 1, 1)
-            assert log.trial(0).steps == ("merge",)
-            with pytest.raises(FormatError, match="expected a format among"):
-                log.taken()
-
-    def test_two_at_once_bring_it_up_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        path = tmp_path / "results.sqlite"
-        self.old(path, monkeypatch)
-        code = "import sys; from syno_lab.store import Store; Store.open(sys.argv[1]).close()"
-        words = [sys.executable, "-c", code, str(path)]
-        rivals = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-        assert [rival.communicate(timeout=240)[1] for rival in rivals] == [""] * 3
+        Store.open(path).close()
+        for version, todo in (
+            (SCHEMA_VERSION - 1, "an older Syno Lab; use another folder"),
+            (SCHEMA_VERSION + 1, "a newer Syno Lab; update, or use another folder"),
+        ):
+            with sqlite3.connect(path) as file:
+                file.execute(f"PRAGMA user_version={version}")
+            file.close()
+            before = path.read_bytes()
+            for open_store in (Store.look, Store.open):
+                with pytest.raises(StoreError, match=f"has version {version}, this Syno Lab reads .* made by {todo}$"):
+                    open_store(path)
+            assert path.read_bytes() == before
 
 
 class TestPlaces:

@@ -51,7 +51,7 @@ def test_what_cannot_be_mapped(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not there"):
         Map(tmp_path / "nowhere")
     fill_lab(tmp_path, 1)
-    with pytest.raises(StoreError, match="no search or run 'other'"):
+    with pytest.raises(StoreError, match="no search 'other'"):
         Map(tmp_path, source="other")
     empty = Map(known=False)
     with pytest.raises(SpecError, match="found none"):

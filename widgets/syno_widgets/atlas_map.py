@@ -52,7 +52,7 @@ class Map(View):
 
     Args:
         lab: an open lab, or the folder (or store file) of one, for its trials; None: known operators alone.
-        source: the key or the name of a search or run; empty: all of the lab.
+        source: the key or the name of a search; empty: all of the lab.
         known: whether the known operators are in it.
 
     Raises:

@@ -185,9 +185,8 @@ class Explorer(LookingView):
         with self._lock:
             if self._reader is not None:
                 self._reading = self._reader.read()
-                searches = [one for one in self._reading.sources if one.kind == "search"]
-                if not self.source and searches:
-                    self.source = searches[-1].key
+                if not self.source and self._reading.sources:
+                    self.source = self._reading.sources[-1].key
             self._show_sources()
             if self.source != SPACE:
                 self._read_tree()
@@ -249,7 +248,7 @@ class Explorer(LookingView):
         if reading is not None:
             source = next((one for one in reading.sources if self.source in (one.key, one.name)), None)
         self._trials, self._moment = (), None
-        if reading is None or source is None or source.kind != "search":
+        if reading is None or source is None:
             self._tree = self._seen = None
             if self.source:
                 raise StoreError(f"no search {self.source!r} in this lab")
@@ -288,11 +287,7 @@ class Explorer(LookingView):
     def _show_sources(self) -> None:
         found = []
         if self._reading is not None:
-            found = [
-                {"key": one.key, "title": f"{one.kind} {one.name}"}
-                for one in reversed(self._reading.sources)
-                if one.kind == "search"
-            ]
+            found = [{"key": one.key, "title": f"search {one.name}"} for one in reversed(self._reading.sources)]
         if self._around is not None:
             steps = self._around.steps
             found.append({"key": SPACE, "title": f"the space after {steps} {'step' if steps == 1 else 'steps'}"})

@@ -123,8 +123,8 @@ class RunsView(Comparing, LookingView):
     pane = t.Enum(("results", "jobs", "search"), "results", help="The open tab.").tag(sync=True)
     """The open tab: ``results`` (front and table), ``jobs`` (jobs and curves) or ``search`` (plan, funnel, finals)."""
 
-    source = t.Unicode(help="The search or run that is shown.").tag(sync=True)
-    """The key of the search or run that is shown, such as ``search:mine``; empty: all."""
+    source = t.Unicode(help="The search that is shown.").tag(sync=True)
+    """The key of the search that is shown, such as ``search:mine``; empty: all."""
 
     x = t.Unicode(help="First axis of the front.").tag(sync=True)
     """First axis: ``accuracy``, ``accuracy@RUNG``, ``flops``, ``params``, ``memory_mib``, ``probe``,
@@ -439,7 +439,7 @@ class RunsView(Comparing, LookingView):
         if self._reading is not None:
             for one in self._reading.sources:
                 if self.source in (one.key, one.name):
-                    return f"{one.kind} {one.name}".capitalize()
+                    return f"search {one.name}".capitalize()
         return "All trials"
 
     @validate("x", "y", "z")

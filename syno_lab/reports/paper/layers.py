@@ -25,15 +25,14 @@ def figure_9(source: LabLike | None = None, *, run: str | None = None, target: s
 
     Args:
         source: the stored results of ``benchmarks/tvm_tuning.py`` or of the part ``layers`` of ``syno-lab reproduce``
-            (a ``.json`` file), or a lab or store with a search whose trials were tuned (or a run of the earlier demo);
+            (a ``.json`` file), or a lab or store with a search whose trials were tuned;
             None: only the paper's values.
-        run: the name of the search or run; None: the last one with latencies of a baseline and of another operator,
-        searches first.
+        run: the name of the search; None: the last one with latencies of a baseline and of another operator.
         target: of the search; None: its own.
 
     Raises:
         FormatError: the file has no layers.
-        StoreError: the store cannot be read, or has no such search and no such run.
+        StoreError: the store cannot be read, or has no such search.
     """
     measured: tuple[_Table, str, str] | None = None
     if source is not None:
@@ -48,8 +47,8 @@ def figure_9(source: LabLike | None = None, *, run: str | None = None, target: s
     paper = Series("the paper, section 9.2", tuple(means), True)
     lacking = "" if series else " Nothing of it was measured here."
     note = (
-        "Speedup over conv2d (or the run's baseline), both tuned with one budget. The paper gives averages in words, "
-        f"on its Jetson Orin Nano; they are purple.{lacking}"
+        "Speedup over conv2d (or the search's baseline), both tuned with one budget. The paper gives averages in "
+        f"words, on its Jetson Orin Nano; they are purple.{lacking}"
     )
     return PaperFigure("figure_9", "Layer by layer on ResNet-34", "bars", "", "speedup", (*series, paper), note)
 
@@ -83,33 +82,14 @@ def _of_file(path: Path) -> tuple[_Table, str, str]:
 
 def _of_store(place: Path, name: str | None, target: str | None) -> tuple[_Table, str, str] | None:
     with closing(Store.look(place)) as store:
-        searches, runs = store.searches(), store.runs()
-        names = [*(one.name for one in searches), *(one.name for one in runs)]
-        if name is not None and name not in names:
-            known = ", ".join(map(repr, names)) or "none"
-            raise StoreError(f"no search or run {quoted(name)} in {store.path}; there is {known}")
+        searches = store.searches()
+        if name is not None and name not in {one.name for one in searches}:
+            known = ", ".join(repr(one.name) for one in searches) or "none"
+            raise StoreError(f"no search {quoted(name)} in {store.path}; there is {known}")
         for log in reversed([one for one in searches if name in (None, one.name)]):
             found = _of_search(log, store.path.parent, target)
             if found is not None:
                 return found
-        for one in reversed([one for one in runs if name in (None, one.name)]):
-            targets = one.targets()
-            chosen = target if target is not None else next(iter(targets), None)
-            if chosen is None:
-                continue
-            table: _Table = {}
-            baseline = ""
-            for record in one.operators():
-                layers = {
-                    _layer(sizes): finite(result.get("latency_ms"))
-                    for sizes, _, result in one.latencies(record.fingerprint, chosen)
-                }
-                measured = {layer: latency for layer, latency in layers.items() if latency}
-                if measured:
-                    table[record.label] = measured
-                    baseline = record.label if record.baseline else baseline
-            if baseline and len(table) > 1:
-                return table, baseline, chosen
     return None
 
 

@@ -1,7 +1,7 @@
 """Figures 5, 6 and 8: networks, their latency and their accuracy against the baseline (Syno, section 9.2).
 
 The paper measures whole networks, and so do ``syno-lab reproduce`` (:mod:`.whole`) and a search that tunes them. What
-other searches and runs have is the sum over the replaced layers: it is named so, and shown only where there is no
+other searches have is the sum over the replaced layers: it is named so, and shown only where there is no
 latency of the whole network. Such a speedup is greater than the network's, of which the rest stays as it is.
 """
 
@@ -35,7 +35,7 @@ def figure_5(source: LabLike | None = None, *, within: float = WITHIN) -> PaperF
     and named so.
 
     Args:
-        source: a lab, a store, or the path of one; its searches and runs with a baseline are shown, by target. The file
+        source: a lab, a store, or the path of one; its searches with a baseline are shown, by target. The file
             of whole networks that ``syno-lab reproduce`` writes (``.json``). None: only the paper's values.
         within: the most accuracy that an operator may lose, in percentage points.
 
@@ -130,11 +130,11 @@ def figure_8(
 
     Args:
         source: as in :func:`figure_5`.
-        of: the name or key of the search or run; None: the last one that has a baseline.
+        of: the name or key of the search; None: the last one that has a baseline.
         labels: labels of the operators to show; None: the twelve most accurate that have either value.
 
     Raises:
-        StoreError: the store cannot be read, or has no such search or run.
+        StoreError: the store cannot be read, or has no such search.
         FormatError: the file has no networks.
     """
     series: list[Series] = []
@@ -214,7 +214,7 @@ def _loss(row: TrialRow, baseline: TrialRow) -> float:
 
 def _name(source: Source) -> str:
     training = source.settings.get("training")
-    backbone = training.get("backbone") if isinstance(training, dict) else source.settings.get("backbone")
+    backbone = training.get("backbone") if isinstance(training, dict) else None
     return f"{backbone} ({source.name})" if isinstance(backbone, str) else source.name
 
 
