@@ -26,7 +26,7 @@ from syno_lab.tuning import Board, TuningTask, local_board, time_operators, tune
 
 RESNET_34 = ((64, 56), (128, 28), (256, 14), (512, 7))  # channels and height
 HAND = ((64, 28),)
-NAS_PTE_BUILDER = "syno_lab.operators.nas_pte_tvm:lower_json"
+NAS_PTE_BUILDER = "syno_lab.nas_pte.tvm:lower_json"
 
 #: A row's name, its pGraph and the coefficients.
 OPERATORS = (

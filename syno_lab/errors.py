@@ -24,7 +24,7 @@ class SynoError(Exception):
 
 
 class ReadingWarning(UserWarning):
-    """Something stored or given by a former version is read as something else, in one line: what, and as what."""
+    """Something given is read as something else, in one line: what, and as what."""
 
 
 class SpecError(SynoError, ValueError):

@@ -200,7 +200,7 @@ class SpaceRequest:
         coefficients, occurrences, limits: given by the user, as in ``SearchSettings``; a system refuses unknown
             names.
         weight_limits: which limits of occurrences bind the dimensions of weights, for a system that has such limits:
-            ``primary``, or ``free`` as in searches of former versions.
+            ``primary`` or ``free``.
         wants: what every operator must read and mix, in the system's words; None: what the layers do themselves; empty:
             nothing.
         drawn: to be told the key of every complete operator that a search asks for, before ``wants`` refuses any; the

@@ -40,7 +40,7 @@ class Row:
     Attributes:
         system: ``"module:name"`` of its :class:`~syno_lab.protocol.System`.
         builder: ``"module:function"`` that makes a TVM module from the JSON of an operator, in the process of a tuning.
-            Tuning records are keyed by this text, so it stays as it is where the module moves (:data:`MOVED`).
+            Tuning records are keyed by this text.
     """
 
     system: str
@@ -51,10 +51,8 @@ SYSTEMS: dict[str, Row] = {
     "syno-lab-operator": Row("syno_lab.pgraphs.system:PGRAPHS", "syno_lab.codegen.tvm_target:lower_json"),
     "syno-lab-canvas": Row("syno_lab.canvas.system:CANVAS", "syno_lab.canvas.system:lower_json"),
     "syno-lab-alpha": Row("syno_lab.alpha.system:ALPHA", "syno_lab.alpha.system:lower_json"),
-    "syno-lab-nas-pte": Row("syno_lab.nas_pte.system:NAS_PTE", "syno_lab.operators.nas_pte_tvm:lower_json"),
+    "syno-lab-nas-pte": Row("syno_lab.nas_pte.system:NAS_PTE", "syno_lab.nas_pte.tvm:lower_json"),
 }
-#: Builders whose function has moved: the builder string of tuning records, and the function's place today.
-MOVED: dict[str, str] = {"syno_lab.operators.nas_pte_tvm:lower_json": "syno_lab.nas_pte.tvm:lower_json"}
 
 
 #: Formats by the name of the paper, where it is not the title of the system.

@@ -246,14 +246,7 @@ def test_named_specs_are_those_of_the_design() -> None:
     assert [(bound["H"], bound["W"]) for bound in readme.binding_maps] == [(32, 32), (16, 16)]
 
 
-def test_strict_is_read_as_primary_in_one_line(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stored = tmp_path / "strict.json"
-    stored.write_text(json.dumps(json.loads(Path(tiny).read_text()) | {"weight_limits": "strict"}))
-    for arguments in (["--spec", tiny, "--weight-limits", "strict"], ["--spec", str(stored)]):
-        assert main(["sample", *arguments, "--count", "1", "--no-fingerprints", "--json", "-"]) == 0
-        said = capsys.readouterr()
-        assert json.loads(said.out)["weight_limits"] == "primary"
-        assert said.err.count("weight_limits 'strict' is read as 'primary'") == 1
+def test_weight_limits_of_another_name_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(capsys, "sample", "--weight-limits", "loose")
     assert "Invalid value for '--weight-limits': expected 'free' or 'primary', found 'loose'" in line
 

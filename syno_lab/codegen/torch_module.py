@@ -83,12 +83,10 @@ def _rebuilt(
     binding: dict[str, int],
     scale: float,
     recompute: bool | None,
-    form: tuple[Any, ...] | Any,
+    form: tuple[Any, ...],
     is_compiled: bool,
 ) -> nn.Module:
     """A module without its weights, which pickle and copy put in afterwards; no weights are drawn for it."""
-    if isinstance(form, str):  # earlier versions pickled the order alone
-        form = ("naive" if form == "naive" else "best",)
     return _made(from_json(text), binding, scale, recompute, Form(*form), is_drawn=False, is_compiled=is_compiled)
 
 

@@ -30,11 +30,15 @@ TreeKind = Literal["uct", "rave"]
 
 #: Settings that may differ when a search is continued: its length, its workers and its tuning. None changes its
 #: choices.
-CHANGEABLE = ("minutes", "trials", "workers", "gpus", "threads", "tuning")
-
+CHANGEABLE = ("minutes", "trials", "workers", "gpus", "tuning")
+#: Settings that :attr:`SearchSettings.identity` has only where they are not the usual ones.
+_NAMED_WHERE_CHOSEN = (
+    *("max_traffic_ratio", "weight_limits", "virtual_loss", "starts_with_known", "rungs", "system", "untrained"),
+    *("wants", "lower_within", "objectives"),
+)
 
 _FLOPS_RATIO = 0.5
-#: The system of searches that were made before there were several systems.
+#: The system that is searched unless the user says otherwise.
 DEFAULT_SYSTEM = "syno-lab-operator"
 #: The wish that the replaced layers give.
 DERIVED = "derived"
@@ -115,7 +119,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         trials: how many operators to evaluate at most; None: no limit. One of the two is given.
         max_replaced_ratio: operators that take more than this share of the FLOPs of the layers that they replace are
             not trained (section 7.2: a hard limit); None: ``max_flops_ratio`` is the limit.
-        max_flops_ratio: the limit of searches of former versions: a share of the FLOPs of the whole network.
+        max_flops_ratio: a limit as a share of the FLOPs of the whole network.
         max_traffic_ratio: the most elements that an operator may store, over the elements of the outputs of the layers
             that it replaces (:meth:`.System.traffic`). Operators above it are not trained: their training steps are
             slow, even with few FLOPs. None: no limit.
@@ -125,8 +129,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         limits: limits of the system's space; for pGraphs ``max_primitives``, ``max_tensors``, …
             (:class:`syno_lab.ir.spec.Limits`).
         coefficients, occurrences: arguments of :func:`syno_lab.pgraphs.derive.derive_spec`; None: the system's own.
-        weight_limits: which limits of occurrences bind the dimensions of weights, ``primary`` or, as in searches of
-            former versions, ``free``; the system's own limits differ between the two.
+        weight_limits: which limits of occurrences bind the dimensions of weights, ``primary`` or ``free``; the system's
+            own limits differ between the two.
         starts_with_known: train the known operators that the space has (:meth:`.OperatorSpace.known`) first: the search
             learns from them, and is measured against them. They count as trials; the best discovered operator is never
             one of them.
@@ -145,7 +149,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         rules: functions of the user's own that refuse steps, as text (:func:`.own_choice.with_choice`).
         reward: a function of the user's own that makes the reward, as text; None: the accuracy is the reward.
         wants: what every operator must read and mix (:attr:`.SpaceRequest.wants`); :data:`DERIVED`: what the replaced
-            layers do themselves; None: nothing, as in searches that were made before there were wishes.
+            layers do themselves; None: nothing.
 
     Raises:
         SearchError: for numbers out of range, and a tuning without seeds to train the baseline on.
@@ -262,7 +266,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if self.tuning is None:
             raise SearchError(
                 "objectives: expected a tuning beside latency, which is that of the network through TVM, found none; "
-                "PyTorch's time, which former versions had under that name, is latency-pytorch"
+                "PyTorch's time is latency-pytorch"
             )
         if self.tuning.within is not None or not self.tuning.is_whole:
             raise SearchError(
@@ -310,35 +314,16 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if primitives:
             plain["primitives"] = [f"{role} {UserCode.from_dict(code[role]).digest}" for role in primitives]
         plain["training"] = without_later(plain["training"])
-        if self.max_traffic_ratio is None:  # left out, as in searches from before there was such a limit
-            plain.pop("max_traffic_ratio")
         plain.pop("max_replaced_ratio" if self.max_replaced_ratio is None else "max_flops_ratio")  # the one not used
-        if self.weight_limits == "free":  # alike
-            plain.pop("weight_limits")
         if self.method != "mcts":  # they have none
             plain.pop("tree")
-        if not self.virtual_loss:  # alike
-            plain.pop("virtual_loss")
-        if not self.starts_with_known:  # alike
-            plain.pop("starts_with_known")
-        if not self.rungs:  # alike
-            plain.pop("rungs")
-        if self.system == DEFAULT_SYSTEM:  # alike
-            plain.pop("system")
-        if not self.untrained:  # alike
-            plain.pop("untrained")
-        if self.wants is None:  # alike
-            plain.pop("wants")
-        if self.lower_within is None:  # alike
-            plain.pop("lower_within")
-        if self.objectives == USUAL_OBJECTIVES:  # alike
-            plain.pop("objectives")
-        if not self.system_options:  # alike
-            plain.pop("system_options")
         plain |= {"rules": self._names_of_rules}
         plain |= {"reward": None if self.reward is None else str(UserCode.from_dict(self.reward))}
-        for name in ("rules", "reward"):
-            if not plain[name]:  # alike
+        for field in msgspec.structs.fields(self):
+            if field.name in _NAMED_WHERE_CHOSEN and getattr(self, field.name) == field.default:
+                plain.pop(field.name)
+        for name in ("system_options", "rules", "reward"):
+            if not plain[name]:
                 plain.pop(name)
         if LATENCY in self.objectives and self.tuning is not None:  # its choices follow from it
             chosen = self.tuning

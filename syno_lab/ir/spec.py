@@ -23,8 +23,6 @@ from syno_lab.ir.wants import Wish, parse_wants
 Binding = Mapping[str, int]
 _Item = TypeVar("_Item")
 WeightLimits = Literal["free", "primary"]
-#: What stood for ``primary`` in former versions: it bound coefficients as well.
-FORMER_LIMITS = "strict"
 #: What no machine could go through beyond: axes of a shape, variables, steps of one pGraph, digits of a limit.
 MAX_AXES, MAX_VARIABLES, MAX_STEPS, MAX_LIMIT = 64, 256, 64, 10**18
 _VARIABLE = re.compile(r"\s*(?P<name>[^\s=:]+)\s*(?:=\s*(?P<default>[^:]*?)\s*)?(?::\s*(?P<limit>.*?)\s*)?")
@@ -393,19 +391,11 @@ class Spec:
 
 
 def read_weight_limits(text: object) -> WeightLimits:
-    """``free`` or ``primary``; the former ``strict`` is read as ``primary``, with a :class:`.ReadingWarning`.
+    """``free`` or ``primary``.
 
     Raises:
         SpecError: for anything else.
     """
-    if text == FORMER_LIMITS:
-        warnings.warn(
-            f"weight_limits {FORMER_LIMITS!r} is read as 'primary': limits of occurrences bind the dimensions of "
-            "weights for primary variables, and for coefficients no more",
-            ReadingWarning,
-            stacklevel=2,
-        )
-        return "primary"
     if text == "free" or text == "primary":
         return text
     raise SpecError(f"weight_limits: expected 'free' or 'primary', found {quoted(text)}")

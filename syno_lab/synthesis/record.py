@@ -19,7 +19,7 @@ from syno_lab.effort import Effort, Stop
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import quoted, read_bytes
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import FORMER_LIMITS, Spec
+from syno_lab.ir.spec import Spec
 from syno_lab.synthesis.fields import SpecFields
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.sampler import Sampler
@@ -179,15 +179,8 @@ def replay(
         EffortError: when it was stopped, or would take more memory than it may.
     """
     chosen, notes = _same_rules(record, rules)
-    fields = record.spec
-    if fields.weight_limits == FORMER_LIMITS:
-        fields = msgspec.structs.replace(fields, weight_limits="primary")
-        notes.append(
-            f"the record was drawn with weight_limits {FORMER_LIMITS!r}, which bound coefficients in weights too; it "
-            "is replayed with 'primary', another space, so other operators are drawn; those of the record stay valid"
-        )
     try:
-        spec = fields.spec()
+        spec = record.spec.spec()
     except SpecError as error:
         raise FormatError(f"search record: spec: {error}") from None
     if record.syno_lab != __version__:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ _FORMAT = "syno-lab-checkpoint"
 _VERSION = 2
 _HEADER = b"syno-lab-checkpoint sha256 "
 _HEADER_BYTES = len(_HEADER) + 2 * hashlib.sha256().digest_size + 1
-_WITHOUT_DIGEST = b"PK"  # the first bytes of torch's own files; early checkpoints were such files, without a digest
 # An optimizer holds one or two more tensors for each parameter, and single numbers.
 _MOST_TIMES, _MOST_MORE = 8, 1 << 26
 
@@ -75,11 +73,10 @@ def load_checkpoint(path: Path, settings: dict[str, Any], trained: Trained, devi
     """Load a checkpoint's state into ``trained`` and return its progress.
 
     Raises DamagedCheckpointError for a file that is damaged, and TrainingError for one that cannot be read and for a
-    checkpoint of another training or another version. A checkpoint of an earlier Syno Lab has no digest and is read
-    with a warning.
+    checkpoint of another training or another version.
     """
     other = f"delete {path} or name another checkpoint"
-    content, has_digest = _content(path, trained.module, other)
+    content = _content(path, trained.module, other)
     try:
         # weights_only: only tensors and plain values are read, so the file cannot run code.
         state = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
@@ -102,16 +99,11 @@ def load_checkpoint(path: Path, settings: dict[str, Any], trained: Trained, devi
         trained.scaler.load_state_dict(state["scaler"])
     except (LookupError, AttributeError, TypeError, ValueError, RuntimeError, msgspec.ValidationError) as error:
         raise TrainingError(f"expected a checkpoint of this module in {path}, found: {_line(error)}; {other}") from None
-    if not has_digest:
-        warnings.warn(
-            f"{path}: a checkpoint of an earlier Syno Lab, without a digest, so damage in it cannot be detected",
-            stacklevel=2,
-        )
     return standing
 
 
-def _content(path: Path, module: nn.Module, other: str) -> tuple[bytes, bool]:
-    """The bytes that torch wrote, and whether a digest confirms them."""
+def _content(path: Path, module: nn.Module, other: str) -> bytes:
+    """The bytes that torch wrote, which the digest confirms."""
     tensors = module.state_dict().values()
     held = sum(one.numel() * one.element_size() for one in tensors if isinstance(one, torch.Tensor))
     try:
@@ -120,9 +112,7 @@ def _content(path: Path, module: nn.Module, other: str) -> tuple[bytes, bool]:
         raise TrainingError(f"expected a checkpoint in {path}, found: {error.strerror or error}; {other}") from None
     header, rest = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
     if header == _HEADER + hashlib.sha256(rest).hexdigest().encode() + b"\n":
-        return rest, True
-    if content.startswith(_WITHOUT_DIGEST):
-        return content, False
+        return rest
     raise DamagedCheckpointError(f"expected a checkpoint in {path}, found another file or a damaged one; {other}")
 
 

@@ -23,7 +23,6 @@ from syno_lab.inputs import quoted
 from syno_lab.processes.apart import one_line
 from syno_lab.processes.light import import_tvm, tame_intrinsics
 from syno_lab.processes.process import cores, follow_parent
-from syno_lab.systems import MOVED
 from syno_lab.tuning.jobs import HERE, Device
 from syno_lab.tuning.presets import find_preset
 from syno_lab.tuning.targets import check_here, resolve
@@ -40,7 +39,7 @@ Say = Callable[[dict[str, Any]], None]
 
 def load_module(task: TuningTask) -> tvm.ir.IRModule:
     """The TVM module of ``task``, made by its builder. Raises :class:`TuningError`."""
-    module_name, _, function_name = MOVED.get(task.builder, task.builder).partition(":")
+    module_name, _, function_name = task.builder.partition(":")
     try:
         builder = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:

@@ -11,12 +11,8 @@ from typing import Any
 from syno_lab.errors import FormatError, TuningError
 from syno_lab.inputs import positive, quoted
 
-#: The version of :meth:`TuningResult.to_dict`; earlier ones lacked fields that have defaults.
+#: The version of :meth:`TuningResult.to_dict`.
 RESULT_VERSION = 3
-
-_SINCE_3 = ("method", "trace")
-_SINCE_2 = ("known", "from_records", "stopped", "preset", "conditions", *_SINCE_3)
-_ADDED = {1: _SINCE_2, 2: _SINCE_3, 3: ()}
 
 #: The builder of a network's functions, whose texts are TVM modules, not operators.
 NETWORK_BUILDER = "syno_lab.codegen.tvm_network:task_module"
@@ -112,8 +108,8 @@ class TuningResult:
     ``known`` of the trials came from the records of earlier tunings; ``from_records`` says that all did and nothing was
     measured now (``seconds`` is then the time of the recorded tuning). ``stopped`` is why the search ended: ``budget``,
     ``time``, or ``space`` where no further candidate was found. ``conditions`` are the board's threads and power mode.
-    ``method`` describes the method (empty for TVM's own), and ``trace`` the winner's schedule as TVM's JSON text (empty
-    in results of earlier versions), which :func:`~syno_lab.tuning.explain.explain_schedule` reads.
+    ``method`` describes the method (empty for TVM's own), and ``trace`` the winner's schedule as TVM's JSON text, which
+    :func:`~syno_lab.tuning.explain.explain_schedule` reads.
     """
 
     label: str
@@ -148,11 +144,10 @@ class TuningResult:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TuningResult:
         """Inverse of :meth:`to_dict`; raises :class:`FormatError` on other versions, fields and types."""
-        if not isinstance(data, Mapping) or data.get("version") not in tuple(_ADDED):
+        if not isinstance(data, Mapping) or data.get("version") != RESULT_VERSION:
             found = quoted(data.get("version") if isinstance(data, Mapping) else data)
             raise FormatError(f"tuning result: expected version {RESULT_VERSION}, found {found}")
         given = {name: value for name, value in data.items() if name != "version"}
-        given = {one.name: one.default for one in fields(cls) if one.name in _ADDED[data["version"]]} | given
         names = {one.name for one in fields(cls)}
         if given.keys() != names:
             raise FormatError(f"tuning result: missing or unknown fields {quoted(sorted(given.keys() ^ names))}")

@@ -192,7 +192,7 @@ def test_a_task_names_its_builder_where_it_is_not_the_default() -> None:
     usual = Layer("conv1", operators.conv2d().to_json(), {"H": 8}, 2)
     assert usual.task == {"label": "conv1", "operator": usual.operator, "binding": {"H": 8}}, "as in earlier versions"
     other = replace(usual, operator=nas_pte_1().to_json())
-    assert other.task["builder"] == "syno_lab.operators.nas_pte_tvm:lower_json"
+    assert other.task["builder"] == "syno_lab.nas_pte.tvm:lower_json"
     for layer in (usual, other):
         assert TuningTask(**layer.task).builder in builders()
 
