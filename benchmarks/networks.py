@@ -100,7 +100,8 @@ def rows(
     networks: Sequence[Listed], columns: Sequence[str], workers: int, patience_s: float = PATIENCE_S
 ) -> Iterator[dict[str, Any]]:
     """The rows of networks as they are done, with a line about each."""
-    with ThreadPoolExecutor(workers) as pool:
+    pool = ThreadPoolExecutor(workers)
+    try:
         waiting = [pool.submit(row_of, one, columns, patience_s) for one in networks]
         for count, done in enumerate(as_completed(waiting), start=1):
             row = done.result()
@@ -110,6 +111,8 @@ def rows(
                 if cell["state"] != "ok":
                     say(f"    {name}: {cell['said']}")
             yield row
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def main() -> None:

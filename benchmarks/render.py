@@ -1,6 +1,6 @@
-"""Put the results into ``benchmarks/README.md``, between its markers: ``python benchmarks/render.py``.
+"""Put the results into ``benchmarks/README.md`` and other pages, between markers: ``python benchmarks/render.py``.
 
-``--check`` writes nothing and fails when the README is not that of the results.
+``--check`` writes nothing and fails when a page is not that of the results.
 """
 
 from __future__ import annotations
@@ -17,12 +17,17 @@ import page_hostile
 import page_networks
 import page_synthesis
 import page_training
+import page_tried
 from common import RESULTS, typed
 from page import Part, abouts, footer
 
-README = Path(__file__).parent / "README.md"
-_PAGES = (page_synthesis, page_networks, page_hostile, page_canvas, page_alpha, page_training)
-PARTS = tuple([part for page in _PAGES for part in page.PARTS])
+ROOT = Path(__file__).parents[1]
+_OF_README = (page_synthesis, page_networks, page_hostile, page_canvas, page_alpha, page_training)
+#: The parts of each page.
+PAGES = {
+    "benchmarks/README.md": tuple([part for page in _OF_README for part in page.PARTS]),
+    "docs/networks-tried.md": page_tried.PARTS,
+}
 
 
 def text_of(part: Part) -> str:
@@ -49,22 +54,23 @@ def with_part(page: str, part: Part) -> str:
     begin, end = f"<!-- {part.name}: begin -->", f"<!-- {part.name}: end -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     if len(pattern.findall(page)) != 1:
-        sys.exit(f"{README.name}: expected {begin} and {end} once each")
+        sys.exit(f"expected {begin} and {end} once each in a page, found {len(pattern.findall(page))}")
     return pattern.sub(lambda _: f"{begin}\n{text_of(part)}\n{end}", page)
 
 
 def main() -> None:
-    """Write the page, or check it."""
+    """Write the pages, or check them."""
     options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    options.add_argument("--check", action="store_true", help="write nothing; fail when the README is out of date")
+    options.add_argument("--check", action="store_true", help="write nothing; fail when a page is out of date")
     is_check = options.parse_args().check
-    before = after = README.read_text(encoding="utf-8")
-    for part in PARTS:
-        after = with_part(after, part)
-    if is_check and before != after:
-        sys.exit(f"benchmarks/README.md is not that of benchmarks/results: run {typed().removesuffix(' --check')}")
-    if not is_check:
-        README.write_text(after, encoding="utf-8")
+    for name, parts in PAGES.items():
+        before = after = (ROOT / name).read_text(encoding="utf-8")
+        for part in parts:
+            after = with_part(after, part)
+        if is_check and before != after:
+            sys.exit(f"{name} is not that of benchmarks/results: run {typed().removesuffix(' --check')}")
+        if not is_check:
+            (ROOT / name).write_text(after, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ CONTENTS = {
             "docs/sampling",
             "docs/searching",
             "docs/bring-your-model",
+            "docs/networks-tried",
             "docs/own-primitive",
             "docs/own-rule",
             "docs/own-reward",
