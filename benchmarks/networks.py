@@ -78,7 +78,7 @@ def row_of(listed: Listed, columns: Sequence[str], patience_s: float = PATIENCE_
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             answers, _ = child.communicate()
-            ending = f"not done after {patience_s:.0f} s"
+            ending = f"not done after {patience_s:g} s"
     found = [json.loads(line) for line in answers.splitlines() if line.startswith('{"column"')]
     cells = {cell.pop("column"): cell for cell in found}
     for column in columns:
