@@ -56,14 +56,14 @@ def of_one(name: str, columns: Sequence[str]) -> None:
         print(json.dumps({"column": column, **cell}), flush=True)
 
 
-def row_of(listed: Listed, columns: Sequence[str], patience_s: float = PATIENCE_S) -> dict[str, Any]:
-    """What became of one network, in a process of its own."""
+def row_of(listed: Listed, columns: Sequence[str], patience_s: float = PATIENCE_S, cache: str = "") -> dict[str, Any]:
+    """What became of one network, in a process of its own; ``cache`` is inductor's, for headers that it prepares."""
     begun = time.monotonic()
     words = [sys.executable, __file__, "--one", listed.name]
     words += [word for column in columns for word in ("--column", column)]
     with tempfile.TemporaryDirectory() as folder:
         more = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        more |= {"TORCHINDUCTOR_CACHE_DIR": folder, "TRANSFORMERS_VERBOSITY": "error"}
+        more |= {"TORCHINDUCTOR_CACHE_DIR": cache or folder, "TRANSFORMERS_VERBOSITY": "error"}
         child = subprocess.Popen(
             words,
             env={**os.environ, **more},
@@ -100,9 +100,9 @@ def rows(
     networks: Sequence[Listed], columns: Sequence[str], workers: int, patience_s: float = PATIENCE_S
 ) -> Iterator[dict[str, Any]]:
     """The rows of networks as they are done, with a line about each."""
-    pool = ThreadPoolExecutor(workers)
+    pool, cache = ThreadPoolExecutor(workers), tempfile.TemporaryDirectory()
     try:
-        waiting = [pool.submit(row_of, one, columns, patience_s) for one in networks]
+        waiting = [pool.submit(row_of, one, columns, patience_s, cache.name) for one in networks]
         for count, done in enumerate(as_completed(waiting), start=1):
             row = done.result()
             marks = " ".join(f"{name}:{cell['state']}" for name, cell in row["cells"].items() if cell["state"] != "ok")
@@ -113,6 +113,7 @@ def rows(
             yield row
     finally:
         pool.shutdown(cancel_futures=True)
+        cache.cleanup()
 
 
 def main() -> None:
