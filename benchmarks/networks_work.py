@@ -229,7 +229,12 @@ class Tried:
         text = network_file(self.operator, [(sites[place.name], place) for place in self.places], 0, "pool")
         module = types.ModuleType("operator_file")
         exec(compile(text, "operator_file.py", "exec"), module.__dict__)
-        theirs = module.patch(self.listed.make())
+        try:
+            theirs = module.patch(self.listed.make())
+        except RuntimeError as error:
+            if traceback.extract_tb(error.__traceback__)[-1].filename != "operator_file.py":
+                raise
+            raise SynoError(str(error)) from error  # the file has no other family
         theirs.load_state_dict(changed.state_dict())
         with torch.no_grad():
             need_equal(theirs.eval()(self.x), changed(self.x), "the network that the file patches")
