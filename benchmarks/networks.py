@@ -138,24 +138,28 @@ def main() -> None:
     for one in chosen:
         if one not in there:
             say(f"{one.name}: {one.package} is not installed")
-    begun = time.monotonic()
-    found = {row["name"]: row for row in rows(there, columns, asked.workers, asked.patience)}
+    begun, found = time.monotonic(), {}
+    is_stored = not (asked.tenth or asked.column)
+    earlier = json.loads(asked.out.read_text()) if asked.out.exists() else {"rows": [], "abouts": [], "packages": {}}
+    packages = sorted({one.package for one in there} - {"torch.nn"})
+    about_it = about(typed(), None)
+    for row in rows(there, columns, asked.workers, asked.patience):
+        found[row["name"]] = row
+        if is_stored:  # each at once: a run that is interrupted goes on with --only
+            kept = {each["name"]: each for each in earlier["rows"]} | found
+            result = {
+                "abouts": [*(earlier["abouts"] if asked.only else []), about_it],
+                "packages": earlier["packages"] | {name: metadata.version(name) for name in ("torch", *packages)},
+                "seconds": round(time.monotonic() - begun),
+                "rows": [kept[one.name] for one in LISTED if one.name in kept],
+            }
+            asked.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     totals = Counter((name, cell["state"]) for row in found.values() for name, cell in row["cells"].items())
     for name in columns:
         say(f"{name}: " + ", ".join(f"{count} {state}" for (column, state), count in totals.items() if column == name))
     say(f"{time.monotonic() - begun:.0f} s")
-    if asked.tenth or asked.column:
+    if not is_stored:
         sys.exit(any(cell["state"] in FAULTS for row in found.values() for cell in row["cells"].values()))
-    earlier = json.loads(asked.out.read_text()) if asked.out.exists() else {"rows": [], "abouts": []}
-    kept = {row["name"]: row for row in earlier["rows"]} | found
-    packages = sorted({one.package for one in there} - {"torch.nn"})
-    result = {
-        "abouts": [*(earlier["abouts"] if asked.only else []), about(typed(), None)],
-        "packages": earlier.get("packages", {}) | {name: metadata.version(name) for name in ("torch", *packages)},
-        "seconds": round(time.monotonic() - begun),
-        "rows": [kept[one.name] for one in LISTED if one.name in kept],
-    }
-    asked.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
