@@ -72,8 +72,14 @@ def reasons(result: Result) -> str:
 _COMMAND = "python benchmarks/networks.py"
 _PACKAGES = ("transformers", "monai", "efficientnet_pytorch")
 PARTS = (
-    Part("networks-totals", Measure("networks", _COMMAND, totals)),
-    Part("networks-of-packages", Measure("networks", _COMMAND, networks_of(_PACKAGES))),
-    Part("networks-by-hand", Measure("networks", _COMMAND, networks_of(("torch.nn",)))),
-    Part("networks-refused", Measure("networks", _COMMAND, reasons)),
+    Part(
+        "networks-tried",
+        Measure("networks", _COMMAND, totals),
+        Measure("networks", _COMMAND, networks_of(_PACKAGES), "## Of packages"),
+        Measure(
+            "networks", _COMMAND, networks_of(("torch.nn",)), "## By hand\n\nSources are issues and pull requests."
+        ),
+        Measure("networks", _COMMAND, reasons, "## What is refused"),
+        one_footer=True,
+    ),
 )
