@@ -54,7 +54,7 @@ def keep_freed_memory() -> bool:
 
 
 def steps_taken(trial: dict[str, Any]) -> tuple[SearchStep, ...]:
-    """The steps of a search's recorded trial; records of earlier versions have the names of pGraphs' steps alone."""
+    """The steps of a search's recorded trial; some records have the names of pGraphs' steps alone."""
     import msgspec
 
     from syno_lab.pgraphs.step_names import read_steps

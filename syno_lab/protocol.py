@@ -386,7 +386,7 @@ class System(Protocol):
         raise SpecError(f"{self.title}: it has no space that can be searched; choose another system")
 
     def read_steps(self, names: Sequence[str]) -> tuple[SearchStep, ...]:
-        """The steps of a search in its space, read from their names: older records have only these."""
+        """The steps of a search in its space, read from their names, which are all that replayed trials have."""
         return tuple([SearchStep(name, (name,)) for name in names])
 
     def traits(self, operator: Any, binding: Binding) -> Mapping[str, int]:

@@ -201,7 +201,7 @@ def _shares(texts: list[str]) -> list[tuple[str, float]]:
 
 
 def _plain(task: TuningTask) -> dict[str, Any]:
-    """A task of a job; the usual builder is not named, as in the jobs of earlier versions."""
+    """A task of a job; what is usual is not named."""
     from syno_lab.tuning import TuningTask
 
     usual = {field.name: field.default for field in fields(TuningTask) if field.name in ("builder", "calls", "digest")}

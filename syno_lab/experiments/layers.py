@@ -34,8 +34,6 @@ class Layer:
     def task(self) -> dict[str, Any]:
         """The task of a job of kind ``tune``."""
         builder = builder_of(self.operator)
-        # The default builder is left out, so that the parameters equal those of earlier versions, whose tunings
-        # continue.
         chosen = {} if builder == TuningTask.builder else {"builder": builder}
         return {"label": self.name, "operator": self.operator, "binding": self.binding, **chosen}
 

@@ -25,8 +25,8 @@ from syno_lab.search.protocol import State
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.wish_obstacles import check_wants
 
-#: Steps of an operator at most, unless the request says otherwise: as many as Operator 1 has. Searches of former
-#: versions, with free weights, have the Sampler's default.
+#: Steps of an operator at most, unless the request says otherwise: as many as Operator 1 has. With free weights it is
+#: the Sampler's default.
 STEPS = 10
 
 

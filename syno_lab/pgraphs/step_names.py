@@ -32,7 +32,7 @@ def counted(primitive: str, sizes: tuple[str, ...], times: int = 1) -> Words:
 
 
 def read_steps(names: Sequence[str]) -> tuple[SearchStep, ...]:
-    """The steps of :mod:`.space` with these names, for stores and trees of earlier versions, which have only names."""
+    """The steps of :mod:`.space` with these names, for trees that are replayed from trials, which have only names."""
     return tuple(map(_read_step, names))
 
 

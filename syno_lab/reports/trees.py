@@ -37,7 +37,7 @@ class PlaceRecord(msgspec.Struct, frozen=True):
     is_closed: bool
     is_dead: bool
     distance: int | None = None
-    steps: int | None = None  # files of earlier versions have only the step's name
+    steps: int | None = None  # None: only the step's name is known
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ class SearchTree:
         """The number of an operator's steps that lead to a place; ``operator`` is the JSON of one found through it.
 
         Raises:
-            FormatError: the file has only the names of the steps, and no system has the operator's format.
+            FormatError: only the names of the steps are known, and no system has the operator's format.
         """
         found = [place.steps for place in self._way(key)]
         if None in found:

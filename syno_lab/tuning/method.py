@@ -48,7 +48,7 @@ _EVERYWHERE = ("inline", "tiling", "unroll")
 GPU_RULES = (*_EVERYWHERE, "tensor-cores", "cross-thread", "bind")
 CPU_RULES = tuple(one for one in RULES if one not in ("tensor-cores", "cross-thread", "bind", DEFAULT, FUSION, LANES))
 
-#: The rules whose space is another one than in earlier versions, as records name them.
+#: The rules whose space has changed, as records name them.
 _REVISED = {FUSION: f"{FUSION}:2", LANES: f"{LANES}:4"}
 
 #: Mutators by name: they change a drawn choice of a candidate.
@@ -162,9 +162,7 @@ class Method:
         return self.strategy == "evolutionary"
 
     def __str__(self) -> str:
-        """One line, with a digest of each text of the user's; empty for all that is TVM's own. Records are keyed by it:
-        those of versions without a rule of the lab's own count as TVM's, those of a rule's earlier versions are apart.
-        """
+        """One line, with a digest of each text of the user's; empty for TVM's own. Records are keyed by it."""
         if self == Method(rules=(DEFAULT,)):
             return ""
         rules = [_REVISED.get(one, one) if isinstance(one, str) else str(one) for one in self.rules]
@@ -208,7 +206,7 @@ def to_job(method: Method) -> dict[str, Any]:
 
 
 def from_job(params: Mapping[str, Any]) -> Method:
-    """The method in a job's parameters, also of earlier versions; a missing part has its default.
+    """The method in a job's parameters; a missing part has its default.
 
     The user's code is there only as text, never as the name of a file or module, whose content may have changed.
 

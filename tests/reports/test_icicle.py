@@ -166,7 +166,7 @@ def test_places_of_a_tree_know_how_many_steps_lead_to_them(tmp_path: Path) -> No
         tree = read_tree(file)
         content = json.loads(file.read_text())
         for place in content["places"]:
-            del place["steps"]  # as earlier versions wrote it
+            del place["steps"]  # as in a tree that is replayed
         file.write_text(json.dumps(content))
         old = read_tree(file)
         ends = 0

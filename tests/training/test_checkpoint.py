@@ -1,4 +1,4 @@
-"""Checkpoints: each flipped bit is seen, an earlier version's is read, a job with a damaged one starts anew."""
+"""Checkpoints: each flipped bit is seen, a job with a damaged one starts anew."""
 
 import random
 from pathlib import Path
