@@ -320,7 +320,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         plain |= {"rules": self._names_of_rules}
         plain |= {"reward": None if self.reward is None else str(UserCode.from_dict(self.reward))}
         for field in msgspec.structs.fields(self):
-            if field.name in _NAMED_WHERE_CHOSEN and getattr(self, field.name) == field.default:
+            if field.name in _NAMED_WHERE_CHOSEN and plain[field.name] == msgspec.to_builtins(field.default):
                 plain.pop(field.name)
         for name in ("system_options", "rules", "reward"):
             if not plain[name]:
