@@ -99,7 +99,7 @@ def test_a_limit_of_the_replaced_layers_is_one_of_these_alone(tmp_path: Path) ->
         assert told[name]["number"] == best.number
         assert told[name]["replaced_ratio"] == pytest.approx(shares[trials.index(best)])
         assert told[name]["flops_ratio"] == best.flops / space.baseline.flops
-    assert list(Standing(100, 1).to_dict(Times())["best"]) == ["half", "quarter"], "as in results of former versions"
+    assert list(Standing(100, 1).to_dict(Times())["best"]) == ["half", "quarter"]
 
 
 def stored_by_torch(operator: Operator, binding: dict[str, int]) -> int:
@@ -413,13 +413,10 @@ def test_each_method_is_the_search_of_its_name(changes: dict[str, Any], made: ty
         assert search.settings.looks == (8 if changes["tree"] == "rave" else 1)
 
 
-def test_a_wish_is_a_setting_and_earlier_searches_have_none() -> None:
+def test_a_wish_is_a_setting() -> None:
     plain, derived = settings(), settings(wants="derived")
-    stored = plain.to_dict()
     assert "wants" not in plain.identity
     assert derived.identity == {**plain.identity, "wants": "derived"}
-    stored.pop("wants")
-    assert SearchSettings.from_dict(stored) == plain
     assert Space(plain).operators.wants == ""
     large = settings(wants="derived", limits={"max_primitives": 8})
     assert Space(large).operators.wants == "C_in>=m, H>=m, W>=m"
@@ -435,16 +432,10 @@ def test_other_settings_are_another_search(tmp_path: Path) -> None:
         drive(tmp_path, Known(), settings(max_flops_ratio=0.4))
 
 
-def test_a_search_of_a_former_version_is_the_same_search(tmp_path: Path) -> None:
-    """Its settings lack the fields that came later, and mean what they meant."""
-    later = ("max_replaced_ratio", "weight_limits")
-    stored = {key: value for key, value in settings().to_dict().items() if key not in later}
-    found = SearchSettings.from_dict(stored)
-    assert (found.max_flops_ratio, found.max_replaced_ratio, found.weight_limits) == (0.5, None, "free")
-    assert found == settings()
-    assert not set(later) & found.identity.keys()
-    assert Space(found).most_flops == int(0.5 * Space(found).baseline.flops)
-    assert settings(max_replaced_ratio=0.4).identity.keys() ^ found.identity.keys() == {
+def test_a_limit_is_of_the_whole_network_or_of_the_replaced_layers() -> None:
+    whole = settings()
+    assert Space(whole).most_flops == int(0.5 * Space(whole).baseline.flops)
+    assert settings(max_replaced_ratio=0.4).identity.keys() ^ whole.identity.keys() == {
         "max_replaced_ratio",
         "max_flops_ratio",
     }
