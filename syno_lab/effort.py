@@ -226,7 +226,10 @@ def memory_error(error: BaseException) -> TooLargeError | None:
     """A failed allocation, of Python or of a library, as an error of one line; None for any other exception."""
     if not isinstance(error, MemoryError | RuntimeError):
         return None
-    said = " ".join(str(error).split())
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - an error whose text cannot be had says nothing of memory
+        said = ""
     if not isinstance(error, MemoryError) and not NO_MEMORY.search(said):
         return None
     return TooLargeError(f"expected what this machine has memory for, found: {said or 'none left'}; {_SMALLER}")

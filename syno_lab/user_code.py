@@ -172,7 +172,8 @@ def _from_file(text: str, is_class: bool) -> UserCode:
     except SyntaxError as error:
         raise CodeError(f"{file}, line {error.lineno}: {error.msg}") from None
     bound = set(_bound(tree))
-    if name not in bound and "*" not in bound:
+    is_other = is_class and any(isinstance(one, ast.FunctionDef) and one.name == name for one in tree.body)
+    if is_other or (name not in bound and "*" not in bound):
         there = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
         has = f"; it has {', '.join(there[:_MOST_LISTED])}" if there else ""
         raise CodeError(f"expected a {'class' if is_class else 'function'} {quoted(name)} in {file}, found none{has}")

@@ -96,6 +96,11 @@ REASONS: dict[str, dict[str, str]] = {
         "compile_network tvm.compile": "a program of ours",
         "task_module load_json": "of the parent, or of a job that the user has signed",
     },
+    "syno_lab/models/stand_in.py": {
+        "InPlaceOf.__init__ getattr by name": "names in this file",
+        "InPlaceOf.__getattr__ getattr by name": "what the user's own network asks of its layer",
+        "InPlaceOf.__setattr__ getattr by name": "what the user's own network sets in its layer",
+    },
     "syno_lab/commands/jobs.py": {"_steer getattr by name": "the words of the commands of this file"},
     "syno_lab/commands/kernel.py": {"ask subprocess.run": "jupyter, as the command says"},
     "syno_lab/commands/lab.py": {"command execv": "JupyterLab, as the command says"},
