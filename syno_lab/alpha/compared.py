@@ -215,6 +215,7 @@ def _difference(wanted: _Pass, found: _Pass) -> tuple[str, float]:
 
 def _spread(tensor: Tensor) -> float:
     real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    real = real[real.isfinite()]  # an infinite gradient says nothing of what is small beside it
     return (float(real.max() - real.min()) or float(real.abs().max()) * _LEAST) if real.numel() else 0.0
 
 

@@ -6,6 +6,7 @@ import copy
 import random
 import threading
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 import syno_lab as sl
 from syno_lab.alpha.blocks import find_blocks, why_none
-from syno_lab.alpha.compared import check_same
+from syno_lab.alpha.compared import _difference, check_same
 from syno_lab.alpha.search_space import NetworkSpace
 from syno_lab.alpha.tracing import uncompared
 from syno_lab.errors import SpecError
@@ -501,3 +502,11 @@ def test_copies_of_a_module_keep_what_is_kept() -> None:
     made = sl.alpha.trace(in_region(torch.no_grad), SHAPE).to_torch()
     x = torch.randn(2, *SHAPE)
     assert torch.equal(copy.deepcopy(made)(x), made(x))
+
+
+def test_an_infinite_gradient_hides_no_other_difference() -> None:
+    outputs = [torch.tensor([1.0, 2.0])]
+    endless = torch.tensor([inf, 0.0])
+    wanted = outputs, {"a": endless, "b": torch.tensor([1.0, 2.0])}
+    assert _difference(wanted, (outputs, {"a": endless, "b": torch.tensor([1.0, 2.0])}))[0] == ""
+    assert "gradient of b" in _difference(wanted, (outputs, {"a": endless, "b": torch.tensor([9.0, -5.0])}))[0]
