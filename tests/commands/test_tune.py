@@ -33,7 +33,8 @@ SIZES = [text for size in ("N=1", "C_in=4", "C_out=4", "H=6", "W=6") for text in
         (["--postprocessor", "verify"], "expected a postprocessor among no-dynamic-loop"),
         (["--cost-model", "linear"], "expected a cost model among xgboost, random, a class or 'file.py:class'"),
         (["--cost-model", "/none/such.py:Model"], "/none/such.py"),
-        (["--start-from", "records", "--detach"], "leave --compare, --records and --start-from out"),
+        (["--records", "records", "--detach"], "leave --compare, --records and --start-from out"),
+        (["--start-from", "nowhere"], "there is no such folder: 'nowhere'"),
     ],
 )
 def test_bad_input(arguments, message, capsys):

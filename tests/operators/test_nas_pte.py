@@ -131,7 +131,7 @@ def test_refusals() -> None:
         nas_pte_1().params(BINDING | {"C_in": 6})
     with pytest.raises(SpecError, match="0 to 16 channels in 2 groups"):
         nas_pte_2().to_torch(BINDING | {"C_in": 16})
-    with pytest.raises(SpecError, match=r"expected an input of shape \[batch, 24, 5, 4\], found \[2, 24, 5, 5\]"):
+    with pytest.raises(ValueError, match=r"expected an input of shape \[batch, 24, 5, 4\], found \[2, 24, 5, 5\]"):
         nas_pte_1().to_torch(BINDING)(torch.zeros(2, 24, 5, 5))
     with pytest.raises(FormatError, match="expected a name among nas_pte_1, nas_pte_2, nas_pte_3, found 'x'"):
         from_json('{"format": "syno-lab-nas-pte", "version": 1, "name": "x"}')

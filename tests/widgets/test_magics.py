@@ -144,7 +144,7 @@ def test_the_table_is_one(shell: Any, lab: Lab) -> None:
         ("show 1 --folder x", None, "--folder: this notebook has its own lab"),
         ("train conv2d --json x", None, "--json: a cell submits a job and gives its handle; leave the option out"),
         ("train", "\n", "Missing argument"),
-        ("train conv9d", None, "found 'conv9d'; did you mean conv2d?"),
+        ("train conv9d", None, "found 'conv9d'; did you mean conv1d?"),
         ("train conv2d", "--epochs none", "Invalid value for '--epochs'"),
         ("train conv2d", "--data 'x", "No closing quotation"),
         ("train conv2d", "x" * 40_000, "expected at most 32768 characters, found 40000"),

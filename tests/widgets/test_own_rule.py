@@ -184,7 +184,7 @@ def test_a_rule_that_fails_later_is_said_in_place() -> None:
 
     stepper = Stepper(conv2d().spec, rules=[late])
     stepper.handle({"kind": "step", "index": 0, "request": 1, "revision": stepper.revision})
-    assert re.search(r"^late of .*: IndexError: .*\(line \d+\)$", stepper.error)
+    assert re.search(r"^late of .*: IndexError: .*\(test_own_rule\.py, line \d+\)$", stepper.error)
     assert stepper.unlisted == stepper.error
     assert len(stepper.state.steps) == 1, "the step was taken, and its picture is there"
     assert stepper.menu == []
