@@ -205,7 +205,7 @@ def test_a_foreign_or_hostile_checkpoint_is_refused_and_runs_nothing(few, tmp_pa
             train(small_net(), few, epochs=1, checkpoint=path)
         assert "\n" not in str(refusal.value)
     torch.save({"format": "other"}, path)
-    with pytest.raises(TrainingError, match=r"expected a checkpoint of version 2 .* found something else"):
+    with pytest.raises(TrainingError, match=r"expected a checkpoint.* in .*, found"):
         train(small_net(), few, epochs=1, checkpoint=path)
 
 
