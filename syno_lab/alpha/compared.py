@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.recording import Example, Record, eager, leaves
@@ -33,6 +35,11 @@ _TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
 _TOLERANCE, _LEAST = 1e-4, 1e-6
 #: What is further off is no matter of rounding.
 _ROUNDED = 0.05
+
+_DROPOUTS = {
+    *(functional.dropout, functional.dropout1d, functional.dropout2d, functional.dropout3d),
+    *(functional.alpha_dropout, functional.feature_alpha_dropout, torch.dropout, torch.feature_dropout),
+}
 
 #: Outputs, and gradients of inputs and weights by their names.
 _Pass = tuple[list[Tensor], dict[str, Tensor | None]]
@@ -102,7 +109,9 @@ def _compare(graph: Graph, net: nn.Module, inputs: list[Tensor], modes: list[tup
         if _difference(wanted, again)[0] and not _difference(again, found)[0]:
             said = "that its outputs depend on earlier calls"
         elif is_random and _difference(found, _attempt(module, inputs, training, gradients))[0]:
-            continue  # both are random, in another order
+            said, share = _without_dropout(net, module, inputs, training, gradients)
+            if not said:
+                continue  # both are random, in another order
         elif is_random and training:
             warnings.warn(
                 f"{type(net).__name__} draws at random in training, as by a stochastic depth of its own, and its graph "
@@ -148,6 +157,27 @@ def _attempt(module: nn.Module, inputs: list[Tensor], training: bool, gradients:
         return _passed(module, inputs, training, gradients, seed=1)
     except Exception:  # noqa: BLE001 - it failed before
         return [], {}
+
+
+class _NoDropout(TorchFunctionMode):
+    """Dropout gives what it gets, so that what is drawn in another order can be compared."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        if func in _DROPOUTS:
+            return args[0] if args else named["input"]
+        return func(*args, **named)
+
+
+def _without_dropout(
+    net: nn.Module, module: nn.Module, inputs: list[Tensor], training: bool, gradients: bool
+) -> tuple[str, float]:
+    """What differs where no dropout draws; nothing where the network draws in other ways too."""
+    with _NoDropout():
+        wanted, other = (_passed(twin(net, {}), inputs, training, gradients, seed) for seed in (0, 1))
+        if _difference(wanted, other)[0]:
+            return "", 0.0
+        return _difference(wanted, _passed(twin(module, {}), inputs, training, gradients))
 
 
 def _where(net: nn.Module, module: nn.Module, inputs: list[Tensor], training: bool) -> str:

@@ -510,3 +510,20 @@ def test_an_infinite_gradient_hides_no_other_difference() -> None:
     wanted = outputs, {"a": endless, "b": torch.tensor([1.0, 2.0])}
     assert _difference(wanted, (outputs, {"a": endless, "b": torch.tensor([1.0, 2.0])}))[0] == ""
     assert "gradient of b" in _difference(wanted, (outputs, {"a": endless, "b": torch.tensor([9.0, -5.0])}))[0]
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_what_only_training_does_is_refused_beside_dropout_too(rate: float) -> None:
+    class Doubles(nn.Module):
+        def __init__(self, doubles: bool) -> None:
+            super().__init__()
+            self.body, self.head, self.doubles = nn.Conv2d(SHAPE[0], 4, 3), nn.Linear(4, 2), doubles
+            self.drop = nn.Dropout(rate)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.drop(self.body(x).mean((2, 3)))
+            return self.head(self.drop(y * 2 if self.training and self.doubles else y))
+
+    with pytest.raises(SpecError, match="does in training what the network does"):
+        sl.alpha.trace(Doubles(True), SHAPE)
+    sl.alpha.trace(Doubles(False), SHAPE)
