@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
+from syno_lab.blame import is_theirs, said_by
 from syno_lab.errors import SpecError
 
 
@@ -26,7 +27,7 @@ def copied(
         SpecError: it holds what cannot be copied, such as a lock or an open file; the line ends with ``way_out``.
     """
     known = dict(kept or {})
-    for one in (one for module in net.modules() for one in _tensors(vars(module))):
+    for one in _tensors([vars(module) for module in net.modules()]):
         if isinstance(one, UninitializedBuffer):
             known[id(one)] = UninitializedBuffer(device=one.device, dtype=one.dtype)  # type: ignore[call-arg]
         elif not one.is_leaf:
@@ -39,14 +40,11 @@ def copied(
             if new.is_leaf and new.requires_grad != old.requires_grad:
                 new.requires_grad = old.requires_grad
         return made
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever a class of the user's own raises
-        said = (str(error).splitlines() or [""])[0]
-        raise SpecError(
-            f"expected a network that can be copied, found this {type(net).__name__}: {type(error).__name__}: {said}; "
-            f"{way_out}"
-        ) from error
+    except BaseException as error:
+        if not is_theirs(error):
+            raise
+        found = f"this {type(net).__name__}: {said_by(error)}"
+        raise SpecError(f"expected a network that can be copied, found {found}; {way_out}") from error
 
 
 def lacks_shapes(net: nn.Module) -> str | None:
@@ -90,8 +88,8 @@ def uncompiled(net: nn.Module) -> nn.Module:
     return inner if type(net).__name__ == "OptimizedModule" and isinstance(inner, nn.Module) else net
 
 
-def _tensors(value: Any, depth: int = 4) -> Iterator[Tensor]:
-    """The tensors in the attributes of a module, in lists, tuples and dictionaries too."""
+def _tensors(value: Any, depth: int = 5) -> Iterator[Tensor]:
+    """The tensors in attributes of modules, in lists, tuples and dictionaries too."""
     if isinstance(value, Tensor):
         yield value
     elif depth and isinstance(value, dict | list | tuple):

@@ -16,12 +16,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.effort import check_room
+from syno_lab.systems import find_system
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _CLASS = "SynoOperator"
-_REMADE = "_remade_by"
+_MADE_BY = "_made_by"
 _COMPILED = "_compiled_call_impl"  # what nn.Module.compile leaves, which holds the module it was made for
 
 
@@ -31,18 +32,18 @@ class _Namespace(ModuleType):
     Who keeps it, as ``torch.compile`` does, keeps no class.
     """
 
-    def holds(self, kind: type) -> None:
-        """Stand for the names of a class's text from now on."""
-        known = kind.__init__.__globals__  # type: ignore[misc]
-        self.__dict__["_kind"] = weakref.ref(kind)
-        self.__dict__.update((n, v) for n, v in known.items() if getattr(v, "__module__", None) != self.__name__)
+    kind: Callable[[], Any] = staticmethod(lambda: None)
+
+    def holds(self, kind: type[nn.Module], names: Mapping[str, Any]) -> None:
+        """Stand for a class and for the names of its text from now on."""
+        self.kind = weakref.ref(kind)
+        self.__dict__.update((n, v) for n, v in names.items() if getattr(v, "__module__", None) != self.__name__)
 
     def __getattr__(self, name: str) -> Any:
-        kind = self.__dict__["_kind"]()
-        known = {} if kind is None else kind.__init__.__globals__
-        if name not in known:
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return known[name]
+        try:
+            return self.kind().__init__.__globals__[name]
+        except (AttributeError, KeyError):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
 
 
 _lock = threading.RLock()  # a class may be freed while this thread makes another
@@ -55,56 +56,49 @@ def class_of(source: str) -> type[nn.Module]:
     Weights that a memory format is not for keep theirs in ``to(memory_format=…)``.
     """
     name = f"{__name__}.of_{hashlib.sha256(source.encode()).hexdigest()[:32]}"
-    if (known := _known(name)) is not None:
-        return known
-    file = f"<{name}>"
-    names: dict[str, Any] = {"__name__": name, "__file__": file}
-    # The source is our own: it holds numbers, equations of letters and names made here, never text from a file.
-    exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102
-    kind = names[_CLASS]
-    kind._apply = _apply
     with _lock:
-        if (known := _known(name)) is not None:  # made by another thread meanwhile
+        namespace = _namespaces.setdefault(name, _Namespace(name))
+        if (known := namespace.kind()) is not None:
             return known
-        namespace = _namespaces.get(name) or _Namespace(name)
-        namespace.holds(kind)
-        sys.modules[name] = _namespaces[name] = namespace
+        file = f"<{name}>"
+        names: dict[str, Any] = {"__name__": name, "__file__": file}
+        # The source is our own: it holds numbers, equations of letters and names made here, never text from a file.
+        exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102
+        kind: type[nn.Module] = names[_CLASS]
+        kind._apply, kind.__reduce__ = _apply, _reduced  # type: ignore[method-assign, assignment]
+        namespace.holds(kind, names)
+        sys.modules[name] = namespace
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    weakref.finalize(kind, _forget, name).atexit = False
-    return kind
-
-
-def _known(name: str) -> Any:
-    namespace = _namespaces.get(name)
-    return None if namespace is None else namespace.__dict__["_kind"]()
+        weakref.finalize(kind, _forget, name).atexit = False
+        return kind
 
 
 def _forget(name: str) -> None:
     with _lock:
-        if _known(name) is None:
+        namespace = _namespaces.get(name)
+        if namespace is None or namespace.kind() is None:
             sys.modules.pop(name, None)
             linecache.cache.pop(f"<{name}>", None)
 
 
 def module_of(
+    make: Callable[..., nn.Module],
     source: str,
-    rebuild: Callable[..., nn.Module],
-    arguments: Callable[[], tuple[Any, ...]],
-    facts: Mapping[str, Any],
-    params: int,
-    *,
+    operator: Any,
+    binding: dict[str, int],
+    *settings: Any,
     is_drawn: bool = True,
     is_compiled: bool = False,
 ) -> nn.Module:
     """A module of the class of ``source``, which is pickled and copied by way of what it was made from.
 
     Args:
+        make: the caller, a function of a module, which is called by pickle and copy with the operator as its JSON has
+            it, ``binding``, ``settings`` and the options below; everything else is put in afterwards.
         source: a text of our own that defines ``SynoOperator``.
-        rebuild: a function of a module, which gives the module without its weights. Pickle and copy call it with
-            ``arguments()`` and whether the module is compiled, and put everything else in afterwards.
-        arguments: see ``rebuild``.
-        facts: attributes that ``rebuild`` gives to the module itself.
-        params: elements of its weights.
+        operator: of a system that is known; an attribute of the module, as ``binding`` is.
+        binding: a complete one.
+        settings: further arguments of ``make``.
         is_drawn: draw weights for it.
         is_compiled: run it through ``torch.compile``.
 
@@ -115,23 +109,29 @@ def module_of(
     from torch import nn
 
     if is_drawn and torch.get_default_device().type == "cpu":
-        check_room("weights", params * torch.get_default_dtype().itemsize)
+        check_room("weights", operator.params(binding) * torch.get_default_dtype().itemsize)
     kind = class_of(source)
-    kind.__reduce__ = _reduced  # type: ignore[method-assign, assignment]
     module = kind() if is_drawn else kind.__new__(kind)
     if not is_drawn:
         nn.Module.__init__(module)
-    for name, value in {**facts, _REMADE: (rebuild, arguments, (*facts, _REMADE, _COMPILED))}.items():
-        object.__setattr__(module, name, value)  # plain attributes, past nn.Module's own bookkeeping
+    # Plain attributes, past nn.Module's own bookkeeping.
+    vars(module).update({"operator": operator, "binding": dict(binding), _MADE_BY: (make, settings)})
     if is_compiled:
         module.compile()
     return module
 
 
 def _reduced(module: nn.Module) -> tuple[Any, ...]:
-    rebuild, arguments, no_state = module.__dict__[_REMADE]
-    state = {name: value for name, value in module.__dict__.items() if name not in no_state}
-    return rebuild, (*arguments(), module.__dict__.get(_COMPILED) is not None), state
+    state = dict(vars(module))
+    operator, binding, (make, settings) = (state.pop(name) for name in ("operator", "binding", _MADE_BY))
+    is_compiled = state.pop(_COMPILED, None) is not None
+    return _rebuilt, (make, operator.format, operator.to_json(), dict(binding), settings, is_compiled), state
+
+
+def _rebuilt(make: Callable[..., nn.Module], system: str, text: str, *given: Any) -> nn.Module:
+    """A module without its weights, which pickle and copy put in afterwards; no weights are drawn for it."""
+    binding, settings, is_compiled = given
+    return make(find_system(system).read(text), binding, *settings, is_drawn=False, is_compiled=is_compiled)
 
 
 def _apply(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:

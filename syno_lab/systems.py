@@ -160,10 +160,9 @@ def format_named(name: str) -> str:
     Raises:
         SpecError: no system is called that.
     """
-    if name in formats():
-        return name
-    if PAPERS.get(name.lower()) in formats():
-        return PAPERS[name.lower()]
+    for one in (name, PAPERS.get(name.lower())):
+        if one in formats():
+            return one
     titles = []
     for system in all_systems():
         titles.append(system.title.lower())
@@ -286,24 +285,22 @@ def session_of(start: Any) -> Session:
     """
     if not isinstance(start, str):
         return system_for(start).session(start)
-    refusals: list[FormatError] = []
     try:
-        format_of(start)
+        system = find_system(format_of(start))
     except FormatError as error:
-        no_operator = error
+        refusals = [error]
     else:
-        operator = read_operator(start)
-        return system_of(operator).session(operator)
+        return system.session(system.read(start))
     for system in all_systems():
         try:
             return system.session(start)
-        except FormatError as error:
-            refusals.append(error)
+        except OtherFormatError:
+            continue
+        except FormatError as error:  # what a system says of its own session, rather than that this is no operator
+            refusals.insert(-1, error)
         except SpecError:  # its operators are not built by steps
             continue
-    # What a system says of its own session, rather than that a text is none of another's.
-    own = [error for error in refusals if not isinstance(error, OtherFormatError)]
-    raise [*own, no_operator][0]
+    raise refusals[0]
 
 
 @cache

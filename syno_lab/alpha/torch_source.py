@@ -97,22 +97,7 @@ def to_torch_source(graph: Graph) -> str:
 
 def module_of(operator: NetworkOperator, bound: dict[str, int], **options: bool) -> nn.Module:
     """The module of an operator with freshly drawn weights; it is pickled and copied by way of the operator's JSON."""
-    source = to_torch_source(operator.at(bound))
-    return generated.module_of(
-        source,
-        _rebuilt,
-        lambda: (operator.to_json(), dict(bound)),
-        {"operator": operator, "binding": dict(bound)},
-        operator.params(bound),
-        **options,
-    )
-
-
-def _rebuilt(text: str, bound: dict[str, int], is_compiled: bool = False) -> nn.Module:
-    """A module without its weights, which pickle and copy put in afterwards."""
-    from syno_lab.alpha.operator import from_json
-
-    return module_of(from_json(text), bound, is_drawn=False, is_compiled=is_compiled)
+    return generated.module_of(module_of, to_torch_source(operator.at(bound)), operator, bound, **options)
 
 
 class _Writer:

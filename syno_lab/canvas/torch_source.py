@@ -49,7 +49,7 @@ _CALLS = {
 }
 
 
-def to_torch(operator: AtPlaces, bound: dict[str, int]) -> nn.Module:
+def to_torch(operator: AtPlaces, bound: dict[str, int], **options: bool) -> nn.Module:
     """A module that computes an operator on tensors [N, C_in, s·H, s·W], for any batch size, dtype and device.
 
     Its weights ``weight_1``, ``weight_2``, … are those of :meth:`.Fitted.weight_sizes`. Those of FCs start as PyTorch's
@@ -59,26 +59,9 @@ def to_torch(operator: AtPlaces, bound: dict[str, int]) -> nn.Module:
     Args:
         operator: the operator.
         bound: a complete binding of it.
+        options: of :func:`.module_of`.
     """
-    return _made(operator, bound)
-
-
-def _made(operator: AtPlaces, bound: dict[str, int], **options: bool) -> nn.Module:
-    return module_of(
-        to_torch_source(operator, bound),
-        _rebuilt,
-        lambda: (operator.to_json(), dict(bound)),
-        {"operator": operator, "binding": dict(bound)},
-        sum(map(prod, operator.weight_sizes(bound))),
-        **options,
-    )
-
-
-def _rebuilt(text: str, binding: dict[str, int], is_compiled: bool = False) -> nn.Module:
-    """A module without its weights, which pickle and copy put in afterwards; no weights are drawn for it."""
-    from syno_lab.canvas.files import from_json
-
-    return _made(from_json(text), binding, is_drawn=False, is_compiled=is_compiled)
+    return module_of(to_torch, to_torch_source(operator, bound), operator, bound, **options)
 
 
 def to_torch_source(operator: AtPlaces, bound: dict[str, int]) -> str:

@@ -6,14 +6,13 @@ lowering plan (Syno, section 8).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from syno_lab.codegen.stage_kinds import Contraction
 from syno_lab.codegen.torch_choice import Form, default_form, fastest
 from syno_lab.codegen.torch_source import Writer
 from syno_lab.codegen.torch_weights import weight_stds
 from syno_lab.generated import module_of
-from syno_lab.ir.files import from_json
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
@@ -68,26 +67,8 @@ def _form(operator: Operator, bound: dict[str, int], order: Order) -> Form:
 def _made(
     operator: Operator, bound: dict[str, int], scale: float, recompute: bool | None, form: Form, **options: bool
 ) -> nn.Module:
-    return module_of(
-        Writer(operator, bound, scale, recompute, *form).source(),
-        _rebuilt,
-        lambda: (operator.to_json(), dict(bound), scale, recompute, tuple(form)),
-        {"operator": operator, "binding": dict(bound)},
-        operator.params(bound),
-        **options,
-    )
-
-
-def _rebuilt(
-    text: str,
-    binding: dict[str, int],
-    scale: float,
-    recompute: bool | None,
-    form: tuple[Any, ...],
-    is_compiled: bool,
-) -> nn.Module:
-    """A module without its weights, which pickle and copy put in afterwards; no weights are drawn for it."""
-    return _made(from_json(text), binding, scale, recompute, Form(*form), is_drawn=False, is_compiled=is_compiled)
+    source = Writer(operator, bound, scale, recompute, *form).source()
+    return module_of(_made, source, operator, bound, scale, recompute, form, **options)
 
 
 def to_torch_source(

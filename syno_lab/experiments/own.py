@@ -31,15 +31,11 @@ from syno_lab.models.sites import Site
 from syno_lab.models.tried import generators_kept
 from syno_lab.trial import TrialRequest, survey_of
 from syno_lab.trial.own import DATA, MODEL, bring, checked, name_of
-from syno_lab.user_code import UserCode, user_code
+from syno_lab.user_code import user_code
 
 #: Layers are replaced in the first of these selections that has any: convolutions that read neighbours, then 1x1
 #: convolutions, then linear layers.
-SELECTIONS = (
-    Selection(),
-    Selection(pointwise=True),
-    Selection(kinds=("linear",)),
-)
+SELECTIONS = (Selection(), Selection(pointwise=True), Selection(kinds=("linear",)))
 #: All layers that any of them may have.
 ANY_LAYER = Selection(kinds=("conv2d", "linear"), pointwise=True)
 #: Coefficients of operators divide the channels of all layers: a layer whose channels this does not divide stays.
@@ -118,25 +114,23 @@ def _renamed(request: TrialRequest, name: str) -> TrialRequest:
 
 def _with_code(request: TrialRequest, role: str, field: str, text: str) -> TrialRequest:
     """The request with the code of ``file.py:function``, which runs here and now: the user has named it."""
-    code: UserCode = user_code(text)
-    own = {**(request.own or {}), role: code.to_dict()}
-    changed = msgspec.structs.replace(request, own=own, **{field: name_of(code)})
-    bring(msgspec.structs.replace(changed, own={role: own[role]}))
-    return changed
+    code = user_code(text)
+    named = msgspec.structs.replace(request, own={role: code.to_dict()}, **{field: name_of(code)})
+    bring(named)
+    return msgspec.structs.replace(named, own={**(request.own or {}), **(named.own or {})})
 
 
 def _digest(net: nn.Module) -> str:
     """Tells networks apart by their parts and their weights."""
     digest = hashlib.sha256(repr(net).encode())
     for name, value in sorted(net.state_dict().items()):
-        is_whole = isinstance(value, Tensor) and not is_lazy(value) and not value.is_meta
-        if not is_whole:
+        if not isinstance(value, Tensor) or is_lazy(value) or value.is_meta:
             digest.update(f"{name} {type(value).__name__}".encode())
-        else:
-            digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
-            plain = value.detach().cpu().to_dense() if value.is_sparse else value.detach().cpu()
-            plain = plain.int_repr() if plain.is_quantized else plain.resolve_conj().resolve_neg()
-            digest.update(plain.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+            continue
+        digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+        plain = value.detach().cpu().to_dense() if value.is_sparse else value.detach().cpu()
+        plain = plain.int_repr() if plain.is_quantized else plain.resolve_conj().resolve_neg()
+        digest.update(plain.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:_DIGEST]
 
 
@@ -170,6 +164,7 @@ class Chosen:
         return [f"{len(stay)} layers stay: {in_short(stay, _MOST_REASONS)}"] if stay else []
 
 
+@generators_kept()
 def choose(
     request: TrialRequest,
     patterns: Sequence[str] | None = None,
@@ -183,25 +178,23 @@ def choose(
         request: its network is surveyed.
         patterns: of names, as on a shell's command line; None: all layers of the first of :data:`SELECTIONS` that has
             any, without those that read the input, give the output, or are too small to matter.
-        say: is given a line where that takes longer than a second.
+        say: is told what is tried.
         tries: whether operators are tried.
 
     Raises:
         SpecError: there are none; one line with each layer's reason.
         SynoError: as :func:`check_fit`.
     """
-    with generators_kept():
-        seen = survey_of(request)
+    seen = survey_of(request)
     names = ("*",) if patterns is None else tuple(patterns)
     all_reasons = seen.reasons(replace(ANY_LAYER, names=names))
     for selection in SELECTIONS:
         reasons = seen.reasons(replace(selection, names=names))
-        found = [site for site in seen.sites if reasons[site.name] is None]
-        unfit = {} if patterns is not None else unworthy(found, seen)
-        sites = [site for site in found if site.name not in unfit]
-        asked = _with_sites(request, selection, sites)
+        sites = [site for site in seen.sites if reasons[site.name] is None]
+        unfit = {} if patterns is not None else unworthy(sites, seen)
+        sites = [site for site in sites if site.name not in unfit]
         if sites and tries:
-            unfit |= broken_layers(asked, sites, say)
+            unfit |= broken_layers(_with_sites(request, selection, sites), sites, say)
             sites = [site for site in sites if site.name not in unfit]
         if sites:
             return Chosen(_with_sites(request, selection, sites), sites, reasons | unfit)
@@ -210,10 +203,9 @@ def choose(
 
 
 def _with_sites(request: TrialRequest, selection: Selection, sites: Sequence[Site]) -> TrialRequest:
-    options = {**request.options, "match": [escape(site.name) for site in sites], "kinds": list(selection.kinds)}
-    if selection.pointwise:
-        options["pointwise"] = True
-    return msgspec.structs.replace(request, options=options)
+    options = {"match": [escape(site.name) for site in sites], "kinds": list(selection.kinds)}
+    pointwise = {"pointwise": True} if selection.pointwise else {}
+    return msgspec.structs.replace(request, options={**request.options, **options, **pointwise})
 
 
 def unworthy(sites: Sequence[Site], seen: Survey) -> dict[str, str]:
@@ -225,11 +217,8 @@ def unworthy(sites: Sequence[Site], seen: Survey) -> dict[str, str]:
     last = next((site for site in reversed(seen.sites) if site.calls), None)
     reasons: dict[str, str] = {}
     for site in sites:
-        odd = [
-            f"{count} {side}"
-            for count, side in ((site.in_channels, "input"), (site.out_channels, "output"))
-            if count % DIVISOR
-        ]
+        sides = {"input": site.in_channels, "output": site.out_channels}
+        odd = [f"{count} {side}" for side, count in sides.items() if count % DIVISOR]
         what = "features" if site.kind == "linear" else "channels"
         if site is last and site.kind == "linear":
             reasons[site.name] = "it is the last linear layer, which gives the output"
@@ -239,9 +228,8 @@ def unworthy(sites: Sequence[Site], seen: Survey) -> dict[str, str]:
     roomy = [site for site in fits if site.kind == "linear" or min(site.height, site.width) >= WINDOW]
     reads_neighbours = any(max(site.kernel_size) > 1 for site in fits)
     if roomy and (reads_neighbours or 2 * _flops(roomy) > _flops(fits)):
-        for site in fits:
-            if site not in roomy:
-                reasons[site.name] = f"its plane of {site.height}x{site.width} has no room for a window of 3x3"
+        room = "its plane of {0.height}x{0.width} has no room for a window of 3x3"
+        reasons |= {site.name: room.format(site) for site in fits if site not in roomy}
         fits = roomy
     least = LEAST_SHARE * _flops(fits)
     small = f"it takes less than {LEAST_SHARE:.0%} of the FLOPs of all layers that could be replaced"
@@ -252,6 +240,7 @@ def _flops(sites: Sequence[Site]) -> float:
     return math.fsum(site.flops for site in sites)
 
 
+@generators_kept()
 def check_fit(request: TrialRequest) -> None:
     """Refuse a network that does not take the data, or does not tell their classes apart: one batch goes through it.
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from glob import escape
-from threading import Timer
 
 import msgspec
 import torch
@@ -19,8 +18,9 @@ from torch import Tensor, nn
 
 from syno_lab.blame import blamed
 from syno_lab.errors import SpecError
+from syno_lab.models.registry import OWN
 from syno_lab.models.sites import Kind, Site
-from syno_lab.models.tried import generators_kept, try_network
+from syno_lab.models.tried import try_network
 from syno_lab.systems import find_system
 from syno_lab.training.examples import ExampleTask, task_of
 from syno_lab.training.images import ImageTask, StreamTask
@@ -33,8 +33,6 @@ from syno_lab.trial.examples import examples_of
 
 #: Seconds in which layers are tried; those that are not told apart by then stay together. Looked at between tries.
 SECONDS = 60.0
-#: Seconds after which a line says what takes so long.
-_QUIET_S = 1.0
 #: Operators that go into any layer that coefficients divide.
 _KNOWN: dict[Kind, str] = {"conv2d": "conv1x1", "linear": "grouped_linear"}
 
@@ -48,37 +46,39 @@ def broken_layers(
     """Why operators cannot stand in some of the layers, by the layers' names; what the network says with one there.
 
     All layers are tried together, and only where that fails halves of them, down to single ones; operators in all that
-    are left work together. Each try is with a new copy of the network, and the generators of torch, NumPy and Python
-    are as before afterwards.
+    are left work together. Each try is with a new copy of the network. Networks of the lab's own need no try.
 
     Args:
         request: without an operator.
         sites: the layers, all of one kind.
-        say: is given a line where it takes longer than a second.
+        say: is told what is done.
         clock: seconds.
 
     Raises:
         SynoError: the network does not take the examples, or cannot be trained, without an operator either.
     """
-    line = f"trying an operator in {len(sites)} layer{'s' * (len(sites) > 1)}, on two examples"
-    told = Timer(_QUIET_S, say, [line])
-    told.daemon = True
-    told.start()
-    try:
-        with two_examples(request) as two:
-            two.check()
-            tries = _Tries(two, sites[0].kind, clock, clock() + SECONDS)
-            names = [site.name for site in sites]
-            why = tries.why(names)
-            if why is None:
-                return {}
-            alone = tries.why([])
-            if alone is not None:
-                raise SpecError(alone)
-            tries.take_apart(names, why)
-            return tries.broken
-    finally:
-        told.cancel()
+    with two_examples(request) as two:
+        two.check()
+        if not request.backbone.startswith(OWN):
+            return {}
+        say(f"trying an operator in {len(sites)} layer{'s' * (len(sites) > 1)}, on two examples")
+        two.try_in([], sites[0].kind)
+        end = clock() + SECONDS
+        whole: list[str] = []
+        broken: dict[str, str] = {}
+        untried = [[site.name for site in sites]]
+        while untried:
+            group = untried.pop()
+            try:
+                two.try_in([*whole, *group], sites[0].kind)
+                whole += group
+            except SpecError as error:
+                if len(group) == 1 or clock() >= end:
+                    broken |= dict.fromkeys(group, f"with an operator in its place: {error}")
+                else:
+                    half = len(group) // 2
+                    untried += [group[half:], group[:half]]
+        return broken
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,31 @@ class TwoExamples:
             SpecError, TrainingError, DataError: one line.
         """
         with torch.no_grad(), blamed("the network", SpecError):
-            net, examples, _ = self.beside(self.request)
+            net, examples, _ = self._beside(self.request)
             self.task.check(outputs_of(net.eval(), examples), examples)
 
-    def beside(self, request: TrialRequest) -> tuple[nn.Module, Tensor, Tensor]:
+    def try_in(self, names: Sequence[str], kind: Kind) -> None:
+        """Try the network with a known operator in these layers, which are of one kind.
+
+        Raises:
+            SpecError: it does not work with them.
+        """
+        asked = self.request
+        if names:
+            operator = find_system("syno-lab-operator").known()[_KNOWN[kind]]()
+            options = {**asked.options, "match": [escape(name) for name in names]}
+            asked = msgspec.structs.replace(asked, operator=operator.to_json(), options=options)
+            if not any(place.replaced for place in places_of(asked)):
+                return  # a stride in its shape, or features that 4 does not divide
+        net, examples, classes = self._beside(asked)
+
+        def call(module: nn.Module) -> Tensor:
+            with Arithmetic(asked.precision, self.device).forward():
+                return self.task.check(module(examples), examples)
+
+        try_network(net, call, lambda logits: cross_entropy(logits, classes))
+
+    def _beside(self, request: TrialRequest) -> tuple[nn.Module, Tensor, Tensor]:
         """A request's network, new, the examples in the type of its weights, and their classes."""
         net = build(request).module.to(self.device)
         dtype = next((one.dtype for one in net.parameters() if one.is_floating_point()), torch.float32)
@@ -108,60 +129,7 @@ class TwoExamples:
 
 @contextmanager
 def two_examples(request: TrialRequest) -> Iterator[TwoExamples]:
-    """Read two examples; the generators of torch, NumPy and Python are as before afterwards.
-
-    Raises:
-        SynoError: they cannot be read.
-    """
+    """Read two examples. Raises SynoError where they cannot be read."""
     device = find_device(request.device)
-    with generators_kept(), closing(task_of(examples_of(request), device, 2, "none")) as task:
+    with closing(task_of(examples_of(request), device, 2, "none")) as task:
         yield TwoExamples(request, task, device)
-
-
-@dataclass
-class _Tries:
-    two: TwoExamples
-    kind: Kind
-    clock: Callable[[], float]
-    end: float
-    whole: list[str] = field(default_factory=list)  # layers in which operators work together
-    broken: dict[str, str] = field(default_factory=dict)
-
-    def why(self, names: Sequence[str]) -> str | None:
-        """Why the network does not work with a known operator in these layers, or None."""
-        asked, task = self.two.request, self.two.task
-        if names:
-            operator = find_system("syno-lab-operator").known()[_KNOWN[self.kind]]()
-            options = {**asked.options, "match": [escape(name) for name in names]}
-            asked = msgspec.structs.replace(asked, operator=operator.to_json(), options=options)
-            if not any(place.replaced for place in places_of(asked)):
-                return None  # a stride in its shape, or features that 4 does not divide
-        net, examples, classes = self.two.beside(asked)
-
-        def call(module: nn.Module) -> Tensor:
-            with Arithmetic(asked.precision, self.two.device).forward():
-                return task.check(module(examples), examples)
-
-        try:
-            try_network(net, call, lambda logits: cross_entropy(logits, classes))
-        except SpecError as error:
-            return str(error)
-        return None
-
-    def take_apart(self, names: Sequence[str], why: str) -> None:
-        """Sort layers into whole and broken ones; operators in them and in the whole ones fail: ``why``."""
-        if len(names) == 1 or self.clock() >= self.end:
-            self.broken |= dict.fromkeys(names, f"with an operator in its place: {why}")
-            return
-        first, second = names[: len(names) // 2], names[len(names) // 2 :]
-        said = self.why([*self.whole, *first])
-        if said is None:
-            self.whole += first
-            self.take_apart(second, why)
-            return
-        self.take_apart(first, said)
-        said = self.why([*self.whole, *second])
-        if said is None:
-            self.whole += second
-        else:
-            self.take_apart(second, said)

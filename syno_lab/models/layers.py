@@ -2,9 +2,7 @@
 
 They are seen in one forward pass over an example, so any ``nn.Module`` will do: one of :mod:`.registry`, one that
 ``transformers`` builds from a configuration, or a user's own. A network on the meta device is surveyed without memory
-or time; a network with weights is run once. Seven models of ``timm`` and three of ``torchvision``, which has no CPU
-build beside the pinned torch, were surveyed, changed and traced with equal outputs once the registrations of its
-compiled operators were left out; no test does that.
+or time; a network with weights is run once.
 """
 
 from __future__ import annotations
@@ -91,31 +89,25 @@ class Survey:
     def rows(self, selection: Selection | None = None) -> list[dict[str, Any]]:
         """One row a layer: name, kind, shapes, FLOPs and their share, parameters, whether replaced and why not."""
         reasons = self.reasons(selection)
-        rows: list[dict[str, Any]] = []
-        for site in self.sites:
-            reason = reasons[site.name]
-            rows.append(
-                {
-                    "name": site.name,
-                    "kind": site.kind,
-                    "input": _shape(site, site.in_channels, (site.height, site.width)),
-                    "output": _shape(site, site.out_channels, _output_pixels(site)),
-                    "kernel": None if site.kind == "linear" else f"{site.kernel_size[0]}x{site.kernel_size[1]}",
-                    "stride": None if site.kind == "linear" else max(site.stride),
-                    "groups": None if site.kind == "linear" else site.groups,
-                    "bias": site.bias,
-                    "calls": site.calls,
-                    "flops": site.flops,
-                    "share": site.flops / self.flops if self.flops else 0.0,
-                    "params": site.params,
-                    "replaced": reason is None,
-                    "reason": reason,
-                }
-            )
-        for name, kind in self.others.items():
-            known = {"name": name, "kind": kind, "replaced": False, "reason": reasons[name]}
-            rows.append(dict.fromkeys(_COLUMNS) | known)
-        return rows
+        rows: list[dict[str, Any]] = [
+            {
+                "name": site.name,
+                "kind": site.kind,
+                "input": _shape(site, site.in_channels, (site.height, site.width)),
+                "output": _shape(site, site.out_channels, _output_pixels(site)),
+                "kernel": None if site.kind == "linear" else _times(site.kernel_size),
+                "stride": None if site.kind == "linear" else max(site.stride),
+                "groups": None if site.kind == "linear" else site.groups,
+                "bias": site.bias,
+                "calls": site.calls,
+                "flops": site.flops,
+                "share": site.flops / self.flops if self.flops else 0.0,
+                "params": site.params,
+            }
+            for site in self.sites
+        ]
+        rows += [{**dict.fromkeys(_COLUMNS), "name": name, "kind": kind} for name, kind in self.others.items()]
+        return [{**row, "replaced": reasons[row["name"]] is None, "reason": reasons[row["name"]]} for row in rows]
 
     def to_frame(self, selection: Selection | None = None) -> pd.DataFrame:
         """:meth:`rows` as a table of pandas."""
@@ -175,9 +167,9 @@ def survey(net: nn.Module, example: Example) -> Survey:
             what = f"images {list(shown)}" if isinstance(example, tuple) else f"an example {list(shown)}"
             raise SpecError(f"expected a network that takes {what}, found: {said}") from error
     check_shapes(net)
-    sharing = _sharing(net)
-    called = [*seen, *(module for module in names if module not in seen)]
-    sites = [_site(names[module], module, seen.get(module, []), sharing, module in taken.modules) for module in called]
+    owners = _owners(net)
+    calls = seen | {module: [] for module in names if module not in seen}
+    sites = [_site(names[one], one, called, owners, one in taken.modules) for one, called in calls.items()]
     return Survey(
         network=type(net).__name__,
         sites=tuple(sites),
@@ -208,7 +200,7 @@ def _other_kind(module: nn.Module) -> str | None:
         return f"a quantized {bases[0].__name__}" if hasattr(module, "weight") else None
     known = next((base.__name__ for base in bases if base.__module__.startswith("torch.nn.modules.")), None)
     computed = getattr(module, "parametrizations", None)
-    if known is None and computed is None and next(module.children(), None) is not None:
+    if known is None and computed is None and list(module.children()):
         return None
     weights = [*module.parameters(recurse=False), *(() if computed is None else computed.parameters())]
     if not any(weight.ndim > 1 for weight in weights):
@@ -238,7 +230,8 @@ def arguments(net: nn.Module, example: Example, batch: int = 1) -> tuple[tuple[T
     weight = next((parameter for parameter in net.parameters() if parameter.is_floating_point()), torch.empty(0))
 
     def moved(value: Tensor) -> Tensor:
-        return value.to(weight.device, weight.dtype if value.is_floating_point() else value.dtype)
+        dtype = weight.dtype if value.is_floating_point() else value.dtype
+        return value.detach().to(weight.device, dtype, copy=True)  # layers may work in place
 
     if isinstance(example, Mapping):
         return (), {name: moved(value) for name, value in example.items()}
@@ -319,68 +312,60 @@ def _watched(net: nn.Module, forwards: Mapping[nn.Module, Callable[..., Any]]) -
             module.training = training
 
 
-def _sharing(net: nn.Module) -> dict[int, set[str]]:
-    """For each parameter (by identity) the modules that have it as their own."""
+def _owners(net: nn.Module) -> dict[int, set[str]]:
+    """For each parameter (by identity) the modules that have it as their own, without their parametrizations."""
     owners: dict[int, set[str]] = {}
     for name, module in net.named_modules():
         for parameter in module._parameters.values():
-            if parameter is not None:
-                owners.setdefault(id(parameter), set()).add(name)
+            owners.setdefault(id(parameter), set()).add(name.partition(".parametrizations.")[0])
     return owners
 
 
-def _site(name: str, module: nn.Module, seen: list[Call], sharing: Mapping[int, set[str]], taken: bool) -> Site:
+def _site(name: str, module: nn.Module, seen: list[Call], owners: Mapping[int, set[str]], taken: bool) -> Site:
     # The weights themselves: one that weight_norm or a parametrization computes is another tensor each time.
-    weights = {id(parameter) for own, parameter in module.named_parameters() if "bias" not in own}
-    params = sum(parameter.numel() for parameter in module.parameters())
-    owners = {owner.partition(".parametrizations.")[0] for one in weights for owner in sharing.get(one, ())}
-    others = sorted(owners - {name})
-    obstacle = f"it shares its weight with {others[0]}" if others else None
+    weights = [parameter for own, parameter in module.named_parameters() if "bias" not in own]
+    others = sorted({owner for weight in weights for owner in owners.get(id(weight), ())} - {name})
     calls = [call for call in seen if not isinstance(call, str)]
-    unfit = next((call for call in seen if isinstance(call, str)), None)
-    if unfit is not None:
-        obstacle = unfit
-    elif taken and not others:
-        obstacle = "a function takes its weight, " + (
-            "besides its calls" if seen else "and the network does not call it"
-        )
-    elif not seen:
+    obstacle = next((call for call in seen if isinstance(call, str)), None)
+    if obstacle is None and taken and not others:
+        how = "besides its calls" if seen else "and the network does not call it"
+        obstacle = f"a function takes its weight, {how}"
+    elif obstacle is None and not seen:
         obstacle = "the network does not call it on this example"
-    base = Site(
-        name=name,
-        in_channels=0,
-        out_channels=0,
+    elif obstacle is None and others:
+        obstacle = f"it shares its weight with {others[0]}"
+    site = Site(
+        name,
+        *_channels(module),
         height=1,
         width=1,
         kernel_size=(1, 1),
         flops=0,
-        params=params,
+        params=sum(parameter.numel() for parameter in module.parameters()),
         calls=len(seen),
         bias=module.bias is not None,
         obstacle=obstacle,
     )
     if isinstance(module, nn.Conv2d):
-        return _convolution(base, module, calls)
+        return _convolution(site, module, calls)
+    positions = prod(calls[0][0][:-1]) if calls else 1
+    flops = sum(2 * site.in_channels * prod(output) for _, output in calls)
+    return replace(site, kind="linear", positions=positions, flops=flops)
+
+
+def _channels(module: nn.Module) -> tuple[int, int]:
+    if isinstance(module, nn.Conv2d):
+        return module.in_channels, module.out_channels
     if isinstance(module, nn.Linear):
-        inputs, outputs = module.in_features, module.out_features
-    else:
-        assert isinstance(module.weight, Tensor)
-        inputs, outputs = module.weight.shape
-    return replace(
-        base,
-        kind="linear",
-        in_channels=inputs,
-        out_channels=outputs,
-        positions=prod(calls[0][0][:-1]) if calls else 1,
-        flops=sum(2 * inputs * prod(output) for _, output in calls),
-    )
+        return module.in_features, module.out_features
+    assert isinstance(module.weight, Tensor)
+    inputs, outputs = module.weight.shape
+    return inputs, outputs
 
 
-def _convolution(base: Site, module: nn.Conv2d, calls: Sequence[tuple[torch.Size, torch.Size]]) -> Site:
+def _convolution(site: Site, module: nn.Conv2d, calls: Sequence[tuple[torch.Size, torch.Size]]) -> Site:
     site = replace(
-        base,
-        in_channels=module.in_channels,
-        out_channels=module.out_channels,
+        site,
         kernel_size=(module.kernel_size[0], module.kernel_size[1]),
         stride=(module.stride[0], module.stride[1]),
         dilation=(module.dilation[0], module.dilation[1]),
@@ -389,20 +374,19 @@ def _convolution(base: Site, module: nn.Conv2d, calls: Sequence[tuple[torch.Size
     if not calls:
         return site
     height, width = calls[0][0][-2:]
-    pixels = (calls[0][1][-2], calls[0][1][-1])
     area = module.in_channels // module.groups * prod(module.kernel_size)
     site = replace(site, height=height, width=width, flops=sum(2 * area * prod(output) for _, output in calls))
-    obstacle = site.obstacle
-    if obstacle is None and len({tuple(image[-2:]) for image, _ in calls}) > 1:
+    pixels, wanted = (calls[0][1][-2], calls[0][1][-1]), _output_pixels(site)
+    obstacle = None
+    if len({tuple(image[-2:]) for image, _ in calls}) > 1:
         obstacle = "it is called on images of several sizes"
-    elif obstacle is None and any(len(image) != 4 for image, _ in calls):
+    elif any(len(image) != 4 for image, _ in calls):
         obstacle = "it is called on an image without a batch"
-    elif obstacle is None and site.dilation != (1, 1):
-        obstacle = f"its dilation is {site.dilation[0]}x{site.dilation[1]}"
-    elif obstacle is None and pixels != _output_pixels(site):
-        wanted = _times(_output_pixels(site))
-        obstacle = f"its output is {_times(pixels)}, and not {wanted} as its padding would have to make it"
-    return replace(site, obstacle=obstacle)
+    elif site.dilation != (1, 1):
+        obstacle = f"its dilation is {_times(site.dilation)}"
+    elif pixels != wanted:
+        obstacle = f"its output is {_times(pixels)}, and not {_times(wanted)} as its padding would have to make it"
+    return replace(site, obstacle=site.obstacle or obstacle)
 
 
 def _output_pixels(site: Site) -> tuple[int, int]:

@@ -17,24 +17,31 @@ from syno_lab.blame import is_out_of_memory, is_theirs, said_by
 from syno_lab.errors import SpecError
 
 
-def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable[[Any], Tensor] | None = None) -> None:
+def mean_square(output: Any) -> Tensor:
+    """The mean square of all floating-point tensors in what a network gives."""
+    whole = output if isinstance(output, Tensor | Sequence | Mapping) else vars(output)
+    leaves = tree_leaves(list(whole.values()) if isinstance(whole, Mapping) else whole)
+    values = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.numel()]
+    return sum((value.float().square().mean() for value in values), torch.zeros(()))
+
+
+def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable[[Any], Tensor] = mean_square) -> None:
     """Run ``net`` once in evaluation, and once in training with a backward pass. It is used up: give a copy.
 
-    ``call`` runs the network on an example and returns its output; ``loss`` makes a scalar of that (None: the mean
-    square of all floating-point outputs). The generators of torch, NumPy and Python are as before afterwards.
+    ``call`` runs the network on an example and returns its output; ``loss`` makes a scalar of that. The generators of
+    torch, NumPy and Python are as before afterwards.
 
     Raises:
         SpecError: one line with the part of the network, what it raised, and where.
     """
-    made = loss or _mean_square
     doing = "an evaluation"
     try:
-        with generators_kept(net):
+        with generators_kept():
             with torch.no_grad():
                 call(net.eval())
             doing = "a training step"
             with torch.enable_grad():
-                scalar = made(call(net.train()))
+                scalar = loss(call(net.train()))
                 if scalar.requires_grad:
                     scalar.backward()
     except BaseException as error:
@@ -45,33 +52,20 @@ def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable
 
 def blame(net: nn.Module, error: BaseException) -> str:
     """The innermost part of ``net`` in which an error was raised, the error in one line, and its file and line."""
-    names = {module: name for name, module in net.named_modules()}
-    part = ""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        part = _name(names, frame.f_locals.get("self")) or part
+    names = {id(module): name.partition(".placeholder")[0] for name, module in net.named_modules()}
+    owners = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
+    part = next((names[id(owner)] for owner in reversed([*owners]) if names.get(id(owner))), "")
     said = said_by(error)
     return f"{part}: {said}" if part and part not in said else said
 
 
-def _name(names: dict[nn.Module, str], owner: Any) -> str:
-    return names.get(owner, "").partition(".placeholder")[0] if isinstance(owner, nn.Module) else ""
-
-
-def _mean_square(output: Any) -> Tensor:
-    whole = output if isinstance(output, Tensor | Sequence | Mapping) else vars(output)
-    leaves = tree_leaves(list(whole.values()) if isinstance(whole, Mapping) else whole)
-    values = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.numel()]
-    return torch.stack([value.float().square().mean() for value in values] or [torch.zeros(())]).sum()
-
-
 @contextlib.contextmanager
-def generators_kept(net: nn.Module | None = None) -> Iterator[None]:
-    """The generators of torch, on the devices of ``net`` too, of NumPy and of Python are afterwards as before."""
+def generators_kept() -> Iterator[None]:
+    """The generators of torch on all its devices, of NumPy and of Python are afterwards as before."""
     ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 - a network of the user's may draw from it
-    parameters = () if net is None else net.parameters()
-    devices = {parameter.device for parameter in parameters if parameter.device.type == "cuda"}
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:
-        with torch.random.fork_rng(devices=list(devices)):
+        with torch.random.fork_rng(devices=devices):
             yield
     finally:
         random.setstate(ours)

@@ -156,17 +156,7 @@ class NasPteOperator:
 
         They are ``weight_1``, ``weight_2``, …, one for each convolution.
         """
-        return self._module(self.complete_binding(binding))
-
-    def _module(self, bound: dict[str, int], **options: bool) -> nn.Module:
-        return module_of(
-            self.to_torch_source(bound),
-            _rebuilt,
-            lambda: (self.to_json(), dict(bound)),
-            {"operator": self, "binding": dict(bound)},
-            self.params(bound),
-            **options,
-        )
+        return _made(self, self.complete_binding(binding))
 
     def to_torch_source(self, binding: Binding | None = None, /) -> str:
         """The module as Python source that needs torch alone: a class ``SynoOperator(nn.Module)``."""
@@ -216,9 +206,8 @@ class NasPteOperator:
         return f"{self.name} of NAS-PTE, a concatenation of convolutions"
 
 
-def _rebuilt(text: str, binding: dict[str, int], is_compiled: bool) -> nn.Module:
-    """A module without its weights, which pickle and copy put in afterwards; no weights are drawn for it."""
-    return from_json(text)._module(binding, is_drawn=False, is_compiled=is_compiled)
+def _made(operator: NasPteOperator, bound: dict[str, int], **options: bool) -> nn.Module:
+    return module_of(_made, operator.to_torch_source(bound), operator, bound, **options)
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import torch
@@ -22,7 +22,7 @@ from syno_lab.models.layers import Survey, survey
 from syno_lab.models.registry import Backbone, OwnNetwork, backbone
 from syno_lab.models.resolution import AtResolution
 from syno_lab.models.selection import Selection
-from syno_lab.models.sites import Kind, Site, Strides, check_strides
+from syno_lab.models.sites import Site, Strides, check_strides
 from syno_lab.models.slot import Place
 from syno_lab.protocol import Placement
 from syno_lab.systems import read_operator, system_of
@@ -41,19 +41,6 @@ TEXT_OPTIONS = ("tokens", "vocabulary", "context", "steps")
 
 
 @dataclass
-class Network:
-    """A network ready for training, and its costs for one example."""
-
-    module: nn.Module
-    flops: int
-    params: int
-    baseline_flops: int
-    baseline_params: int
-    replaced: int
-    places: int
-
-
-@dataclass(frozen=True)
 class Costs:
     """FLOPs (2 for each multiply-add) and parameters of a network for one example, and of its baseline."""
 
@@ -63,6 +50,13 @@ class Costs:
     baseline_params: int
     replaced: int
     places: int
+
+
+@dataclass
+class Network(Costs):
+    """A network ready for training, and its costs."""
+
+    module: nn.Module
 
 
 def survey_of(request: TrialRequest, facts: Facts | None = None) -> Survey:
@@ -127,15 +121,7 @@ def build(request: TrialRequest) -> Network:
             module = _placement(request, request.operator).apply(module)
     if facts.stored_size is not None and facts.stored_size != facts.size:
         module = AtResolution(module, facts.size)
-    return Network(
-        module,
-        counted.flops,
-        counted.params,
-        counted.baseline_flops,
-        counted.baseline_params,
-        counted.replaced,
-        counted.places,
-    )
+    return Network(**vars(counted), module=module)
 
 
 def example_of(request: TrialRequest) -> tuple[nn.Module, tuple[int, int, int] | Tensor]:
@@ -148,9 +134,7 @@ def example_of(request: TrialRequest) -> tuple[nn.Module, tuple[int, int, int] |
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise SpecError for an option that the backbone ``name`` does not have."""
     chosen = backbone(name)
-    known = [*chosen.options, *PLACE_OPTIONS]
-    if chosen.domain == "text":
-        known += TEXT_OPTIONS
+    known = [*chosen.options, *PLACE_OPTIONS, *(TEXT_OPTIONS if chosen.domain == "text" else ())]
     unknown = sorted(options.keys() - set(known))
     if unknown:
         raise SpecError(
@@ -217,19 +201,11 @@ def _strides(options: Mapping[str, Any]) -> Strides:
 
 
 def _selection(chosen: Backbone, options: Mapping[str, Any]) -> Selection:
-    selection = replace(chosen.selection, strides=_strides(options))
-    if options.get("pointwise"):
-        selection = replace(selection, pointwise=True)
-    if "match" in options:
-        selection = replace(selection, names=_patterns("match", options["match"]))
-    if "kinds" in options:
-        selection = replace(selection, kinds=cast("tuple[Kind, ...]", _patterns("kinds", options["kinds"])))
-    if "leave" in options:
-        selection = replace(selection, leave=_patterns("leave", options["leave"]))
-    return selection
-
-
-def _patterns(option: str, patterns: object) -> tuple[str, ...]:
-    if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise SpecError(f"{option}: expected a list of patterns of names, found {quoted(patterns)}")
-    return tuple(patterns)
+    changes: dict[str, Any] = {"pointwise": True} if options.get("pointwise") else {}
+    for option, attribute in (("match", "names"), ("kinds", "kinds"), ("leave", "leave")):
+        patterns = options.get(option, [])
+        if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
+            raise SpecError(f"{option}: expected a list of patterns of names, found {quoted(patterns)}")
+        if option in options:
+            changes[attribute] = tuple(patterns)
+    return replace(chosen.selection, strides=_strides(options), **changes)
