@@ -17,34 +17,46 @@ from syno_lab.errors import SpecError
 def copied(
     net: nn.Module, way_out: str = "give a function that makes it", *, kept: Mapping[int, Any] | None = None
 ) -> nn.Module:
-    """A copy of a network with weights of its own.
+    """A copy of a network with weights of its own: see :func:`deep_copied`.
 
-    What ``copy.deepcopy`` refuses and torch itself makes is copied too: tensors that were computed (the weight under
-    ``weight_norm`` or pruning), by their values, and buffers of lazy layers. Weights of TorchScript, of which it makes
-    tensors that were computed, can be trained in the copy. ``kept``: by ``id``, what the copy has in its place.
+    ``kept``: by ``id``, what the copy has in the place of parts.
 
     Raises:
         SpecError: it holds what cannot be copied, such as a lock or an open file; the line ends with ``way_out``.
     """
-    known = dict(kept or {})
-    for one in _tensors([vars(module) for module in net.modules()]):
-        if isinstance(one, UninitializedBuffer):
-            known[id(one)] = UninitializedBuffer(device=one.device, dtype=one.dtype)  # type: ignore[call-arg]
-        elif not one.is_leaf:
-            known[id(one)] = one.detach().clone().requires_grad_(one.requires_grad)
     try:
-        with torch.no_grad():
-            made = copy.deepcopy(net, known)
-        pairs = zip(*(one.named_parameters(remove_duplicate=False) for one in (net, made)), strict=True)
-        for (_, old), (_, new) in pairs:
-            if new.is_leaf and new.requires_grad != old.requires_grad:
-                new.requires_grad = old.requires_grad
-        return made
+        made: nn.Module = deep_copied(net, {**computed(net), **(kept or {})})
     except BaseException as error:
         if not is_theirs(error):
             raise
         found = f"this {type(net).__name__}: {said_by(error)}"
         raise SpecError(f"expected a network that can be copied, found {found}; {way_out}") from error
+    return made
+
+
+def computed(net: nn.Module) -> dict[int, Tensor]:
+    """Copies of what ``copy.deepcopy`` refuses and torch itself makes, as its memo.
+
+    These are tensors that were computed (the weight under ``weight_norm`` or pruning), by their values, and buffers of
+    lazy layers.
+    """
+    memo: dict[int, Tensor] = {}
+    for one in _tensors([vars(module) for module in net.modules()]):
+        if isinstance(one, UninitializedBuffer):
+            memo[id(one)] = UninitializedBuffer(device=one.device, dtype=one.dtype)  # type: ignore[call-arg]
+        elif not one.is_leaf:
+            memo[id(one)] = one.detach().clone().requires_grad_(one.requires_grad)
+    return memo
+
+
+def deep_copied(found: Any, memo: dict[int, Any]) -> Any:
+    """``copy.deepcopy``; weights of TorchScript, which with gradients it takes for computed ones, can be trained."""
+    with torch.no_grad():
+        made = copy.deepcopy(found, memo)
+    if isinstance(found, nn.Module) and any(isinstance(one, torch.jit.ScriptModule) for one in found.modules()):
+        for old, new in zip(found.parameters(), made.parameters(), strict=True):
+            new.requires_grad_(old.requires_grad)
+    return made
 
 
 def lacks_shapes(net: nn.Module) -> str | None:

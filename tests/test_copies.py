@@ -121,6 +121,23 @@ def lazy() -> nn.Sequential:
     return nn.Sequential(*convolutions, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LazyLinear(4))
 
 
+def test_a_copy_that_ends_the_process_or_lacks_memory_says_so() -> None:
+    class Held:
+        def __deepcopy__(self, memo: object) -> None:
+            raise self.error
+
+        error: BaseException = SystemExit(3)
+
+    net = around(nn.Conv2d(8, 8, 3, padding=1))
+    net.held = held = Held()  # type: ignore[assignment]
+    with pytest.raises(SpecError, match=r"can be copied, found this Sequential: SystemExit: 3 \(test_copies\.py, line"):
+        copied(net)
+    for error in (KeyboardInterrupt(), MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
+        held.error = error
+        with pytest.raises(type(error)):
+            copied(net)
+
+
 def test_lazy_layers_have_shapes_after_the_survey() -> None:
     net = lazy()
     assert [type(one) for one in copied(net)] == [type(one) for one in net], "copied before they have shapes"

@@ -21,7 +21,8 @@ from syno_lab.alpha.operations import OPAQUE, Shape
 from syno_lab.alpha.recording import Constant, Here, Times, Value, Weight, is_whole, leaves, mapped, within
 from syno_lab.alpha.reference import weight_shapes
 from syno_lab.alpha.tracing import Made, Opaque, Origin
-from syno_lab.alpha.twins import computed, copied, twin
+from syno_lab.alpha.twins import twin
+from syno_lab.copies import computed, deep_copied
 from syno_lab.effort import check_room
 from syno_lab.errors import SpecError
 
@@ -275,7 +276,7 @@ class _Builder:
         prefix = "" if use == 1 else f"copy{use}."
         if prefix + name in self.known:
             return prefix + name
-        memo = self.memos.setdefault(use, dict(computed(self.origin.net)))
+        memo = self.memos.setdefault(use, computed(self.origin.net))
         path, _, own = name.rpartition(".")
         modules = dict(self.origin.net.named_modules(remove_duplicate=False))
         if name in modules:
@@ -288,11 +289,11 @@ class _Builder:
             found = getattr(owner, own)
         self.known.add(prefix + name)
         if isinstance(found, Tensor) and not isinstance(found, nn.Parameter):
-            self.module.put(prefix + name, copied(found, memo))
+            self.module.put(prefix + name, deep_copied(found, memo))
             if own in modules[path]._non_persistent_buffers_set:
                 self.module.get_submodule((prefix + path).strip("."))._non_persistent_buffers_set.add(own)
             return prefix + name
-        return self.module.put(prefix + name, copied(found, memo))
+        return self.module.put(prefix + name, deep_copied(found, memo))
 
 
 def _is_same(node: Node, shapes: tuple[Shape, ...], made: Made) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.node import map_aggregate
 
-from syno_lab.copies import check_shapes
+from syno_lab.copies import check_shapes, copied
 from syno_lab.errors import SpecError
 
 #: Modules of torch that call another one and add nothing to it: where they have it.
@@ -46,34 +45,9 @@ def unwrapped(net: nn.Module) -> nn.Module:
     return net
 
 
-def computed(net: nn.Module) -> dict[int, Tensor]:
-    """Tensors that a forward left in modules, as ``weight_norm`` does; ``copy.deepcopy`` takes them as its memo."""
-    found = (one for module in net.modules() for one in vars(module).values() if isinstance(one, Tensor))
-    return {id(one): one.detach().clone() for one in found if not one.is_leaf}
-
-
-def copied(found: Any, memo: dict[int, Any]) -> Any:
-    """A deep copy; with gradients torch takes weights of a copy of TorchScript for computed ones."""
-    with torch.no_grad():
-        made = copy.deepcopy(found, memo)
-    if isinstance(found, nn.Module) and any(isinstance(each, torch.jit.ScriptModule) for each in found.modules()):
-        for old, new in zip(found.parameters(), made.parameters(), strict=True):
-            new.requires_grad_(old.requires_grad)
-    return made
-
-
 def twin(net: nn.Module, weights: Mapping[int, Tensor]) -> nn.Module:
-    """A copy of a network, with these tensors in the place of others, by their identity.
-
-    Raises:
-        SpecError: it holds what cannot be copied.
-    """
-    try:
-        made: nn.Module = copied(net, {**computed(net), **weights})
-    except Exception as error:
-        said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]:.160}"
-        raise SpecError(f"{type(net).__name__}: expected a network that can be copied, found {said}") from error
-    return made
+    """A copy of a network, with these tensors in the place of others, by their identity. Raises as :func:`.copied`."""
+    return copied(net, "take that out of it", kept=weights)
 
 
 def has_hooks(module: nn.Module) -> bool:

@@ -73,6 +73,11 @@ def syno_modules(net: nn.Module) -> list[tuple[str, nn.Module]]:
     return [(name, one) for name, one in net.named_modules() if isinstance(getattr(one, "operator", None), Operator)]
 
 
+def quiet_copy(net: nn.Module) -> nn.Module:
+    """A copy in evaluation mode. Operators are values: only modules are copied."""
+    return copied(net, kept={id(one.operator): one.operator for _, one in syno_modules(net)}).eval()
+
+
 def export_network(
     net: nn.Module, example_shape: Sequence[int], dtype: torch.dtype | None = None
 ) -> torch.export.ExportedProgram:
@@ -88,8 +93,7 @@ def export_network(
         SpecError: where the network does not take inputs of that shape.
         SynoError: where a module's weights or results are not those of the operator that it names.
     """
-    operators = {id(one.operator): one.operator for _, one in syno_modules(net)}
-    twin = copied(net, kept=operators).eval()  # operators are values: only modules are copied
+    twin = quiet_copy(net)
     calls: dict[nn.Module, _Call] = {}
     for parent in list(twin.modules()):
         for name, child in list(parent._modules.items()):

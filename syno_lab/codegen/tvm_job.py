@@ -111,10 +111,10 @@ def write_check(net: nn.Module, example_shape: Sequence[int], path: Path, *, tok
     import numpy as np
     import torch
 
-    from syno_lab.copies import copied
+    from syno_lab.codegen.tvm_export import quiet_copy
 
     generator, shape = torch.Generator().manual_seed(0), tuple(example_shape)
-    quiet = copied(net, kept=_kept(net)).eval().cpu()
+    quiet = quiet_copy(net).cpu()
     with torch.no_grad():
         if tokens:
             x = torch.randint(0, 2, shape, generator=generator)
@@ -141,12 +141,6 @@ def export_to(net: nn.Module, example_shape: Sequence[int], folder: Path, *, tok
         warnings.filterwarnings("ignore", message="No complete tensor found in the group")
         torch.export.save(export_network(net, example_shape, torch.int64 if tokens else None), path)
     return {"program": path}
-
-
-def _kept(net: nn.Module) -> dict[int, Any]:
-    from syno_lab.codegen.tvm_export import syno_modules
-
-    return {id(one.operator): one.operator for _, one in syno_modules(net)}
 
 
 def run_job(

@@ -33,15 +33,13 @@ from syno_lab.trial import TrialRequest, survey_of
 from syno_lab.trial.own import DATA, MODEL, bring, checked, name_of
 from syno_lab.user_code import user_code
 
-#: Layers are replaced in the first of these selections that has any: convolutions that read neighbours, then 1x1
-#: convolutions, then linear layers.
+#: Layers are replaced in the first of these that has any: convolutions that read neighbours, 1x1 ones, linear layers.
 SELECTIONS = (Selection(), Selection(pointwise=True), Selection(kinds=("linear",)))
 #: All layers that any of them may have.
 ANY_LAYER = Selection(kinds=("conv2d", "linear"), pointwise=True)
 #: Coefficients of operators divide the channels of all layers: a layer whose channels this does not divide stays.
 DIVISOR = 4
-#: Windows of operators are so wide: in a smaller plane there is no room for them, and one such layer would keep them
-#: out of all others, in which the same operator stands.
+#: Windows of operators are so wide: a layer of a smaller plane would keep them out of all others.
 WINDOW = 3
 #: A layer that takes less than this share of the FLOPs of those that could be replaced stays.
 LEAST_SHARE = 0.01
@@ -68,23 +66,25 @@ def with_model(request: TrialRequest, model: Model) -> TrialRequest:
         SpecError: for another object.
     """
     if isinstance(model, str):
-        return _with_code(request, MODEL, "backbone", model) if is_code(model) else _renamed(request, model)
+        if is_code(model):
+            return _with_code(request, MODEL, "backbone", model)
+        return msgspec.structs.replace(request, backbone=model)
     if isinstance(model, nn.Module):
         given = uncompiled(model)
         check_values(given)
         with blamed(type(given).__name__):
             name = f"{OWN}{type(given).__name__}@{_digest(given)}"
         offer_network(name, lambda: copied(given))
-        return _renamed(request, name)
+        return msgspec.structs.replace(request, backbone=name)
     if not callable(model):
         raise SpecError(f"model: expected a torch.nn.Module, a function or 'file.py:function', found {quoted(model)}")
     called = str(getattr(model, "__name__", type(model).__name__))
     builder = checked(model, called, str(getattr(model, "__module__", "this process")))
-    with torch.random.fork_rng(devices=[]), blamed(called):
+    with generators_kept(), blamed(called):
         torch.manual_seed(0)
         name = f"{OWN}{called}@{_digest(builder())}"
     offer_network(name, builder)
-    return _renamed(request, name)
+    return msgspec.structs.replace(request, backbone=name)
 
 
 def with_data(request: TrialRequest, data: Data) -> TrialRequest:
@@ -106,10 +106,6 @@ def with_data(request: TrialRequest, data: Data) -> TrialRequest:
     name = f"{OWN}{own.name}@{own.fingerprint[:_DIGEST]}"
     offer_data(name, lambda: own)
     return msgspec.structs.replace(request, data=name)
-
-
-def _renamed(request: TrialRequest, name: str) -> TrialRequest:
-    return msgspec.structs.replace(request, backbone=name)
 
 
 def _with_code(request: TrialRequest, role: str, field: str, text: str) -> TrialRequest:

@@ -8,7 +8,7 @@ or time; a network with weights is run once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -124,7 +124,6 @@ def survey(net: nn.Module, example: Example) -> Survey:
     example, so give a batch of one. Raises SpecError where the network refuses it.
     """
     positional, named = arguments(net, example)
-    shown = getattr(example, "shape", example) if not isinstance(example, Mapping) else list(example)
     names = {module: name for name, module in net.named_modules() if _kind(module) is not None}
     seen: dict[nn.Module, list[Call]] = {}
     running: list[nn.Module] = []
@@ -164,8 +163,9 @@ def survey(net: nn.Module, example: Example) -> Survey:
                     f"{positional[0].dtype} {list(positional[0].shape)}: convert them in the data set"
                 ) from error
             said = said_by(error).removeprefix("RuntimeError: ")
-            what = f"images {list(shown)}" if isinstance(example, tuple) else f"an example {list(shown)}"
-            raise SpecError(f"expected a network that takes {what}, found: {said}") from error
+            what = "images" if isinstance(example, tuple) else "an example"
+            shown = list(getattr(example, "shape", example))
+            raise SpecError(f"expected a network that takes {what} {shown}, found: {said}") from error
     check_shapes(net)
     owners = _owners(net)
     calls = seen | {module: [] for module in names if module not in seen}
@@ -214,11 +214,9 @@ def _taken_type(net: nn.Module, positional: tuple[Tensor, ...]) -> torch.dtype |
     weight = next((parameter.dtype for parameter in net.parameters() if parameter.is_floating_point()), torch.float32)
     for dtype in (weight, torch.int64) if positional else ():
         if positional[0].dtype != dtype:
-            try:
+            with suppress(Exception):  # it refuses this type too
                 net(positional[0].to(dtype))
-            except Exception:  # noqa: BLE001, S112 - it refuses this type too
-                continue
-            return dtype
+                return dtype
     return None
 
 
@@ -288,28 +286,22 @@ def _start(tensor: Tensor) -> tuple[int, int] | None:
 @contextmanager
 def _watched(net: nn.Module, forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
     """In evaluation, with other forwards: hooks would see what hooks of the network's own make of a layer's output."""
-    modes = [(module, module.training) for module in net.modules()]
-    before = {module: vars(module).get("forward") for module in forwards}
-    fused = torch.backends.mha.get_fastpath_enabled()
-    trained = [one for one in net.parameters() if one.requires_grad and one.is_leaf]  # copies of TorchScript have none
-    try:
-        for parameter in trained:  # torch counts by hooks that fail at views of those
-            parameter.requires_grad = False
+    with ExitStack() as after:
+        for module in net.modules():
+            after.callback(setattr, module, "training", module.training)
+        for parameter in net.parameters():  # torch counts by hooks that fail at views of those with gradients
+            if parameter.requires_grad and parameter.is_leaf:  # copies of TorchScript have no leaves
+                after.callback(setattr, parameter, "requires_grad", True)
+                parameter.requires_grad = False
+        after.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         torch.backends.mha.set_fastpath_enabled(False)  # it takes the weights of layers and does not call them
         for module, forward in forwards.items():
+            if (own := vars(module).get("forward")) is not None:
+                after.callback(setattr, module, "forward", own)
+            after.callback(vars(module).pop, "forward", None)
             module.forward = forward
         net.eval()
         yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
-        for module, own in before.items():
-            vars(module).pop("forward", None)
-            if own is not None:
-                module.forward = own
-        for parameter in trained:
-            parameter.requires_grad = True
-        for module, training in modes:
-            module.training = training
 
 
 def _owners(net: nn.Module) -> dict[int, set[str]]:

@@ -18,7 +18,7 @@ from syno_lab.errors import SpecError
 
 
 def mean_square(output: Any) -> Tensor:
-    """The mean square of all floating-point tensors in what a network gives."""
+    """Of all floating-point tensors in what a network gives."""
     whole = output if isinstance(output, Tensor | Sequence | Mapping) else vars(output)
     leaves = tree_leaves(list(whole.values()) if isinstance(whole, Mapping) else whole)
     values = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.numel()]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +148,7 @@ def test_the_plan_has_the_reason(tmp_path: Path) -> None:
     lines: list[str] = []
 
     def say(line: str) -> None:
-        if not line.startswith("trying "):  # where the machine is busy
+        if not line.startswith("trying "):
             lines.append(line)
         if line.startswith("operators "):
             raise KeyboardInterrupt
@@ -247,11 +246,22 @@ def test_layers_that_are_not_told_apart_in_time_stay_together() -> None:
     assert list(broken) == [f"layers.{number}" for number in range(2, 11)]
 
 
-def test_a_line_says_what_takes_long() -> None:
-    class Slow(Row):
-        def ask(self, number: int, layer: nn.Module) -> None:
-            time.sleep(0 if isinstance(layer, nn.Conv2d) else 0.4)
-
+@pytest.mark.parametrize(("model", "wanted"), [(Row, ["trying an operator in 2 layers, on two examples"]), ("cnn", [])])
+def test_a_line_says_what_is_tried_and_networks_of_our_own_need_no_try(model: Any, wanted: list[str]) -> None:
     said: list[str] = []
-    choose(asked(Slow), None, said.append)
-    assert said == ["trying an operator in 2 layers, on two examples"]
+    chosen = choose(asked(model), None, said.append)
+    assert said == wanted
+    assert chosen.sites
+
+
+def test_a_try_asks_for_nothing_that_the_search_does_not() -> None:
+    """Networks of our own are not run in training: in that mode this one would fail."""
+    request = with_data(TrialRequest(backbone="cnn", batch_size=8, epochs=1, threads=1), data())
+    calls: list[bool] = []
+    hook = nn.modules.module.register_module_forward_pre_hook(lambda module, given: calls.append(module.training))
+    try:
+        choose(request)
+    finally:
+        hook.remove()
+    assert calls
+    assert not any(calls)

@@ -7,7 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+import syno_lab as sl
 from syno_lab.errors import SpecError
+from syno_lab.models.layers import survey
+from syno_lab.models.slot import put_in
 from syno_lab.models.tried import try_network
 
 
@@ -69,3 +72,16 @@ def test_generators_are_as_before(does):
     random.seed(5)
     np.random.seed(5)  # noqa: NPY002 - what users draw from
     assert found == (torch.rand(1), random.random(), np.random.rand())  # noqa: NPY002 - what users draw from
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_an_example_is_as_before(named):
+    """Layers may change their input in place, and a training step gives an example that asks for them gradients."""
+    net = nn.Sequential(nn.Identity(), nn.Conv2d(4, 8, 3, padding=1))
+    examples = torch.linspace(-3, 3, 288).reshape(2, 4, 6, 6), torch.ones(2, 4, 6, 6, requires_grad=True)
+    for first, x in zip((nn.Hardtanh(inplace=True), nn.Identity()), examples, strict=True):
+        net[0], before = first, x.detach().clone()
+        example = {"input": x} if named else x
+        put_in(net, survey(net, example).select(), sl.operators.conv1x1(), example=example)
+        assert torch.equal(x, before)
+        assert x.grad is None
