@@ -18,7 +18,7 @@ from syno_lab.tuning.values import TuningTask
 MOST = 64
 #: What the text of a method ends with where a tuning had a start, so that its records are kept apart.
 STARTED = "; started from records"
-
+_MOST_PATH = 1000  # characters of a path that a message names whole
 
 #: What a field of a key tells, where a record has another value of it; fingerprints are of some sizes.
 _OTHER = {"binding": "other sizes", "fingerprint": "another operator", "dtype": "another dtype"}
@@ -27,7 +27,7 @@ _OTHER |= {"target": "another machine", "tvm": "another TVM", "conditions": "oth
 
 def record_files(folder: str | os.PathLike[str]) -> list[Path]:
     """The files of a folder that may be records. Raises TuningError where it has none, or cannot be read."""
-    name = quoted(os.fspath(folder))
+    name = quoted(os.fspath(folder), _MOST_PATH)
     try:
         names = sorted(one.name for one in Path(folder).iterdir())
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def start_from(
         found += [one for one in record.trials if one.seconds]
     if not found:
         what = min(differences)[1] if differences else f"no record: {len(files)} other files, {files[0].name} and so on"
-        where = quoted(os.fspath(folder))
+        where = quoted(os.fspath(folder), _MOST_PATH)
         raise TuningError(
             f"expected a tuning record of this program, machine and TVM in {where}, the nearest is {what}"
         )
