@@ -2,8 +2,9 @@
 
 The networks are those of ``tests/compositions.py``: residuals, concatenations, shared layers, calls by keyword, hooks,
 parts without gradients, attention. Each is changed (``put_in`` of operators that do what the layers did, with their
-weights), then compiled (``aot_eager``), and traced by ``sl.alpha.trace``; outputs and gradients of the input are
-compared in evaluation and in training. A fault is shown as the smallest network that still has it.
+weights), then compiled (``aot_eager``), and traced by ``sl.alpha.trace``. Outputs, gradients of the input and lengths
+of the gradients of weights are compared in evaluation and in training. A fault is shown as the smallest network that
+still has it.
 
     python benchmarks/compositions.py
     python benchmarks/compositions.py --count 20 --seed 7
@@ -23,6 +24,9 @@ from pathlib import Path
 from common import about, parser, save, say, typed, use_one_core
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+#: What a network's outcome is; ``torch``: torch compiles it wrong without an operator too.
+KINDS = ("equal", "refused", "torch", "fault")
 
 
 def tried(seed: int) -> tuple[str, dict[str, str], dict[str, str]]:
@@ -55,11 +59,12 @@ def main() -> None:
     with ProcessPoolExecutor(chosen.processes, get_context("spawn")) as pool:
         for seed, (plan, found, least) in zip(seeds, pool.map(tried, seeds), strict=True):
             kinds = {way: "equal" if said == "equal" else "refused" for way, said in found.items()}
-            kinds |= {way: "fault" for way, said in found.items() if said.startswith("FAULT")}
+            for kind in ("torch", "fault"):
+                kinds |= {way: kind for way, said in found.items() if said.startswith(kind.upper())}
             for way, kind in kinds.items():
                 ways.setdefault(way, Counter())[kind] += 1
-            lines.update(found[way] for way, kind in kinds.items() if kind == "refused")
-            whole[next((kind for kind in ("fault", "refused") if kind in kinds.values()), "equal")] += 1
+            lines.update(found[way] for way, kind in kinds.items() if kind in ("refused", "torch"))
+            whole[next((kind for kind in ("fault", "refused", "torch") if kind in kinds.values()), "equal")] += 1
             if least:
                 faults.append({"seed": seed, "plan": plan, "found": least})
                 say(f"{seed}: {plan}: {least}")
@@ -70,8 +75,8 @@ def main() -> None:
         "count": chosen.count,
         "seed": chosen.seed,
         "seconds": round(time.monotonic() - begun, 1),
-        "whole": {kind: whole[kind] for kind in ("equal", "refused", "fault")},
-        "ways": {way: {kind: counts[kind] for kind in ("equal", "refused", "fault")} for way, counts in ways.items()},
+        "whole": {kind: whole[kind] for kind in KINDS},
+        "ways": {way: {kind: counts[kind] for kind in KINDS} for way, counts in ways.items()},
         "refusals": [{"line": line, "times": times} for line, times in lines.most_common()],
         "faults": faults,
     }

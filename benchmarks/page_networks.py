@@ -512,10 +512,10 @@ def traffic(result: Result) -> str:
 
 def compositions(result: Result) -> str:
     """Random networks: how many agree in each way, and what was said of the others."""
-    kinds = ("equal", "refused", "fault")
+    kinds = ("equal", "refused", "torch", "fault")
     rows = [[way, *(str(counts[kind]) for kind in kinds)] for way, counts in result["ways"].items()]
     whole = [f"all of {result['count']} networks", *(str(result["whole"][kind]) for kind in kinds)]
-    found = [table("what | equal | refused | differ or raise", [*rows, whole])]
+    found = [table("what | equal | refused | wrong in torch without the lab too | differ or raise", [*rows, whole])]
     found += [f"- {one['times']} times: {one['line']}" for one in result["refusals"]]
     found += [f"- {one['seed']}: `{one['plan']}`: {one['found']}" for one in result["faults"]]
     return "\n".join([found[0], "", *found[1:]]) if found[1:] else found[0]
