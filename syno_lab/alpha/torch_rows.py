@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import nn
 
 from syno_lab.alpha.operations import Operation, operation
-from syno_lab.alpha.recording import Call, Value
+from syno_lab.alpha.recording import Call
 from syno_lab.alpha.tracing import Placed, Tracer, groups, second, successive
 from syno_lab.alpha.twins import has_hooks
 from syno_lab.errors import SpecError
 from syno_lab.models.efficientnet import StochasticDepth
 from syno_lab.models.gpt import Attention
 
-#: Functions of one tensor, element by element.
-_ELEMENTWISE = ("relu", "silu", "sigmoid")
-#: Functions that give what they get, as far as a graph says.
-_NOTHING = ("contiguous", "clone", "alias")
 #: The same function, called from the right, in place, or by another name.
 _SAME = {
     "iadd": "add",
@@ -65,11 +62,20 @@ class _Asked:
     source: str
     x: Placed
     rest: tuple[Any, ...]
-    named: Mapping[str, Any]
+    named: Mapping[str, Any]  # of a module its attributes
 
     def argument(self, place: int, name: str, default: Any = None) -> Any:
         """An argument after the first tensor, by its place or name."""
         return self.rest[place] if place < len(self.rest) else self.named.get(name, default)
+
+    def arguments(self, **defaults: Any) -> list[Any]:
+        """The arguments after the first tensor, in their order."""
+        return [self.argument(place, *each) for place, each in enumerate(defaults.items())]
+
+    @property
+    def module(self) -> Any:
+        """The module that is called."""
+        return self.tracer.modules[str(self.call.target)]
 
     @property
     def rank(self) -> int:
@@ -101,31 +107,22 @@ def row_of(tracer: Tracer, call: Call, source: str) -> Placed | None:
     Raises:
         SpecError: where a row does not apply.
     """
-    (args, named) = call.arguments
+    args, named = call.arguments
     if not args:
         return None
+    name: str | type[Any] = _SAME.get(call.name, call.name)
     if isinstance(call.target, str):
         module = tracer.modules[call.target]
-        rule = next((_MODULES[base] for base in type(module).__mro__ if base in _MODULES), None)
         # A class of the user's that inherits may do something else, and so may a hook.
-        if (
-            rule is None
-            or type(module) not in _MODULES
-            or has_hooks(module)
-            or any(isinstance(each, Value) for each in args[1:])
-            or named
-        ):
+        if has_hooks(module) or len(args) > 1 or named:
             return None
-        if (x := tracer.operand(args[0])) is None:
-            return None
-        return rule(_Asked(tracer, call, source, x, args[1:], named), module)
-    name = _SAME.get(call.name, call.name)
-    if name in ("add", "mul", "sub", "div", "rsub"):
+        name, named = type(module), dict(vars(module))
+    elif name in ("add", "mul", "sub", "div", "rsub"):
         return _arithmetic(tracer, call, source, name)
     x = tracer.operand(args[0])
-    if x is None or name not in _FUNCTIONS or named.get("dtype") is not None:
+    if x is None or name not in _ROWS or named.get("dtype") is not None:
         return None
-    return _FUNCTIONS[name](_Asked(tracer, call, source, x, args[1:], named))
+    return _ROWS[name](_Asked(tracer, call, source, x, args[1:], named))
 
 
 # -- modules -----------------------------------------------------------------------------------------------------------
@@ -138,7 +135,8 @@ def _one(value: Any) -> int | None:
     return value[0] if isinstance(value, Sequence) and len(set(value)) == 1 and isinstance(value[0], int) else None
 
 
-def _conv(asked: _Asked, module: Any) -> Placed | None:
+def _conv(asked: _Asked) -> Placed | None:
+    module = asked.module
     kernel, stride, dilation = map(_one, (module.kernel_size, module.stride, module.dilation))
     padding: Any = module.padding
     if padding == "valid":
@@ -163,60 +161,79 @@ def _conv(asked: _Asked, module: Any) -> Placed | None:
     )
 
 
-def _batch_norm(asked: _Asked, module: Any) -> Placed | None:
+def _batch_norm(asked: _Asked) -> Placed | None:
+    module = asked.module
     if module.running_mean is None:
         return None
     return asked.by_channels(operation("batch_norm", affine=module.affine, epsilon=float(module.eps)))
 
 
-def _layer_norm(asked: _Asked, module: nn.LayerNorm) -> Placed | None:
+def _layer_norm(asked: _Asked) -> Placed | None:
+    module: nn.LayerNorm = asked.module
     if len(module.normalized_shape) != 1 or (module.elementwise_affine and module.bias is None):
         return None
     return asked.last(operation("layer_norm", affine=module.elementwise_affine, epsilon=float(module.eps)))
 
 
-def _group_norm(asked: _Asked, module: nn.GroupNorm) -> Placed | None:
+def _group_norm(asked: _Asked) -> Placed | None:
+    module: nn.GroupNorm = asked.module
     made = operation("group_norm", groups=module.num_groups, affine=module.affine, epsilon=float(module.eps))
     return asked.by_channels(made)
 
 
-def _dense(asked: _Asked, module: nn.Linear) -> Placed | None:
+def _dense(asked: _Asked) -> Placed | None:
+    module: nn.Linear = asked.module
     return asked.last(operation("dense", features=module.out_features, bias=module.bias is not None))
 
 
-def _dropout(asked: _Asked, rate: float) -> Placed | None:
-    return asked.each("dropout", rate=float(rate))
+def _attention(asked: _Asked) -> Placed | None:
+    module: Attention = asked.module
+    return asked.last(
+        operation("self_attention", heads=module.heads, causal=module.causal, bias=module.qkv.bias is not None)
+    )
 
 
-def _pool(asked: _Asked, name: str, window: Any, stride: Any, padding: Any, **others: Any) -> Placed | None:
-    """``others`` must be what the row means."""
+# -- functions, and modules that have their arguments as attributes ----------------------------------------------------
+
+
+def _pool(asked: _Asked, name: str, window: Any, stride: Any, padding: Any, is_other: bool) -> Placed | None:
+    """``is_other``: whether it is not what the row means."""
     window, stride, padding = _one(window), _one(window if stride in (None, ()) else stride), _one(padding)
-    if None in (window, stride, padding) or any(others.values()) or asked.rank < 3:
+    if None in (window, stride, padding) or is_other or asked.rank < 3:
         return None
     return asked.by_channels(operation(name, window=window, stride=stride, padding=padding))
 
 
-def _max_pool(asked: _Asked, window: Any, stride: Any, padding: Any, dilation: Any, ceil: Any, where: Any) -> Any:
-    return _pool(asked, "max_pool", window, stride, padding, dilation=_one(dilation) != 1, ceil=ceil, where=where)
+def _max_pool(asked: _Asked) -> Placed | None:
+    window, stride, padding, dilation, ceil, where = asked.arguments(
+        kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+    )
+    return _pool(asked, "max_pool", window, stride, padding, bool(_one(dilation) != 1 or ceil or where))
 
 
-def _average_pool(asked: _Asked, window: Any, stride: Any, padding: Any, ceil: Any, outside: Any, by: Any) -> Any:
-    counts_outside = bool(outside) and _one(padding) != 0
-    return _pool(asked, "average_pool", window, stride, padding, ceil=ceil, outside=counts_outside, by=by)
+def _average_pool(asked: _Asked) -> Placed | None:
+    window, stride, padding, ceil, outside, divisor = asked.arguments(
+        kernel_size=None, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
+    )
+    counts_outside = outside and _one(padding) != 0
+    return _pool(asked, "average_pool", window, stride, padding, bool(counts_outside or ceil or divisor))
 
 
-def _whole(asked: _Asked, name: str, size: Any, where: Any = False) -> Placed | None:
+def _whole(asked: _Asked, name: str) -> Placed | None:
     """The whole of each axis: other sizes of a result have windows of several sizes."""
+    size, where = asked.arguments(output_size=None, return_indices=False)
     if _one(size) != 1 or where or asked.rank < 3:
         return None
     return asked.by_channels(operation(name, window=0, padding=0))
 
 
-def _gelu(asked: _Asked, approximate: Any) -> Placed | None:
+def _gelu(asked: _Asked) -> Placed | None:
+    approximate = asked.argument(0, "approximate", "none")
     return asked.each("gelu", tanh=approximate == "tanh") if approximate in ("none", "tanh") else None
 
 
-def _softmax(asked: _Asked, dim: Any) -> Placed | None:
+def _softmax(asked: _Asked) -> Placed | None:
+    dim = asked.argument(0, "dim")
     if not isinstance(dim, int):
         return None
     axis = dim % asked.rank
@@ -224,59 +241,10 @@ def _softmax(asked: _Asked, dim: Any) -> Placed | None:
     return asked.in_order(axes, operation("softmax"))
 
 
-def _attention(asked: _Asked, module: Attention) -> Placed | None:
-    return asked.last(
-        operation("self_attention", heads=module.heads, causal=module.causal, bias=module.qkv.bias is not None)
-    )
-
-
-_MODULES: dict[type[Any], Callable[[_Asked, Any], Placed | None]] = {
-    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _conv),
-    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), _batch_norm),
-    nn.LayerNorm: _layer_norm,
-    nn.GroupNorm: _group_norm,
-    nn.Linear: _dense,
-    nn.ReLU: lambda asked, module: asked.each("relu"),
-    nn.SiLU: lambda asked, module: asked.each("silu"),
-    nn.Sigmoid: lambda asked, module: asked.each("sigmoid"),
-    nn.GELU: lambda asked, module: _gelu(asked, module.approximate),
-    nn.Softmax: lambda asked, module: _softmax(asked, module.dim),
-    nn.Dropout: lambda asked, module: _dropout(asked, module.p),
-    nn.Identity: lambda asked, module: asked.x,
-    nn.Flatten: lambda asked, module: _reshape(asked),
-    nn.Unflatten: lambda asked, module: _reshape(asked),
-    **dict.fromkeys(
-        (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d),
-        lambda asked, m: _max_pool(
-            asked, m.kernel_size, m.stride, m.padding, m.dilation, m.ceil_mode, m.return_indices
-        ),
-    ),
-    **dict.fromkeys(
-        (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
-        lambda asked, m: _average_pool(
-            asked,
-            m.kernel_size,
-            m.stride,
-            m.padding,
-            m.ceil_mode,
-            m.count_include_pad,
-            getattr(m, "divisor_override", None),
-        ),
-    ),
-    **dict.fromkeys(
-        (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
-        lambda asked, m: _whole(asked, "average_pool", m.output_size),
-    ),
-    **dict.fromkeys(
-        (nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
-        lambda asked, m: _whole(asked, "max_pool", m.output_size, m.return_indices),
-    ),
-    Attention: _attention,
-    StochasticDepth: lambda asked, module: asked.each("stochastic_depth", rate=float(module.rate)),
-}
-
-
-# -- functions ---------------------------------------------------------------------------------------------------------
+def _dropout(asked: _Asked) -> Placed | None:
+    rate = asked.argument(0, "p", 0.5)
+    is_number = isinstance(rate, float | int) and not isinstance(rate, bool)
+    return asked.each("dropout", rate=float(rate)) if is_number else None
 
 
 def _arithmetic(tracer: Tracer, call: Call, source: str, name: str) -> Placed | None:
@@ -430,52 +398,41 @@ def _converted(asked: _Asked) -> Placed | None:
     return asked.x if same else None
 
 
-def _drop(asked: _Asked) -> Placed | None:
-    rate = asked.argument(0, "p", 0.5)
-    return _dropout(asked, rate) if isinstance(rate, float | int) and not isinstance(rate, bool) else None
+def _each(name: str, **attributes: Any) -> Callable[[_Asked], Placed]:
+    return lambda asked: asked.each(name, **attributes)
 
 
-_FUNCTIONS: dict[str, Callable[[_Asked], Placed | None]] = {
-    **{name: lambda asked, name=name: asked.each(name) for name in _ELEMENTWISE},  # type: ignore[misc]
-    **dict.fromkeys(_NOTHING, lambda asked: None if asked.tracer.is_mixed else asked.x),
+_Rule = Callable[[_Asked], Placed | None]
+_POOLS: dict[tuple[str, str], _Rule] = {
+    ("MaxPool", "max_pool"): _max_pool,
+    ("AvgPool", "avg_pool"): _average_pool,
+    ("AdaptiveAvgPool", "adaptive_avg_pool"): partial(_whole, name="average_pool"),
+    ("AdaptiveMaxPool", "adaptive_max_pool"): partial(_whole, name="max_pool"),
+}
+#: The rules of classes of modules, and of functions by their names.
+_ROWS: dict[type[Any] | str, _Rule] = {
+    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _conv),
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), _batch_norm),
+    nn.LayerNorm: _layer_norm,
+    nn.GroupNorm: _group_norm,
+    nn.Linear: _dense,
+    Attention: _attention,
+    StochasticDepth: lambda asked: asked.each("stochastic_depth", rate=float(asked.module.rate)),
+    nn.Identity: lambda asked: asked.x,
+    **dict.fromkeys((nn.ReLU, "relu"), _each("relu")),
+    **dict.fromkeys((nn.SiLU, "silu"), _each("silu")),
+    **dict.fromkeys((nn.Sigmoid, "sigmoid"), _each("sigmoid")),
+    **dict.fromkeys((nn.GELU, "gelu"), _gelu),
+    **dict.fromkeys((nn.Softmax, "softmax"), _softmax),
+    **dict.fromkeys((nn.Dropout, "dropout"), _dropout),
+    **dict.fromkeys((nn.Flatten, nn.Unflatten, "reshape"), _reshape),
+    **{getattr(nn, f"{kind}{rank}d"): row for (kind, _), row in _POOLS.items() for rank in (1, 2, 3)},
+    **{f"{name}{rank}d": row for (_, name), row in _POOLS.items() for rank in (1, 2, 3)},
+    # What gives what it gets, as far as a graph says.
+    **dict.fromkeys(("contiguous", "clone", "alias"), lambda asked: None if asked.tracer.is_mixed else asked.x),
     **dict.fromkeys(("to", "type", "type_as", "float", "double", "half", "bfloat16"), _converted),
-    "gelu": lambda asked: _gelu(asked, asked.argument(0, "approximate", "none")),
-    "softmax": lambda asked: _softmax(asked, asked.argument(0, "dim")),
-    "dropout": _drop,
-    "neg": lambda asked: asked.each("scalar_multiply", constant=-1.0),
+    "neg": _each("scalar_multiply", constant=-1.0),
     "mean": _mean,
     "transpose": _transpose,
-    "reshape": _reshape,
     "matmul": _matmul,
-    **dict.fromkeys(
-        ("max_pool1d", "max_pool2d", "max_pool3d"),
-        lambda asked: _max_pool(
-            asked,
-            asked.argument(0, "kernel_size"),
-            asked.argument(1, "stride"),
-            asked.argument(2, "padding", 0),
-            asked.argument(3, "dilation", 1),
-            asked.argument(4, "ceil_mode", False),
-            asked.argument(5, "return_indices", False),
-        ),
-    ),
-    **dict.fromkeys(
-        ("avg_pool1d", "avg_pool2d", "avg_pool3d"),
-        lambda asked: _average_pool(
-            asked,
-            asked.argument(0, "kernel_size"),
-            asked.argument(1, "stride"),
-            asked.argument(2, "padding", 0),
-            asked.argument(3, "ceil_mode", False),
-            asked.argument(4, "count_include_pad", True),
-            asked.argument(5, "divisor_override"),
-        ),
-    ),
-    **{
-        f"adaptive_{kind}_pool{rank}d": lambda asked, row=row: _whole(  # type: ignore[misc]
-            asked, row, asked.argument(0, "output_size"), asked.argument(1, "return_indices", False)
-        )
-        for kind, row in (("avg", "average_pool"), ("max", "max_pool"))
-        for rank in (1, 2, 3)
-    },
 }
