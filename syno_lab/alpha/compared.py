@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, isfinite
 from typing import Any
 
@@ -22,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.recording import Example, Record, eager, leaves
 from syno_lab.alpha.twins import kept_chance, tensors_of, twin
+from syno_lab.blame import said_by
 from syno_lab.errors import SpecError
 
 _BATCH = 2
@@ -41,12 +43,14 @@ _DROPOUTS = {
     *(functional.alpha_dropout, functional.feature_alpha_dropout, torch.dropout, torch.feature_dropout),
 }
 
-#: Outputs, and gradients of inputs and weights by their names.
-_Pass = tuple[list[Tensor], dict[str, Tensor | None]]
 
+@dataclass(frozen=True)
+class _Pass:
+    """Outputs, and gradients of inputs and weights by their names; or what was raised, in one line."""
 
-class _RefusedError(Exception):
-    """The network does not take an input, or gives no number for it."""
+    outputs: list[Tensor]
+    gradients: dict[str, Tensor | None]
+    error: str = ""
 
 
 def check_same(graph: Graph, seen: Record, example: Example) -> None:
@@ -67,96 +71,78 @@ def check_same(graph: Graph, seen: Record, example: Example) -> None:
         return
     modes = [(False, True), (True, True)] if flops <= EVERYTHING else [(True, True), (False, False)]
     device = next((each.device for each in weights if not each.is_meta), torch.device("cpu"))
-    refused: _RefusedError | None = None
+    refused = ""
     with eager():
         for inputs in _inputs(net, seen, example, device):
-            try:
-                _compare(graph, _drawn(net), inputs, modes if flops <= ONCE else [(False, False)])
-            except _RefusedError as error:
-                refused = refused or error
-            else:
+            why = _refusal(graph, twin(net, _drawn), inputs, modes if flops <= ONCE else [(False, False)])
+            if not why:
                 return
-    if refused is not None and not is_meta:  # weights that are drawn are not those that it will have
+            refused = refused or why
+    if not is_meta:  # weights that are drawn are not those that it will have
         raise SpecError(f"{type(net).__name__}: expected a network that takes a random batch, found {refused}")
 
 
-def _compare(graph: Graph, net: nn.Module, inputs: list[Tensor], modes: list[tuple[bool, bool]]) -> None:
-    """Compare in some modes (whether in training, whether with gradients)."""
-    one, module = twin(net, {}), _module(graph, net)
-    for training, has_gradients in modes:
-        gradients = has_gradients
-        try:
-            try:
-                wanted = _passed(one, inputs, training, gradients)
-            except RuntimeError:  # a network that only answers
-                wanted, gradients = _passed(one, inputs, training, False), False
-        except Exception as error:
-            if training:  # such as a batch that is too small for its statistics
-                continue
-            raise _RefusedError(_said(error)) from error
-        if not all(bool(each.isfinite().any()) for each in wanted[0] if each.numel()):
-            raise _RefusedError("outputs that are no numbers")
-        try:
-            found = _passed(module, inputs, training, gradients)
-            said, share = _difference(wanted, found)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the network does not raise it
-            said, share, found = _said(error), inf, ([], {})
-        if not said:
+def _refusal(graph: Graph, net: nn.Module, inputs: list[Tensor], modes: list[tuple[bool, bool]]) -> str:
+    """Why a network does not take inputs; empty where it was compared in some modes: training, gradients."""
+    one, module = twin(net), _module(graph, net)
+    for training, with_gradients in modes:
+        gradients = with_gradients
+        wanted = _passed(one, inputs, training, gradients)
+        if wanted.error and gradients:  # a network that only answers
+            gradients = False
+            wanted = _passed(one, inputs, training, gradients)
+        if wanted.error and training:  # such as a batch that is too small for its statistics
             continue
-        again = _passed(twin(net, {}), inputs, training, gradients)
-        other = _passed(twin(net, {}), inputs, training, gradients, seed=1)
-        is_random = bool(found[0] and _difference(wanted, other)[0])
-        if _difference(wanted, again)[0] and not _difference(again, found)[0]:
-            said = "that its outputs depend on earlier calls"
-        elif is_random and _difference(found, _attempt(module, inputs, training, gradients))[0]:
-            said, share = _without_dropout(net, module, inputs, training, gradients)
-            if not said:
-                continue  # both are random, in another order
-        elif is_random and training:
-            warnings.warn(
-                f"{type(net).__name__} draws at random in training, as by a stochastic depth of its own, and its graph "
-                "does not: an edited network trains without it",
-                stacklevel=4,
+        if wanted.error or not all(bool(each.isfinite().any()) for each in wanted.outputs if each.numel()):
+            return wanted.error or "outputs that are no numbers"
+        found = _passed(module, inputs, training, gradients)
+        said = _difference(wanted, found)[0] and _reason(graph, net, inputs, wanted, found, (training, gradients))
+        if said:
+            mode = "training" if training else "evaluation"
+            raise SpecError(
+                f"{type(net).__name__}: expected a graph that does in {mode} what the network does, found {said}: αNAS "
+                "cannot follow the network there"
             )
-            continue
-        elif is_random:
-            said = "that it draws at random in another way"
-        elif share < _ROUNDED and _are_same_in_double(graph, net, inputs, training):
-            continue
-        elif share:
-            said += _where(net, module, inputs, training)
-        mode = "training" if training else "evaluation"
-        raise SpecError(
-            f"{type(net).__name__}: expected a graph that does in {mode} what the network does, found {said}: αNAS "
-            "cannot follow the network there"
+    return ""
+
+
+def _reason(
+    graph: Graph, net: nn.Module, inputs: list[Tensor], wanted: _Pass, found: _Pass, mode: tuple[bool, bool]
+) -> str:
+    """What differs in two passes; empty where only chance or rounding does."""
+    again, other = (_passed(twin(net), inputs, *mode, seed) for seed in (0, 1))
+    if _difference(wanted, again)[0] and not _difference(again, found)[0]:
+        return "that its outputs depend on earlier calls"
+    is_random = bool(not found.error and _difference(wanted, other)[0])
+    are_random = is_random and bool(_difference(found, _passed(_module(graph, net), inputs, *mode, 1))[0])
+    if is_random and not are_random:
+        if not mode[0]:
+            return "that it draws at random in another way"
+        warnings.warn(
+            f"{type(net).__name__} draws at random in training, as by a stochastic depth of its own, and its graph "
+            "does not: an edited network trains without it",
+            stacklevel=5,
         )
+        return ""
+    with _NoDropout() if are_random else nullcontext():
+        if are_random:
+            wanted, other = (_passed(twin(net), inputs, *mode, seed) for seed in (0, 1))
+            if _difference(wanted, other)[0]:  # both draw in other ways too
+                return ""
+            found = _passed(_module(graph, net), inputs, *mode)
+        said, share = _difference(wanted, found)
+        if said and share < _ROUNDED:  # in float64 rounding is no reason to differ
+            double = twin(net).double()
+            wide = [each.double() if each.is_floating_point() else each for each in inputs]
+            exact = _passed(double, wide, *mode)
+            if not exact.error and not _difference(exact, _passed(_module(graph, double), wide, *mode))[0]:
+                return ""
+        return said and said + _where((twin(net), _module(graph, net)), inputs, mode[0])
 
 
 def _module(graph: Graph, net: nn.Module) -> nn.Module:
     assert graph.origin is not None
     return replace(graph, origin=replace(graph.origin, net=net)).to_torch()
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]:.160}"
-
-
-def _are_same_in_double(graph: Graph, net: nn.Module, inputs: list[Tensor], training: bool) -> bool:
-    """In float64 rounding is no reason to differ."""
-    double = twin(net, {}).double()
-    wide = [each.double() if each.is_floating_point() else each for each in inputs]
-    try:
-        one, two = (_passed(each, wide, training, True) for each in (double, _module(graph, double)))
-    except Exception:  # noqa: BLE001 - it has no float64
-        return False
-    return not _difference(one, two)[0]
-
-
-def _attempt(module: nn.Module, inputs: list[Tensor], training: bool, gradients: bool) -> _Pass:
-    try:
-        return _passed(module, inputs, training, gradients, seed=1)
-    except Exception:  # noqa: BLE001 - it failed before
-        return [], {}
 
 
 class _NoDropout(TorchFunctionMode):
@@ -169,36 +155,23 @@ class _NoDropout(TorchFunctionMode):
         return func(*args, **named)
 
 
-def _without_dropout(
-    net: nn.Module, module: nn.Module, inputs: list[Tensor], training: bool, gradients: bool
-) -> tuple[str, float]:
-    """What differs where no dropout draws; nothing where the network draws in other ways too."""
-    with _NoDropout():
-        wanted, other = (_passed(twin(net, {}), inputs, training, gradients, seed) for seed in (0, 1))
-        if _difference(wanted, other)[0]:
-            return "", 0.0
-        return _difference(wanted, _passed(twin(module, {}), inputs, training, gradients))
-
-
-def _where(net: nn.Module, module: nn.Module, inputs: list[Tensor], training: bool) -> str:
-    """The first module of both whose output differs."""
-    given: list[dict[str, Tensor]] = []
-    for each in (twin(net, {}), twin(module, {})):
-        given.append({})
-
-        def keep(path: str, y: Any, outputs: dict[str, Tensor] = given[-1]) -> None:
-            if isinstance(y, Tensor):
-                outputs.setdefault(path, y.detach().clone())
-
-        parts = [one for one in each.named_modules() if not isinstance(one[1], torch.jit.ScriptModule)]
-        for path, part in parts:
-            part.register_forward_hook(lambda _, __, y, path=path, keep=keep: keep(path, y))
-        with suppress(Exception):  # as far as it goes
-            _passed(each, inputs, training, False)
+def _where(nets: tuple[nn.Module, nn.Module], inputs: list[Tensor], training: bool) -> str:
+    """The first module of both networks whose output differs."""
+    given: list[dict[str, Tensor]] = [{}, {}]
+    for net, outputs in zip(nets, given, strict=True):
+        for path, part in net.named_modules():
+            if path and not isinstance(part, torch.jit.ScriptModule):
+                part.register_forward_hook(partial(_keep, outputs, path))
+        _passed(net, inputs, training, False)  # as far as it goes
     one, two = given
-    differs = (path for path in one if path and path in two and one[path].shape == two[path].shape)
-    first = next((path for path in differs if _apart(one[path], two[path]) > _TOLERANCE), None)
+    both = (path for path in one if path in two and one[path].shape == two[path].shape)
+    first = next((path for path in both if _apart(one[path], two[path]) > _TOLERANCE), None)
     return f", first in {first}" if first else ""
+
+
+def _keep(outputs: dict[str, Tensor], path: str, module: nn.Module, given: Any, y: Any) -> None:
+    if isinstance(y, Tensor):
+        outputs.setdefault(path, y.detach().clone())
 
 
 def _passed(net: nn.Module, inputs: list[Tensor], training: bool, gradients: bool, seed: int = 0) -> _Pass:
@@ -206,21 +179,26 @@ def _passed(net: nn.Module, inputs: list[Tensor], training: bool, gradients: boo
     net.train(training)
     net.zero_grad(set_to_none=True)
     starts = [each.clone().requires_grad_(gradients and each.is_floating_point()) for each in inputs]
-    with torch.set_grad_enabled(gradients), kept_chance(seed):
-        # A network may change what it gets in place, which no leaf allows.
-        outputs = [leaf for leaf in leaves(net(*(each.clone() for each in starts))) if isinstance(leaf, Tensor)]
-        if gradients and (of := [each for each in outputs if each.requires_grad]):
-            generator = torch.Generator().manual_seed(1)
-            torch.autograd.backward(of, [torch.randn(each.shape, generator=generator).to(each) for each in of])
+    try:
+        with torch.set_grad_enabled(gradients), kept_chance(seed):
+            # A network may change what it gets in place, which no leaf allows.
+            outputs = [leaf for leaf in leaves(net(*(each.clone() for each in starts))) if isinstance(leaf, Tensor)]
+            if gradients and (of := [each for each in outputs if each.requires_grad]):
+                generator = torch.Generator().manual_seed(1)
+                torch.autograd.backward(of, [torch.randn(each.shape, generator=generator).to(each) for each in of])
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - of the user's own code
+        return _Pass([], {}, said_by(error))
     named = {f"input {number}": each for number, each in enumerate(starts)}
     named |= dict(net.named_parameters(remove_duplicate=False))
     grads = {name: each.grad for name, each in named.items() if each.requires_grad} if gradients else {}
-    return [each.detach() for each in outputs], grads
+    return _Pass([each.detach() for each in outputs], grads)
 
 
 def _difference(wanted: _Pass, found: _Pass) -> tuple[str, float]:
     """What of a pass is not that of another, and by which share of its spread; empty for nothing."""
-    (outputs, gradients), (others, other_gradients) = wanted, found
+    if wanted.error or found.error:
+        return found.error or wanted.error, inf
+    outputs, gradients, others, other_gradients = wanted.outputs, wanted.gradients, found.outputs, found.gradients
     shapes = [[list(each.shape) for each in some] for some in (outputs, others)]
     if shapes[0] != shapes[1]:
         return f"outputs of {shapes[1]} for {shapes[0]}", inf
@@ -260,22 +238,16 @@ def _apart(one: Tensor, two: Tensor, least: float = 0.0) -> float:
     return _apart(one[finite], two[finite], least) if torch.equal(finite, two.isfinite()) else inf
 
 
-def _drawn(net: nn.Module) -> nn.Module:
-    """A copy with weights that all have values, and not all the same."""
-    made: dict[int, Tensor] = {}
-    for _, weight in tensors_of(net):
-        if weight.is_meta:
-            value, is_weight = torch.zeros(weight.shape, dtype=weight.dtype), isinstance(weight, nn.Parameter)
-            if weight.is_floating_point():
-                bound = max(1, weight.numel() // max(1, len(weight))) ** -0.5 if weight.ndim else 1.0
-                value.uniform_(-bound, bound) if is_weight else value.uniform_(0.5, 1.5)
-            made[id(weight)] = nn.Parameter(value, weight.requires_grad) if is_weight else value
-    copied = twin(net, made)
-    with torch.no_grad():
-        for _, weight in tensors_of(copied):
-            if weight.is_floating_point() and weight.numel() > 1 and bool((weight == weight.flatten()[0]).all()):
-                weight += torch.rand(weight.shape, dtype=weight.dtype, device=weight.device) / 2
-    return copied
+def _drawn(weight: Tensor) -> Tensor:
+    """A copy of a weight that has values, and not all the same."""
+    value = weight.detach().clone()
+    if weight.is_meta:  # weights of layers are around 0, scales and variances around 1
+        value = torch.full(weight.shape, float(weight.is_floating_point()), dtype=weight.dtype)
+        if weight.is_floating_point() and weight.ndim > 1:
+            value.uniform_(-1, 1).div_(max(1, weight.shape[1:].numel()) ** 0.5)
+    if value.is_floating_point() and value.numel() > 1 and bool((value == value.flatten()[0]).all()):
+        value += torch.rand_like(value) / 2
+    return value
 
 
 def _inputs(net: nn.Module, seen: Record, example: Example, device: torch.device) -> Iterator[list[Tensor]]:

@@ -127,10 +127,8 @@ class GraphModule(nn.Module):
     def train(self, mode: bool = True) -> GraphModule:
         """As :meth:`torch.nn.Module.train`, but for modules that the network itself keeps in evaluation."""
         super().train(mode)
-        parts = dict(self.named_modules())
-        for path in self._asleep:
-            if path in parts:
-                parts[path].eval()
+        for path, part in self.named_modules():
+            part.training &= path not in self._asleep
         return self
 
     def tensor(self, name: str) -> Tensor:
@@ -214,7 +212,7 @@ class _Builder:
         self.module._steps, self.module._given = tuple(steps), graph.outputs
         if origin is not None:
             if any(type(each).train is not nn.Module.train for each in origin.net.modules()):
-                modules = twin(origin.net, {}).train().named_modules()
+                modules = twin(origin.net).train().named_modules()
                 self.module._asleep = tuple([path for path, each in modules if not each.training])
             self.module.train(origin.net.training)
 

@@ -265,13 +265,8 @@ def _are_equal(one: Any, two: Any) -> bool:
 
 
 def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
-    weights: dict[int, Any] = {}
-    for weight in (*net.parameters(), *net.buffers()):
-        empty = torch.empty_like(weight, device="meta")
-        is_weight = isinstance(weight, nn.Parameter)
-        weights[id(weight)] = nn.Parameter(empty, weight.requires_grad) if is_weight else empty
     name = type(net).__name__
-    copied = twin(net, weights).eval()  # no weight is copied
+    copied = twin(net, lambda weight: torch.empty_like(weight, device="meta")).eval()  # no weight is copied
     recorder = _Recorder(inputs, copied, next((each.device for each in net.parameters()), torch.device("cpu")))
     try:
         with recorder.watching():
@@ -287,7 +282,7 @@ def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
             raise SpecError("expected a result that is computed from the inputs, found a weight or a constant")
     except SynoError as error:
         raise SpecError(f"{name}: {error}{recorder.place}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if "attempted to run this operator with Meta" in reason:
             reason = f"expected functions that say the shapes they give, found {reason.partition(': ')[0]}"

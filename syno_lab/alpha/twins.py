@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,8 +45,13 @@ def unwrapped(net: nn.Module) -> nn.Module:
     return net
 
 
-def twin(net: nn.Module, weights: Mapping[int, Tensor]) -> nn.Module:
-    """A copy of a network, with these tensors in the place of others, by their identity. Raises as :func:`.copied`."""
+def twin(net: nn.Module, change: Callable[[Tensor], Tensor] | None = None) -> nn.Module:
+    """A copy of a network; ``change`` says what it has for each parameter and buffer. Raises as :func:`.copied`."""
+    weights: dict[int, Tensor] = {}
+    if change is not None:
+        for _, weight in tensors_of(net):
+            made, is_parameter = change(weight), isinstance(weight, nn.Parameter)
+            weights[id(weight)] = nn.Parameter(made, weight.requires_grad) if is_parameter else made
     return copied(net, "take that out of it", kept=weights)
 
 

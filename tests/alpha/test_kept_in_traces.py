@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 import syno_lab as sl
 from syno_lab.alpha.blocks import find_blocks, why_none
-from syno_lab.alpha.compared import _difference, check_same
+from syno_lab.alpha.compared import _difference, _Pass, check_same
 from syno_lab.alpha.search_space import NetworkSpace
 from syno_lab.alpha.tracing import uncompared
 from syno_lab.errors import SpecError
@@ -510,9 +510,9 @@ def test_copies_of_a_module_keep_what_is_kept() -> None:
 def test_an_infinite_gradient_hides_no_other_difference() -> None:
     outputs = [torch.tensor([1.0, 2.0])]
     endless = torch.tensor([inf, 0.0])
-    wanted = outputs, {"a": endless, "b": torch.tensor([1.0, 2.0])}
-    assert _difference(wanted, (outputs, {"a": endless, "b": torch.tensor([1.0, 2.0])}))[0] == ""
-    assert "gradient of b" in _difference(wanted, (outputs, {"a": endless, "b": torch.tensor([9.0, -5.0])}))[0]
+    wanted = _Pass(outputs, {"a": endless, "b": torch.tensor([1.0, 2.0])})
+    assert _difference(wanted, _Pass(outputs, {"a": endless, "b": torch.tensor([1.0, 2.0])}))[0] == ""
+    assert "gradient of b" in _difference(wanted, _Pass(outputs, {"a": endless, "b": torch.tensor([9.0, -5.0])}))[0]
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
