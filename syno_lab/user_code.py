@@ -26,6 +26,7 @@ from syno_lab.beside import check_loaded, look_beside, modules_of
 from syno_lab.blame import blamed, guest
 from syno_lab.errors import CodeError
 from syno_lab.inputs import quoted
+from syno_lab.patience import patient
 
 _DIGEST = 12
 _PLAIN = (bool, int, float, str, bytes, type(None))
@@ -126,7 +127,7 @@ class UserCode:
         sys.modules[module.__name__] = module  # dataclasses and copies look a class's module up by its name
         look_beside(self.origin)
         try:
-            with blamed(self.origin), guest(self.origin):
+            with patient(self.origin), blamed(self.origin), guest(self.origin):
                 exec(compile(self.source, self.origin, "exec"), module.__dict__)  # noqa: S102 - the user has named it
             check_loaded(self.origin, known, before | {module.__name__})
             if self.name not in module.__dict__:

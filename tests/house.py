@@ -48,6 +48,7 @@ SHARED = (
     "history_tree",
     "inputs",
     "own_rule",
+    "patience",
     "player",
     "private",
     "protocol",

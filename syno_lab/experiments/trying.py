@@ -21,6 +21,7 @@ from syno_lab.errors import SpecError
 from syno_lab.models.registry import OWN
 from syno_lab.models.sites import Kind, Site
 from syno_lab.models.tried import try_network
+from syno_lab.patience import patient
 from syno_lab.systems import find_system
 from syno_lab.training.examples import ExampleTask, task_of
 from syno_lab.training.images import ImageTask, StreamTask
@@ -95,7 +96,7 @@ class TwoExamples:
         Raises:
             SpecError, TrainingError, DataError: one line.
         """
-        with torch.no_grad(), blamed("the network", SpecError):
+        with torch.no_grad(), patient("the network", SpecError), blamed("the network", SpecError):
             net, examples, _ = self._beside(self.request)
             self.task.check(outputs_of(net.eval(), examples), examples)
 
@@ -118,7 +119,8 @@ class TwoExamples:
             with Arithmetic(asked.precision, self.device).forward():
                 return self.task.check(module(examples), examples)
 
-        try_network(net, call, lambda logits: cross_entropy(logits, classes))
+        with patient("the network", SpecError):
+            try_network(net, call, lambda logits: cross_entropy(logits, classes))
 
     def _beside(self, request: TrialRequest) -> tuple[nn.Module, Tensor, Tensor]:
         """A request's network, new, the examples in the type of its weights, and their classes."""

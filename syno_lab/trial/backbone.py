@@ -24,6 +24,7 @@ from syno_lab.models.resolution import AtResolution
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site, Strides, check_strides
 from syno_lab.models.slot import Place
+from syno_lab.patience import patient
 from syno_lab.protocol import Placement
 from syno_lab.systems import read_operator, system_of
 from syno_lab.trial.facts import Facts, facts_of
@@ -150,7 +151,7 @@ def _survey(name: str, options: bytes, facts: Facts) -> Survey:
     with torch.random.fork_rng(devices=[]):  # a network of the user's own draws its weights
         net = _build(name, msgspec.json.decode(options), facts, "meta")
         try:
-            with blamed("the network", SpecError):
+            with patient("the network", SpecError), blamed("the network", SpecError):
                 return survey(net, _example(facts))
         except SpecError as error:
             raise SpecError(f"{whose(name)}{error}") from error

@@ -25,6 +25,7 @@ from syno_lab.inputs import quoted
 from syno_lab.ir.primitives import add_primitive, own_primitives
 from syno_lab.models.registry import OWN
 from syno_lab.models.registry import offer as offer_network
+from syno_lab.patience import patient
 from syno_lab.trial.request import TrialRequest
 from syno_lab.user_code import UserCode, user_code
 
@@ -152,5 +153,6 @@ def _loaded(value: Any, name: str, origin: str) -> OwnData:
 
 
 def _called(function: Callable[[], Any], name: str, origin: str) -> Any:
-    with blamed(f"{name} of {origin}"), guest(origin):
+    where = f"{name} of {origin}"
+    with patient(where), blamed(where), guest(origin):
         return function()
