@@ -53,15 +53,15 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(trim_threshold, 1 << 30)) and bool(mallopt(mmap_threshold, 1 << 25))
 
 
-def steps_taken(trial: dict[str, Any]) -> tuple[SearchStep, ...]:
-    """The steps of a search's recorded trial; some records have the names of pGraphs' steps alone."""
+def steps_taken(stored: dict[str, Any]) -> list[tuple[SearchStep, ...]]:
+    """The steps of each recorded trial: those of a search, or those that ``record_trials.py`` names in its table."""
     import msgspec
 
-    from syno_lab.pgraphs.step_names import read_steps
     from syno_lab.protocol import SearchStep
 
-    taken = trial.get("taken")
-    return read_steps(trial["steps"]) if taken is None else msgspec.convert(taken, tuple[SearchStep, ...])
+    table = stored.get("taken")
+    found = [one["taken"] if table is None else [table[name] for name in one["steps"]] for one in stored["recorded"]]
+    return msgspec.convert(found, list[tuple[SearchStep, ...]])
 
 
 def last_rung(stored: dict[str, Any]) -> str | None:

@@ -115,7 +115,7 @@ def _write_systems(folder: Path) -> None:
 
 
 def _tree() -> dict[str, Any]:
-    blank = {"visits": 3, "outstanding": 0, "fruitless": 1, "mean": 0.5, "best": 0.7, "distance": 2}
+    blank = {"visits": 3, "outstanding": 0, "fruitless": 1, "mean": 0.5, "best": 0.7, "distance": 2, "steps": 1}
     flags = {"is_complete": False, "is_closed": False, "is_dead": False}
     places = [
         {"number": number, "parent": number - 1, "step": f"REDUCE(k)x{number}" if number else None, **blank, **flags}

@@ -148,6 +148,7 @@ def draw(record: Record, request: TrialRequest, operators: int, flops: float, se
                 "wished": wants is not None,
                 "meets": candidate.operator.meets(wanted),
                 "steps": list(candidate.steps),
+                "taken": msgspec.to_builtins(candidate.taken),
                 "operator": candidate.operator.to_json(),
                 "traits": dict(trail.end.traits()),
                 "probe": _rounded(space.operators.probe(candidate.operator)),
@@ -223,13 +224,21 @@ def main() -> None:
         "baseline": record.on(BASELINE, rungs),
     }
     rows = [
-        {key: value for key, value in one.items() if key not in ("operator", "number")} | record.on(number, rungs)
+        {key: value for key, value in one.items() if key not in ("operator", "number", "taken")}
+        | record.on(number, rungs)
         for number, one in enumerate(record.drawn)
     ]
-    text = json.dumps(head, indent=1)[:-2] + ',\n "recorded": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n"
-    json.loads(text)
+    table = {step["name"]: step for one in record.drawn for step in one["taken"]}
+    text = text_of(head, rows, table)
     chosen.out.write_text(text, encoding="utf-8")
     print(text)
+
+
+def text_of(head: dict[str, Any], rows: list[dict[str, Any]], table: dict[str, Any]) -> str:
+    """The record as text: a line for each operator, and one for each step that they have, by its name."""
+    steps = [f"{json.dumps(name)}: {json.dumps(step)}" for name, step in sorted(table.items())]
+    parts = ',\n "recorded": [\n  ', ",\n  ".join(map(json.dumps, rows)), "\n ],\n", ' "taken": {\n  '
+    return json.dumps(head, indent=1)[:-2] + "".join(parts) + ",\n  ".join(steps) + "\n }\n}\n"
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def recorded(path: Path) -> tuple[World, dict[str, Any]]:
         sys.exit(f"--recorded: expected a search's result with 10 or more trials, found {len(trials)} in {path}")
     seconds = recorded_seconds(stored)
     known = {steps: (reward, seconds[steps]) for steps, reward in recorded_rewards(stored).items()}
-    root = recorded_space(map(steps_taken, trials), recorded_traits(stored))
+    root = recorded_space(steps_taken(stored), recorded_traits(stored))
     best = max(reward for reward, _ in known.values())
     return lambda seed: (root, known.__getitem__, best), {"rewards": path.name, "operators": len(known)}
 

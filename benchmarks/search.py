@@ -147,7 +147,7 @@ def recorded(trials: int, seeds: int, first_seed: int, ablate: bool, rung: str |
     stored = json.loads((RESULTS / "recorded_trials.json").read_text(encoding="utf-8"))
     known = recorded_rewards(stored, rung)
     rewards = np.array(list(known.values()))
-    root = recorded_space(map(steps_taken, stored["recorded"]), recorded_traits(stored))
+    root = recorded_space(steps_taken(stored), recorded_traits(stored))
     best = float(rewards.max())
     searches = SEARCHES | (ABLATED if ablate else {})
     scores = {tuple(one["steps"]): one["probe"]["score"] for one in stored["recorded"] if one.get("probe")}

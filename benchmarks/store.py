@@ -87,13 +87,21 @@ def trials(count: int, rng: random.Random) -> list[dict[str, Any]]:
 
 def fill_ours(path: Path, made: list[dict[str, Any]]) -> float:
     """Seconds a trial to ask and to tell, each saved for good."""
+    from syno_lab.protocol import SearchStep
     from syno_lab.store import Store
 
     with Store.open(path) as store:
         log = store.search("search", {"seed": 1})
+        steps = [SearchStep(name, (name,)) for name in "abc"]
         begun = time.perf_counter()
         for trial in made:
-            number = log.add(trial["fingerprint"], trial["operator"], ["a", "b", "c"], trial["flops"], 1000)
+            number = log.add(
+                trial["fingerprint"],
+                trial["operator"],
+                steps,
+                trial["flops"],
+                1000,
+            )
             log.record(number, trial["outcome"])
         return (time.perf_counter() - begun) / len(made)
 

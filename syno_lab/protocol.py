@@ -385,10 +385,6 @@ class System(Protocol):
         """
         raise SpecError(f"{self.title}: it has no space that can be searched; choose another system")
 
-    def read_steps(self, names: Sequence[str]) -> tuple[SearchStep, ...]:
-        """The steps of a search in its space, read from their names, which are all that replayed trials have."""
-        return tuple([SearchStep(name, (name,)) for name in names])
-
     def traits(self, operator: Any, binding: Binding) -> Mapping[str, int]:
         """Words with numbers of 0 or more, similar for operators that do alike; {} if nothing is known."""
 

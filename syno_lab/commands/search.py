@@ -491,13 +491,13 @@ def _say(result: dict[str, Any], json: str | None) -> None:
         json,
     )
     for share, one in result["comparisons"].items():
-        interval = one.get("over_seeds") or one["interval"]
+        interval = one["over_seeds"] or one["interval"]
         which = "best known" if share == "known" else f"best within {share_text(share)}"
         say(
             f"{which} - baseline: {one['measure']} {interval['difference']:+.4f}, "
             f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
             f"({len(one['seeds'])} seeds), {one['flops_ratio']:.3f} of the FLOPs, {one['params_ratio']:.3f} of the "
-            f"parameters{': ' + one['verdict'] if one.get('verdict') else ''}",
+            f"parameters: {one['verdict']}",
             json,
         )
     for one in result.get("lowered", ()):

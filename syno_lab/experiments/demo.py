@@ -141,7 +141,7 @@ def demo_settings(options: DemoOptions) -> SearchSettings:
         ),
         seed=options.seed,
         trials=scale.operators,
-        max_flops_ratio=1.0,
+        max_replaced_ratio=1.0,
         max_traffic_ratio=4.0,
         seeds=(0,),
         limits={

@@ -116,7 +116,7 @@ class Driver:
         self.standing = Standing(
             self.space.baseline.flops,
             self.settings.workers,
-            None if self.settings.max_replaced_ratio is None or self.space.is_whole else self.space.replaced_flops,
+            None if self.space.is_whole else self.space.replaced_flops,
         )
 
     def run(self) -> None:

@@ -11,7 +11,6 @@ from syno_lab.errors import FormatError, SearchError
 from syno_lab.inputs import is_plain_name, quoted
 from syno_lab.store.latencies import network_on
 from syno_lab.trial import TrialRequest, parse_rule
-from syno_lab.trial.request import without_later
 from syno_lab.tuning.presets import find_preset
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
@@ -31,13 +30,7 @@ TreeKind = Literal["uct", "rave"]
 #: Settings that may differ when a search is continued: its length, its workers and its tuning. None changes its
 #: choices.
 CHANGEABLE = ("minutes", "trials", "workers", "gpus", "tuning")
-#: Settings that :attr:`SearchSettings.identity` has only where they are not the usual ones.
-_NAMED_WHERE_CHOSEN = (
-    *("max_traffic_ratio", "weight_limits", "virtual_loss", "starts_with_known", "rungs", "system", "untrained"),
-    *("wants", "lower_within", "objectives"),
-)
 
-_FLOPS_RATIO = 0.5
 #: The system that is searched unless the user says otherwise.
 DEFAULT_SYSTEM = "syno-lab-operator"
 #: The wish that the replaced layers give.
@@ -118,8 +111,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         minutes: how long to search, baseline and comparison not counted; None: no limit.
         trials: how many operators to evaluate at most; None: no limit. One of the two is given.
         max_replaced_ratio: operators that take more than this share of the FLOPs of the layers that they replace are
-            not trained (section 7.2: a hard limit); None: ``max_flops_ratio`` is the limit.
-        max_flops_ratio: a limit as a share of the FLOPs of the whole network.
+            not trained (section 7.2: a hard limit); of whole networks a share of the network's.
         max_traffic_ratio: the most elements that an operator may store, over the elements of the outputs of the layers
             that it replaces (:meth:`.System.traffic`). Operators above it are not trained: their training steps are
             slow, even with few FLOPs. None: no limit.
@@ -164,8 +156,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     seed: int = 0
     minutes: float | None = None
     trials: int | None = None
-    max_flops_ratio: float = _FLOPS_RATIO
-    max_replaced_ratio: float | None = None
+    max_replaced_ratio: float = 0.4
     max_traffic_ratio: float | None = None
     workers: int = 1
     gpus: float = 0
@@ -194,16 +185,10 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 raise SearchError(f"{what}: expected a number above 0, found {value}")
         for what, ratio in (
             ("max_replaced_ratio", self.max_replaced_ratio),
-            ("max_flops_ratio", self.max_flops_ratio),
             ("max_traffic_ratio", self.max_traffic_ratio),
         ):
             if ratio is not None and not (math.isfinite(ratio) and ratio > 0):
                 raise SearchError(f"{what}: expected a number above 0, found {ratio}")
-        if self.max_replaced_ratio is not None and self.max_flops_ratio != _FLOPS_RATIO:
-            raise SearchError(
-                f"expected one limit of FLOPs, found max_replaced_ratio {self.max_replaced_ratio} and max_flops_ratio "
-                f"{self.max_flops_ratio}; leave one out"
-            )
         if self.method != "mcts" and self.tree != "uct":
             raise SearchError(f"tree: expected the method mcts beside {self.tree}, found {self.method}")
         if not (math.isfinite(self.virtual_loss) and self.virtual_loss >= 0):
@@ -305,30 +290,19 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """The settings that must be the same when a search is continued."""
         plain = self.to_dict()
         for key in CHANGEABLE:
-            plain.pop(key, None)
+            plain.pop(key)
         for key in ("threads", "gives_up"):
             plain["training"].pop(key)
         # The names of network and data have the digests of the code.
         code = plain["training"].pop("own") or {}
         primitives = [role for role in sorted(code) if role.startswith("primitive:")]
-        if primitives:
-            plain["primitives"] = [f"{role} {UserCode.from_dict(code[role]).digest}" for role in primitives]
-        plain["training"] = without_later(plain["training"])
-        plain.pop("max_replaced_ratio" if self.max_replaced_ratio is None else "max_flops_ratio")  # the one not used
-        if self.method != "mcts":  # they have none
-            plain.pop("tree")
-        plain |= {"rules": self._names_of_rules}
-        plain |= {"reward": None if self.reward is None else str(UserCode.from_dict(self.reward))}
-        for field in msgspec.structs.fields(self):
-            if field.name in _NAMED_WHERE_CHOSEN and plain[field.name] == msgspec.to_builtins(field.default):
-                plain.pop(field.name)
-        for name in ("system_options", "rules", "reward"):
-            if not plain[name]:
-                plain.pop(name)
-        if LATENCY in self.objectives and self.tuning is not None:  # its choices follow from it
-            chosen = self.tuning
-            plain["latency"] = [chosen.target, chosen.preset, chosen.trials, chosen.scheduler]
-        return plain
+        chosen = self.tuning if LATENCY in self.objectives else None  # its choices follow from it
+        return plain | {
+            "primitives": [f"{role} {UserCode.from_dict(code[role]).digest}" for role in primitives],
+            "rules": self._names_of_rules,
+            "reward": None if self.reward is None else str(UserCode.from_dict(self.reward)),
+            "latency": None if chosen is None else [chosen.target, chosen.preset, chosen.trials, chosen.scheduler],
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, strings, lists and dictionaries, for JSON."""

@@ -101,22 +101,14 @@ class Space:
         self.replaced_flops = seen.flops if self.is_whole else sum(site.flops for site in self.sites)
         kept_params = 0 if self.is_whole else seen.params - sum(site.params for site in self.sites)
         self._rest = NetworkCosts(seen.flops - self.replaced_flops, kept_params)
-        self._replaced_ratio = settings.max_replaced_ratio
         self.most_traffic = None if self.is_whole else settings.max_traffic_ratio
-        if self._replaced_ratio is None:
-            self.most_flops = int(settings.max_flops_ratio * seen.flops)
-        else:
-            self.most_flops = self._rest.flops + int(self._replaced_ratio * self.replaced_flops)
-        spare = self.most_flops - self._rest.flops
-        if spare <= 0 and self._replaced_ratio is not None:
+        ratio = settings.max_replaced_ratio
+        spare = int(ratio * self.replaced_flops)
+        self.most_flops = self._rest.flops + spare
+        if not spare:
             raise SpecError(
-                f"max_replaced_ratio: expected a share that leaves FLOPs for an operator, found {self._replaced_ratio} "
+                f"max_replaced_ratio: expected a share that leaves FLOPs for an operator, found {ratio} "
                 f"of the {self.replaced_flops:,} that the replaced layers of {request.backbone} take; raise it"
-            )
-        if spare <= 0:
-            raise SpecError(
-                f"max_flops_ratio: the layers of {request.backbone} that stay take {self._rest.flops / seen.flops:.1%} "
-                f"of its FLOPs, found a limit of {settings.max_flops_ratio:.1%}; raise it, or replace more layers"
             )
         self._first: dict[str, int] = {}  # the hashes of the operators that are accepted, by their names
         self._drawn: set[int] = set()
@@ -206,10 +198,7 @@ class Space:
     @property
     def limits(self) -> str:
         """The limits as text, for messages."""
-        if self._replaced_ratio is None:
-            flops = f"within {self.most_flops / self.baseline.flops:.0%} of the FLOPs"
-        else:
-            flops = f"within {self.replaced_share(self.most_flops):.0%} of the replaced layers' FLOPs"
+        flops = f"within {self.replaced_share(self.most_flops):.0%} of the replaced layers' FLOPs"
         return flops if self.most_traffic is None else f"{flops} and {self.most_traffic:g} times the memory traffic"
 
     def share(self, operator: Operator) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 #: Shares of the replaced layers' FLOPs within which the best operator is named.
 SHARES = {"replaced_0.4": 0.4, "replaced_0.25": 0.25}
-#: The same of the whole network's, for searches whose limit is one of the network (``max_flops_ratio``).
+#: The same of the whole network's, for searches of whole networks.
 NETWORK_SHARES = {"half": 0.5, "quarter": 0.25}
 
 
@@ -36,7 +36,7 @@ class Best:
     """A finished trial by its number in the search.
 
     ``flops_ratio``: the FLOPs of the whole network over the baseline's. ``replaced_ratio``: those of the operator in
-    all its slots over those of the layers that it replaces; None in a search whose limit is one of the network.
+    all its slots over those of the layers that it replaces; None in a search of whole networks.
     ``known``: the operator's name, if the search began with it.
     """
 

@@ -31,7 +31,6 @@ from syno_lab.systems import read_operator
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialOutcome, TrialRequest, TrialWorkers, rung_request, rungs_of
 from syno_lab.trial.machine import one_machine
-from syno_lab.trial.request import without_later
 from syno_lab.trial.rungs import reward_of
 from syno_lab.trial.workers import LOG_FILE
 from syno_lab.versioned import read_versioned
@@ -267,7 +266,7 @@ class _Draws:
         self._path = folder / DRAWN_FILE
         self._search = self.space.search(msgspec.structs.replace(settings, method="random"))
         # What decides the trainings; workers and threads do not.
-        training = without_later(msgspec.to_builtins(msgspec.structs.replace(settings.training, threads=None)))
+        training = msgspec.structs.replace(settings.training, threads=None).to_dict()
         asked = settings.identity | {"training": training, "method": "random"}
         for key in ("name", "seeds"):
             asked.pop(key, None)

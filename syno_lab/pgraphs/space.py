@@ -26,7 +26,6 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import Step as PrimitiveStep
-from syno_lab.pgraphs.step_names import Words, counted
 from syno_lab.search.protocol import Child, Step
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
@@ -41,6 +40,8 @@ _FAR = 9  # distances above do not matter any more
 _UNKNOWN = -1
 #: Nodes up to which a space is counted before it is searched: a second or two.
 COUNTABLE_NODES = 2_000
+
+Words = tuple[tuple[str, int], ...]
 #: The share of what a graph may hold at most that it holds for a search, beside much else: some hundred megabytes.
 MOST_HELD = 0.25
 
@@ -366,18 +367,30 @@ class _Action(NamedTuple):
 _END = _Action("END", (("END", 1),))
 
 
+def _counted(primitive: str, sizes: tuple[str, ...], times: int = 1) -> Words:
+    """The words counted of an action: its primitive, and its primitive with each size.
+
+    >>> _counted("UNFOLD", ("H", "k_1"))
+    (('UNFOLD', 1), ('UNFOLD H', 1), ('UNFOLD k_1', 1))
+    >>> _counted("REDUCE", ("C_in",), 2)
+    (('REDUCE', 2), ('REDUCE C_in', 2))
+    """
+    each = Counter(f"{primitive} {size}" for size in sizes)
+    return ((primitive, times), *[(size, times * number) for size, number in each.items()])
+
+
 @lru_cache(maxsize=1 << 14)
 def _action(primitive: str, sizes: tuple[Size, ...], parameter: Any = None) -> _Action:
     texts = tuple(map(str, sizes))
     if parameter is None:
-        return _Action(f"{primitive}({', '.join(texts)})", counted(primitive, texts))
-    return _Action(f"{primitive}({', '.join(texts)}; {parameter})", counted(primitive, (*texts, str(parameter))))
+        return _Action(f"{primitive}({', '.join(texts)})", _counted(primitive, texts))
+    return _Action(f"{primitive}({', '.join(texts)}; {parameter})", _counted(primitive, (*texts, str(parameter))))
 
 
 @lru_cache(maxsize=1 << 14)
 def _reductions(sizes: tuple[Size, ...]) -> tuple[_Action, ...]:
     return tuple(
-        _Action(f"REDUCE({size})x{number}", counted("REDUCE", (size,), number))
+        _Action(f"REDUCE({size})x{number}", _counted("REDUCE", (size,), number))
         for size, number in sorted(Counter(map(str, sizes)).items())
     )
 

@@ -16,7 +16,6 @@ from syno_lab.protocol import (
     Pane,
     Placement,
     PrimitiveCard,
-    SearchStep,
     SpaceRequest,
     System,
     TracedStep,
@@ -112,12 +111,6 @@ class PGraphs(System):
         from syno_lab.pgraphs.of_network import NetworkSpace
 
         return NetworkSpace(request)
-
-    def read_steps(self, names: Sequence[str]) -> tuple[SearchStep, ...]:
-        """See :func:`syno_lab.pgraphs.step_names.read_steps`."""
-        from syno_lab.pgraphs.step_names import read_steps
-
-        return read_steps(names)
 
     def traits(self, operator: Operator, binding: Binding) -> Mapping[str, int]:
         """See :func:`syno_lab.pgraphs.traits.traits`."""

@@ -60,7 +60,7 @@ def moment(trials: Sequence[TrialRow], upto: int) -> Moment:
     measure = usual_measure(trials)  # of all of them, so that it does not change on the way
     values = _values(trials, measure)[:upto]
     places = _Growing()
-    ways = [places.add(row.steps, value, bool(row.operator)) for row, value in zip(trials, values, strict=False)]
+    ways = [places.add(row, value) for row, value in zip(trials, values, strict=False)]
     known = [number for number, value in enumerate(values) if value is not None]
     last, value = trials[upto - 1], values[upto - 1]
     words = f"After trial {upto} of {len(trials)}: {last.label}"
@@ -82,22 +82,22 @@ class _Growing:
     """The places of a tree under way, in the order in which trials came through them first."""
 
     def __init__(self) -> None:
-        self._steps: list[tuple[int, str | None]] = [(-1, None)]
+        self._steps: list[tuple[int, str | None, int]] = [(-1, None, 0)]
         self._children: dict[tuple[int, str], int] = {}
         self._through: list[list[float | None]] = [[]]
         self._ends: set[int] = set()
 
-    def add(self, steps: Sequence[str], value: float | None, is_complete: bool) -> tuple[str, ...]:
+    def add(self, row: TrialRow, value: float | None) -> tuple[str, ...]:
         """A trial; the keys of its places."""
         at, way = 0, [0]
-        for step in steps:
+        for step, length in zip(row.steps, row.lengths, strict=True):
             if (at, step) not in self._children:
                 self._children[at, step] = len(self._steps)
-                self._steps.append((at, step))
+                self._steps.append((at, step, length))
                 self._through.append([])
             at = self._children[at, step]
             way.append(at)
-        if is_complete:
+        if row.operator:
             self._ends.add(at)
         for place in way:
             self._through[place].append(value)
@@ -107,7 +107,7 @@ class _Growing:
         return SearchTree([self._place(number) for number in range(len(self._steps))], in_order=True)
 
     def _place(self, number: int) -> PlaceRecord:
-        parent, step = self._steps[number]
+        parent, step, length = self._steps[number]
         known = [value for value in self._through[number] if value is not None]
         return PlaceRecord(
             number,
@@ -121,4 +121,5 @@ class _Growing:
             is_complete=number in self._ends,
             is_closed=False,
             is_dead=False,
+            steps=length,
         )

@@ -50,7 +50,8 @@ class TrialRow:
         ended: the time of its end (ISO 8601, UTC); empty where it is not known.
         job: the number of the job that trained it.
         operator: the operator's JSON; empty for the network without an operator.
-        steps: the steps by which a search built the operator, from the output on.
+        steps: the steps by which a search built the operator, from the output on; ``lengths``: how many of the
+            operator's steps each of them is.
         probe: the score of the operator's probe, by which it is ranked without training; None where it was not probed.
         rungs: the trainings of a search in rungs, the cheapest rung first; else none.
         known: the name of the known operator with which the search began; empty for a discovered one.
@@ -76,6 +77,7 @@ class TrialRow:
     job: int | None = None
     operator: str = ""
     steps: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
     probe: float | None = None
     rungs: tuple[OnRung, ...] = ()
     known: str = ""
@@ -177,6 +179,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
             trial.job,
             trial.operator,
             trial.steps,
+            trial.lengths,
             finite(probe.get("score")) if isinstance(probe, dict) else None,
             known=known.get(trial.number, ""),
         )

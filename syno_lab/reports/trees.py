@@ -15,7 +15,6 @@ from syno_lab.errors import StoreError
 from syno_lab.inputs import integer, quoted, read_bytes
 from syno_lab.reports.rows import TrialRow
 from syno_lab.search.branches import Branch, Kind
-from syno_lab.systems import find_system, format_of
 
 FORMAT, VERSION, MAX_BYTES = "syno-lab search tree", 1, 1 << 28
 _FILE = Path("searches")
@@ -36,8 +35,8 @@ class PlaceRecord(msgspec.Struct, frozen=True):
     is_complete: bool
     is_closed: bool
     is_dead: bool
+    steps: int
     distance: int | None = None
-    steps: int | None = None  # None: only the step's name is known
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -109,16 +108,9 @@ class SearchTree:
         """The steps that lead to a place, as the search names them."""
         return tuple([place.step or "" for place in self._way(key)])
 
-    def steps_taken(self, key: str, operator: str) -> int:
-        """The number of an operator's steps that lead to a place; ``operator`` is the JSON of one found through it.
-
-        Raises:
-            FormatError: only the names of the steps are known, and no system has the operator's format.
-        """
-        found = [place.steps for place in self._way(key)]
-        if None in found:
-            found = [step.steps for step in find_system(format_of(operator)).read_steps(self.names(key))]
-        return sum(filter(None, found))
+    def steps_taken(self, key: str) -> int:
+        """The number of an operator's steps that lead to a place."""
+        return sum([place.steps for place in self._way(key)])
 
     def _way(self, key: str) -> list[PlaceRecord]:
         """The places from the root to a place, without the root."""

@@ -9,7 +9,8 @@ import re
 
 APPLICATION_ID = 0x53594E4F  # "SYNO"
 
-# `token` is drawn anew for each attempt: only its holder may say how the attempt ended.
+# `token` is drawn anew for each attempt: only its holder may say how the attempt ended. The `steps` of a trial are
+# `syno_lab.protocol.SearchStep`s.
 _JOBS_AND_SEARCHES = """
 CREATE TABLE syno_jobs (
     job INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, params TEXT NOT NULL, parent INTEGER,
@@ -52,14 +53,6 @@ CREATE TABLE syno_signatures (
     job INTEGER PRIMARY KEY REFERENCES syno_jobs, signature TEXT NOT NULL, digest TEXT NOT NULL);
 """
 
-# Of a search's trial: `syno_lab.protocol.SearchStep`s.
-_STEPS = """
-CREATE TABLE syno_search_steps (
-    search INTEGER NOT NULL, number INTEGER NOT NULL, steps TEXT NOT NULL, digest TEXT NOT NULL,
-    PRIMARY KEY (search, number),
-    FOREIGN KEY (search, number) REFERENCES syno_search_trials (search, number));
-"""
-
 # The trainings of a search in rungs: see `syno_lab.store.rungs`. A number of -1 is the baseline.
 _RUNGS = """
 CREATE TABLE syno_search_rungs (
@@ -69,8 +62,8 @@ CREATE TABLE syno_search_rungs (
     digest TEXT NOT NULL, UNIQUE (search, number, rung, seed));
 """
 
-_TABLES = _JOBS_AND_SEARCHES + _SIGNATURES + _STEPS + _RUNGS
-SCHEMA_VERSION = 6
+_TABLES = _JOBS_AND_SEARCHES + _SIGNATURES + _RUNGS
+SCHEMA_VERSION = 7
 #: The statements that make an empty file a store.
 SCRIPT = f"PRAGMA application_id={APPLICATION_ID}; {_TABLES} PRAGMA user_version={SCHEMA_VERSION};"
 

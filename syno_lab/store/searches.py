@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,12 +24,10 @@ WAITING, INTERRUPTED = "waiting", "interrupted"
 _TRIAL = "search, number, fingerprint, operator, steps, flops, params, created"
 _OUTCOME = "search, number, position, state, accuracy, reward, job, outcome, ended"
 _LATENCY = "search, number, target, latency_ms, result"
-_TAKEN = "search, number, steps"
 _FINISHED = (
     "SELECT number, accuracy, flops, params FROM syno_search_outcomes JOIN syno_search_trials USING (search, number) "
     "WHERE search=? AND state='finished' AND accuracy IS NOT NULL ORDER BY number"
 )
-_NAMES = msgspec.json.Decoder(tuple[str, ...])
 _STEPS = msgspec.json.Decoder(tuple[SearchStep, ...])
 
 
@@ -42,7 +39,15 @@ class _Gist(msgspec.Struct):
     cpu_s: float | None = None
 
 
+class _Named(msgspec.Struct):
+    """What a list of trials shows of a step."""
+
+    name: str
+    steps: int
+
+
 _GIST = msgspec.json.Decoder(_Gist)
+_NAMED = msgspec.json.Decoder(tuple[_Named, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class SearchTrial:
         number: in the order of asking, from 0 on.
         fingerprint: which operator it is; once in a search.
         operator: its JSON.
-        steps: how it was built, for people.
+        steps: how it was built, for people; ``lengths``: how many of the operator's steps each of them is.
         flops: of the whole backbone with it.
         params: likewise.
         created: when it was asked for (ISO 8601, UTC).
@@ -72,6 +77,7 @@ class SearchTrial:
     fingerprint: str
     operator: str
     steps: tuple[str, ...]
+    lengths: tuple[int, ...]
     flops: int
     params: int
     created: str
@@ -118,18 +124,15 @@ class SearchLog:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def add(self, fingerprint: str, operator: str, steps: Iterable[SearchStep | str], flops: int, params: int) -> int:
+    def add(self, fingerprint: str, operator: str, steps: Iterable[SearchStep], flops: int, params: int) -> int:
         """Keep an operator that is to be evaluated and return its number; one that is there already keeps its own.
 
-        ``steps``: how it was built; names alone where no more is known.
+        ``steps``: how it was built.
 
         Raises:
             StoreError: a count is no whole number.
         """
-        given = list(steps)
-        taken = [step for step in given if isinstance(step, SearchStep)]
-        names = [step.name if isinstance(step, SearchStep) else str(step) for step in given]
-        texts = str(fingerprint), str(operator), json.dumps(names, ensure_ascii=False)
+        texts = str(fingerprint), str(operator), msgspec.json.encode(list(steps)).decode()
         counts = whole(flops, "a trial's FLOPs", 0), whole(params, "a trial's parameters", 0)
         with self._database.transaction():
             query = "SELECT number FROM syno_search_trials WHERE search=? AND fingerprint=?"
@@ -139,9 +142,6 @@ class SearchLog:
             (number,) = self._database.column(query, (self._key,))
             row = (self._key, number, *texts, *counts, _now())
             self._database.write("INSERT", "syno_search_trials", _TRIAL, row)
-            if len(taken) == len(given):
-                text = msgspec.json.encode(taken).decode()
-                self._database.write("INSERT", "syno_search_steps", _TAKEN, (self._key, number, text))
         return int(number)
 
     def record(
@@ -229,19 +229,9 @@ class SearchLog:
         return self._one(number)
 
     def taken(self) -> dict[int, tuple[SearchStep, ...]]:
-        """Return the steps by which each trial was built, by its number.
-
-        Raises:
-            StoreError: of a trial only the names of its steps are kept.
-        """
-        rows = self._database.read(_TAKEN, "FROM syno_search_steps WHERE search=?", (self._key,))
-        found = {number: decoded(text, _STEPS, "steps") for _, number, text in rows}
-        query = "SELECT number FROM syno_search_trials WHERE search=? ORDER BY number"
-        numbers = self._database.column(query, (self._key,))
-        for number in numbers:
-            if number not in found:
-                raise StoreError(f"search {quoted(self.name)}: expected the steps of trial {number}, found none")
-        return {number: found[number] for number in numbers}
+        """Return the steps by which each trial was built, by its number, in the order of asking."""
+        rows = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=? ORDER BY number", (self._key,))
+        return {row[1]: decoded(row[4], _STEPS, "steps") for row in rows}
 
     def latencies(self, target: str) -> dict[int, dict[str, Any]]:
         """Return what was measured on a target, by the number of the trial."""
@@ -326,7 +316,9 @@ class SearchLog:
 
 def _trial(row: tuple[Any, ...], ended: tuple[Any, ...] | None) -> SearchTrial:
     _, number, fingerprint, operator, steps, flops, params, created = row
-    known = (number, fingerprint, operator, decoded(steps, _NAMES, "steps"), flops, params, created)
+    taken = decoded(steps, _NAMED, "steps")
+    names, lengths = tuple([one.name for one in taken]), tuple([one.steps for one in taken])
+    known = (number, fingerprint, operator, names, lengths, flops, params, created)
     if ended is None:
         return SearchTrial(*known, WAITING, "", None, None, None, None, 0.0, 0.0, None, None)
     _, _, position, state, accuracy, reward, job, text, when = ended

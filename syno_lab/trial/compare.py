@@ -46,9 +46,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
             shows how much the choice of test images matters; ``by_seed`` shows how much the seed matters.
         by_seed: operator - baseline for each seed.
         over_seeds: operator - baseline with an interval over seeds *and* images (:func:`two_way_bootstrap`), which says
-            what to expect of another training; None with one seed, and in comparisons from before there was it.
+            what to expect of another training; None with one seed.
         verdict: what the comparison decides (:class:`.verdicts.Verdict`), by ``over_seeds`` where there is it, else by
-            ``interval``; None in comparisons from before there was it.
+            ``interval``.
         measured_on: the images (or the part of a text) that it is measured on.
         machine: where all of it was trained; empty where that is not known.
         seed_spread: the standard deviation of the baseline's accuracy over the seeds: what to expect of another seed on
@@ -68,11 +68,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     seeds: list[int]
     baselines: list[TrialOutcome]
     operators: list[TrialOutcome]
-    over_seeds: Interval | None = None
-    verdict: str | None = None
-    measured_on: MeasuredOn = "test"
-    machine: str = ""
-    seed_spread: float | None = None
+    over_seeds: Interval | None
+    verdict: str
+    measured_on: MeasuredOn
+    machine: str
+    seed_spread: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dictionaries, for JSON."""

@@ -53,8 +53,6 @@ def processor() -> str:
 def one_machine(machines: Iterable[str]) -> str:
     """The machine on which trainings that are to be compared ran; empty where none of them says.
 
-    Trainings from before there was such a field say nothing, and are compared with all others.
-
     Raises:
         TrainingError: two of them ran on different machines.
     """

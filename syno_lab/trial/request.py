@@ -17,17 +17,6 @@ Augment = Literal["none", "crop", "resized-crop"]
 MeasuredOn = Literal["test", "held out"]
 Optimizer = Literal["sgd", "adamw"]
 
-#: Fields that requests did not always have. Where they mean what was done before, they are left out of a request's
-#: dictionary, so that stored requests, jobs and searches stay equal to new ones.
-LATER_FIELDS = (
-    "steps", "holdout", "channels_last", "probe_steps", "measure_latency", "augment", "optimizer", "own",
-)  # fmt: skip
-
-
-def without_later(plain: dict[str, Any]) -> dict[str, Any]:
-    """A request's dictionary without the :data:`LATER_FIELDS` that have no effect."""
-    return {key: value for key, value in plain.items() if key not in LATER_FIELDS or value not in (None, False)}
-
 
 class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One training of a backbone, with or without an operator; complete, and plain data only.
@@ -111,7 +100,8 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dictionaries, for JSON."""
-        return without_later(msgspec.to_builtins(self))
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
 
     @classmethod
     def from_dict(cls, data: object) -> TrialRequest:
@@ -137,7 +127,7 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
         measured_on: the images (or the part of a text) of accuracy, losses and predictions: ``test``, or ``held out``
             from the training images.
         train_loss: the mean training loss in nats of the last batches (:data:`syno_lab.training.loop.CLOSING`), while
-            the weights still changed; None where no epoch was completed, and in outcomes from before there was it.
+            the weights still changed; None where no epoch was completed.
         best_accuracy: the highest accuracy of any epoch, for comparison with papers that report it.
         perplexity: for a text, after the last epoch, for each token; ``perplexity_per_byte``: for each byte of UTF-8,
             which compares texts in different tokens.
@@ -148,13 +138,13 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
         replaced, places: the number of layers that the operator replaced, and of those that it was offered.
         wall_s, cpu_s: seconds of all attempts together, without work that a kill made the trial repeat.
         work_s: seconds for which the training's thread was on a processor (of a GPU: wall seconds), without those for
-            reading data and building the network; 0 in outcomes from before there was it.
+            reading data and building the network.
         latency_ms: if requested, the time of the trained network for one example (:func:`.latency.latency_ms`).
         peak_mib: peak memory in MiB: on a GPU torch's allocations, else the growth of the process.
         resumed: epochs that earlier attempts had completed.
         batch_size: the batch size of the training; after a retry half of the requested one.
         machine: where it was trained (:func:`.machine.machine_name`): equal requests give equal numbers on one machine,
-            not on two. Empty in outcomes from before there was it.
+            not on two.
         predictions: if requested, the predicted class of each image that it is measured on. ``losses``: the loss of
             each of them, or of each window of a text, in nats.
     """

@@ -33,7 +33,7 @@ from syno_lab.trial.facts import Facts, context_of, facts_of
 from syno_lab.trial.latency import latency_ms
 from syno_lab.trial.machine import machine_name
 from syno_lab.trial.meter import Meter
-from syno_lab.trial.request import State, TrialOutcome, TrialRequest, without_later
+from syno_lab.trial.request import State, TrialOutcome, TrialRequest
 from syno_lab.trial.stopping import parse_rule
 from syno_lab.version import __version__
 
@@ -409,7 +409,7 @@ def _known_outcome(path: Path, request: TrialRequest) -> TrialOutcome | None:
     """The outcome of an earlier attempt at this same request, or None."""
     try:
         content = read_json(path, _MOST_BYTES)
-        if without_later(content["request"]) == msgspec.json.decode(msgspec.json.encode(request.to_dict())):
+        if content["request"] == msgspec.json.decode(msgspec.json.encode(request.to_dict())):
             return TrialOutcome.from_dict(content["outcome"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError, SynoError):
         return None

@@ -41,7 +41,7 @@ def test_the_registry_has_what_it_is_told() -> None:
 
 def test_a_search_trains_stores_and_shows_another_system(tmp_path: Path) -> None:
     settings = SearchSettings(
-        name="small", training=TRAINING, system=FORMAT, method="mcts", trials=4, max_flops_ratio=1.0, seeds=(0,)
+        name="small", training=TRAINING, system=FORMAT, method="mcts", trials=4, max_replaced_ratio=1.0, seeds=(0,)
     )
     result = run_here(settings, tmp_path)
     with Store.open(tmp_path) as store:
@@ -55,7 +55,7 @@ def test_a_search_trains_stores_and_shows_another_system(tmp_path: Path) -> None
         assert (trial.flops, trial.params) == costs_of(request)
         assert tuple(trial.steps) == (*(f"add {term}" for term in operator.terms), "end")
     assert result["baseline"]["accuracy"] is not None
-    assert set(result["comparisons"]) <= {"half", "quarter", "known"}
+    assert set(result["comparisons"]) <= {"replaced_0.4", "replaced_0.25", "known"}
     # What no other trial beats in accuracy and FLOPs, by brute force.
     points = {trial.number: (trial.accuracy, -trial.flops) for trial in trials}
     best = {
@@ -81,7 +81,7 @@ def test_a_search_trains_stores_and_shows_another_system(tmp_path: Path) -> None
 
 def test_known_operators_come_first(tmp_path: Path) -> None:
     settings = SearchSettings(
-        name="known", training=TRAINING, system=FORMAT, method="random", trials=1, max_flops_ratio=1.0, seeds=()
+        name="known", training=TRAINING, system=FORMAT, method="random", trials=1, max_replaced_ratio=1.0, seeds=()
     )
     settings = msgspec.structs.replace(settings, starts_with_known=True)
     result = run_here(settings, tmp_path)

@@ -140,7 +140,7 @@ def worth(operator: str) -> float:
 
 def chosen(**changes: Any) -> SearchSettings:
     given = {"minutes": 2.0, "trials": None, "rungs": True, "seeds": (100, 101), "workers": 2, "method": "random"}
-    return settings(**given | {"max_flops_ratio": 10.0} | changes)
+    return settings(**given | {"max_replaced_ratio": 10.0} | changes)
 
 
 def search(folder: Path, known: Known, asked: SearchSettings, *, place: str = "board", **more: Any) -> dict[str, Any]:

@@ -401,7 +401,7 @@ def test_tunings_are_jobs_of_the_lab(tmp_path: Path) -> None:
     with local_board("bench", threads=1) as board, Lab.open(tmp_path / "lab", slots=1) as lab:
         options = {"width": 4, "blocks": 1, "match": ["stage1*"]}  # one size, twice: tuning takes its time
         training = msgspec.structs.replace(TRAINING, options=options)
-        chosen = settings(training=training, trials=1, max_flops_ratio=5.0)
+        chosen = settings(training=training, trials=1, max_replaced_ratio=5.0)
         space = Space(chosen)
         log = lab.store.search(chosen.name, chosen.identity)
         choice = TuningChoice(

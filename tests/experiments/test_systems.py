@@ -135,13 +135,7 @@ def test_no_worker_trains_what_was_chosen_before_the_limit_was_lowered(tmp_path:
 # -- settings --------------------------------------------------------------------------------------------------------
 
 
-def test_settings_of_one_system_are_as_before() -> None:
-    plain = settings()
-    assert not {"system", "lower_within"} & plain.identity.keys()
-    stored = plain.to_dict()
-    for name in ("system", "lower_within"):
-        stored.pop(name)
-    assert SearchSettings.from_dict(stored) == plain
+def test_settings_of_both_systems_are_read_back() -> None:
     both = asked(BOTH, lower_within=1.0, seeds=(0,))
     assert both.systems == (PGRAPHS, CANVAS)
     assert SearchSettings.from_dict(both.to_dict()) == both

@@ -25,7 +25,7 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
         method="random",
         limits={"max_primitives": 4},
         coefficients=("s=2: 1",),
-        max_flops_ratio=10.0,
+        max_replaced_ratio=10.0,
         seeds=(1000,),
         workers=2,
     )

@@ -1,8 +1,9 @@
-"""The words of the space's steps, and the reader of names: each is the oracle of the other."""
+"""The words of the space's steps, and a reader of their names: each is the oracle of the other."""
 
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 
 import pytest
@@ -12,13 +13,32 @@ from search_spaces import SPECS
 
 from syno_lab.commands.specs import load_spec
 from syno_lab.pgraphs.space import SynthesisState, synthesis_space
-from syno_lab.pgraphs.step_names import read_steps
+from syno_lab.protocol import SearchStep
 from syno_lab.search.estimate import Estimate, Portrait, bag
 from syno_lab.search.protocol import Step
 from syno_lab.systems import find_system
 
 CONV, _ = load_spec("conv-authors", max_primitives=9, weight_limits="free")
 SPACES = {name: synthesis_space(spec, countable_nodes=0) for name, spec in {**SPECS, "conv": CONV}.items()}
+#: The actions of a step in its name; `` @`` and places follow them.
+ACTION = re.compile(r"(END)|([A-Z]+)\(([^()]*)\)(?:x([0-9]+))?")
+
+
+def read(name: str) -> SearchStep:
+    """The step of this name, its words as one count."""
+    actions, words, steps = [], Counter[str](), 0
+    for found in ACTION.finditer(name.partition(" @")[0]):
+        end, primitive, inner, repeated = found.groups()
+        times = int(repeated or 1)
+        actions.append(found[0])
+        words[end or primitive] += times
+        for size in re.findall("[^,; ]+", inner or ""):
+            words[f"{primitive} {size}"] += times
+        if primitive == "REDUCE":
+            steps += times
+        elif primitive and primitive != "GIVE":  # a weight that is given to is SHAREd by the next step: one together
+            steps = 1  # for any number of coordinates
+    return SearchStep(name, tuple(actions), steps=steps, words=tuple(words.items()))
 
 
 @pytest.mark.parametrize(
@@ -37,14 +57,12 @@ SPACES = {name: synthesis_space(spec, countable_nodes=0) for name, spec in {**SP
     ],
 )
 def test_names_are_taken_apart(name: str, words: dict[str, int]) -> None:
-    (step,) = read_steps([name])
-    assert step.name == name
-    assert bag([step]) == words
+    assert bag([read(name)]) == words
 
 
 def test_steps_of_a_search_count_as_those_of_the_operator() -> None:
     def taken(*names: str) -> int:
-        return sum(step.steps for step in read_steps(names))
+        return sum(read(name).steps for name in names)
 
     assert taken("REDUCE(C_in)x1 REDUCE(k_1)x2", "GIVE(C_out) @0", "SHARE(H) SHARE(k_1) @2,0 -> 1,2") == 4
     assert taken("GIVE nothing", "UNFOLD(H, k_1) @2,1", "STRIDE(H; s) @1", "END") == 2
@@ -57,7 +75,9 @@ def test_a_name_says_what_the_space_says_of_the_step(space: str, seed: int) -> N
     way: list[Step] = []
     while not state.is_complete and (children := state.children()):
         steps = rng.choice(list(children)).steps()
-        assert list(read_steps([step.name for step in steps])) == [step.record for step in steps]
+        for found in (step.record for step in steps):
+            known = read(found.name)
+            assert (found.actions, found.steps, bag([found])) == (known.actions, known.steps, bag([known]))
         if not steps:
             break
         way.append(rng.choice(list(steps)))
@@ -75,7 +95,7 @@ def test_a_name_says_what_the_space_says_of_the_step(space: str, seed: int) -> N
 
 def test_the_same_primitive_at_another_size_is_more_alike_than_another_one() -> None:
     def done(name: str) -> Portrait:
-        return Portrait(bag(read_steps([name])), Counter())
+        return Portrait(bag([read(name)]), Counter())
 
     estimate = Estimate()
     for name, reward in (("UNFOLD(H, k_1)", 0.9), ("MERGE(C; g)", 0.1)):

@@ -23,6 +23,7 @@ from syno_lab.errors import FormatError, StoreError, SynoError
 from syno_lab.jobs.context import job_folder
 from syno_lab.jobs.ledger import Ledger
 from syno_lab.operators import conv2d
+from syno_lab.protocol import SearchStep
 from syno_lab.reports import (
     LabReader,
     TrialRow,
@@ -169,7 +170,7 @@ def folder(tmp_path: Path) -> Path:
     with Store.open(tmp_path) as store:
         log = store.search("s", {"seed": 1})
         for number in range(3):
-            log.add(f"fp{number}", OPERATOR, ["REDUCE(k)"], 100 - number, 50 + number)
+            log.add(f"fp{number}", OPERATOR, [SearchStep("REDUCE(k)", ("REDUCE(k)",))], 100 - number, 50 + number)
         log.record(0, {"state": "finished", "accuracy": 0.5, "wall_s": 2.0, "peak_mib": 33.0, "curve": []}, job=7)
         log.record(1, {"state": "diverged", "reason": "no number", "accuracy": 0.1})
         log.record_latency(0, "cpu", {"latency_ms": 1.5})

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from syno_lab.errors import StoreError
+from syno_lab.protocol import SearchStep
 from syno_lab.store import SearchLog, Store
 
 
@@ -26,7 +27,7 @@ def operator(name: str) -> str:
 
 
 def add(log: SearchLog, name: str) -> int:
-    return log.add(f"fp-{name}", operator(name), ["REDUCE"], 1000, 10)
+    return log.add(f"fp-{name}", operator(name), [SearchStep("REDUCE", ("REDUCE",))], 1000, 10)
 
 
 def evaluate(log: SearchLog, name: str, accuracy: float, latency: float) -> None:
@@ -175,7 +176,7 @@ class TestDamage:
         with sqlite3.connect(filled) as file:
             file.execute("PRAGMA user_version=99")
         file.close()
-        self.refused(filled, "has version 99, this Syno Lab reads version 6: it was made by a newer Syno Lab")
+        self.refused(filled, "has version 99, this Syno Lab reads version 7: it was made by a newer Syno Lab")
 
     def test_a_folder_in_the_place_of_a_parent(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("x")

@@ -52,7 +52,7 @@ def frozen(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
 
 def add(store: Store, name: str) -> None:
     log = store.search("s", {})
-    log.record(log.add(f"fp-{name}", "{}", ["REDUCE"], 1000, 10), {"state": "failed", "reason": "no"})
+    log.record(log.add(f"fp-{name}", "{}", [], 1000, 10), {"state": "failed", "reason": "no"})
 
 
 def lab(folder: Path, *names: str) -> Path:

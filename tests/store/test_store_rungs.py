@@ -85,7 +85,7 @@ def test_no_training_is_given_to_two(tmp_path: Path) -> None:
 def test_searches_have_queues_of_their_own(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         one, other = store.search("one", {}), store.search("other", {})
-        one.add("f", conv2d().to_json(), ["a"], 1, 1)
+        one.add("f", conv2d().to_json(), [], 1, 1)
         one.rungs.queue(0, "first", 0, 1)
         assert other.rungs.take("a") is None
         assert one.rungs.take("a") is not None

@@ -363,7 +363,7 @@ class Explorer(LookingView):
         operator = read_operator(trial.operator)
         session = system_of(operator).session(operator)
         session.restrict(self._rules)
-        session.jump(min(what.steps_taken(key, trial.operator), len(session.history) - 1))
+        session.jump(min(what.steps_taken(key), len(session.history) - 1))
         accuracy = "" if trial.accuracy is None else f", accuracy {trial.accuracy:.4g}"
         return session, f"As in {trial.label}{accuracy}, the best below it"
 
