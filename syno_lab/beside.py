@@ -11,10 +11,11 @@ import ast
 import hashlib
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import resolve_name
+from itertools import accumulate, chain
 from pathlib import Path
 
 from syno_lab.blame import is_users_file
@@ -63,52 +64,41 @@ def modules_of(source: str, file: str) -> dict[str, Module]:
     waiting = [(source, "")]
     while waiting:
         text, package = waiting.pop()
-        asked = list(_imported(text, package))
-        if "*" in asked:  # names that are made as it runs: all that there are
-            places = [folder] if not package else (specs[package].submodule_search_locations or [])  # type: ignore[union-attr]
-            asked += [one for place in places if place is not None for one in _all_in(Path(place), package)]
-        for name in (one for one in asked if one != "*"):
-            parts = name.split(".")
-            for one in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):
-                if one in specs:
-                    continue
-                spec = specs[one] = _spec(one, path, specs)
-                if spec is None or not spec.has_location or spec.origin is None:
-                    continue
-                try:
-                    content = Path(spec.origin).read_bytes()
-                except OSError:
-                    continue
-                if len(found) == _MOST:
-                    raise CodeError(
-                        f"{file}: expected at most {_MOST} modules beside it, found more; install a package"
-                    )
-                found[one] = Module(spec.origin, hashlib.sha256(content).hexdigest()[:_DIGEST])
-                inside = one if spec.submodule_search_locations is not None else one.rpartition(".")[0]
-                if spec.origin.endswith(".py"):
-                    waiting.append((content.decode("utf-8", "replace"), inside))
+        places = _places(specs[package]) if package else [folder] if folder is not None else []
+        names = (accumulate(name.split("."), "{}.{}".format) for name in _imported(text, package, places))
+        for one in chain.from_iterable(names):  # the packages that a module is in, and the module
+            if one in specs:
+                continue
+            spec = specs[one] = _spec(one, path, specs)
+            if spec is None or not spec.has_location or spec.origin is None:
+                continue
+            try:
+                content = Path(spec.origin).read_bytes()
+            except OSError:
+                continue
+            if len(found) == _MOST:
+                raise CodeError(f"{file}: expected at most {_MOST} modules beside it, found more; install a package")
+            found[one] = Module(spec.origin, hashlib.sha256(content).hexdigest()[:_DIGEST])
+            inside = one if spec.submodule_search_locations is not None else one.rpartition(".")[0]
+            if spec.origin.endswith(".py"):
+                waiting.append((content.decode("utf-8", "replace"), inside))
     return dict(sorted(found.items()))
 
 
 def check_loaded(file: str, known: dict[str, Module], before: set[str]) -> None:
-    """Refuse what a text has imported from elsewhere than was found without running it.
-
-    Args:
-        file: of the text.
-        known: what :func:`modules_of` has found.
-        before: names of the modules that were there before it ran.
+    """Refuse a module of the user's own beside those ``before`` the file ran and what :func:`modules_of` has found.
 
     Raises:
         CodeError: with the module, and how it can be found.
     """
-    for name in set(sys.modules) - before - known.keys():
+    for name in sys.modules.keys() - before - known.keys():
         place = getattr(sys.modules.get(name), "__file__", None)
-        if not isinstance(place, str) or not is_users_file(place, name):
-            continue
-        raise CodeError(
-            f"{file}: expected imports from beside it, found {name} of {place}, whose changes would not be seen: set "
-            f"PYTHONPATH={Path(place).parents[name.count('.') + (Path(place).stem == '__init__')]} or install it"
-        )
+        if isinstance(place, str) and is_users_file(place, name):
+            above = Path(place).parents[name.count(".") + (Path(place).stem == "__init__")]
+            raise CodeError(
+                f"{file}: expected imports from beside it, found {name} of {place}, whose changes would not be seen: "
+                f"set PYTHONPATH={above} or install it"
+            )
 
 
 def _folder(file: str) -> str | None:
@@ -117,35 +107,33 @@ def _folder(file: str) -> str | None:
 
 def _spec(name: str, path: list[str], specs: dict[str, ModuleSpec | None]) -> ModuleSpec | None:
     """Where a module of the user's own is; None for all others."""
-    above, _, _ = name.rpartition(".")
+    above = name.rpartition(".")[0]
+    if name in sys.stdlib_module_names:
+        return None
     try:
-        if above:
-            parent = specs[above]
-            inside = None if parent is None else parent.submodule_search_locations
-            spec = None if inside is None else PathFinder.find_spec(name, list(inside))
-        elif name in sys.stdlib_module_names or name in sys.builtin_module_names:
-            return None
-        else:
-            spec = PathFinder.find_spec(name, path)
-            for finder in sys.meta_path if spec is None else ():
-                spec = spec or finder.find_spec(name, None)  # packages that are installed to be edited
+        spec = PathFinder.find_spec(name, _places(specs[above]) if above else path)
+        for finder in sys.meta_path if spec is None and not above else ():
+            spec = spec or finder.find_spec(name, None)  # packages that are installed to be edited
     except (ImportError, ValueError, AttributeError):
         return None
-    if spec is None:
-        return None
-    places = [spec.origin] if spec.origin is not None else list(spec.submodule_search_locations or ())
+    places = [spec.origin] if spec is not None and spec.origin is not None else _places(spec)
     return spec if all(is_users_file(place, name) for place in places) else None
 
 
-def _all_in(folder: Path, package: str) -> Iterator[str]:
+def _places(spec: ModuleSpec | None) -> list[str]:
+    """The folders of a package; none for other modules."""
+    return list(getattr(spec, "submodule_search_locations", None) or ())
+
+
+def _all_in(places: Sequence[str], package: str) -> list[str]:
     """The names of all modules of a package, or of those beside a file that is in none."""
-    for path in sorted(folder.rglob("*.py") if package else folder.glob("*.py")):
-        parts = path.relative_to(folder).with_suffix("").parts
-        yield ".".join([package, *parts] if package else parts).removesuffix(".__init__")
+    files = ((file, place) for place in places for file in Path(place).glob("**/*.py" if package else "*.py"))
+    names = (".".join((package, *file.relative_to(place).with_suffix("").parts)) for file, place in files)
+    return [name.lstrip(".").removesuffix(".__init__") for name in names]
 
 
-def _imported(text: str, package: str) -> Iterator[str]:
-    """The full names of all that a text imports, modules or not."""
+def _imported(text: str, package: str, places: Sequence[str]) -> Iterator[str]:
+    """The full names of all that a text imports, modules or not; where it makes names as it runs, all in ``places``."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):  # its import will say so
@@ -158,11 +146,8 @@ def _imported(text: str, package: str) -> Iterator[str]:
             base = "." * node.level + (node.module or "")
             names = [base, *(f"{base}{'' if base.endswith('.') else '.'}{one.name}" for one in node.names)]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _IMPORTS and node.args:
-            first = node.args[0]
-            is_said = isinstance(first, ast.Constant) and isinstance(first.value, str)
-            names = [str(first.value)] if isinstance(first, ast.Constant) and is_said else []
-            if not is_said:
-                yield "*"
+            said = getattr(node.args[0], "value", None)
+            names = [said] if isinstance(said, str) else _all_in(places, package)
         for name in names:
             try:
                 full = resolve_name(name, package or None) if name.startswith(".") else name

@@ -13,45 +13,31 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from syno_lab.effort import NO_MEMORY
+from syno_lab.effort import is_out_of_memory
 from syno_lab.errors import CodeError, SynoError
-from syno_lab.inputs import printable
+from syno_lab.inputs import printable, text_of
 
 _MOST, _MOST_NAME = 200, 60  # characters of an exception's text, and of its name
-_STANDARD = str(Path(dis.__file__).parent)
+_STANDARD = Path(dis.__file__).parent
 _OURS = ("syno_lab", "syno_widgets")
 _ARGUMENTS = threading.RLock()  # sys.argv and standard error belong to the whole process
-_RUN: set[str] = set()  # folders of the files that this process has run
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that there was no memory left."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and NO_MEMORY.search(_whole(error)) is not None
-    )
+_RUN: set[Path] = set()  # folders of the files that this process has run
 
 
 def is_users_file(file: str, module: str = "") -> bool:
     """Whether a file is the user's own: neither ours, nor Python's, nor of an installed package."""
     if module.partition(".")[0] in _OURS or (file.startswith("<") and not file.startswith(("<ipython", "<stdin"))):
         return False
-    return not ("site-packages" in file or "dist-packages" in file or file.startswith(_STANDARD))
+    return not ("site-packages" in file or "dist-packages" in file or Path(file).is_relative_to(_STANDARD))
 
 
 def place_of(error: BaseException) -> str:
     """``data.py, line 12``: the last line of the user's own files that an exception came through; empty without one."""
-    found = [
-        (frame.f_code.co_filename, number)
-        for frame, number in traceback.walk_tb(error.__traceback__)
-        if is_users_file(frame.f_code.co_filename, str(frame.f_globals.get("__name__")))
-    ]
-    if not found:
-        return ""
-    file, number = found[-1]
+    file, number = next(reversed(_users_lines(error)), ("", 0))
     if file.startswith("<ipython") or "ipykernel" in file:
         return f"a cell, line {number}"
     return f"{Path(file).name}, line {number}" if file.endswith(".py") else ""  # else a text that we put together
@@ -61,7 +47,9 @@ def said_by(error: BaseException) -> str:
     """An exception in one line: its class, the first line of its text, and its place in the user's own files."""
     if isinstance(error, SynoError):
         return str(error)  # one line that says all
-    name, text, place = printable(type(error).__name__, _MOST_NAME), _text(error), place_of(error)
+    lines = (line.strip() for line in text_of(error).splitlines())
+    text = printable(next(filter(None, lines), ""), _MOST)
+    name, place = printable(type(error).__name__, _MOST_NAME), place_of(error)
     if isinstance(error, SystemExit):
         text = ", ".join([text or "0", *getattr(error, "__notes__", ())])
     if isinstance(error, BaseExceptionGroup):
@@ -87,18 +75,20 @@ def is_theirs(error: BaseException) -> bool:
 
 def is_of_a_guest(error: BaseException) -> bool:
     """Whether an exception is theirs and came through a file that :func:`guest` has run, or one in its folder."""
-    files = {Path(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)}
-    users = [file for file in files if is_users_file(str(file))]
-    return is_theirs(error) and any(file.is_relative_to(folder) for file in users for folder in _RUN)
+    files = {Path(file).absolute() for file, _ in _users_lines(error)}
+    return is_theirs(error) and any(file.is_relative_to(folder) for file in files for folder in _RUN)
 
 
 @contextmanager
-def blamed(where: str, kind: type[SynoError] = CodeError) -> Iterator[None]:
+def blamed(
+    where: str, kind: type[SynoError] = CodeError, said: Callable[[BaseException], str] = said_by
+) -> Iterator[None]:
     """Around a call of the user's own code.
 
     Args:
         where: what messages call it.
         kind: of the error.
+        said: what messages say of an exception.
 
     Raises:
         SynoError: of that kind, one line, for whatever the code raises; errors of our own family pass as they are.
@@ -110,7 +100,7 @@ def blamed(where: str, kind: type[SynoError] = CodeError) -> Iterator[None]:
     except BaseException as error:
         if not is_theirs(error):
             raise
-        raise kind(f"{where}: {said_by(error)}") from error
+        raise kind(f"{where}: {said(error)}") from error
 
 
 @contextmanager
@@ -126,35 +116,26 @@ def guest(file: str) -> Iterator[None]:
     with _ARGUMENTS:
         arguments, filters, printed = sys.argv, list(warnings.filters), io.StringIO()
         sys.argv = [file]
-        _RUN.add(str(Path(file).parent))
-        ends = False
+        _RUN.add(Path(file).absolute().parent)
         try:
             with contextlib.redirect_stdout(sys.stderr), contextlib.redirect_stderr(printed):
                 yield
         except SystemExit as error:
-            ends = True
-            lines = [line.strip() for line in printed.getvalue().splitlines() if line.strip()]
-            if lines:
-                error.add_note(printable(lines[-1], _MOST))
+            if lines := printed.getvalue().strip().splitlines():
+                error.add_note(printable(lines[-1].strip(), _MOST))
+            printed.truncate(0)
             raise
         finally:
             sys.argv = arguments
             # Warnings as errors, which a file may ask for, would be raised in our own code as well.
             warnings.filters[:] = [one for one in warnings.filters if one[0] != "error" or one in filters]  # type: ignore[index]
-            if not ends:
-                sys.stderr.write(printed.getvalue())
+            sys.stderr.write(printed.getvalue())
 
 
-def _text(error: BaseException) -> str:
-    """The first line of an exception's text that is not empty."""
-    lines = (line.strip() for line in _whole(error).splitlines() if line.strip())
-    return printable(next(lines, ""), _MOST)
-
-
-def _whole(error: BaseException) -> str:
-    try:
-        return str(error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001 - an exception's text is computed, and may fail as well
-        return ""
+def _users_lines(error: BaseException) -> list[tuple[str, int]]:
+    """The files of the user's own that an exception came through, and the line in each, the last one at the end."""
+    return [
+        (frame.f_code.co_filename, number)
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if is_users_file(frame.f_code.co_filename, str(frame.f_globals.get("__name__")))
+    ]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
-from syno_lab.blame import is_theirs, said_by
+from syno_lab.blame import blamed, said_by
 from syno_lab.errors import SpecError
 
 
@@ -24,13 +24,9 @@ def copied(
     Raises:
         SpecError: it holds what cannot be copied, such as a lock or an open file; the line ends with ``way_out``.
     """
-    try:
+    found = f"expected a network that can be copied, found this {type(net).__name__}"
+    with blamed(found, SpecError, lambda error: f"{said_by(error)}; {way_out}"):
         made: nn.Module = deep_copied(net, {**computed(net), **(kept or {})})
-    except BaseException as error:
-        if not is_theirs(error):
-            raise
-        found = f"this {type(net).__name__}: {said_by(error)}"
-        raise SpecError(f"expected a network that can be copied, found {found}; {way_out}") from error
     return made
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from syno_lab.errors import OverTimeError, StoppedError, TooLargeError
+from syno_lab.inputs import text_of
 
 Stop = Callable[[], bool]
 P = ParamSpec("P")
@@ -29,9 +30,9 @@ _PAGE_BYTES = resource.getpagesize()
 _SMALL_BYTES = 1 << 26  # so much is made without a look at what is left
 _SMALLER = "bind smaller sizes"
 
-#: Messages of PyTorch and its libraries for failed allocations.
+#: What PyTorch, its libraries, C++ and CUDA say of failed allocations.
 NO_MEMORY = re.compile(
-    r"out of memory|can't allocate memory|not enough memory|cannot allocate memory|bad_alloc|STATUS_ALLOC_FAILED"
+    r"out.of.memory|can't allocate memory|not enough memory|cannot allocate memory|bad_alloc|STATUS_ALLOC_FAILED"
     r"|could not create a memory|failed to allocate|storage size calculation overflowed|numel: integer multiplication",
     re.IGNORECASE,
 )
@@ -222,16 +223,18 @@ def check_room(what: str, size: float) -> None:
         raise TooLargeError(f"{what}: {found}; {_SMALLER}")
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that there was no memory left."""
+    if isinstance(error, RuntimeError):
+        return NO_MEMORY.search(text_of(error)) is not None
+    return isinstance(error, MemoryError)
+
+
 def memory_error(error: BaseException) -> TooLargeError | None:
     """A failed allocation, of Python or of a library, as an error of one line; None for any other exception."""
-    if not isinstance(error, MemoryError | RuntimeError):
+    if not is_out_of_memory(error):
         return None
-    try:
-        said = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - an error whose text cannot be had says nothing of memory
-        said = ""
-    if not isinstance(error, MemoryError) and not NO_MEMORY.search(said):
-        return None
+    said = " ".join(text_of(error).split())
     return TooLargeError(f"expected what this machine has memory for, found: {said or 'none left'}; {_SMALLER}")
 
 

@@ -117,6 +117,22 @@ def quoted(value: object, most: int = QUOTED) -> str:
         return f"a {type(value).__name__}"
 
 
+def kind_of(value: object) -> str:
+    """What ``value`` is, as in "found a list"."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an exception, which is computed and may fail as well: none then."""
+    try:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - of any kind
+        return ""
+
+
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     """All bytes of a regular file of at most ``most`` bytes; its kind and size are looked at before it is read.
 

@@ -53,18 +53,6 @@ def rule_of(function: Callable[[Any, Any], bool], code: UserCode) -> OwnRule:
     return _rule(function, code.name, code.origin)
 
 
-def called(function: Callable[..., Any], where: str, *given: Any) -> Any:
-    """What a function of the user's own returns. Raises CodeError, one line, where it fails.
-
-    Args:
-        function: the function.
-        where: what messages call it.
-        given: its arguments.
-    """
-    with blamed(where):
-        return function(*given)
-
-
 def refusing(rules: Iterable[OwnRule], state: Any, step: Any) -> OwnRule | None:
     """The first rule that refuses a step, None where none does. Raises CodeError where a rule fails."""
     return next((rule for rule in rules if rule.match(state, step)), None)
@@ -126,7 +114,8 @@ def _rule(function: Callable[[Any, Any], bool], name: str, origin: str) -> OwnRu
     where = f"{name} of {origin}"
 
     def match(state: Any, step: Any) -> bool:
-        found = called(function, where, state, step)
+        with blamed(where):
+            found = function(state, step)
         if not isinstance(found, bool):
             raise CodeError(f"{where}: expected True or False, found {quoted(found)}")
         return found

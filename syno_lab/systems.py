@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from syno_lab.errors import FormatError, OtherFormatError, SpecError, SynoError
-from syno_lab.inputs import is_file, likeness, nearest, quoted, read_text, shortened
-from syno_lab.versioned import reason
+from syno_lab.inputs import is_file, likeness, nearest, quoted, shortened
+from syno_lab.versioned import read_small, reason
 
 if TYPE_CHECKING:
     from syno_lab.models.sites import Site
@@ -240,12 +240,7 @@ def opened(value: Any, *, besides: Iterable[str] = ()) -> Any:
         hint = f"did you mean {near}?" if close else "`syno-lab operators` lists the names"
         wanted = ", ".join((*besides, "a known operator or an operator file"))
         raise SynoError(f"expected {wanted}, found {quoted(name)}; {hint}")
-    try:
-        return read_text(path, MAX_TEXT)
-    except OSError as error:
-        raise FormatError(f"{path}: expected a readable file, found: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise FormatError(f"{path}: expected text in UTF-8, found other bytes") from None
+    return read_small(path, MAX_TEXT)
 
 
 def operator_named(value: Any) -> Any:

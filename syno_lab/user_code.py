@@ -14,18 +14,19 @@ import hashlib
 import inspect
 import linecache
 import math
+import symtable
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, cast
 
 from syno_lab.beside import check_loaded, look_beside, modules_of
-from syno_lab.blame import blamed, guest
+from syno_lab.blame import blamed, guest, is_users_file
 from syno_lab.errors import CodeError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import kind_of, quoted
 from syno_lab.patience import patient
 
 _DIGEST = 12
@@ -50,9 +51,8 @@ class UserCode:
     @classmethod
     def of(cls, name: str, source: str, origin: str) -> UserCode:
         """The code of a text as it is now, with the digests of the modules that it imports."""
-        return cls(
-            name, source, origin, tuple((one, found.digest) for one, found in modules_of(source, origin).items())
-        )
+        modules = modules_of(source, origin)
+        return cls(name, source, origin, tuple((one, found.digest) for one, found in modules.items()))
 
     @property
     def digest(self) -> str:
@@ -80,7 +80,7 @@ class UserCode:
             or not found["name"].isidentifier()
         ):
             raise CodeError(f"expected code as its name, source and origin, found {quoted(found)}")
-        modules = [one.rpartition("=") for one in found.get("modules", "").split()]
+        modules = (one.rpartition("=") for one in found.get("modules", "").split())
         given = tuple((name, digest) for name, _, digest in modules)
         return cls(found["name"], found["source"], found["origin"], given)
 
@@ -98,7 +98,7 @@ class UserCode:
         """:meth:`value`, which must be a function, a class or another object that can be called. Raises CodeError."""
         found = self.value()
         if not callable(found):
-            raise CodeError(f"expected a function {quoted(self.name)} in {self.origin}, found {_kind(found)}")
+            raise CodeError(f"expected a function {quoted(self.name)} in {self.origin}, found {kind_of(found)}")
         return cast("Callable[..., Any]", found)
 
     def value(self) -> Any:
@@ -111,7 +111,12 @@ class UserCode:
                 a module that it imports is another than when the code was named.
         """
         known = modules_of(self.source, self.origin)
-        self._check_modules({name: found.digest for name, found in known.items()})
+        now = {(name, found.digest) for name, found in known.items()}
+        if changed := sorted({name for name, _ in now ^ set(self.modules)}):
+            raise CodeError(
+                f"{self.origin}: expected the modules that it imports as they were when it was named, found "
+                f"{', '.join(changed[:_MOST_LISTED])} changed, new or gone; name the file again"
+            )
         loaded = {name: found for name, found in known.items() if name in sys.modules}
         if any(
             getattr(sys.modules[name], "__file__", None) != found.file
@@ -121,29 +126,21 @@ class UserCode:
             for name in loaded:  # one is of another folder, or has changed since, and others may hold what was in it
                 del sys.modules[name]
         _LOADED.update(self.modules)
-        before = set(sys.modules)
         module = ModuleType(f"syno_user_{self.digest}")
         module.__file__ = self.origin
         sys.modules[module.__name__] = module  # dataclasses and copies look a class's module up by its name
+        before = set(sys.modules)
         look_beside(self.origin)
         try:
             with patient(self.origin), blamed(self.origin), guest(self.origin):
                 exec(compile(self.source, self.origin, "exec"), module.__dict__)  # noqa: S102 - the user has named it
-            check_loaded(self.origin, known, before | {module.__name__})
+            check_loaded(self.origin, known, before)
             if self.name not in module.__dict__:
                 raise CodeError(f"expected {quoted(self.name)} in {self.origin}, found none when it had run")
         except BaseException:
             sys.modules.pop(module.__name__, None)
             raise
         return module.__dict__[self.name]
-
-    def _check_modules(self, now: Mapping[str, str]) -> None:
-        changed = sorted({name for name, _ in set(now.items()) ^ set(self.modules)})
-        if changed:
-            raise CodeError(
-                f"{self.origin}: expected the modules that it imports as they were when it was named, found "
-                f"{', '.join(changed[:_MOST_LISTED])} changed, new or gone; name the file again"
-            )
 
 
 def user_code(found: UserCode | Callable[..., Any] | str, *, is_class: bool = False) -> UserCode:
@@ -170,34 +167,23 @@ def _from_file(text: str, is_class: bool) -> UserCode:
         raise CodeError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
         tree = ast.parse(source)
+        symbols = symtable.symtable(source, file, "exec").get_symbols()
     except SyntaxError as error:
         raise CodeError(f"{file}, line {error.lineno}: {error.msg}") from None
-    bound = set(_bound(tree))
+    bound = {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
     is_other = is_class and any(isinstance(one, ast.FunctionDef) and one.name == name for one in tree.body)
-    if is_other or (name not in bound and "*" not in bound):
+    takes_all = any(isinstance(one, ast.ImportFrom) and one.names[0].name == "*" for one in ast.walk(tree))
+    if is_other or (name not in bound and not takes_all):
         there = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
         has = f"; it has {', '.join(there[:_MOST_LISTED])}" if there else ""
         raise CodeError(f"expected a {'class' if is_class else 'function'} {quoted(name)} in {file}, found none{has}")
     return UserCode.of(name, source, str(Path(file).expanduser().absolute()))
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
-    """The names that a module's text gives to something: by def, class, =, import, also inside if and try."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield child.name
-            continue
-        if isinstance(child, ast.alias):
-            yield child.asname or child.name.partition(".")[0]
-        elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
-            yield child.id
-        yield from _bound(child)
-
-
 def _from_function(function: Callable[..., Any]) -> UserCode:
     if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
         raise CodeError(
-            f"expected a function written with def, or 'file.py:function', found {_kind(function)} {quoted(function)}"
+            f"expected a function written with def, or 'file.py:function', found {kind_of(function)} {quoted(function)}"
         )
     parts: dict[str, str] = {}
     _collect(function.__name__, function, parts)
@@ -264,18 +250,18 @@ def _collect(alias: str, value: object, parts: dict[str, str]) -> None:
         parts[alias] = text
     elif inspect.isfunction(value) or inspect.isclass(value) or inspect.isbuiltin(value):
         if getattr(value, "__module__", "__main__") == "__main__" or "." in value.__qualname__:
-            raise CodeError(f"cannot send {quoted(alias)}, {_kind(value)} of the notebook")
+            raise CodeError(f"cannot send {quoted(alias)}, {kind_of(value)} of the notebook")
         parts[alias] = f"from {value.__module__} import {value.__qualname__} as {alias}\n"
     elif _is_plain(value):
         parts[alias] = f"{alias} = {value!r}\n"
     else:
-        raise CodeError(f"cannot send {quoted(alias)}, {_kind(value)}")
+        raise CodeError(f"cannot send {quoted(alias)}, {kind_of(value)}")
 
 
 def _is_users(function: FunctionType) -> bool:
     """Whether a function is the user's; functions of installed packages are imported instead."""
-    path = function.__code__.co_filename
-    return "site-packages" not in path and not path.startswith(str(Path(dis.__file__).parent))
+    file = function.__code__.co_filename
+    return file.startswith("<") or is_users_file(file)
 
 
 def _definition(function: FunctionType, alias: str) -> str:
@@ -290,13 +276,11 @@ def _definition(function: FunctionType, alias: str) -> str:
     node = tree.body[0]
     if not isinstance(node, ast.FunctionDef) or node.decorator_list or name == "<lambda>":
         raise CodeError(f"expected {quoted(name)} to be a function written with def and without decorators")
-    arguments = node.args
-    if arguments.defaults or any(one is not None for one in arguments.kw_defaults):
-        for default in [*arguments.defaults, *arguments.kw_defaults]:
-            if default is not None and not isinstance(default, ast.Constant):
-                raise CodeError(
-                    f"expected the defaults of {quoted(name)} to be constants, found {quoted(ast.unparse(default))}"
-                )
+    for default in [*node.args.defaults, *node.args.kw_defaults]:
+        if default is not None and not isinstance(default, ast.Constant):
+            raise CodeError(
+                f"expected the defaults of {quoted(name)} to be constants, found {quoted(ast.unparse(default))}"
+            )
     # If the function is used under another name, define that name as well.
     return text + ("" if alias == name else f"\n\n{alias} = {name}\n") + "\n"
 
@@ -318,8 +302,3 @@ def _is_plain(value: object) -> bool:
         return all(_is_plain(one) for entry in value.items() for one in entry)
     # A subclass may be written in another way, and "inf" is a name.
     return type(value) in _PLAIN and not (isinstance(value, float) and not math.isfinite(value))
-
-
-def _kind(value: object) -> str:
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

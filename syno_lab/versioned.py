@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from syno_lab.errors import FormatError, OtherFormatError
-from syno_lab.inputs import printable, quoted, shortened
+from syno_lab.inputs import printable, quoted, read_text, shortened
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 _LONG = 240  # characters of a decoder's message
@@ -16,6 +17,20 @@ _LONG = 240  # characters of a decoder's message
 class _Header(msgspec.Struct):
     format: str = ""
     version: int | None = None
+
+
+def read_small(path: Path, limit: int) -> str:
+    """The text of a file of at most ``limit`` bytes.
+
+    Raises:
+        FormatError: when it is larger, cannot be read, or is not UTF-8.
+    """
+    try:
+        return read_text(path, limit)
+    except OSError as error:
+        raise FormatError(f"{path}: expected a readable file, found: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise FormatError(f"{path}: expected text in UTF-8, found other bytes") from None
 
 
 def read_versioned(

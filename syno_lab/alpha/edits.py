@@ -23,7 +23,6 @@ from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import quoted
 from syno_lab.versioned import read_versioned
 
-EDIT_FORMAT = "syno-lab-network-edit"
 FORMAT = "syno-lab-network-edits"
 VERSION = 1
 #: Edits of one variant; a search of 800 individuals makes far fewer one after the other.
@@ -320,14 +319,6 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     edits: list[EditRecord]
 
 
-class _EditFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A file of one edit of version 1."""
-
-    format: str
-    version: int
-    edit: EditRecord
-
-
 def record_of_edit(edit: Edit) -> EditRecord:
     """An edit as it stands in a file."""
     if isinstance(edit, Replacement):
@@ -348,20 +339,3 @@ def edit_of(record: EditRecord, what: str) -> Edit:
         graphs = (graph_of(record.old, f"{what}: old"), graph_of(record.new, f"{what}: new"))
         return Replacement(tuple(record.blocks), tuple(record.nodes), *graphs)
     return Duplication(record.block, record.before) if isinstance(record, _Copy) else Deletion(record.block)
-
-
-def edit_to_json(edit: Edit) -> str:
-    """The text of a file of one edit."""
-    record = _EditFile(EDIT_FORMAT, VERSION, record_of_edit(edit))
-    return msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
-
-
-def edit_from_json(text: str | bytes) -> Edit:
-    """Read a file of one edit.
-
-    Raises:
-        FormatError: one line: what was expected, what was found and where.
-    """
-    what = "file of an edit"
-    read = read_versioned(text, _EditFile, what=what, name=EDIT_FORMAT, version=VERSION, most=MAX_BYTES)
-    return edit_of(read.edit, what)

@@ -27,8 +27,8 @@ class _NodeRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     parameter: str = ""
 
 
-class _PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A place (:class:`.Place`) and the numbers of the free variables there."""
+class PlaceFields(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """See :class:`.Place`."""
 
     c_in: int
     c_out: int
@@ -38,6 +38,11 @@ class _PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     kw: int = 3
     stride: int = 1
     layers: int = 1
+
+
+class _PlaceRecord(PlaceFields, forbid_unknown_fields=True, omit_defaults=True):
+    """A place and the numbers of the free variables there."""
+
     solution: list[int] = []
 
 

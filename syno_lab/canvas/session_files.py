@@ -34,19 +34,6 @@ VERSION = 1
 _MOST = 1 << 10
 
 
-class _Place(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """See :class:`.Place`."""
-
-    c_in: int
-    c_out: int
-    h: int
-    w: int
-    kh: int = 3
-    kw: int = 3
-    stride: int = 1
-    layers: int = 1
-
-
 class _Budget(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """See :class:`.Budget`."""
 
@@ -73,7 +60,7 @@ class _Room(msgspec.Struct, forbid_unknown_fields=True):
 class _Aim(msgspec.Struct, forbid_unknown_fields=True):
     """See :class:`.Aim`."""
 
-    places: list[_Place]
+    places: list[files.PlaceFields]
     budget: _Budget
     groups: list[int]
     room: _Room
@@ -152,7 +139,7 @@ def _step_record(step: Taken) -> _Step:
 def _aim_record(aim: Aim) -> _Aim:
     room = aim.room
     return _Aim(
-        [_Place(**vars(place)) for place in aim.places],
+        [files.PlaceFields(**vars(place)) for place in aim.places],
         _Budget(**vars(aim.budget)),
         list(aim.groups),
         _Room(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syno_lab.errors import FormatError, SpecError, SynoError, UnboundError
-from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, printable, quoted, read_text
+from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, printable, quoted
 from syno_lab.systems import opened, read_operator, system_of
 
 if TYPE_CHECKING:
@@ -47,20 +47,6 @@ def pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[str
             f"{wanted}: expected a pGraph, found {label}, an operator of {system}; other forms: {', '.join(others)}"
         )
     return operator
-
-
-def read_small(path: Path, limit: int) -> str:
-    """The text of a file of at most ``limit`` bytes.
-
-    Raises:
-        FormatError: when it is larger, cannot be read, or is not UTF-8.
-    """
-    try:
-        return read_text(path, limit)
-    except OSError as error:
-        raise FormatError(f"{path}: expected a readable file, found: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise FormatError(f"{path}: expected text in UTF-8, found other bytes") from None
 
 
 def parse_binding(texts: Iterable[str]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ def named_again(request: TrialRequest, network: Network) -> TrialRequest:
     given = {"model": network.model, "data": network.dataset}
     for role, option in _ROLES.items():
         if role in own and given[role] is None:
-            origin = f"{own[role].get('origin')}:{own[role].get('name')}"
+            origin = _named(own[role])
             raise SearchError(
                 f"--continue: this search runs {origin}; a lab's folder alone runs no code: read the file, and name it "
                 f"again by {option} {origin}"
@@ -75,11 +76,8 @@ def named_again(request: TrialRequest, network: Network) -> TrialRequest:
 def with_choice(settings: SearchSettings, choice: Choice) -> SearchSettings:
     """The settings with the rules and the reward that the command line names; their files are run here."""
     from syno_lab.experiments import with_choice as with_code
-    from syno_lab.experiments.own import is_code
 
-    for option, text in [("--rule", one) for one in choice.rule or ()] + [("--reward", choice.reward)]:
-        if text is not None and not is_code(text):
-            raise SynoError(f"{option}: expected FILE.py:FUNCTION, found {quoted(text)}")
+    _check_code([*(("--rule", one) for one in choice.rule or ()), ("--reward", choice.reward)])
     return with_code(settings, choice.rule or (), choice.reward)
 
 
@@ -102,17 +100,26 @@ def choice_again(settings: SearchSettings, choice: Choice) -> SearchSettings:
 
 
 def _choice_options(settings: SearchSettings) -> list[str]:
-    reward = [] if settings.reward is None else [settings.reward]
-    found = [("--rule", one) for one in settings.rules] + [("--reward", one) for one in reward]
-    return [word for option, one in found for word in (option, f"{one.get('origin')}:{one.get('name')}")]
+    found = [*(("--rule", one) for one in settings.rules), ("--reward", settings.reward)]
+    return [word for option, one in found if one is not None for word in (option, _named(one))]
+
+
+def _named(code: Mapping[str, str]) -> str:
+    return f"{code.get('origin')}:{code.get('name')}"
+
+
+def _check_code(named: Iterable[tuple[str, str | None]]) -> None:
+    from syno_lab.experiments.own import is_code
+
+    for option, text in named:
+        if text is not None and not is_code(text):
+            raise SynoError(f"{option}: expected FILE.py:FUNCTION, found {quoted(text)}")
 
 
 def _with_code(request: TrialRequest, network: Network) -> TrialRequest:
-    from syno_lab.experiments.own import is_code, with_data, with_model
+    from syno_lab.experiments.own import with_data, with_model
 
-    for option, text in (("--model", network.model), ("--dataset", network.dataset)):
-        if text is not None and not is_code(text):
-            raise SynoError(f"{option}: expected FILE.py:FUNCTION, found {quoted(text)}")
+    _check_code((("--model", network.model), ("--dataset", network.dataset)))
     request = msgspec.structs.replace(request, own=None)
     if network.model is not None:
         request = with_model(request, network.model)
@@ -124,12 +131,8 @@ def _with_code(request: TrialRequest, network: Network) -> TrialRequest:
 def advice(settings: SearchSettings) -> list[str]:
     """The options that ``--continue`` needs beside it."""
     own = settings.training.own or {}
-    return _choice_options(settings) + [
-        word
-        for role, option in _ROLES.items()
-        if role in own
-        for word in (option, f"{own[role].get('origin')}:{own[role].get('name')}")
-    ]
+    named = [word for role, option in _ROLES.items() if role in own for word in (option, _named(own[role]))]
+    return _choice_options(settings) + named
 
 
 def say_files(result: dict[str, Any], json: str | None) -> None:

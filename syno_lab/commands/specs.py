@@ -8,13 +8,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from syno_lab.commands.operands import read_small
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import is_file, quoted
 from syno_lab.ir.spec import Spec, WeightLimits, read_weight_limits
 from syno_lab.synthesis.fields import SpecFields
 from syno_lab.systems import format_named
-from syno_lab.versioned import reason
+from syno_lab.versioned import read_small, reason
 
 MAX_BYTES = 1 << 20
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syno_lab.commands.operands import read_small
 from syno_lab.commands.output import JsonTarget, check_json, say, say_table, write_json, write_text
 from syno_lab.effort import Effort
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import LARGEST_SIZE, integer, quoted
+from syno_lab.versioned import read_small
 
 if TYPE_CHECKING:
     from syno_lab.alpha import Draft, Properties

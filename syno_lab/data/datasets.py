@@ -209,7 +209,7 @@ def load_dataset(
     if chosen is None or str(chosen) == DIGITS:
         return _part(_load_digits(), train_images, test_images, holdout)
     folder = data_path(chosen)
-    if not download and not holds_cifar(folder) and is_image_folder(folder):
+    if not download and is_class_folders(folder):
         found = find_image_folder(folder)
         tests = test_images if holdout is None else 1
         read = read_image_folder(found, size=size or SIZE, train_images=train_images, test_images=tests)
@@ -266,6 +266,11 @@ def holds_cifar(path: Path) -> bool:
     return True
 
 
+def is_class_folders(path: Path) -> bool:
+    """Whether ``path`` is read as images in class folders: it holds images, and no CIFAR."""
+    return not holds_cifar(path) and is_image_folder(path)
+
+
 def _load_digits() -> Dataset:
     """Return the 1,797 images of 8 x 8 pixels of handwritten digits of scikit-learn, the last 360 as the test part.
 
@@ -277,15 +282,9 @@ def _load_digits() -> Dataset:
     bunch = load_digits()
     images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
     labels = bunch.target.astype(np.int64)
-    return Dataset(
-        DIGITS,
-        "scikit-learn's digits",
-        images[:-360].copy(),
-        labels[:-360].copy(),
-        images[-360:].copy(),
-        labels[-360:].copy(),
-        tuple(str(name) for name in bunch.target_names),
-    )
+    train, test, classes = slice(None, -360), slice(-360, None), tuple(map(str, bunch.target_names))
+    source = "scikit-learn's digits"
+    return Dataset(DIGITS, source, images[train], labels[train], images[test], labels[test], classes)
 
 
 def download_cifar(

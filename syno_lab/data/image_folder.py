@@ -10,7 +10,7 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -39,10 +39,7 @@ _FORMS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
 _LARGE = 1 << 24  # pixels: such images are decoded one at a time
 _TEST_EVERY = 5
 _LOOKED_AT = 256  # files, for transparency
-_ORIENTATION, _BITS, _PHOTOMETRIC = 0x0112, 258, 262  # numbers of tags
-_TURNS = dict(enumerate(
-    ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90"), 2
-))  # fmt: skip
+_BITS, _PHOTOMETRIC = 258, 262  # numbers of tags
 _large = Lock()
 LEAST_AREA, MOST_SIDES = 0.08, 4 / 3
 _DECODERS = 8  # threads: reading waits for the disk, and decoding releases Python's lock
@@ -184,15 +181,12 @@ def _opened(path: Path) -> Image.Image:
 
 def _upright(image: Image.Image) -> Image.Image:
     """The image in RGB as a camera's note (EXIF) says that it is to be seen, on white where it is transparent."""
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     tags, form = getattr(image, "tag_v2", {}), image.format
     image.load()  # turns a TIFF itself
-    try:
-        turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # noqa: BLE001 - a damaged note leaves the image as it is
-        turn = None
-    image = image if turn is None else image.transpose(Image.Transpose[turn])
+    with suppress(Exception):  # a damaged note leaves the image as it is
+        ImageOps.exif_transpose(image, in_place=True)
     if image.mode[0] in "IF":
         return Image.fromarray(_of_8_bits(image, form, tags)).convert("RGB")
     if not image.has_transparency_data:

@@ -58,7 +58,7 @@ def find_layout(path: Path) -> Layout:
         parts = _parts(root, inside)
         if not parts:
             return Layout(_classes(root, inside), unread=_beside(inside))
-        train, test = (_of_part(one, least) for one, least in zip(parts, (2, 1), strict=True))
+        train, test = _of_part(parts[0], 2), _of_part(parts[1], 1)
         unread = _beside(parts) + _beside([one for one in train.values() if isinstance(one, Path)])
         return Layout(train, _same(train, test, parts), tuple(one.name for one in parts), unread)
     except OSError as error:
@@ -70,13 +70,13 @@ def images(folder: Path, *, is_deep: bool = False, most: int | None = None) -> I
 
     Links that lead back to a folder above are not followed.
     """
-    above = {*folder.absolute().parents, *folder.resolve().parents} if is_deep else set()
-    seen, todo, looked = {_identity(one) for one in above}, [folder], 0
+    seen = {one.resolve() for one in (*folder.absolute().parents, *folder.resolve().parents)}
+    todo, looked = [folder], 0
     while todo:
         here = todo.pop()
-        if (identity := _identity(here)) in seen:
+        if (place := here.resolve()) in seen:
             continue
-        seen.add(identity)
+        seen.add(place)
         with os.scandir(here) as entries:
             for entry in entries:
                 looked += 1
@@ -91,11 +91,6 @@ def images(folder: Path, *, is_deep: bool = False, most: int | None = None) -> I
 def holds_images(folder: Path) -> bool:
     """Whether an image is found in ``folder`` or in its folders."""
     return _is_flat(folder) or next(images(folder, is_deep=True, most=_MOST_LOOKED), None) is not None
-
-
-def _identity(folder: Path) -> tuple[int, int]:
-    status = folder.stat()
-    return status.st_dev, status.st_ino
 
 
 def _can_be_class(entry: os.DirEntry[str]) -> bool:
@@ -196,9 +191,8 @@ def _classes(root: Path, inside: Sequence[Path], least: int = 2) -> Classes:
 
 def _same(train: Classes, test: Classes, parts: Sequence[Path]) -> Classes:
     """The test part in the training part's order and by its names, from which its own may differ in capitals."""
-    ours, theirs = ({_folded(name): name for name in of} for of in (train, test))
-    if train.keys() == test.keys():
-        return {name: test[name] for name in train}
+    key = str if train.keys() == test.keys() else _folded
+    ours, theirs = ({key(name): name for name in of} for of in (train, test))
     if ours.keys() == theirs.keys() and len(ours) == len(train) and len(theirs) == len(test):
         return {name: test[theirs[folded]] for folded, name in ours.items()}
     only = ((train.keys() - test.keys(), parts[0].name), (test.keys() - train.keys(), parts[1].name))

@@ -22,7 +22,7 @@ from torch.utils.data import Dataset, Subset, default_collate
 from syno_lab.blame import blamed, is_theirs, said_by
 from syno_lab.data.datasets import held_out
 from syno_lab.errors import DataError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import kind_of, quoted
 
 #: Test examples whose classes tell two data sets of equal shapes apart.
 _TOLD_APART = 64
@@ -46,7 +46,9 @@ class Part:
     def of(cls, data: Any, name: str, whose: str) -> Part:
         """All examples of a dataset, which must have a length. Raises DataError."""
         if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
-            raise DataError(f"{whose}: expected the {name} part as a torch dataset with a length, found {_kind(data)}")
+            raise DataError(
+                f"{whose}: expected the {name} part as a torch dataset with a length, found {kind_of(data)}"
+            )
         with blamed(f"{whose}: the length of the {name} part", DataError):
             count = len(data)
         if not 0 < count <= MOST:
@@ -68,14 +70,15 @@ class Part:
     def taken(self, chosen: Sequence[int], whose: str) -> list[Any]:
         """What the dataset gives for these examples of it. Raises DataError with the number of one that it cannot."""
         numbers = [self.indices[index] for index in chosen]
-        several: Callable[[list[int]], list[Any]] | None = getattr(self.data, "__getitems__", None)
-        if several is not None:
-            try:
-                return list(several(numbers))
-            except BaseException as error:
-                if not is_theirs(error):
-                    raise  # else which one it is comes out below
-        found = []
+        several: Callable[[list[int]], list[Any]] = getattr(self.data, "__getitems__", lambda numbers: [])
+        try:
+            found = list(several(numbers))
+            if len(found) == len(numbers):
+                return found
+        except BaseException as error:
+            if not is_theirs(error):
+                raise
+        found = []  # one by one, so that it comes out which one is at fault
         for number in numbers:
             try:
                 found.append(self.data[number])
@@ -128,7 +131,7 @@ class OwnData:
         test part say.
         """
         if not isinstance(found, Sequence) or isinstance(found, str) or len(found) != 2:
-            count = f"{len(found)}" if isinstance(found, list | tuple) else _kind(found)
+            count = f"{len(found)}" if isinstance(found, list | tuple) else kind_of(found)
             way = "; split it by torch.utils.data.random_split" if hasattr(found, "__getitem__") else ""
             way = "; leave the validation part out, or join it to the training part" if count == "3" else way
             raise DataError(f"{name}: expected two torch datasets (train, test), found {count}{way}")
@@ -141,27 +144,21 @@ class OwnData:
             )
         half = cls(name, train, test, 0, tuple(example.shape), example.dtype, "")
         some = half.read(test, range(0, len(test), max(1, len(test) // _TOLD_APART)))[1].tolist()
-        named, whole = _classes(train.data), test.data
-        (tests, reads_all), (trains, knows_all) = half._seen(test, clock), (set[int](), False)
-        if named is None:
-            trains, knows_all = (tests, reads_all) if train.data is whole else half._seen(train, clock)
-        seen = trains | tests
-        remark = ""
-        if reads_all and knows_all and trains != tests:
-            alone = [(trains - tests, train), (tests - trains, test)]
-            listed = [f"{_listed(labels)} in the {part.name} part" for labels, part in alone if labels]
-            remark = f"{name}: labels that one part alone has: {', '.join(listed)}"
         told = repr((half.train_count, half.test_count, list(example.shape), str(example.dtype), some))
+        named = _classes(train.data)
+        seen = {part: half._seen(part, clock) for part in (train, test) if named is None or part is test}
+        found_in = [(labels, f"in the {part.name} part") for part, (labels, _) in seen.items()]
+        all_labels = set.union(*(labels for labels, _ in found_in))
+        alone: list[str] = []
+        if named is None and all(is_all for _, is_all in seen.values()):
+            both = set.intersection(*(labels for labels, _ in found_in))
+            alone = [f"{_listed(labels - both)} {where}" for labels, where in found_in if labels - both]
         return replace(
             half,
-            classes=max(seen) + 1 if named is None else named,
-            lowest=min(seen),
-            labels=" and ".join(
-                f"{min(labels)} to {max(labels)} in the {part.name} part"
-                for labels, part in ((trains, train), (tests, test))
-                if labels
-            ),
-            remark=remark,
+            classes=max(all_labels) + 1 if named is None else named,
+            lowest=min(all_labels),
+            labels=" and ".join(f"{min(labels)} to {max(labels)} {where}" for labels, where in found_in),
+            remark=f"{name}: labels that one part alone has: {', '.join(alone)}" if alone else "",
             fingerprint=hashlib.blake2b(told.encode(), digest_size=16).hexdigest(),
         )
 
@@ -178,11 +175,9 @@ class OwnData:
     @cached_property
     def test_labels(self) -> NDArray[np.int64]:
         """The class of each test example; reads the part once."""
-        read = [
-            self.read(self.test, range(first, min(first + _READ_AT_ONCE, self.test_count)))[1]
-            for first in range(0, self.test_count, _READ_AT_ONCE)
-        ]
-        return np.concatenate([labels.numpy() for labels in read])
+        numbers = range(self.test_count)
+        some = (numbers[first : first + _READ_AT_ONCE] for first in numbers[::_READ_AT_ONCE])
+        return torch.cat([self.read(self.test, one)[1] for one in some]).numpy()
 
     def _seen(self, part: Part, clock: Callable[[], float]) -> tuple[set[int], bool]:
         """The labels of a part, read for so long from all over it, and whether these are all."""
@@ -197,22 +192,16 @@ class OwnData:
     def read(self, part: Part, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """The examples [B, *] and classes [B] of one part at the indices. Raises DataError for others than these."""
         pairs = part.taken(indices, self.name)
-        try:
-            examples, labels = default_collate([(pair[0], pair[1]) for pair in pairs])
-            is_right = examples.shape == (len(indices), *self.shape) and examples.dtype == self.dtype
-            is_right &= labels.shape == (len(indices),) and not labels.is_floating_point() and not labels.is_complex()
-            labels = labels.long()
-            is_right &= int(labels.min()) >= 0 and not (self.classes and int(labels.max()) >= self.classes)
-        except (TypeError, ValueError, RuntimeError, IndexError, KeyError, AttributeError) as error:
-            odd = f"expected pairs of a tensor and a class, found: {said_by(error)}"
-        else:
-            if is_right:
-                return examples, labels
-            odd = "expected pairs of a tensor and a class of one shape and type"
-        for index, pair in zip(indices, pairs, strict=False):
+        for index, pair in zip(indices, pairs, strict=True):
             if said := self._odd(pair):
                 raise DataError(f"{self.name}: {part.said(part.indices[index])}: {said}")
-        raise DataError(f"{self.name}: {odd}, in {len(pairs)} examples of the {part.name} part")
+        try:
+            examples, labels = default_collate([(pair[0], int(pair[1])) for pair in pairs])
+        except (TypeError, ValueError, RuntimeError) as error:
+            where = f"in {len(pairs)} examples of the {part.name} part"
+            said = f"expected pairs of a tensor and a class, found: {said_by(error)}, {where}"
+            raise DataError(f"{self.name}: {said}") from error
+        return examples, labels
 
     def _odd(self, pair: Any) -> str:
         """What is wrong with an example, in words; empty where nothing is."""
@@ -301,9 +290,4 @@ def _listed(labels: set[int]) -> str:
 
 
 def _kinds(found: object) -> str:
-    return ", ".join(map(_kind, found)) if isinstance(found, tuple | list) else _kind(found)
-
-
-def _kind(value: object) -> str:
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+    return ", ".join(map(kind_of, found)) if isinstance(found, tuple | list) else kind_of(found)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,9 +95,7 @@ class ImageStream:
     def holding_out(self, share: float) -> ImageStream:
         """See :meth:`.Dataset.holding_out`: the same images are held out."""
         held = held_out(len(self.train), share, self.name)
-        parts = [tuple(one for one, is_held in zip(self.train, held, strict=True) if is_held is wanted)
-                 for wanted in (np.False_, np.True_)]  # fmt: skip
-        return replace(self, train=parts[0], test=parts[1])
+        return replace(self, train=tuple(compress(self.train, ~held)), test=tuple(compress(self.train, held)))
 
     def channel_statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and deviation [C] over the first training images, see :data:`MOST_COUNTED`; pixels scaled to 0 … 1."""
@@ -116,9 +115,11 @@ class ImageStream:
 
 def stream_of(folder: ImageFolder, size: int | None = None) -> ImageStream:
     """The images of a folder as a stream."""
-    parts = [tuple((str(file.relative_to(folder.path)), label) for file, label in part)
-             for part in (folder.train, folder.test)]  # fmt: skip
-    return ImageStream(folder.path.name, str(folder.path), parts[0], parts[1], folder.classes, size or SIZE)
+    train, test = (
+        tuple((str(file.relative_to(folder.path)), label) for file, label in part)
+        for part in (folder.train, folder.test)
+    )
+    return ImageStream(folder.path.name, str(folder.path), train, test, folder.classes, size or SIZE)
 
 
 @dataclass(frozen=True)

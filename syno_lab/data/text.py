@@ -7,6 +7,7 @@ from its training part (:mod:`syno_lab.models.tokens`).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -79,9 +80,8 @@ class TextData:
         """
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
             raise DataError(f"holdout: expected a share of the training text between 0 and 1, found {quoted(share)}")
-        first = len(self.train) - max(2, round(len(self.train) * share))
-        kept, held = self.train[: max(first, 0)].copy(), self.train[max(first, 0) :].copy()
-        return replace(self, train=kept, test=held)
+        first = _first_of_test(self.train, share)
+        return replace(self, train=self.train[:first].copy(), test=self.train[first:].copy())
 
 
 def is_text_file(path: str | Path) -> bool:
@@ -121,16 +121,20 @@ def load_text(
     if not text:
         raise DataError(f"expected a text at {place}, found an empty file")
     if kind == "bpe":
-        first = len(text) - max(2, round(len(text) * test_share))
-        parts = text[: max(first, 0)], text[max(first, 0) :]
+        first = _first_of_test(text, test_share)
         try:
-            learnt = tokens_for(parts[0], kind, vocabulary)
+            tokens = tokens_for(text[:first], kind, vocabulary)
         except DataError as error:
             raise DataError(f"{place}: {error}") from None
-        return TextData(place.name, str(place), learnt.encode(parts[0]), learnt.encode(parts[1]), learnt)
-    tokens = tokens_for(text, kind)
-    numbers = tokens.encode(text)
-    first_of_test = len(numbers) - max(2, round(len(numbers) * test_share))
-    return TextData(
-        place.name, str(place), numbers[: max(first_of_test, 0)].copy(), numbers[max(first_of_test, 0) :].copy(), tokens
-    )
+        train, test = tokens.encode(text[:first]), tokens.encode(text[first:])
+    else:
+        tokens = tokens_for(text, kind)
+        numbers = tokens.encode(text)
+        first = _first_of_test(numbers, test_share)
+        train, test = numbers[:first].copy(), numbers[first:].copy()
+    return TextData(place.name, str(place), train, test, tokens)
+
+
+def _first_of_test(values: Sized, share: float) -> int:
+    """Where the last ``share`` of the values begins, at least two of them."""
+    return max(0, len(values) - max(2, round(len(values) * share)))

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -72,18 +73,17 @@ def with_model(request: TrialRequest, model: Model) -> TrialRequest:
     if isinstance(model, nn.Module):
         given = uncompiled(model)
         check_values(given)
-        with blamed(type(given).__name__):
-            name = f"{OWN}{type(given).__name__}@{_digest(given)}"
-        offer_network(name, lambda: copied(given))
-        return msgspec.structs.replace(request, backbone=name)
-    if not callable(model):
+        called = type(given).__name__
+        build: Callable[[], nn.Module] = partial(copied, given)
+    elif callable(model):
+        called = str(getattr(model, "__name__", type(model).__name__))
+        build = checked(model, called, str(getattr(model, "__module__", "this process")))
+    else:
         raise SpecError(f"model: expected a torch.nn.Module, a function or 'file.py:function', found {quoted(model)}")
-    called = str(getattr(model, "__name__", type(model).__name__))
-    builder = checked(model, called, str(getattr(model, "__module__", "this process")))
     with generators_kept(), blamed(called):
         torch.manual_seed(0)
-        name = f"{OWN}{called}@{_digest(builder())}"
-    offer_network(name, builder)
+        name = f"{OWN}{called}@{_digest(build())}"
+    offer_network(name, build)
     return msgspec.structs.replace(request, backbone=name)
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from syno_lab.blame import blamed
 from syno_lab.errors import CodeError
 from syno_lab.inputs import quoted
-from syno_lab.own_rule import RuleFunction, called, rule_of
+from syno_lab.own_rule import RuleFunction, rule_of
 from syno_lab.protocol import OwnRule
 from syno_lab.trial.own import with_primitives
 from syno_lab.user_code import UserCode, user_code
@@ -113,18 +114,17 @@ def own_reward(settings: SearchSettings) -> Callable[[Judged], float] | None:
     if settings.reward is None:
         return None
     code = UserCode.from_dict(settings.reward)
-    function = _brought(code)
+    function, where = _brought(code), f"{code.name} of {code.origin}"
 
     def reward(trial: Judged) -> float:
-        found = called(function, f"{code.name} of {code.origin}", trial)
+        with blamed(where):
+            found = function(trial)
         try:
             number = float(found)
         except (TypeError, ValueError):
             number = -1.0
         if isinstance(found, bool | str) or not 0 <= number <= 1:
-            raise CodeError(
-                f"{code.name} of {code.origin}: expected a reward from 0 to 1, found {quoted(found)} for {trial}"
-            )
+            raise CodeError(f"{where}: expected a reward from 0 to 1, found {quoted(found)} for {trial}")
         return number
 
     return reward

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from syno_lab.blame import is_out_of_memory, is_theirs, said_by
+from syno_lab.blame import is_theirs, said_by
+from syno_lab.effort import is_out_of_memory
 from syno_lab.errors import SpecError
 
 

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, Protocol
@@ -18,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from syno_lab.blame import blamed, is_theirs
-from syno_lab.errors import SynoError, TrainingError
+from syno_lab.blame import blamed
+from syno_lab.errors import TrainingError
 from syno_lab.models.tried import blame
 from syno_lab.training.checkpoint import Standing, Trained, load_checkpoint, save_checkpoint
 from syno_lab.training.limits import Limits, Stop
@@ -109,14 +110,8 @@ def cross_entropy(logits: Tensor, answers: Tensor, *, reduction: str = "mean") -
 
 def outputs_of(module: nn.Module, inputs: Tensor) -> object:
     """What a module gives; whatever it raises but for a lack of memory is a TrainingError of one line."""
-    try:
+    with blamed("the network", TrainingError, partial(blame, module)):
         return module(inputs)
-    except SynoError:
-        raise
-    except BaseException as error:
-        if not is_theirs(error):
-            raise
-        raise TrainingError(f"the network: {blame(module, error)}") from error
 
 
 class Loop:

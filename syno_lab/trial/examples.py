@@ -6,8 +6,8 @@ from functools import lru_cache
 from math import prod
 from pathlib import Path
 
-from syno_lab.data.datasets import DIGITS, Dataset, data_path, holds_cifar, load_dataset
-from syno_lab.data.image_folder import find_image_folder, is_image_folder
+from syno_lab.data.datasets import DIGITS, Dataset, data_path, holds_cifar, is_class_folders, load_dataset
+from syno_lab.data.image_folder import find_image_folder
 from syno_lab.data.own import OwnData, own_data
 from syno_lab.data.stream import MOST_HELD, ImageStream, stream_of
 from syno_lab.data.text import TextData, is_text_file
@@ -42,12 +42,11 @@ def images_of(request: TrialRequest) -> Dataset | ImageStream:
     The last data sets are kept as long as their files do not change, but for images in class folders: the many short
     trials of a process read their data once. Raises DataError where they cannot be read.
     """
-    files: _Files | None = ()
-    if request.data != DIGITS:
-        folder = data_path(request.data)
-        files = _files(folder) if holds_cifar(folder) else None
     asked = (request.data, request.resolution, request.train_images, request.test_images, request.holdout)
-    return _load(*asked) if files is None else _kept(*asked, files)
+    if request.data == DIGITS:
+        return _load(*asked)
+    folder = data_path(request.data)
+    return _load(*asked, _files(folder)) if holds_cifar(folder) else _load.__wrapped__(*asked)
 
 
 def plan_of_images(request: TrialRequest) -> list[str]:
@@ -57,7 +56,7 @@ def plan_of_images(request: TrialRequest) -> list[str]:
     if request.data == DIGITS or is_text_file(request.data):
         return []
     folder = data_path(request.data)
-    return [] if holds_cifar(folder) or not is_image_folder(folder) else [find_image_folder(folder).plan()]
+    return [find_image_folder(folder).plan()] if is_class_folders(folder) else []
 
 
 def held_text_of(request: TrialRequest) -> TextData:
@@ -85,34 +84,18 @@ def _files(folder: Path) -> _Files:
 
 
 @lru_cache(maxsize=2)
-def _kept(
+def _load(
     data: str,
-    resolution: int | None,
+    size: int | None,
     train_images: int | None,
     test_images: int | None,
     holdout: float | None,
-    _files: _Files,
+    _files: _Files = (),
 ) -> Dataset | ImageStream:
-    return _load(data, resolution, train_images, test_images, holdout)
-
-
-def _load(
-    data: str, resolution: int | None, train_images: int | None, test_images: int | None, holdout: float | None
-) -> Dataset | ImageStream:
-    stream = None if data == DIGITS else _streamed(data_path(data), resolution, train_images, test_images, holdout)
-    if stream is not None:
-        return stream
-    return load_dataset(data, size=resolution, train_images=train_images, test_images=test_images, holdout=holdout)
-
-
-def _streamed(
-    folder: Path, size: int | None, train_images: int | None, test_images: int | None, holdout: float | None
-) -> ImageStream | None:
-    """The images of a folder as a stream if they are too many to be held."""
-    if holds_cifar(folder) or not is_image_folder(folder):
-        return None
-    stream = stream_of(find_image_folder(folder), size).part(train_images)
-    stream = stream if holdout is None else stream.holding_out(holdout)
-    stream = stream.part(None, test_images)
-    needed = (len(stream.train) + len(stream.test)) * prod(stream.image_shape)
-    return stream if needed > MOST_HELD else None
+    if data != DIGITS and is_class_folders(folder := data_path(data)):
+        stream = stream_of(find_image_folder(folder), size).part(train_images)
+        stream = stream if holdout is None else stream.holding_out(holdout)
+        stream = stream.part(None, test_images)
+        if (len(stream.train) + len(stream.test)) * prod(stream.image_shape) > MOST_HELD:
+            return stream
+    return load_dataset(data, size=size, train_images=train_images, test_images=test_images, holdout=holdout)

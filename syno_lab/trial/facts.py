@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from syno_lab.data.cifar import find_cifar
-from syno_lab.data.datasets import DIGITS, data_path, holds_cifar
-from syno_lab.data.image_folder import SIZE, class_names, is_image_folder
+from syno_lab.data.datasets import DIGITS, data_path, is_class_folders
+from syno_lab.data.image_folder import SIZE, class_names
 from syno_lab.data.own import own_data
 from syno_lab.data.text import TextData, is_text_file, load_text
 from syno_lab.errors import DataError, SpecError
@@ -61,10 +61,9 @@ def facts_of(request: TrialRequest) -> Facts:
         outputs, channels, stored = 10, 1, 8
     else:
         path = data_path(request.data)
-        if not holds_cifar(path) and is_image_folder(path):
-            classes = len(class_names(path))
+        if is_class_folders(path):
             size = request.resolution or SIZE
-            return Facts("images", classes, 3, size, size)
+            return Facts("images", len(class_names(path)), 3, size, size)
         _, form = find_cifar(path)
         outputs, channels, stored = len(form.classes), 3, 32
     return Facts("images", outputs, channels, request.resolution or stored, stored)

@@ -17,8 +17,9 @@ import msgspec
 import numpy as np
 import torch
 
-from syno_lab.blame import is_out_of_memory, is_theirs, said_by
+from syno_lab.blame import is_theirs, said_by
 from syno_lab.data.text import TextData
+from syno_lab.effort import is_out_of_memory
 from syno_lab.errors import DiskFullError, SynoError, TrainingError
 from syno_lab.inputs import read_json
 from syno_lab.models.registry import OWN

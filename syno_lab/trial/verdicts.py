@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import StrEnum
-from statistics import fmean, stdev
+from statistics import stdev
 
 from syno_lab.trial.request import TrialOutcome
 
@@ -51,9 +51,3 @@ def seed_spread(outcomes: Iterable[TrialOutcome]) -> float | None:
     """
     accuracies = [one.accuracy for one in outcomes if one.accuracy is not None]
     return stdev(accuracies) if len(accuracies) > 1 else None
-
-
-def mean_accuracy(outcomes: Sequence[TrialOutcome]) -> float | None:
-    """The mean of the trainings' accuracies; None where one has none."""
-    accuracies = [one.accuracy for one in outcomes if one.accuracy is not None]
-    return fmean(accuracies) if accuracies and len(accuracies) == len(outcomes) else None

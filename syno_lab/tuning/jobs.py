@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.effort import check_room
+from syno_lab.effort import NO_MEMORY, check_room
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
 from syno_lab.processes.board_server import MOMENT_FUNCTION
@@ -160,7 +160,7 @@ def in_words(key: str) -> Iterator[None]:
         said = f"{type(error).__name__} {error}".lower()
         if "sessiontimeout" in said:
             raise
-        if any(sign in said for sign in _NO_MEMORY):
+        if "memoryerror" in said or NO_MEMORY.search(said):
             raise TuningError(
                 f"{quoted(key)} ran out of memory: expected room for the arguments and for what the candidate stores "
                 "between its stages, found none; take smaller sizes or a device with more memory"
@@ -171,10 +171,6 @@ def in_words(key: str) -> Iterator[None]:
                 "device's system ended it where memory ran out"
             ) from error
         raise
-
-
-#: What C++, Python and CUDA say where memory runs out.
-_NO_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "out_of_memory", "cannot allocate memory")
 
 
 def board_moment(device: Device) -> str:

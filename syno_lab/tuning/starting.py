@@ -29,15 +29,15 @@ def record_files(folder: str | os.PathLike[str]) -> list[Path]:
     """The files of a folder that may be records. Raises TuningError where it has none, or cannot be read."""
     name = quoted(os.fspath(folder), _MOST_PATH)
     try:
-        names = sorted(one.name for one in Path(folder).iterdir())
+        there = sorted(Path(folder).iterdir())
     except FileNotFoundError:
         raise TuningError(f"there is no such folder: {name}; expected one with tuning records") from None
     except (OSError, ValueError) as error:  # a zero in it
         reason = getattr(error, "strerror", None) or error
         raise TuningError(f"expected a folder of tuning records that can be read, found {name}: {reason}") from None
-    found = [Path(folder) / one for one in names if one.endswith(".jsonl")]
+    found = [one for one in there if one.suffix == ".jsonl"]
     if not found:
-        what = f"{quoted(names[0])} and the like" if names else "nothing"
+        what = f"{quoted(there[0].name)} and the like" if there else "nothing"
         raise TuningError(f"expected tuning records (*.jsonl) in the folder {name}, found {what} there")
     return found
 
