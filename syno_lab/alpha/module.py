@@ -286,12 +286,10 @@ class _Builder:
                 return prefix + name
             found = getattr(owner, own)
         self.known.add(prefix + name)
-        if isinstance(found, Tensor) and not isinstance(found, nn.Parameter):
-            self.module.put(prefix + name, deep_copied(found, memo))
-            if own in modules[path]._non_persistent_buffers_set:
-                self.module.get_submodule((prefix + path).strip("."))._non_persistent_buffers_set.add(own)
-            return prefix + name
-        return self.module.put(prefix + name, deep_copied(found, memo))
+        self.module.put(prefix + name, deep_copied(found, memo))
+        if isinstance(found, Tensor) and own in modules[path]._non_persistent_buffers_set:
+            self.module.get_submodule((prefix + path).strip("."))._non_persistent_buffers_set.add(own)
+        return prefix + name
 
 
 def _is_same(node: Node, shapes: tuple[Shape, ...], made: Made) -> bool:

@@ -72,15 +72,15 @@ def _of_intervals(windows: Windows) -> Letter | None:
     first, last = max(0, -((width - 1 - before) // step)), min(number - 1, (size - 1 + before) // step)
     if first > last:
         return None
-    # A gap after window i: from i * step - before + width to (i + 1) * step - before - 1.
-    has_gap = width < step and max(0, before // step) <= min(number - 2, (size - 1 + before - width) // step)
-    if has_gap or before < 0 or (number - 1) * step - before + width < size:
-        return "x"
     # The share of a window in the axis rises, stays and falls: the most is at an end of where it stays.
     ends = [-(-place // step) - late for place in (before, size - width + before) for late in (0, 1)]
     begins = [min(max(end, first), last) * step - before for end in ends]
     most = max(min(size, begin + width) - max(0, begin) for begin in begins)
-    return "a" if most == size else "m" if most > 1 else "o"
+    if most == size:
+        return "a"
+    # Several windows read all where they touch, and the first and the last reach the ends.
+    skips = width < step or before < 0 or (number - 1) * step - before + width < size
+    return "x" if skips else "m" if most > 1 else "o"
 
 
 def of_block(size: int, block: int) -> Letter:

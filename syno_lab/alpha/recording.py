@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ from torch import Tensor, nn
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.autograd import Function
 from torch.fx.node import map_aggregate
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointFunction
+from torch.utils.flop_counter import flop_registry
 
 from syno_lab.alpha.twins import has_hooks, on_meta, tensors_of, twin, with_values, wrapped
 from syno_lab.errors import SpecError, SynoError
@@ -45,8 +48,8 @@ WHOLE = (Attention, Positions, Slot, StochasticDepth)
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _ONE_AT_A_TIME = threading.RLock()
 
-#: What holds around a call and not around the network: ("no_grad",), ("inference_mode",), or ("autocast", the kind of
-#: device, the type, whether it is on).
+#: What holds around a call and not around the network: torch.no_grad, torch.inference_mode or torch.autocast, each with
+#: its arguments.
 Region = tuple[tuple[Any, ...], ...]
 
 
@@ -94,6 +97,7 @@ class Call:
         results: the numbers of the tensors that it gives, in order.
         in_place: whether it changes its first argument.
         region: what holds around it.
+        flops: for a batch of one, as torch counts them.
     """
 
     target: str | Callable[..., Any]
@@ -102,22 +106,19 @@ class Call:
     results: tuple[int, ...]
     in_place: bool = False
     region: Region = ()
+    flops: int = 0
 
     @property
     def name(self) -> str:
         """The function's, without what says that it works in place; empty for a module."""
         if isinstance(self.target, str):
             return ""
-        if (of_class := _function_of(self.target)) is not None:
-            return of_class.__name__
         if isinstance(self.target, torch.jit.ScriptFunction):
             return str(self.target.name)
-        if isinstance(self.target, OpOverload):
-            return self.target.overloadpacket.__name__.strip("_")
-        name = str(getattr(self.target, "__name__", "call"))
-        if name == "__get__":  # of a property of tensors, such as T
-            name = str(getattr(getattr(self.target, "__self__", None), "__name__", name))
-        return name.strip("_")
+        target: Any = self.target.overloadpacket if isinstance(self.target, OpOverload) else self.target
+        if getattr(target, "__name__", "") in ("apply", "__get__"):  # of an autograd function, and of T and its like
+            target = getattr(target, "__self__", target)
+        return str(getattr(target, "__name__", "call")).strip("_")
 
     def leaves(self, kind: type[Any]) -> list[Any]:
         """The arguments of one kind, in order."""
@@ -134,7 +135,6 @@ class Record:
         shapes: of all tensors, for both batches.
         dtypes: of all tensors.
         single: whether the network gives a tensor rather than a tuple.
-        twin: the copy without storage.
     """
 
     calls: tuple[Call, ...]
@@ -143,7 +143,6 @@ class Record:
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
     dtypes: tuple[torch.dtype, ...]
     single: bool
-    twin: nn.Module
 
     def grows(self, number: int) -> tuple[bool, ...]:
         """For each axis of a tensor whether its size grows with the batch."""
@@ -171,11 +170,8 @@ def within(region: Region, function: Callable[..., Any], args: Any, kwargs: Any)
     """A call, with what holds around it."""
     if not region:
         return function(*args, **kwargs)
-    (kind, *how), *rest = region
-    if kind == "autocast":
-        with torch.autocast(*how):
-            return within(tuple(rest), function, args, kwargs)
-    with torch.no_grad() if kind == "no_grad" else torch.inference_mode():
+    (context, *how), *rest = region
+    with context(*how):
         return within(tuple(rest), function, args, kwargs)
 
 
@@ -208,7 +204,8 @@ def record(net: nn.Module, example: Example) -> tuple[Record, tuple[Tensor, ...]
     merged = []
     for call, other in zip(one.calls, two.calls, strict=True):
         try:
-            merged.append(replace(call, arguments=_merged(call.arguments, other.arguments)))
+            flops = max(0, 2 * call.flops - other.flops)
+            merged.append(replace(call, arguments=_merged(call.arguments, other.arguments), flops=flops))
             for number in call.results:
                 for pair in zip(one.shapes[0][number], two.shapes[0][number], strict=True):
                     _single(*pair)
@@ -298,12 +295,10 @@ def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
 def _where(error: BaseException) -> str:
     """File and line of the network's own code that failed."""
     ours = Path(torch.__file__).parent, Path(__file__)
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not any(Path(frame.filename).is_relative_to(each) for each in ours)
-    ]
-    return f", at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not any(Path(frame.filename).is_relative_to(each) for each in ours):
+            return f", at {Path(frame.filename).name}:{frame.lineno}"
+    return ""
 
 
 def _function_of(target: Any) -> type[Any] | None:
@@ -317,7 +312,7 @@ def _is_own(target: Any) -> bool:
     if isinstance(target, OpOverload | OpOverloadPacket):
         packet = target.overloadpacket if isinstance(target, OpOverload) else target
         return not str(packet._qualified_op_name).startswith(("aten::", "prim"))
-    return _function_of(target) is not None
+    return isinstance(target, torch.jit.ScriptFunction) or _function_of(target) is not None
 
 
 def _autocasts() -> dict[str, tuple[bool, torch.dtype]]:
@@ -333,18 +328,27 @@ def eager() -> Iterator[None]:
 
 
 class _Below(TorchDispatchMode):
-    """Records the operators of ATen that run in no call that is recorded."""
+    """Records the operators of ATen that run in no call that is recorded, and counts the FLOPs of others."""
 
     def __init__(self, recorder: _Recorder) -> None:
         super().__init__()
         self._recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._recorder.is_inside:
-            return func(*args, **(kwargs or {}))
-        if func._schema.is_mutable:
-            raise SpecError(f"expected no change in place below Python, found {func}")
-        return self._recorder.call(func, func, args, kwargs or {})
+        named = kwargs or {}
+        if not self._recorder.is_inside:
+            if func._schema.is_mutable:
+                raise SpecError(f"expected no change in place below Python, found {func}")
+            with self:
+                return self._recorder.call(func, func, args, named)
+        count = flop_registry.get(func.overloadpacket)
+        if count is None:
+            with self:  # it may be made of others, as under inference_mode
+                given = func.decompose(*args, **named)
+            return func(*args, **named) if given is NotImplemented else given
+        given = func(*args, **named)
+        self._recorder.flops += count(*args, **named, out_val=given)
+        return given
 
 
 @dataclass
@@ -358,14 +362,15 @@ class _Recorder(TorchFunctionMode):
     values: list[Tensor] = field(default_factory=list)  # all are kept, so that no identity is used twice
     place: str = ""
     is_inside: bool = False
+    flops: int = 0  # of the call
 
     def __post_init__(self) -> None:
         super().__init__()
         self._known: dict[int, Value | Weight | Constant] = {}
-        self._kept: list[Tensor] = []
         self._stale: set[int] = set()
         self._paths: list[str] = []
         self._around = _autocasts()
+        self._thread = threading.get_ident()
         self._weights = dict(tensors_of(self.twin))
         self._whole: tuple[str, ...] = ()
         self._attributes = {
@@ -377,11 +382,10 @@ class _Recorder(TorchFunctionMode):
             self._add(each)
 
     def record(self, outputs: tuple[int, ...], single: bool) -> Record:
-        self.is_inside = True  # the twin may be called again
         shapes = tuple([tuple(each.shape) for each in self.values])
         dtypes = tuple([each.dtype for each in self.values])
         inputs = tuple(range(len(self.inputs)))
-        return Record(tuple(self.calls), inputs, outputs, (shapes,), dtypes, single, self.twin)
+        return Record(tuple(self.calls), inputs, outputs, (shapes,), dtypes, single)
 
     def check_state(self) -> None:
         """Raise SpecError where the network has set one of its weights anew: no graph says that."""
@@ -412,46 +416,40 @@ class _Recorder(TorchFunctionMode):
         for path, module in self.twin.named_modules():
             if path.startswith(self._whole) and self._whole:
                 continue
-            inner: Callable[..., Any] | None = wrapped(module)
             if isinstance(module, torch.jit.ScriptModule):
                 self._whole += (f"{path}.",)
                 if not hasattr(module, "forward"):  # it has other methods alone
                     continue
-                inner = with_values(module.forward, self.device)
-            forward = module.forward if inner is None else inner
-            hooked = has_hooks(module)
-            module.forward = self._watched(path, forward, bool(path) and is_whole(module) and not hooked)
-            if path or not hooked:  # the hooks of the whole network are functions like others
-                whole = self._watched(path, module._call_impl, True) if hooked else module.forward
-                module._compiled_call_impl = whole
+            inner, hooked = wrapped(module), has_hooks(module)
+            whole = bool(path) and is_whole(module)  # of a network that is one layer the inside is looked at
+            module.forward = self._watched(path, inner or module.forward, whole and not hooked)
+            call = self._watched(path, module._call_impl, whole) if hooked else module.forward
+            module._compiled_call_impl = call
+        original, script = Function.__dict__["apply"], torch.jit.ScriptFunction.__call__
+
+        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            if cls is CheckpointFunction and not self._is_unseen:  # saves memory, and changes nothing
+                return args[0](*args[2:])
+            function = original.__get__(None, cls)
+            return self.call(function, function, args, kwargs)
+
+        def scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
+            return self.call(function, partial(script, function), args, kwargs)
+
         with _ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad(), torch.jit.optimized_execution(False):
-            original, script, owner = (
-                Function.__dict__["apply"],
-                torch.jit.ScriptFunction.__call__,
-                threading.get_ident(),
-            )
-
-            def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-                function = original.__get__(None, cls)
-                if threading.get_ident() != owner or self.is_inside:
-                    return function(*args, **kwargs)
-                if cls is CheckpointFunction:  # saves memory, and changes nothing
-                    return args[0](*args[2:])
-                return self.call(function, function, args, kwargs)
-
-            def scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
-                if threading.get_ident() != owner or self.is_inside:
-                    return script(function, *args, **kwargs)
-                return self.call(function, with_values(function, self.device), args, kwargs)
-
             setattr(Function, "apply", classmethod(apply))  # noqa: B010 - classes of torch have no way to be watched
             setattr(torch.jit.ScriptFunction, "__call__", scripted)  # noqa: B010
             try:
-                with eager(), _Below(self), self:
+                with eager(), sdpa_kernel(SDPBackend.MATH), _Below(self), self:
                     yield
             finally:
                 setattr(Function, "apply", original)  # noqa: B010
                 setattr(torch.jit.ScriptFunction, "__call__", script)  # noqa: B010
+
+    @property
+    def _is_unseen(self) -> bool:
+        """Whether what is called is in a call that is recorded, or in another thread."""
+        return self.is_inside or threading.get_ident() != self._thread
 
     def _watched(self, path: str, forward: Callable[..., Any], whole: bool) -> Callable[..., Any]:
         def watched(*args: Any, **kwargs: Any) -> Any:
@@ -459,7 +457,6 @@ class _Recorder(TorchFunctionMode):
                 return forward(*args, **kwargs)
             self._paths.append(path)
             self.place = f", in {path}" if path else ""
-            # Of a network that is one layer the inside is looked at.
             result = self.call(path, forward, args, kwargs) if whole else forward(*args, **kwargs)
             self._paths.pop()
             return result
@@ -470,6 +467,8 @@ class _Recorder(TorchFunctionMode):
         self, target: str | Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
     ) -> Any:
         """Make a call and record it."""
+        if self._is_unseen:
+            return function(*args, **kwargs)
         self.is_inside = True
         try:
             return self._call(target, function, args, kwargs)
@@ -482,12 +481,14 @@ class _Recorder(TorchFunctionMode):
         arguments = mapped((args, kwargs), self._described)
         region = self._region(target, tensors)
         given_args, given_kwargs = _together(args, kwargs)
+        self.flops = 0
         try:
             result = function(*given_args, **given_kwargs)
         except Exception as error:
             if isinstance(error, SynoError) or not (isinstance(target, str) or _is_own(target)):
                 raise
             whole = self.twin.get_submodule(target) if isinstance(target, str) else function
+            self.flops = 0
             try:
                 result = with_values(whole, self.device)(*given_args, **given_kwargs)
             except Exception:  # noqa: BLE001 - then it is not for want of values
@@ -504,28 +505,24 @@ class _Recorder(TorchFunctionMode):
             raise SpecError("expected no gradient that the network itself takes, found torch.autograd.grad")
         if changed:
             self._outdate(changed[0])
-        if not any(each.numel() for each in given):  # what a cache begins with: no graph has a tensor without elements
-            for each in given:
-                self._known[id(each)] = Constant(torch.zeros(each.shape, dtype=each.dtype))
-            self._kept += given
-            return result
         of_class = _function_of(target)
         if of_class is not None and (odd := [leaf for leaf in leaves((args, kwargs)) if callable(leaf)]):
             found = type(odd[0]).__name__
             raise SpecError(f"expected tensors and numbers for {of_class.__name__}, found a {found}")
         path = self._paths[-1] if self._paths else ""
-        self.calls.append(Call(target, path, arguments, tuple(map(self._add, given)), bool(changed), region))
+        results = tuple(map(self._add, given))
+        self.calls.append(Call(target, path, arguments, results, bool(changed), region, self.flops))
         return result
 
     def _region(self, target: Any, tensors: list[Tensor]) -> Region:
         found: list[tuple[Any, ...]] = []
         if torch.is_inference_mode_enabled():
-            found.append(("inference_mode",))
+            found.append((torch.inference_mode,))
         elif not torch.is_grad_enabled() and (isinstance(target, str) or any(map(_has_gradients, tensors))):
-            found.append(("no_grad",))
+            found.append((torch.no_grad,))
         for kind, (on, dtype) in _autocasts().items():
             if (on, dtype) != self._around[kind] and (on or self._around[kind][0]):
-                found.append(("autocast", kind, dtype, on))
+                found.append((torch.autocast, kind, dtype, on))
         return tuple(found)
 
     def _described(self, leaf: Any) -> Any:
@@ -535,8 +532,11 @@ class _Recorder(TorchFunctionMode):
 
     def _add(self, tensor: Tensor) -> int:
         self.values.append(tensor)
-        self._known[id(tensor)] = Value(len(self.values) - 1)
-        return len(self.values) - 1
+        number = len(self.values) - 1
+        # No graph has a tensor without elements: it is a constant, as what a cache begins with.
+        empty = None if tensor.numel() else torch.empty(tensor.shape, dtype=tensor.dtype, device=self.device)
+        self._known[id(tensor)] = Value(number) if empty is None else Constant(empty)
+        return number
 
     def _outdate(self, tensor: Tensor) -> None:
         """Other tensors that share what was changed must not be used any more."""
@@ -552,13 +552,11 @@ class _Recorder(TorchFunctionMode):
 
 def _together(args: Any, kwargs: Any) -> Any:
     """Arguments without values where one of them has none; constants alone keep theirs."""
-    if any(
-        isinstance(leaf, nn.Parameter) and leaf.requires_grad and not leaf.is_meta for leaf in leaves((args, kwargs))
-    ):
-        raise SpecError(
-            "expected weights of the network itself, found one that a function or a hook has from elsewhere"
-        )
-    has_none = any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in leaves((args, kwargs)))
+    tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    if any(isinstance(each, nn.Parameter) and each.requires_grad and not each.is_meta for each in tensors):
+        found = "one that a function or a hook has from elsewhere"
+        raise SpecError(f"expected weights of the network itself, found {found}")
+    has_none = any(each.is_meta for each in tensors)
     return mapped((args, kwargs), on_meta) if has_none else (args, kwargs)
 
 

@@ -20,19 +20,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from syno_lab.alpha.graph import Graph, Node
 from syno_lab.alpha.operations import OPAQUE, Operation, Rel, Shape, operation
 from syno_lab.alpha.recording import (
     BATCHES,
     Call,
-    Constant,
     Example,
-    Here,
     Record,
-    Times,
     Value,
     Weight,
     mapped,
@@ -179,18 +174,16 @@ class Tracer:
         self._calls: list[Call] = []
         for call in reversed(self.seen.calls):
             if self._live & set(call.results):
-                call = replace(call, arguments=mapped(call.arguments, self._or_empty))
                 self._calls.insert(0, call)
                 self._live.update(value.number for value in call.leaves(Value))
         #: Whether copies are of another kind: autocast gives other types, which the meta device does not show.
-        self.is_mixed = any(kind != "no_grad" for call in self._calls for kind, *_ in call.region)
+        self.is_mixed = any(context is not torch.no_grad for call in self._calls for context, *_ in call.region)
         self._uses = Counter(id(weight) for call in self._calls for weight in self.weights_of(call))
         #: Weights of modules that are called: those are no nodes.
         self._owned = {
             id(weight) for call in self._calls if isinstance(call.target, str) for weight in self.weights_of(call)
         }
         self._counted: set[int] = set()
-        self._counted_calls: set[int] = set()
 
     def graph(self, examples: tuple[Tensor, ...]) -> Graph:
         """All calls as nodes."""
@@ -211,13 +204,6 @@ class Tracer:
             self.seen.single,
         )
         return Graph.live(inputs, self.nodes, [each.tensor for each in outputs], origin)
-
-    def _or_empty(self, leaf: Any) -> Any:
-        """A tensor without elements, as caches of transformers begin, is a constant: no node gives one."""
-        if not isinstance(leaf, Value) or 0 not in self.seen.shape(leaf.number) or any(self.seen.grows(leaf.number)):
-            return leaf
-        device = next((weight.device for weight in self.weights.values()), None)
-        return Constant(torch.empty(self.seen.shape(leaf.number), dtype=self.seen.dtypes[leaf.number], device=device))
 
     def weights_of(self, call: Call) -> list[Tensor]:
         """The parameters that a call uses."""
@@ -357,16 +343,15 @@ class Tracer:
         assert sizes is not None
         new = {id(weight): weight for weight in self.weights_of(call) if self._is_inner(weight)}
         params = sum(weight.numel() for key, weight in new.items() if key not in self._counted)
-        is_first = id(call) not in self._counted_calls
         self._counted.update(new)
-        self._counted_calls.add(id(call))
+        is_first = number == next(each for each in call.results if each in self._live)
         what = type(self.modules[call.target]).__name__ if isinstance(call.target, str) else call.name
         made = operation(
             OPAQUE,
             what=what[:_LONGEST],
             shape=sizes,
             params=params,
-            flops=self._flops(call) if is_first else 0,
+            flops=call.flops if is_first else 0,
         )
         self.placed[number] = Placed(self.put(made, *(each.tensor for each in inputs), source=source), axes, number)
         shapes = tuple([self.shapes[each.tensor] for each in inputs])
@@ -374,33 +359,6 @@ class Tracer:
             replace(call, arguments=arguments), call.results.index(number), tuple([each.axes for each in taken]), axes
         )
         self.made[source] = Made(made.at(*shapes), shapes, again)
-
-    def _flops(self, call: Call) -> int:
-        """Of one example, as torch counts them."""
-        counts = []
-        for place, batch in enumerate(BATCHES):
-
-            def given(leaf: Any, place: int = place, batch: int = batch) -> Any:
-                if isinstance(leaf, Value):
-                    shape, dtype = self.seen.shapes[place][leaf.number], self.seen.dtypes[leaf.number]
-                    return torch.empty(shape, dtype=dtype, device="meta")
-                if isinstance(leaf, Weight):
-                    return torch.empty_like(self.weights[leaf.name], device="meta")
-                if isinstance(leaf, Constant):
-                    return torch.empty_like(leaf.tensor, device="meta")
-                if isinstance(leaf, Times):
-                    return leaf.factor * batch
-                return torch.device("meta") if isinstance(leaf, Here) else leaf
-
-            args, kwargs = mapped(call.arguments, given)
-            with torch.no_grad(), FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-                target = self.seen.twin.get_submodule(call.target) if isinstance(call.target, str) else call.target
-                try:
-                    target(*args, **kwargs)
-                except Exception:  # noqa: BLE001 - a function of the user's own, which has no shapes to count
-                    return 0
-            counts.append(counter.get_total_flops())
-        return max(0, 2 * counts[0] - counts[1])
 
 
 def last_of(rank: int) -> tuple[int, ...]:
