@@ -37,6 +37,8 @@ from syno_lab.alpha.twins import kept_chance, unwrapped
 from syno_lab.errors import SpecError
 
 _LONGEST = 200  # characters of what an opaque node says of itself
+#: Operations whose modules name axes of the network, which are others in the graph: their modules are made anew.
+_OF_AXES = ("softmax", "reshape")
 
 
 @dataclass(frozen=True)
@@ -304,8 +306,10 @@ class Tracer:
                 found = None
             if found is not None and self._is_right(found, call.results[0]):
                 self.placed[call.results[0]] = replace(found, number=call.results[0])
-                if isinstance(call.target, str) and len(self.nodes) > before:
-                    self._remember(call.target, source)
+                made = self.nodes[-1].operation if len(self.nodes) > before else None
+                if isinstance(call.target, str) and made is not None and made.name not in _OF_AXES:
+                    shapes = tuple([self.shapes[tensor] for tensor in self.nodes[-1].inputs])
+                    self.made[source] = Made(made.at(*shapes), shapes, call.target)
                     self._counted.update(map(id, self.weights_of(call)))
                 return
             del self.nodes[before:], self.shapes[len(self.seen.inputs) + before :]
@@ -317,11 +321,6 @@ class Tracer:
     def _is_right(self, value: Placed, number: int) -> bool:
         shape = self.seen.shape(number)
         return self.shapes[value.tensor] == tuple([shape[axis] for axis in value.axes])
-
-    def _remember(self, path: str, source: str) -> None:
-        node = next(node for node in reversed(self.nodes) if node.source == source)
-        shapes = tuple([self.shapes[tensor] for tensor in node.inputs])
-        self.made[source] = Made(node.operation.at(*shapes), shapes, path)
 
     def _put_opaque(self, call: Call, number: int, source: str) -> None:
         taken: list[Placed] = []

@@ -206,6 +206,12 @@ def test_layers_of_torch() -> None:
     ]
 
 
+@pytest.mark.parametrize("module", [nn.Softmax(1), nn.Softmax(2), nn.Unflatten(1, (2, 2)), nn.Flatten(2)])
+def test_layers_that_name_axes_are_not_copied(module: nn.Module) -> None:
+    """The graph has its axes in another order than the network."""
+    check(Calls(lambda net, x: net.b(net.a(x)), a=nn.Conv2d(4, 4, 3), b=module), IMAGES)
+
+
 def test_shared_weights_are_counted_once_and_stay_shared() -> None:
     layer = nn.Linear(8, 8)
     tied = check(Calls(lambda net, x: net.a(net.a(x)), a=layer), TOKENS)
