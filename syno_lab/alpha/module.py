@@ -192,10 +192,8 @@ class _Builder:
         single = len(graph.outputs) == 1
         if origin is not None:
             of_inputs, of_outputs, single = list(origin.inputs), list(origin.outputs), origin.single
-            for what, shapes, axes in (
-                ("inputs", graph.inputs, of_inputs),
-                ("outputs", graph.output_shapes, of_outputs),
-            ):
+            sides = ("inputs", graph.inputs, of_inputs), ("outputs", graph.output_shapes, of_outputs)
+            for what, shapes, axes in sides:
                 if list(map(len, shapes)) != list(map(len, axes)):
                     expected = " and ".join(f"{len(each)} axes" for each in axes)
                     raise SpecError(f"expected {what} of {expected} as the traced network has, found {list(shapes)}")

@@ -23,33 +23,18 @@ from syno_lab.models.gpt import Attention
 
 #: The same function, called from the right, in place, or by another name.
 _SAME = {
-    "iadd": "add",
-    "radd": "add",
-    "imul": "mul",
-    "rmul": "mul",
-    "multiply": "mul",
-    "isub": "sub",
-    "subtract": "sub",
-    "truediv": "div",
-    "itruediv": "div",
-    "true_divide": "div",
-    "divide": "div",
-    "negative": "neg",
-    "view": "reshape",
-    "unflatten": "reshape",
-    "squeeze": "reshape",
-    "unsqueeze": "reshape",
-    "flatten": "reshape",
-    "ravel": "reshape",
-    "swapaxes": "transpose",
-    "swapdims": "transpose",
-    "mT": "transpose",
-    "T": "transpose",
-    "t": "transpose",
-    "movedim": "transpose",
-    "moveaxis": "transpose",
-    "permute": "transpose",
-    "bmm": "matmul",
+    name: same
+    for same, names in {
+        "add": ("iadd", "radd"),
+        "mul": ("imul", "rmul", "multiply"),
+        "sub": ("isub", "subtract"),
+        "div": ("truediv", "itruediv", "true_divide", "divide"),
+        "neg": ("negative",),
+        "reshape": ("view", "unflatten", "squeeze", "unsqueeze", "flatten", "ravel"),
+        "transpose": ("swapaxes", "swapdims", "mT", "T", "t", "movedim", "moveaxis", "permute"),
+        "matmul": ("bmm",),
+    }.items()
+    for name in names
 }
 
 

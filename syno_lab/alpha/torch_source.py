@@ -60,8 +60,11 @@ def left_out(x, rate, training):  # some examples become 0, the others are scale
     return x * kept / (1 - rate)
 """,
 }
-#: Operations without weights; ``{x}`` and ``{y}`` are their tensors, other names their attributes.
+#: Operations; ``{x}`` and ``{y}`` are their tensors, ``{weights}`` all their weights, other names their attributes.
 _CALLS: dict[str, str] = {
+    "dense": "F.linear({x}, {weights})",
+    "parameter": "{weights}",
+    "self_attention": "attended({x}, {heads}, {causal}, {weights})",
     "add": "{x} + {y}",
     "mul": "{x} * {y}",
     "dot": "{x} @ {y}",
@@ -82,6 +85,8 @@ _CALLS: dict[str, str] = {
     "mean": "{x}.mean({axes!r}, keepdim={keep!r})",
 }
 _NORMS = ("batch_norm", "layer_norm", "group_norm")
+#: For the whole of an axis, and for windows.
+_POOLS = {"max_pool": ("amax", "largest"), "average_pool": ("mean", "averaged")}
 
 
 def to_torch_source(graph: Graph) -> str:
@@ -108,7 +113,6 @@ class _Writer:
             found = f"{len(graph.inputs)} and {len(graph.outputs)}"
             raise SpecError(f"expected a graph of one input and one output, found {found}")
         self.graph = graph
-        self.used: set[str] = set()
         self.made: list[str] = []
         self.sources: list[str] = []
         self.parts = 0
@@ -126,7 +130,7 @@ class _Writer:
         wanted = ", ".join(["N", *map(str, shape[1:])])
         lines = ["import torch", "from torch import nn", "from torch.nn import functional as F", "", ""]
         for name, text in _FUNCTIONS.items():
-            if name in self.used:
+            if any(f"{name}(" in step for step in self.steps):
                 lines += [*text.strip().splitlines(), "", ""]
         for number, text in enumerate(self.sources, 1):
             inner = textwrap.indent(text.strip(), "    ", lambda line: bool(line.strip()))
@@ -151,19 +155,23 @@ class _Writer:
         name, values = operation.name, dict(operation.at(*shapes).attributes)
         if name == OPAQUE:
             raise SpecError(f"expected operations of the table, found {values['what']}, which has no source")
-        if name in _CALLS:
-            self.used |= {"left_out"} if name == "stochastic_depth" else set()
-            values["approximate"] = "tanh" if values.get("tanh") else "none"
-            given = dict(zip("xy", names, strict=False))
-            return _CALLS[name].format(**given, **values)
         if name == "reshape":
             return f"{names[0]}.reshape({', '.join(self._size(names[0], size) for size in operation['shape'])})"
         if name == operator_node.NAME:
             return self._operator(names[0], values, shapes[0])
         weights = self._weights(operation, shapes)
+        if name in _CALLS:
+            if name == "self_attention" and len(weights) == 2:
+                weights = [weights[0], "None", weights[1], "None"]
+            values |= {"approximate": "tanh" if values.get("tanh") else "none", "weights": ", ".join(weights)}
+            return _CALLS[name].format(**dict(zip("xy", names, strict=False)), **values)
         if name in _NORMS:
             return self._norm(name, names[0], values, weights, shapes[0])
-        return getattr(self, f"_{name}")(names, values, weights, shapes)
+        if name in _POOLS:
+            return self._pool(names[0], values, shapes[0], *_POOLS[name])
+        pads = self._pads(values, values["kernel"], shapes[0])
+        rest = ", ".join(f"{key}={values[key]}" for key in ("stride", "dilation", "groups"))
+        return f"convolved({names[0]}, {weights[0]}, {(*weights, None)[1]}, pads={pads}, {rest})"
 
     def _operator(self, x: str, values: dict[str, Any], shape: Shape) -> str:
         """An operator of another system: its own source, in a function, so that names are apart."""
@@ -225,41 +233,7 @@ class _Writer:
             found += [total // 2, total - total // 2]
         return found
 
-    def _dense(self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]) -> str:
-        return f"F.linear({', '.join([names[0], *weights])})"
-
-    def _conv(self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]) -> str:
-        self.used.add("convolved")
-        weight, bias = (*weights, "None")[:2]
-        pads = self._pads(values, values["kernel"], shapes[0])
-        rest = ", ".join(f"{key}={values[key]}" for key in ("stride", "dilation", "groups"))
-        return f"convolved({names[0]}, {weight}, {bias}, pads={pads}, {rest})"
-
-    def _pool(self, names: Sequence[str], values: dict[str, Any], shape: Shape, whole: str, function: str) -> str:
+    def _pool(self, x: str, values: dict[str, Any], shape: Shape, whole: str, function: str) -> str:
         if values["window"] == 0:
-            return f"{names[0]}.{whole}({tuple(range(1, len(shape) - 1))}, keepdim=True)"
-        self.used.add(function)
-        pads = self._pads(values, values["window"], shape)
-        return f"{function}({names[0]}, {values['window']}, {values['stride']}, {pads})"
-
-    def _max_pool(
-        self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]
-    ) -> str:
-        return self._pool(names, values, shapes[0], "amax", "largest")
-
-    def _average_pool(
-        self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]
-    ) -> str:
-        return self._pool(names, values, shapes[0], "mean", "averaged")
-
-    def _self_attention(
-        self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]
-    ) -> str:
-        self.used.add("attended")
-        given = weights if len(weights) == 4 else [weights[0], "None", weights[1], "None"]
-        return f"attended({', '.join([names[0], str(values['heads']), str(values['causal']), *given])})"
-
-    def _parameter(
-        self, names: Sequence[str], values: dict[str, Any], weights: list[str], shapes: Sequence[Shape]
-    ) -> str:
-        return weights[0]
+            return f"{x}.{whole}({tuple(range(1, len(shape) - 1))}, keepdim=True)"
+        return f"{function}({x}, {values['window']}, {values['stride']}, {self._pads(values, values['window'], shape)})"
