@@ -72,9 +72,10 @@ def with_model(request: TrialRequest, model: Model) -> TrialRequest:
         return msgspec.structs.replace(request, backbone=model)
     if isinstance(model, nn.Module):
         given = uncompiled(model)
-        check_values(given)
         called = type(given).__name__
         build: Callable[[], nn.Module] = partial(copied, given)
+        with blamed(called):
+            check_values(given)
     elif callable(model):
         called = str(getattr(model, "__name__", type(model).__name__))
         build = checked(model, called, str(getattr(model, "__module__", "this process")))

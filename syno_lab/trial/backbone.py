@@ -184,9 +184,10 @@ def _build(name: str, options: Mapping[str, Any], facts: Facts, device: str | No
     size = facts.size if chosen.domain == "text" else None
     net = chosen.build(outputs=facts.outputs, in_channels=facts.channels, size=size, device=device, options=given)
     if isinstance(chosen, OwnNetwork):
-        check_values(net)
-        if lacks_shapes(net) is not None:
-            survey(net, _example(facts))
+        with blamed(f"{whose(name)}the network", SpecError):
+            check_values(net)
+            if lacks_shapes(net) is not None:
+                survey(net, _example(facts))
     return net
 
 

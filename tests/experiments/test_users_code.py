@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 from syno_lab.cli import main
 from syno_lab.errors import SynoError
-from syno_lab.experiments.own import with_data, with_layers, with_model
+from syno_lab.experiments.own import choose, with_data, with_layers, with_model
 from syno_lab.operators import separable
 from syno_lab.store import Store
 from syno_lab.trial import TrialRequest, TrialWorker, run_trial
@@ -91,6 +91,16 @@ def test_what_is_mended_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[st
     (tmp_path / "mean").touch()
     found = json.loads(answered(capsys, "search", "--continue", *own, "--trials", "6", *where, "--json", "-"))
     assert found["states"] == {"failed": 5, "finished": 1}
+
+
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.b(self.a(x).relu()).mean((2, 3)))
 
 
 class Odd(nn.Module):
@@ -189,6 +199,35 @@ def test_what_makes_none_is_said(name: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(SynoError, match=said) as refusal:
         with_layers(with_model(TrialRequest(backbone="", data="digits"), f"{tmp_path}/net.py:{name}"))
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("state_dict", "ValueError: not today"),
+        ("named_parameters", "ValueError: not today"),
+        ("named_modules", "ValueError: not today"),
+        ("_apply", "ValueError: not today"),
+        ("train", "expected a network that takes a training step, found: ValueError: not today"),
+    ],
+)
+def test_a_method_of_torch_s_that_raises_is_said(method: str, expected: str) -> None:
+    """Whatever the lab asks of a network, and the network refuses, is the network's."""
+
+    class Raises(Plain):
+        pass
+
+    def refuse(self: nn.Module, *given: object, **named: object) -> nn.Module:
+        if given == (False,):  # an evaluation works
+            return nn.Module.train(self, False)
+        raise ValueError("not today")
+
+    setattr(Raises, method, refuse)
+    whole = TensorDataset(torch.randn(8, 4, 8, 8), torch.arange(8) % 4)
+    with pytest.raises(SynoError) as refusal:
+        choose(with_data(with_model(TrialRequest(backbone="", epochs=1, batch_size=4), Raises), (whole, whole)))
+    assert expected in str(refusal.value)
+    assert "(test_users_code.py, line " in str(refusal.value)
 
 
 def test_a_network_that_does_not_fit_is_said_with_its_file(tmp_path: Path) -> None:
