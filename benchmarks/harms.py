@@ -78,7 +78,7 @@ HARMS: dict[str, tuple[str, str]] = {
     "print-in-forward": ("forward", "self.training and print('x' * 5_000_000)"),
     "fork-in-model": ("model", "os.fork()"),
     "child-in-forward": ("forward", "subprocess.Popen(['sleep', '1000'])"),
-    "thread-in-model": ("model", "threading.Thread(target=time.sleep, args=(10**6,), daemon=False).start()"),
+    "thread-in-model": ("model", "threading.Thread(target=time.sleep, args=(60,)).start()"),  # Python waits for it
     "close-in-forward": ("forward", "os.closerange(0, 3)"),
     "ignore-signals": ("import_", "[signal.signal(one, signal.SIG_IGN) for one in (signal.SIGTERM, signal.SIGINT)]"),
     "change-folder": ("model", "os.chdir('/')"),

@@ -30,6 +30,7 @@ from syno_lab.models.registry import offer as offer_network
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site
 from syno_lab.models.tried import generators_kept
+from syno_lab.patience import patient
 from syno_lab.trial import TrialRequest, survey_of
 from syno_lab.trial.own import DATA, MODEL, bring, checked, name_of
 from syno_lab.user_code import user_code
@@ -100,9 +101,11 @@ def with_data(request: TrialRequest, data: Data) -> TrialRequest:
             return _with_code(request, DATA, "data", data)
         place = data if data == DIGITS else str(Path(data).expanduser().absolute())
         return msgspec.structs.replace(request, data=place)
-    with blamed(str(getattr(data, "__name__", "data"))):
-        found = data() if callable(data) else data
-    own = OwnData.of(found, "data")
+    called = str(getattr(data, "__name__", "data"))
+    with patient(called):
+        with blamed(called):
+            found = data() if callable(data) else data
+        own = OwnData.of(found, "data")
     own = replace(own, name=type(own.train.data).__name__)
     name = f"{OWN}{own.name}@{own.fingerprint[:_DIGEST]}"
     offer_data(name, lambda: own)

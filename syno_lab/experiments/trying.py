@@ -96,7 +96,7 @@ class TwoExamples:
         Raises:
             SpecError, TrainingError, DataError: one line.
         """
-        with torch.no_grad(), patient("the network", SpecError), blamed("the network", SpecError):
+        with torch.no_grad(), blamed("the network", SpecError):
             net, examples, _ = self._beside(self.request)
             self.task.check(outputs_of(net.eval(), examples), examples)
 
@@ -119,8 +119,7 @@ class TwoExamples:
             with Arithmetic(asked.precision, self.device).forward():
                 return self.task.check(module(examples), examples)
 
-        with patient("the network", SpecError):
-            try_network(net, call, lambda logits: cross_entropy(logits, classes))
+        try_network(net, call, lambda logits: cross_entropy(logits, classes))
 
     def _beside(self, request: TrialRequest) -> tuple[nn.Module, Tensor, Tensor]:
         """A request's network, new, the examples in the type of its weights, and their classes."""
@@ -131,7 +130,7 @@ class TwoExamples:
 
 @contextmanager
 def two_examples(request: TrialRequest) -> Iterator[TwoExamples]:
-    """Read two examples. Raises SynoError where they cannot be read."""
+    """Read two examples. Raises SynoError where they cannot be read, or what is done with them has no end."""
     device = find_device(request.device)
-    with closing(task_of(examples_of(request), device, 2, "none")) as task:
+    with patient("trying two examples", SpecError), closing(task_of(examples_of(request), device, 2, "none")) as task:
         yield TwoExamples(request, task, device)

@@ -147,7 +147,8 @@ def _made(value: Any) -> Any:
 
 
 def _loaded(value: Any, name: str, origin: str) -> OwnData:
-    with torch.random.fork_rng(devices=[]):  # parts that are drawn at random are the same in each process
+    # Parts that are drawn at random are the same in each process.
+    with patient(f"the data of {origin}"), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return OwnData.of(_called(value, name, origin) if callable(value) else value, name)
 
