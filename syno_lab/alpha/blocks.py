@@ -245,9 +245,9 @@ def why_none(graph: Graph) -> str:
         where = f"{path} ({name})"
         if nodes and len(opaque) == len(nodes):
             return f"{where} is kept as it is, for it holds TorchScript, hooks or what has no row: {quoted(opaque[0])}"
-        return (
-            f"{where} is one operation" if len(nodes) < 2 else f"{where} takes or gives several tensors, or shares some"
-        )
+        if len(nodes) < 2:
+            return f"{where} is one operation"
+        return f"{where} takes or gives several tensors, or shares some"
     return "blocks are modules of a class that occurs at least twice, and no such class has parts"
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from syno_lab.alpha import operator_node
 from syno_lab.alpha.operations import Operation, Shape, operation
-from syno_lab.alpha.table import SAME
+from syno_lab.alpha.table import pads
 from syno_lab.errors import SpecError
 from syno_lab.models.efficientnet import StochasticDepth
 from syno_lab.models.gpt import Attention
@@ -32,10 +32,7 @@ _POOLS: dict[int, tuple[Any, Any]] = {
 
 
 class _Padded(nn.Module):
-    """Windows over a tensor [B, C, spatial axes…] that is padded as the operation says.
-
-    With ``"same"`` the padding depends on the tensor's size; the odd one is at the far end.
-    """
+    """Windows over a tensor [B, C, spatial axes…] that is padded as the operation says."""
 
     def __init__(self, made: Operation) -> None:
         super().__init__()
@@ -44,16 +41,8 @@ class _Padded(nn.Module):
 
     def padded(self, x: Tensor, value: float = 0.0) -> Tensor:
         """[B, C, …] with more positions."""
-        stride, padding = self.values["stride"], self.values["padding"]
-        pads: list[int] = []
-        for size in reversed(x.shape[2:]):
-            if padding == SAME:
-                span = (self.width - 1) * self.values.get("dilation", 1) + 1
-                total = max((-(-size // stride) - 1) * stride + span - size, 0)
-                pads += [total // 2, total - total // 2]
-            else:
-                pads += [padding, padding]
-        return functional.pad(x, pads, value=value) if any(pads) else x
+        found = pads(self.values, x.shape[2:])
+        return functional.pad(x, found, value=value) if any(found) else x
 
 
 class Conv(_Padded):

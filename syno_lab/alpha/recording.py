@@ -201,18 +201,17 @@ def record(net: nn.Module, example: Example) -> tuple[Record, tuple[Tensor, ...]
     left, right = ([(call.target, call.region) for call in each.calls] for each in (one, two))
     if left != right or one.outputs != two.outputs:
         raise SpecError(f"expected a network that does the same for any batch, found that this {name} does not")
-    merged = []
+    both, merged = replace(one, shapes=(*one.shapes, *two.shapes)), []
     for call, other in zip(one.calls, two.calls, strict=True):
         try:
             flops = max(0, 2 * call.flops - other.flops)
             merged.append(replace(call, arguments=_merged(call.arguments, other.arguments), flops=flops))
             for number in call.results:
-                for pair in zip(one.shapes[0][number], two.shapes[0][number], strict=True):
-                    _single(*pair)
+                both.shape(number)
         except (SpecError, ValueError) as error:
             where = ".".join(filter(None, (call.path, call.name)))
             raise SpecError(f"{name}: {where}: {error}") from None
-    return replace(one, calls=tuple(merged), shapes=(*one.shapes, *two.shapes)), examples
+    return replace(both, calls=tuple(merged)), examples
 
 
 def _examples(net: nn.Module, example: Example) -> tuple[Tensor, ...]:
@@ -310,8 +309,7 @@ def _function_of(target: Any) -> type[Any] | None:
 def _is_own(target: Any) -> bool:
     """Whether a function is not of torch itself, so that nobody may have said what shapes it gives."""
     if isinstance(target, OpOverload | OpOverloadPacket):
-        packet = target.overloadpacket if isinstance(target, OpOverload) else target
-        return not str(packet._qualified_op_name).startswith(("aten::", "prim"))
+        return not str(target).startswith(("aten.", "prim"))
     return isinstance(target, torch.jit.ScriptFunction) or _function_of(target) is not None
 
 
@@ -425,18 +423,18 @@ class _Recorder(TorchFunctionMode):
             module.forward = self._watched(path, inner or module.forward, whole and not hooked)
             call = self._watched(path, module._call_impl, whole) if hooked else module.forward
             module._compiled_call_impl = call
-        original, script = Function.__dict__["apply"], torch.jit.ScriptFunction.__call__
-
-        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            if cls is CheckpointFunction and not self._is_unseen:  # saves memory, and changes nothing
-                return args[0](*args[2:])
-            function = original.__get__(None, cls)
-            return self.call(function, function, args, kwargs)
-
-        def scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
-            return self.call(function, partial(script, function), args, kwargs)
-
         with _ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad(), torch.jit.optimized_execution(False):
+            original, script = Function.__dict__["apply"], torch.jit.ScriptFunction.__call__
+
+            def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+                if cls is CheckpointFunction and not self._is_unseen:  # saves memory, and changes nothing
+                    return args[0](*args[2:])
+                function = original.__get__(None, cls)
+                return self.call(function, function, args, kwargs)
+
+            def scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
+                return self.call(function, partial(script, function), args, kwargs)
+
             setattr(Function, "apply", classmethod(apply))  # noqa: B010 - classes of torch have no way to be watched
             setattr(torch.jit.ScriptFunction, "__call__", scripted)  # noqa: B010
             try:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -109,6 +109,17 @@ def _windows(values: Values, size: int) -> pair.Windows:
     if count < 1:
         raise SpecError(f"expected an axis of at least {span - 2 * padding} positions, found {size}")
     return pair.Windows(size, count, width, step, apart, before)
+
+
+def pads(values: Values, sizes: Sequence[int]) -> list[int]:
+    """What is before and after axes of these sizes, the last axis first, as ``F.pad`` takes it; an odd one is after."""
+    width, stride, padding = values.get("kernel", values.get("window")), values["stride"], values["padding"]
+    span = (width - 1) * values.get("dilation", 1) + 1
+    found = []
+    for length in reversed(sizes):
+        total = max((-(-length // stride) - 1) * stride + span - length, 0) if padding == SAME else 2 * padding
+        found += [total // 2, total - total // 2]
+    return found
 
 
 def _broadcast(values: Values, shapes: tuple[Shape, ...]) -> Shape:

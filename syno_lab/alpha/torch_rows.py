@@ -374,13 +374,10 @@ def _matmul(asked: _Asked) -> Placed | None:
 
 def _converted(asked: _Asked) -> Placed | None:
     """A tensor that has the type already."""
-    types = asked.tracer.seen.dtypes
-    same = (
-        not asked.tracer.is_mixed
-        and asked.x.number is not None
-        and types[asked.x.number] == types[asked.call.results[0]]
-    )
-    return asked.x if same else None
+    number, types = asked.x.number, asked.tracer.seen.dtypes
+    if asked.tracer.is_mixed or number is None or types[number] != types[asked.call.results[0]]:
+        return None
+    return asked.x
 
 
 def _each(name: str, **attributes: Any) -> Callable[[_Asked], Placed]:

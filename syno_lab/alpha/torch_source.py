@@ -15,7 +15,7 @@ from syno_lab.alpha import operator_node
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import OPAQUE, Operation, Rel, Shape
 from syno_lab.alpha.reference import weight_shapes
-from syno_lab.alpha.table import SAME
+from syno_lab.alpha.table import pads
 from syno_lab.errors import SpecError
 
 if TYPE_CHECKING:
@@ -169,9 +169,9 @@ class _Writer:
             return self._norm(name, names[0], values, weights, shapes[0])
         if name in _POOLS:
             return self._pool(names[0], values, shapes[0], *_POOLS[name])
-        pads = self._pads(values, values["kernel"], shapes[0])
-        rest = ", ".join(f"{key}={values[key]}" for key in ("stride", "dilation", "groups"))
-        return f"convolved({names[0]}, {weights[0]}, {(*weights, None)[1]}, pads={pads}, {rest})"
+        values["pads"] = pads(values, shapes[0][1:-1])
+        rest = ", ".join(f"{key}={values[key]}" for key in ("pads", "stride", "dilation", "groups"))
+        return f"convolved({names[0]}, {weights[0]}, {(*weights, None)[1]}, {rest})"
 
     def _operator(self, x: str, values: dict[str, Any], shape: Shape) -> str:
         """An operator of another system: its own source, in a function, so that names are apart."""
@@ -223,17 +223,7 @@ class _Writer:
         call = f"F.batch_norm({moved}, {known}, {scale}, {offset}, self.training, 0.1, {values['epsilon']!r})"
         return f"{call}.movedim(1, -1)"
 
-    def _pads(self, values: dict[str, Any], width: int, shape: Shape) -> list[int]:
-        """Before and after each spatial axis, the last one first, as ``F.pad`` takes them."""
-        found: list[int] = []
-        stride, span = values["stride"], (width - 1) * values.get("dilation", 1) + 1
-        for size in reversed(shape[1:-1]):
-            is_same = values["padding"] == SAME
-            total = max((-(-size // stride) - 1) * stride + span - size, 0) if is_same else 2 * values["padding"]
-            found += [total // 2, total - total // 2]
-        return found
-
     def _pool(self, x: str, values: dict[str, Any], shape: Shape, whole: str, function: str) -> str:
         if values["window"] == 0:
             return f"{x}.{whole}({tuple(range(1, len(shape) - 1))}, keepdim=True)"
-        return f"{function}({x}, {values['window']}, {values['stride']}, {self._pads(values, values['window'], shape)})"
+        return f"{function}({x}, {values['window']}, {values['stride']}, {pads(values, shape[1:-1])})"

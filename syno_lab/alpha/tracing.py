@@ -343,20 +343,13 @@ class Tracer:
         new = {id(weight): weight for weight in self.weights_of(call) if self._is_inner(weight)}
         params = sum(weight.numel() for key, weight in new.items() if key not in self._counted)
         self._counted.update(new)
-        is_first = number == next(each for each in call.results if each in self._live)
+        flops = call.flops if number == next(each for each in call.results if each in self._live) else 0
         what = type(self.modules[call.target]).__name__ if isinstance(call.target, str) else call.name
-        made = operation(
-            OPAQUE,
-            what=what[:_LONGEST],
-            shape=sizes,
-            params=params,
-            flops=call.flops if is_first else 0,
-        )
+        made = operation(OPAQUE, what=what[:_LONGEST], shape=sizes, params=params, flops=flops)
         self.placed[number] = Placed(self.put(made, *(each.tensor for each in inputs), source=source), axes, number)
         shapes = tuple([self.shapes[each.tensor] for each in inputs])
-        again = Opaque(
-            replace(call, arguments=arguments), call.results.index(number), tuple([each.axes for each in taken]), axes
-        )
+        call = replace(call, arguments=arguments)
+        again = Opaque(call, call.results.index(number), tuple([each.axes for each in taken]), axes)
         self.made[source] = Made(made.at(*shapes), shapes, again)
 
 
