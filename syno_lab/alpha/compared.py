@@ -107,7 +107,7 @@ def _reason(
     again, other = (_passed(twin(net), inputs, *mode, seed) for seed in (0, 1))
     if _difference(wanted, again)[0] and not _difference(again, found)[0]:
         return "that its outputs depend on earlier calls"
-    is_random = bool(not found.error and _difference(wanted, other)[0])
+    is_random = bool(not (found.error or other.error) and _difference(wanted, other)[0])
     are_random = is_random and bool(_difference(found, _passed(_module(graph, net), inputs, *mode, 1))[0])
     if is_random and not are_random:
         if not mode[0]:

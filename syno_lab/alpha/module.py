@@ -126,7 +126,7 @@ class GraphModule(nn.Module):
 
     def train(self, mode: bool = True) -> GraphModule:
         """As :meth:`torch.nn.Module.train`, but for modules that the network itself keeps in evaluation."""
-        super().train(mode)
+        super().train(mode and "" not in self._asleep)
         for path, part in self.named_modules():
             part.training &= path not in self._asleep
         return self

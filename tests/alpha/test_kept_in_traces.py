@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
 import threading
 from collections.abc import Callable
 from math import inf
@@ -262,6 +263,17 @@ def differentiated(net: Any, x: Tensor) -> Tensor:
     return torch.autograd.grad(chain(net, x).square().sum(), x, create_graph=True)[0]
 
 
+def failing_later() -> nn.Module:
+    """It is another with values, and its copies fail where they are called once more."""
+    calls: list[int] = []
+
+    def function(net: Any, x: Tensor) -> Tensor:
+        calls.extend([] if x.is_meta else [1])
+        return chain(net, x) * (1 if x.is_meta else 2 if len(calls) < 2 else {}["late\nfault"])
+
+    return Net(function)
+
+
 def hooked(net: Any, x: Tensor) -> Tensor:
     y = chain(net, x)
     if y.requires_grad:
@@ -305,6 +317,8 @@ REFUSED: dict[str, tuple[Made, str]] = {
     "TorchScript": (lambda: torch.jit.script(nn.Sequential(conv(), nn.ReLU())), "before torch.jit"),
     "lazy": (lambda: nn.Sequential(nn.LazyConv2d(4, 3)), "run one example through it first"),
     "an error of its own": (lambda: Net(lambda net, x: {}["key"]), r"found: KeyError: 'key', at test_kept_in_traces"),
+    "an error of a later call": (failing_later, "in evaluation what the network does, found outputs that are"),
+    "an exit": (lambda: Net(lambda net, x: sys.exit(3)), "found: SystemExit: 3, at test_kept_in_traces"),
     "a lock": (
         lambda: Net(chain, lock=threading.Lock()),
         "a network that can be copied, found this Net: TypeErr.*; take that out",
@@ -479,6 +493,13 @@ def test_what_a_network_keeps_in_evaluation_stays_there() -> None:
             return self
 
     check(Frozen(lambda net, x: net.norm(chain(net, x)), norm=nn.BatchNorm2d(4)))
+
+    class Answers(Net):
+        def train(self, mode: bool = True) -> Answers:
+            super().train(False)
+            return self
+
+    check(Answers(lambda net, x: functional.dropout(chain(net, x), 0.5, net.training)))
 
 
 def test_chance_that_a_graph_does_not_have_is_said() -> None:
