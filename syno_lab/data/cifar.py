@@ -29,8 +29,8 @@ PIXELS = 3 * 32 * 32
 MOST_BYTES = 1 << 28
 """The most bytes of one file; the largest published file has 155 million."""
 
-_CIFAR_10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-_CIFAR_100_NAMES = """
+_CIFAR_10 = "airplane automobile bird cat deer dog frog horse ship truck"
+_CIFAR_100 = """
     apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
     caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant
     flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree
@@ -39,6 +39,7 @@ _CIFAR_100_NAMES = """
     squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle
     wardrobe whale willow_tree wolf woman worm
 """
+_CLASSES = {"cifar-10": tuple(_CIFAR_10.split()), "cifar-100": tuple(_CIFAR_100.split())}
 
 
 class _Labels(NamedTuple):
@@ -48,84 +49,58 @@ class _Labels(NamedTuple):
     kinds: int
 
 
+_LABELS = {
+    "cifar-10": (_Labels("labels", 10),),
+    "cifar-100": (_Labels("coarse_labels", 20), _Labels("fine_labels", 100)),
+}
+
+
 @dataclass(frozen=True)
 class CifarFormat:
     """One published form of one of the two data sets.
 
-    ``labels`` are in the order of the label bytes of a binary record; the last kind is the one to learn. The file of
-    class names (``names_file``, under ``names_key`` in the python form) may be missing: the names are fixed.
+    The file of class names (``names_file``, under ``names_key`` in the python form) may be missing: they are fixed.
     """
 
     name: str
     folder: str
-    archive: str
     md5: str
-    binary: bool
     train_files: tuple[str, ...]
     test_file: str
-    labels: tuple[_Labels, ...]
     names_file: str
-    names_key: str
-    classes: tuple[str, ...]
+    names_key: str = ""
+
+    @property
+    def binary(self) -> bool:
+        """Whether its files are records of bytes, and not pickles."""
+        return not self.names_key
+
+    @property
+    def archive(self) -> str:
+        """The name of the published archive."""
+        return f"{self.name}-{'binary' if self.binary else 'python'}.tar.gz"
+
+    @property
+    def labels(self) -> tuple[_Labels, ...]:
+        """In the order of the label bytes of a binary record; the last kind is the one to learn."""
+        return _LABELS[self.name]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return _CLASSES[self.name]
 
 
-_TEN = (_Labels("labels", 10),)
-_HUNDRED = (_Labels("coarse_labels", 20), _Labels("fine_labels", 100))
-
-CIFAR_FORMATS: tuple[CifarFormat, ...] = (
-    CifarFormat(
-        name="cifar-10",
-        folder="cifar-10-batches-bin",
-        archive="cifar-10-binary.tar.gz",
-        md5="c32a1d4ab5d03f1284b67883e8d87530",
-        binary=True,
-        train_files=tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
-        test_file="test_batch.bin",
-        labels=_TEN,
-        names_file="batches.meta.txt",
-        names_key="",
-        classes=_CIFAR_10_CLASSES,
-    ),
-    CifarFormat(
-        name="cifar-10",
-        folder="cifar-10-batches-py",
-        archive="cifar-10-python.tar.gz",
-        md5="c58f30108f718f92721af3b95e74349a",
-        binary=False,
-        train_files=tuple(f"data_batch_{i}" for i in range(1, 6)),
-        test_file="test_batch",
-        labels=_TEN,
-        names_file="batches.meta",
-        names_key="label_names",
-        classes=_CIFAR_10_CLASSES,
-    ),
-    CifarFormat(
-        name="cifar-100",
-        folder="cifar-100-binary",
-        archive="cifar-100-binary.tar.gz",
-        md5="03b5dce01913d631647c71ecec9e9cb8",
-        binary=True,
-        train_files=("train.bin",),
-        test_file="test.bin",
-        labels=_HUNDRED,
-        names_file="fine_label_names.txt",
-        names_key="",
-        classes=tuple(_CIFAR_100_NAMES.split()),
-    ),
-    CifarFormat(
-        name="cifar-100",
-        folder="cifar-100-python",
-        archive="cifar-100-python.tar.gz",
-        md5="eb9058c3a382ffc7106e4002c42a8d85",
-        binary=False,
-        train_files=("train",),
-        test_file="test",
-        labels=_HUNDRED,
-        names_file="meta",
-        names_key="fine_label_names",
-        classes=tuple(_CIFAR_100_NAMES.split()),
-    ),
-)
+CIFAR_FORMATS = (
+    CifarFormat("cifar-10", "cifar-10-batches-bin", "c32a1d4ab5d03f1284b67883e8d87530",
+                tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin", "batches.meta.txt"),
+    CifarFormat("cifar-10", "cifar-10-batches-py", "c58f30108f718f92721af3b95e74349a",
+                tuple(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta", "label_names"),
+    CifarFormat("cifar-100", "cifar-100-binary", "03b5dce01913d631647c71ecec9e9cb8",
+                ("train.bin",), "test.bin", "fine_label_names.txt"),
+    CifarFormat("cifar-100", "cifar-100-python", "eb9058c3a382ffc7106e4002c42a8d85",
+                ("train",), "test", "meta", "fine_label_names"),
+)  # fmt: skip
 """The published forms, in the order in which they are preferred where a folder holds several."""
 
 
