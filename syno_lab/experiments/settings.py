@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from syno_lab.errors import FormatError, SearchError
+from syno_lab.errors import SearchError
 from syno_lab.inputs import is_plain_name, quoted
 from syno_lab.store.latencies import network_on
 from syno_lab.trial import TrialRequest, parse_rule
+from syno_lab.trial.request import Plain
 from syno_lab.tuning.presets import find_preset
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
@@ -94,7 +95,7 @@ class TuningChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return self.key or self.target
 
 
-class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SearchSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of one search (Syno, Algorithm 1), as plain data.
 
     Attributes:
@@ -147,6 +148,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         SearchError: for numbers out of range, and a tuning without seeds to train the baseline on.
         TrainingError: for an unknown rule of early termination.
     """
+
+    called: ClassVar[str] = "the settings of a search"
 
     training: TrialRequest
     name: str = "search"
@@ -303,16 +306,3 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             "reward": None if self.reward is None else str(UserCode.from_dict(self.reward)),
             "latency": None if chosen is None else [chosen.target, chosen.preset, chosen.trials, chosen.scheduler],
         }
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers, strings, lists and dictionaries, for JSON."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
-
-    @classmethod
-    def from_dict(cls, data: object) -> SearchSettings:
-        """Make settings from the result of :meth:`to_dict`; FormatError for any other data."""
-        try:
-            return msgspec.convert(data, cls)
-        except msgspec.ValidationError as error:
-            raise FormatError(f"expected the settings of a search, found: {error}") from None

@@ -31,6 +31,7 @@ from syno_lab.systems import read_operator
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialOutcome, TrialRequest, TrialWorkers, rung_request, rungs_of
 from syno_lab.trial.machine import one_machine
+from syno_lab.trial.request import Plain
 from syno_lab.trial.rungs import reward_of
 from syno_lab.trial.workers import LOG_FILE
 from syno_lab.versioned import read_versioned
@@ -78,7 +79,7 @@ class ValidatedRung(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
 
 
-class Validation(msgspec.Struct, frozen=True, kw_only=True):
+class Validation(Plain, frozen=True, kw_only=True):
     """The result of a validation.
 
     Attributes:
@@ -113,11 +114,6 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True):
     full_cpu_s: float
     cpu_s: float
     wall_s: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dictionaries, for JSON."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 def validation_folder(lab: Path, name: str) -> Path:

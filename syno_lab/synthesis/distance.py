@@ -12,7 +12,7 @@ and so no distance, but of the operators that differ only in it one is kept (:mo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -26,7 +26,7 @@ from syno_lab.ir.size import Size, product
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import reduce_sizes
-from syno_lab.synthesis.reach import least_steps, partitions
+from syno_lab.synthesis.reach import all_partitions, least_steps, pack, partitions
 
 Exponents = tuple[int, ...]
 _Have = tuple[tuple[bool, Exponents], ...]  # each coordinate: whether it is STRIDEd, and its size
@@ -305,7 +305,7 @@ class _Search:
         self.guard = sum(1 << self.bits * (place + 1) - 1 for place in range(len(counts)))
         choices = [(0, 0, 0)]  # how many, which, their product
         for place, (size, most) in enumerate(counts.items()):
-            packed = _pack(size)
+            packed = pack(size)
             choices = [
                 (number + more, code + (more << self.bits * place), made + more * packed)
                 for number, code, made in choices
@@ -419,13 +419,6 @@ class _Search:
         return needed + rest if needed + rest <= one_each else None
 
 
-def _pack(size: Size) -> int:
-    packed = 0
-    for exponent in reversed(size.exponents):
-        packed = (packed << 8) + exponent
-    return packed
-
-
 @lru_cache(maxsize=64)
 def _legal(spec: Spec) -> dict[int, bool]:
     """Which packed sizes may be an eliminated piece; those asked for so far. There is no piece where it is 1."""
@@ -445,9 +438,9 @@ def _is_legal(spec: Spec, packed: int) -> bool:
 @kept(256)
 def _partitions(items: tuple[Size, ...], *, effort: Effort) -> tuple[tuple[_Want, ...], ...]:
     """All partitions of the input axes into groups, the finest first."""
-    packed = {size: _pack(size) for size in items}  # once: a spec may have some hundred variables
+    packed = {size: pack(size) for size in items}  # once: a spec may have some hundred variables
     found = []
-    for partition in sorted(_all_partitions(items), key=len, reverse=True):
+    for partition in sorted(all_partitions(items), key=len, reverse=True):
         effort.tick("looking for the shape distance")
         others, wants = 0, []  # from the last group on: how many axes beyond one each the groups after it have
         for axes in reversed(partition):
@@ -455,14 +448,3 @@ def _partitions(items: tuple[Size, ...], *, effort: Effort) -> tuple[tuple[_Want
             others += len(axes) - 1
         found.append(tuple(reversed(wants)))
     return tuple(found)
-
-
-def _all_partitions(items: tuple[Size, ...]) -> Iterator[tuple[tuple[Size, ...], ...]]:
-    if not items:
-        yield ()
-        return
-    first, rest = items[0], items[1:]
-    for partition in _all_partitions(rest):
-        yield ((first,), *partition)
-        for i, group in enumerate(partition):
-            yield (*partition[:i], (first, *group), *partition[i + 1 :])

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import accumulate
+from typing import TypeVar
 
 from syno_lab.effort import Effort
 from syno_lab.ir.size import Size
@@ -42,6 +43,7 @@ _MERGED = 6  # by a MERGE first, and then each digit by itself
 _JOINED = 7  # as before, but it waits no more: another coordinate begins the view
 _WAYS = 8
 Shape = tuple[int, ...]
+_Item = TypeVar("_Item")
 
 
 def pack(size: Size) -> int:
@@ -357,7 +359,7 @@ class Reach:
     def _all_partitions(self, want: Shape) -> tuple[tuple[Shape, ...], ...]:
         found = self._partitions.get(want)
         if found is None:
-            found = self._partitions[want] = tuple(sorted(_partitions(want), key=len, reverse=True))
+            found = self._partitions[want] = tuple(sorted(all_partitions(want), key=len, reverse=True))
         return found
 
 
@@ -385,12 +387,13 @@ def masks(number: int, most: int) -> tuple[int, ...]:
     return tuple(sorted(found, key=int.bit_count))
 
 
-def _partitions(items: Shape) -> Iterator[tuple[Shape, ...]]:
+def all_partitions(items: tuple[_Item, ...]) -> Iterator[tuple[tuple[_Item, ...], ...]]:
+    """All partitions of some items into groups."""
     if not items:
         yield ()
         return
     first, rest = items[0], items[1:]
-    for partition in _partitions(rest):
+    for partition in all_partitions(rest):
         yield ((first,), *partition)
         for i, group in enumerate(partition):
             yield (*partition[:i], (first, *group), *partition[i + 1 :])

@@ -12,10 +12,10 @@ from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.digits import are_adjacent, digit
-from syno_lab.synthesis.matches import is_high_of_shift
+from syno_lab.synthesis.matches import below_shifts, is_high_of_shift
 from syno_lab.synthesis.matches_weights import weight_rank
 from syno_lab.synthesis.rewrites_parts import Part, Rewrite, parts
-from syno_lab.synthesis.rewrites_views import Rejoined, below_shifts, expand_of_view, joined_digit, shifts
+from syno_lab.synthesis.rewrites_views import Rejoined, expand_of_view, joined_digit, shifts
 from syno_lab.synthesis.rules import sharers
 
 

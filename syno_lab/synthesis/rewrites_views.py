@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.digits import are_adjacent, are_one, digit
+from syno_lab.synthesis.matches import below_shifts
 from syno_lab.synthesis.parameters import merge_blocks
 from syno_lab.synthesis.rewrites_parts import Part, Rewrite, parts
 from syno_lab.synthesis.rules import sharers
@@ -231,14 +232,6 @@ def merge_above_shift_above_split(state: State, step: Step) -> Rewrite | None:
     left = before.side(*before.view("MERGE", shifts(before, top, count), parameter=step.parameter))
     block, offset = after.bottoms
     return Rewrite(bottoms, left, after.side(block, shifts(after, offset, count)))
-
-
-def below_shifts(coordinate: Coordinate) -> tuple[Coordinate, int]:
-    """The coordinate under the SHIFTs right below this one, and how many they are."""
-    count = 0
-    while coordinate.node.primitive == "SHIFT":
-        coordinate, count = coordinate.node.operands[0], count + 1
-    return coordinate, count
 
 
 def shifts(part: Part, coordinate: Coordinate, count: int) -> Coordinate:

@@ -13,7 +13,7 @@ from syno_lab.data.own import OwnData
 from syno_lab.data.stream import ImageStream
 from syno_lab.errors import TrainingError
 from syno_lab.training.images import Augment, ImageTask, StreamTask, image_task
-from syno_lab.training.schedule import batch_bounds
+from syno_lab.training.schedule import InBatches
 
 
 def task_of(
@@ -30,30 +30,14 @@ def task_of(
     return image_task(dataset, device, batch_size, augment, channels_last=channels_last)
 
 
-class ExampleTask:
+class ExampleTask(InBatches):
     """Data of the user's own, read batch by batch [B, *] with classes [B]; random transformations are drawn anew."""
 
     def __init__(self, data: OwnData, device: torch.device, batch_size: int, *, channels_last: bool = False) -> None:
+        super().__init__(data.train_count, data.test_count, batch_size)
         self._data = data
-        self._train_bounds = batch_bounds(data.train_count, batch_size)
-        self._test_bounds = batch_bounds(data.test_count, batch_size, merge_single=False)
         self._layout = torch.channels_last if channels_last and len(data.shape) == 3 else torch.contiguous_format
-        self._order = torch.empty(0, dtype=torch.int64)
         self.device = device
-
-    @property
-    def train_batches(self) -> int:
-        """Batches of an epoch."""
-        return len(self._train_bounds)
-
-    @property
-    def test_batches(self) -> int:
-        """Batches of a test."""
-        return len(self._test_bounds)
-
-    def start_epoch(self, draw: torch.Generator) -> None:
-        """Draw the order of the examples."""
-        self._order = torch.randperm(self._data.train_count, generator=draw)
 
     def train_batch(self, number: int, dtype: torch.dtype, draw: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return examples and classes of batch ``number``, from 0."""
@@ -85,9 +69,6 @@ class ExampleTask:
                 f"found {found}; labels are {self._data.labels}"
             )
         return logits
-
-    def close(self) -> None:
-        """Nothing: the task has begun nothing."""
 
     def _moved(self, examples: Tensor, classes: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         examples = examples.to(self.device, dtype if examples.is_floating_point() else examples.dtype)

@@ -19,7 +19,8 @@ from syno_lab.data.image_folder import crop_box
 from syno_lab.data.stream import CHOICES, Batch, Decoder, ImageStream, workers_for
 from syno_lab.errors import TrainingError
 from syno_lab.inputs import quoted
-from syno_lab.training.schedule import batch_bounds
+from syno_lab.training.loop import logits_of
+from syno_lab.training.schedule import InBatches
 
 Augment = Literal["none", "crop", "resized-crop"]
 """The changes of training images: none; ``crop`` shifts by up to 1/8 and mirrors half (He et al. 2016, for CIFAR);
@@ -54,7 +55,7 @@ def image_task(
     return kind(dataset, device, batch_size, augment, channels_last=channels_last)  # type: ignore[arg-type]
 
 
-class _Images:
+class _Images(InBatches):
     """The common part of both tasks: normalised batches [B, C, H, W] of a layout, and labels."""
 
     def __init__(
@@ -66,6 +67,7 @@ class _Images:
         *,
         channels_last: bool = False,
     ) -> None:
+        super().__init__(len(dataset.train_labels), len(dataset.test_labels), batch_size)
         self._train_labels = torch.from_numpy(dataset.train_labels.copy()).to(device)
         self._test_labels = torch.from_numpy(dataset.test_labels.copy()).to(device)
         self._classes = len(dataset.classes)
@@ -75,36 +77,10 @@ class _Images:
         mean, deviation = dataset.channel_statistics()
         self._mean = torch.tensor(mean, device=device).view(-1, 1, 1) * 255
         self._scale = 1 / (torch.tensor(deviation, device=device).view(-1, 1, 1) * 255)
-        self._train_bounds = batch_bounds(len(self._train_labels), batch_size)
-        self._test_bounds = batch_bounds(len(self._test_labels), batch_size, merge_single=False)
-        self._order = torch.empty(0, dtype=torch.int64)
-
-    @property
-    def train_batches(self) -> int:
-        """Batches of an epoch."""
-        return len(self._train_bounds)
-
-    @property
-    def test_batches(self) -> int:
-        """Batches of a test."""
-        return len(self._test_bounds)
-
-    def start_epoch(self, draw: torch.Generator) -> None:
-        """Draw the order of the images."""
-        self._order = torch.randperm(len(self._train_labels), generator=draw)
 
     def check(self, outputs: object, inputs: Tensor) -> Tensor:
         """Return the module's outputs if they are logits [B, classes]; raise TrainingError if not."""
-        expected = (len(inputs), self._classes)
-        if not isinstance(outputs, Tensor) or tuple(outputs.shape) != expected:
-            found = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-            raise TrainingError(
-                f"expected logits {list(expected)} for images {list(inputs.shape)} from the module, found {found}"
-            )
-        return outputs
-
-    def close(self) -> None:
-        """End what the task has begun."""
+        return logits_of(outputs, [len(inputs), self._classes], f"images {list(inputs.shape)}")
 
     def _normalised(self, images: Tensor, dtype: torch.dtype) -> Tensor:
         return (images.to(dtype) - self._mean.to(dtype)) * self._scale.to(dtype)

@@ -114,6 +114,14 @@ def outputs_of(module: nn.Module, inputs: Tensor) -> object:
         return module(inputs)
 
 
+def logits_of(outputs: object, shape: list[int], inputs: str) -> Tensor:
+    """What a module gave for ``inputs``, if it is logits of this shape; TrainingError if not."""
+    if not isinstance(outputs, Tensor) or list(outputs.shape) != shape:
+        found = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise TrainingError(f"expected logits {shape} for {inputs} from the module, found {found}")
+    return outputs
+
+
 class Loop:
     """The state of one training; a checkpoint must have the same ``settings``."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import torch
+
 WARM_UP = 0.2
 """The share of the steps during which the learning rate rises."""
 
@@ -20,6 +22,33 @@ def batch_bounds(count: int, size: int, *, merge_single: bool = True) -> list[tu
     if merge_single and size > 1 and len(bounds) > 1 and bounds[-1][1] - bounds[-1][0] == 1:
         bounds[-2:] = [(bounds[-2][0], count)]
     return bounds
+
+
+class InBatches:
+    """Examples that a task reads in batches, those of the training part in a new order in each epoch."""
+
+    def __init__(self, train_count: int, test_count: int, batch_size: int) -> None:
+        self._train_count = train_count
+        self._train_bounds = batch_bounds(train_count, batch_size)
+        self._test_bounds = batch_bounds(test_count, batch_size, merge_single=False)
+        self._order = torch.empty(0, dtype=torch.int64)
+
+    @property
+    def train_batches(self) -> int:
+        """Batches of an epoch."""
+        return len(self._train_bounds)
+
+    @property
+    def test_batches(self) -> int:
+        """Batches of a test."""
+        return len(self._test_bounds)
+
+    def start_epoch(self, draw: torch.Generator) -> None:
+        """Draw the order of the examples."""
+        self._order = torch.randperm(self._train_count, generator=draw)
+
+    def close(self) -> None:
+        """End what the task has begun."""
 
 
 def cycle(step: int, steps: int) -> float:

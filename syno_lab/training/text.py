@@ -10,6 +10,7 @@ from torch import Tensor
 
 from syno_lab.data.text import TextData
 from syno_lab.errors import TrainingError
+from syno_lab.training.loop import logits_of
 from syno_lab.training.schedule import batch_bounds
 
 
@@ -73,13 +74,7 @@ class TextTask:
 
     def check(self, outputs: object, inputs: Tensor) -> Tensor:
         """Return the module's outputs if they are logits [B, T, V]; raise TrainingError if not."""
-        expected = (*inputs.shape, self._vocabulary)
-        if not isinstance(outputs, Tensor) or tuple(outputs.shape) != expected:
-            found = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-            raise TrainingError(
-                f"expected logits {list(expected)} for tokens {list(inputs.shape)} from the module, found {found}"
-            )
-        return outputs
+        return logits_of(outputs, [*inputs.shape, self._vocabulary], f"tokens {list(inputs.shape)}")
 
     def _windows(self, tokens: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         where = (starts[:, None] + torch.arange(self._context + 1)).to(self.device)

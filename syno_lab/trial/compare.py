@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from syno_lab.inputs import quoted
 from syno_lab.trial.examples import examples_of
 from syno_lab.trial.facts import facts_of
 from syno_lab.trial.machine import one_machine
-from syno_lab.trial.request import MeasuredOn, TrialOutcome, TrialRequest
+from syno_lab.trial.request import MeasuredOn, Plain, TrialOutcome, TrialRequest
 from syno_lab.trial.run import Report, run_trial
 from syno_lab.trial.verdicts import Verdict, is_at_chance, seed_spread, verdict_of
 
@@ -36,7 +36,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(Plain, frozen=True, kw_only=True):
     """An operator against its baseline.
 
     Attributes:
@@ -73,11 +73,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     measured_on: MeasuredOn
     machine: str
     seed_spread: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dictionaries, for JSON."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 def compare(

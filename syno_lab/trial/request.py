@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 
@@ -18,7 +18,26 @@ MeasuredOn = Literal["test", "held out"]
 Optimizer = Literal["sgd", "adamw"]
 
 
-class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Plain(msgspec.Struct, frozen=True, kw_only=True):
+    """What JSON can hold; ``called``: by messages."""
+
+    called: ClassVar[str] = "plain data"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dictionaries, for JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        """Inverse of :meth:`to_dict`; FormatError for any other data."""
+        try:
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise FormatError(f"expected {cls.called}, found: {error}") from None
+
+
+class TrialRequest(Plain, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One training of a backbone, with or without an operator; complete, and plain data only.
 
     Attributes:
@@ -63,6 +82,8 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             (:class:`.UserCode`). It is run only where the user has named the file, or signed the job: :mod:`.own`.
     """
 
+    called: ClassVar[str] = "a trial's request"
+
     backbone: str
     operator: str | None = None
     options: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -98,21 +119,8 @@ class TrialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Whether only ``budget_s`` ends the training."""
         return self.budget_s is not None and self.epochs >= ENDLESS
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dictionaries, for JSON."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
-    @classmethod
-    def from_dict(cls, data: object) -> TrialRequest:
-        """Make the request from the result of :meth:`to_dict`; FormatError for any other data."""
-        try:
-            return msgspec.convert(data, cls)
-        except msgspec.ValidationError as error:
-            raise FormatError(f"expected a trial's request, found: {error}") from None
-
-
-class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class TrialOutcome(Plain, frozen=True, kw_only=True):
     """The outcome of a trial: how it ended, its accuracy and its costs.
 
     Attributes:
@@ -149,6 +157,8 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
             each of them, or of each window of a text, in nats.
     """
 
+    called: ClassVar[str] = "a trial's outcome"
+
     state: State
     reason: str = ""
     accuracy: float | None = None
@@ -183,16 +193,3 @@ class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
     def loss(self) -> float | None:
         """The mean loss in nats on what it is measured on, after the last epoch; None where there is none."""
         return self.curve[-1].get("test_loss") if self.curve else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dictionaries, for JSON."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
-
-    @classmethod
-    def from_dict(cls, data: object) -> TrialOutcome:
-        """Make the outcome from the result of :meth:`to_dict`; FormatError for any other data."""
-        try:
-            return msgspec.convert(data, cls)
-        except msgspec.ValidationError as error:
-            raise FormatError(f"expected a trial's outcome, found: {error}") from None

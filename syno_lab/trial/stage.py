@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from syno_lab.errors import SpecError, TrainingError
 from syno_lab.trial.backbone import costs_of
 from syno_lab.trial.compare import Comparison, compare
-from syno_lab.trial.request import TrialOutcome, TrialRequest
+from syno_lab.trial.request import Plain, TrialOutcome, TrialRequest
 from syno_lab.trial.run import Report, run_trial
 
 BASELINE = "baseline"
@@ -28,16 +27,11 @@ class StageTrial(msgspec.Struct, frozen=True, kw_only=True):
     outcome: TrialOutcome
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
+class Stage(Plain, frozen=True, kw_only=True):
     """All trials of a stage in their order, and by label the comparisons with the baseline."""
 
     trials: list[StageTrial]
     comparisons: dict[str, Comparison]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dictionaries, for JSON."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 def run_stage(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from syno_lab.errors import TuningError
@@ -40,14 +41,11 @@ def _timed(tuned: Mapping[str, tuple[TuningTask, str]], rounds: int, label: str)
         plain = {name: (task.request(), json.loads(trace)) for name, (task, trace) in tuned.items()}
     except ValueError:
         raise TuningError(f"{label}: expected traces as TVM's JSON text") from None
-    with scratch("syno-beside-") as folder:
-        worker = Worker(folder / "log")
+    with scratch("syno-beside-") as folder, closing(Worker(folder / "log")) as worker:
         try:
             found: dict[str, list[float]] = worker.call(times_job, plain, rounds, str(folder), deadline_s=_DEADLINE_S)
         except CallFailedError as failure:
             raise TuningError(f"{label}: {failure}") from None
-        finally:
-            worker.close()
     return found
 
 

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from syno_lab.errors import TrackerError
 from syno_lab.inputs import quoted
 from syno_lab.processes.process import cores, describe_exit, end_group, last_line, start_child
 from syno_lab.scratch import scratch
-from syno_lab.tuning.tracker import Address, tracker_summary
+from syno_lab.tuning.tracker import Address, DeviceKey, tracker_summary
 
 _LOOPBACK = "127.0.0.1"
 
@@ -50,7 +50,7 @@ def local_board(
         raise TrackerError(f"expected at least one device, found {devices}")
     with contextlib.ExitStack() as stack:
         # Bind the ports here, so that they are free and known at once, and no other process can bind them in between.
-        listeners = [stack.enter_context(_listen()) for _ in range(1 + devices)]
+        listeners = [stack.enter_context(listen()) for _ in range(1 + devices)]
         port = listeners[0].getsockname()[1]
         folder = stack.enter_context(scratch("syno-board-"))
         environment = {
@@ -72,35 +72,49 @@ def local_board(
             stack.callback(end_group, child)
             children[role] = child
             listener.close()  # the child has its own copy
-        _wait_for(key, devices, port, children, folder, time.monotonic() + deadline_s)
-        yield Board(_LOOPBACK, port, key)
+        late = f"the local RPC server did not register as {quoted(key)} in time; is TVM installed whole?"
+        board, until = Board(_LOOPBACK, port, key), time.monotonic() + deadline_s
+        wait_for(board, lambda one: one.free >= devices, children, folder, until, part="the local RPC {}", late=late)
+        yield board
 
 
-def _listen() -> socket.socket:
+def listen() -> socket.socket:
+    """A socket on a free port of this machine's loopback."""
     listener = socket.create_server((_LOOPBACK, 0))
     # Inherited by the connections on Linux; without it each exchange with the tracker can wait for 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
-def _wait_for(
-    key: str, devices: int, port: int, children: dict[str, subprocess.Popen[bytes]], folder: Path, deadline: float
+def wait_for(
+    board: Board,
+    is_there: Callable[[DeviceKey], bool],
+    children: Mapping[str, subprocess.Popen[bytes]],
+    folder: Path,
+    deadline: float,
+    *,
+    part: str,
+    late: str,
 ) -> None:
+    """Wait until a board has registered: until ``is_there`` says so of its key's entry at the tracker.
+
+    ``children`` are its processes by their roles, with logs in ``folder``; ``deadline`` is of ``time.monotonic``.
+    Messages call a process ``part``, with ``{}`` for its role; ``late`` is that at the deadline.
+
+    Raises:
+        TrackerError: at the deadline, or where a process has ended.
+    """
     while True:
         for role, child in children.items():
             if child.poll() is not None:
-                said = last_line(folder / f"{role}.log")
-                raise TrackerError(
-                    f"the local RPC {role} ended ({describe_exit(child.returncode)}): {said or 'no output'}"
-                )
+                said = last_line(folder / f"{role}.log") or "no output"
+                raise TrackerError(f"{part.format(role)} ended ({describe_exit(child.returncode)}): {said}")
         left = deadline - time.monotonic()
         if left <= 0:
-            raise TrackerError(
-                f"the local RPC server did not register as {quoted(key)} in time; is TVM installed whole?"
-            )
+            raise TrackerError(late)
         # While the tracker still imports TVM its port takes connections but does not answer: each try is short.
         with contextlib.suppress(TrackerError):
-            entry = tracker_summary(_LOOPBACK, port, min(left, 2.0)).get(key)
-            if entry is not None and entry.free >= devices:
+            entry = tracker_summary(*board.address, min(left, 2.0)).get(board.key)
+            if entry is not None and is_there(entry):
                 return
         time.sleep(0.05)

@@ -26,9 +26,9 @@ from typing import IO
 from syno_lab.errors import SynoError, TrackerError
 from syno_lab.inputs import quoted
 from syno_lab.private import UMASK
-from syno_lab.processes.process import cores, describe_exit, end_group, last_line, start_child
+from syno_lab.processes.process import cores, end_group, start_child
 from syno_lab.scratch import scratch
-from syno_lab.tuning.board import Board
+from syno_lab.tuning.board import Board, listen, wait_for
 from syno_lab.tuning.emulated_files import BoardFiles, boards_folder, fetch_board, find_board
 from syno_lab.tuning.tracker import Address, parse_address, tracker_summary
 
@@ -70,7 +70,7 @@ def emulated_board(
         children: dict[str, subprocess.Popen[bytes]] = {}
         before = 0
         if address is None:
-            with _listen() as listener:
+            with listen() as listener:
                 log = stack.enter_context((home / "tracker.log").open("wb"))
                 arguments = ["tracker", str(listener.fileno())]
                 children["tracker"] = start_child(_SERVE, arguments, log=log, pass_fds=[listener.fileno()])
@@ -79,13 +79,15 @@ def emulated_board(
         else:
             entry = tracker_summary(*address).get(key)
             before = 0 if entry is None else entry.total
-        with _listen() as listener:
+        with listen() as listener:
             log = stack.enter_context((home / "server.log").open("wb"))
             server = _start_server(files, home, listener, address[1], key, threads or cores(), log)
             stack.callback(end_group, server)
             children["server"] = server
-        _wait(key, address, before, children, home, deadline)
-        yield Board(*address, key)
+        late = f"the emulated board did not register as {quoted(key)} in time; this machine may be too busy"
+        board, part = Board(*address, key), "the emulated board's {}"
+        wait_for(board, lambda one: one.total > before and one.free > 0, children, home, deadline, part=part, late=late)
+        yield board
 
 
 def _start_server(
@@ -145,34 +147,6 @@ def _on_loopback(address: Address) -> Address:
     if address[0] not in (_LOOPBACK, "localhost"):
         raise TrackerError(f"an emulated board registers only at a tracker on {_LOOPBACK}, found {quoted(address[0])}")
     return _LOOPBACK, address[1]
-
-
-def _listen() -> socket.socket:
-    listener = socket.create_server((_LOOPBACK, 0))
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # see board.py
-    return listener
-
-
-def _wait(
-    key: str, address: Address, before: int, children: dict[str, subprocess.Popen[bytes]], home: Path, deadline: float
-) -> None:
-    while True:
-        for role, child in children.items():
-            if child.poll() is not None:
-                said = last_line(home / f"{role}.log")
-                raise TrackerError(
-                    f"the emulated board's {role} ended ({describe_exit(child.returncode)}): {said or 'no output'}"
-                )
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TrackerError(
-                f"the emulated board did not register as {quoted(key)} in time; this machine may be too busy"
-            )
-        with contextlib.suppress(TrackerError):  # a tracker that still imports TVM does not answer
-            entry = tracker_summary(*address, min(left, 2.0)).get(key)
-            if entry is not None and entry.total > before and entry.free:
-                return
-        time.sleep(0.1)
 
 
 def main(arguments: list[str] | None = None) -> int:

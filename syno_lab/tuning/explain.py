@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,14 +94,11 @@ def _ask(label: str, what: str, request: dict[str, Any]) -> dict[str, Any]:
     from syno_lab.tuning.worker import CallFailedError, Worker
 
     jobs = {"schedule": schedule_job, "space": space_job}
-    with scratch("syno-explain-") as folder:
-        worker = Worker(folder / "log")
+    with scratch("syno-explain-") as folder, closing(Worker(folder / "log")) as worker:
         try:
             found: dict[str, Any] = worker.call(jobs[what], request, deadline_s=_DEADLINE_S)
         except CallFailedError as failure:
             raise TuningError(f"{label}: {failure}") from None
-        finally:
-            worker.close()
     return found
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from syno_lab.errors import TrackerError, TuningError
+from syno_lab.errors import TuningError
 from syno_lab.processes.process import last_line
 from syno_lab.scratch import scratch
 from syno_lab.tuning import jobs
@@ -54,21 +55,15 @@ def run_remotely(
     """
     check_target(target)
     device = Device(board.host, board.port, board.key, "", wait_s, session_s)
-    with scratch("syno-remote-") as folder:
-        log = folder / "log"
-        worker = Worker(log)
+    with scratch("syno-remote-") as folder, closing(Worker(folder / "log")) as worker:
         try:
             found = worker.call(
                 _run, device, operator, dict(binding), dtype, target, seed, str(folder),
                 deadline_s=wait_s + session_s + _HOST_S,
             )  # fmt: skip
-        except TrackerError:
-            raise
         except CallFailedError as failure:
-            said = last_line(log)
+            said = last_line(folder / "log")
             raise TuningError(f"a kernel for {target} did not run on {board.key}: {failure} {said}".rstrip()) from None
-        finally:
-            worker.close()
     return RemoteRun(**found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -160,15 +161,12 @@ def checked(plan: Plan, deadline_s: float = 5.0) -> tuple[list[Step], list[str]]
 def _moment(host: str, port: int, key: str) -> Mapping[str, Any]:
     """The board's report on its clocks and power; empty if it cannot be asked."""
     device = Device(host, port, key, "cpu", 10.0, 10.0)
-    with scratch("syno-board-") as folder:
-        worker = Worker(folder / "log")
+    with scratch("syno-board-") as folder, closing(Worker(folder / "log")) as worker:
         try:
             found = json.loads(worker.call(jobs.board_moment, device, deadline_s=30.0))
             return found if isinstance(found, dict) else {}
         except (CallFailedError, TuningError, ValueError, RecursionError):
             return {}
-        finally:
-            worker.close()
 
 
 def _power(moment: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
