@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
-from syno_lab.blame import blamed, guest, is_of_a_guest, is_theirs, said_by
+from syno_lab.blame import blamed, guest, is_of_a_guest, is_theirs, is_users_file, said_by
 from syno_lab.errors import CodeError, DataError
 from syno_lab.user_code import UserCode, user_code
 
@@ -145,6 +146,25 @@ def test_an_exception_that_came_through_a_file_that_was_run_is_of_it(tmp_path: P
         function()
     assert is_of_a_guest(found.value)
     assert not is_of_a_guest(caught("1 / 0", tmp_path))
+
+
+def test_the_folder_of_a_file_with_a_relative_name_is_where_it_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("run", "elsewhere"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    with guest("net.py"):
+        pass
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert is_of_a_guest(caught("1 / 0", tmp_path / "run"))
+    assert not is_of_a_guest(caught("1 / 0", tmp_path / "elsewhere"))
+
+
+def test_a_folder_whose_name_begins_as_that_of_pythons_own_is_the_users() -> None:
+    standard = Path(dis.__file__).parent
+    assert is_users_file(f"{standard}-mine/net.py")
+    assert not is_users_file(f"{standard}/json/decoder.py")
 
 
 # -- the modules that a file imports ---------------------------------------------------------------------------------

@@ -109,6 +109,15 @@ def test_a_data_set_that_ends_before_its_length_is_one_line() -> None:
         OwnData.of((GOOD, short), "data")
 
 
+def test_a_data_set_that_gives_several_at_once_but_fewer_is_read_one_by_one() -> None:
+    class Fewer(Examples):
+        def __getitems__(self, numbers: list[int]) -> list[Any]:
+            return [self[number] for number in numbers[1:]]
+
+    data = OwnData.of((GOOD, Fewer()), "data")
+    assert data.test_labels.tolist() == [0, 1, 2, 3] * 5
+
+
 def test_labels_are_read_for_a_while_only_and_from_all_over_the_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "_READ_AT_ONCE", 256)
     read: list[int] = []
