@@ -79,7 +79,6 @@ def _write_texts(folder: Path) -> None:
     from syno_lab.synthesis.sampler import Sampler
     from syno_lab.synthesis.session import Session
     from syno_lab.synthesis.session_text import to_json, to_word
-    from syno_lab.training import EpochRecord, TrainingResult, save_curve
 
     for name in OPERATORS:
         (folder / f"{name}.json").write_text(KNOWN[name]().to_json())
@@ -89,8 +88,6 @@ def _write_texts(folder: Path) -> None:
     spec = Spec.parse(**{key: value for key, value in SPEC.items() if key != "seed"})
     drawn = islice(Sampler.from_spec(spec, seed=3).samples(), 6)
     (folder / "record.json").write_text(to_text(record_search(spec, 3, drawn)))
-    curve = (EpochRecord(1, 2.0, 2.1, 0.2, 1.0), EpochRecord(2, 1.5, 1.6, 0.4, 1.0))
-    save_curve(TrainingResult(0.4, curve, "finished", 0, 10), folder / "curve.json")
     (folder / "tree.json").write_text(json.dumps(_tree()))
 
 
@@ -178,7 +175,7 @@ def _write_checkpoint(path: Path) -> None:
     trained = training_parts()
     trained.module(torch.ones(4, 3)).sum().backward()
     trained.optimizer.step()
-    save_checkpoint(path, SETTINGS, trained, Standing([], 0.5, 1.0, 1.0))
+    save_checkpoint(path, SETTINGS, trained, Standing([], 0.5, 1.0, 1.0, 1.0))
 
 
 def _write_exports(folder: Path) -> None:

@@ -262,14 +262,13 @@ def _change_rows(rng: random.Random, file: Path, marker: Path) -> None:
 
 
 def records(rng: random.Random, place: Place) -> Opening:
-    """Stored searches, tuning records, curves, trees of searches, results for figures."""
+    """Stored searches, tuning records, trees of searches, results for figures."""
     from syno_lab.reports.paper.facts import results_of
     from syno_lab.reports.trees import read_tree
-    from syno_lab.training import load_curve
     from syno_lab.tuning import list_records
     from syno_lab.tuning.records import known_target
 
-    kind = rng.choice(("record", "record", "tuning", "tuning", "curve", "tree", "results", "targets"))
+    kind = rng.choice(("record", "record", "tuning", "tuning", "tree", "results", "targets"))
     if kind == "tuning":
         key = tuning_key()
         lines = place.bytes("tuning.jsonl").split(b"\n")
@@ -295,8 +294,8 @@ def records(rng: random.Random, place: Place) -> Opening:
     if kind == "results":
         path = place.file(rng, "results.json", damage.damaged_json(rng, {"a": [1, {"b": 2.5}]}, place.marker))
         return lambda: results_of(path)
-    path = place.file(rng, f"{kind}.json", damage.damaged_json(rng, place.json(f"{kind}.json"), place.marker))
-    return (lambda: load_curve(path)) if kind == "curve" else (lambda: read_tree(path).summary())
+    path = place.file(rng, "tree.json", damage.damaged_json(rng, place.json("tree.json"), place.marker))
+    return lambda: read_tree(path).summary()
 
 
 def _sealed(text: bytes) -> bytes:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from syno_lab.errors import ExportError
 
-#: How the name of each such folder ends; folders of versions that held no lock have another name and stay.
+#: How the name of each such folder ends.
 SUFFIX = ".scratch"
 #: Begins the name of each that stands in the user's folder for temporary files.
 COMMON = "syno-"

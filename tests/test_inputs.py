@@ -35,7 +35,6 @@ from syno_lab.reports.paper.facts import results_of
 from syno_lab.store.courses import read_course
 from syno_lab.synthesis import record
 from syno_lab.synthesis.session_text import read_session
-from syno_lab.training import load_curve
 from syno_lab.tuning.records import list_records
 
 ROOT = Path(errors.__file__).parent
@@ -237,7 +236,6 @@ READERS = {
     "data folder": ("cifar", load_dataset),
     "image": ("of/class/7.png", _image),
     "text": ("a.txt", load_text),
-    "training": ("a.json", load_curve),
     "results": ("a.json", results_of),
     "ONNX": ("a.onnx", read_operator),
     ".pt2": ("a.pt2", read_operator),

@@ -204,8 +204,7 @@ def allow(
 ) -> None:
     """Show the code and the parameters of jobs that you have not submitted, and let them run in your name.
 
-    A lab that was copied from somebody else runs nothing until then, and neither do jobs that were submitted by a Syno
-    Lab before it signed them.
+    A lab that was copied from somebody else runs nothing until then.
     """
     check_json(json)
     if bool(jobs) == every:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,7 +119,7 @@ def command(
             raise SynoError(
                 "--detach: expected a tuning alone, in its lab; leave --compare, --records and --start-from out"
             )
-        params: dict[str, Any] = {"tasks": [_plain(task) for task in tasks], "target": target}
+        params: dict[str, Any] = {"tasks": [task.request() for task in tasks], "target": target}
         params |= {"tracker": tracker, "key": key, "preset": preset, "trials": trials, "seed": seed}
         params |= {"deadline_s": seconds, **to_job(method)}
         submit("tune", params, folder, name=", ".join(task.label for task in tasks), json=json)
@@ -198,14 +197,6 @@ def _shares(texts: list[str]) -> list[tuple[str, float]]:
         except ValueError:
             raise SynoError(f"--mutator: expected NAME=SHARE, as in tile-size=0.9, found {quoted(text)}") from None
     return found
-
-
-def _plain(task: TuningTask) -> dict[str, Any]:
-    """A task of a job; what is usual is not named."""
-    from syno_lab.tuning import TuningTask
-
-    usual = {field.name: field.default for field in fields(TuningTask) if field.name in ("builder", "calls", "digest")}
-    return {name: value for name, value in task.request().items() if name not in usual or value != usual[name]}
 
 
 def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool, json: str | None) -> dict[str, Any]:

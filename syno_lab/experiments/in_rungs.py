@@ -102,7 +102,7 @@ def _evidence(
     A search that is continued keeps those of its plan.
     """
     if earlier.get("plan"):
-        return as_begun(rungs_of(settings.training), earlier), bool(earlier.get("uses_probe", True))
+        return as_begun(rungs_of(settings.training), earlier), bool(earlier["uses_probe"])
     found = validations_in(folder.parent.parent)
     rungs, lines = usable_rungs(settings.training, found, settings.system)
     uses_probe, more = usable_probe(settings.training, found, settings.system)

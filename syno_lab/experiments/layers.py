@@ -15,7 +15,6 @@ from syno_lab.errors import SpecError, TuningError
 from syno_lab.models.sites import Site, Strides
 from syno_lab.protocol import Operator
 from syno_lab.systems import builder_of, operator_for, system_of
-from syno_lab.tuning.values import TuningTask
 
 #: The word that the store keeps for what a latency covers.
 OF = "replaced layers"
@@ -34,8 +33,7 @@ class Layer:
     def task(self) -> dict[str, Any]:
         """The task of a job of kind ``tune``."""
         builder = builder_of(self.operator)
-        chosen = {} if builder == TuningTask.builder else {"builder": builder}
-        return {"label": self.name, "operator": self.operator, "binding": self.binding, **chosen}
+        return {"label": self.name, "operator": self.operator, "binding": self.binding, "builder": builder}
 
 
 def layers_of(operator: Operator, sites: Sequence[Site], strides: Strides) -> list[Layer]:

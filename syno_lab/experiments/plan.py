@@ -82,14 +82,13 @@ class Plan:
 def as_begun(rungs: Iterable[Rung], status: Mapping[str, Any]) -> tuple[Rung, ...]:
     """Those of a backbone's rungs that the plan in a search's status has, with the measures that the search began with.
 
-    A search that is continued goes on with these, whatever is declared now. Plans without measures are of versions
-    whose proxies all ranked by the loss on held-out examples. Without a plan yet: the rungs as they are.
+    A search that is continued goes on with these, whatever is declared now. Without a plan yet: the rungs as they are.
     """
     parts = {part["name"]: part for part in (status.get("plan") or {}).get("parts", ())}
     if not parts:
         return tuple(rungs)
     return tuple(
-        rung if rung.is_full else replace(rung, measure=parts[rung.name].get("measure", "loss"))
+        rung if rung.is_full else replace(rung, measure=parts[rung.name]["measure"])
         for rung in rungs
         if rung.name in parts
     )

@@ -36,6 +36,8 @@ from syno_lab.processes import alive
 from syno_lab.processes.alone import take
 from syno_lab.processes.process import cores, last_line
 
+#: The resources that the lab's own workers count.
+COUNTED = frozenset((SLOT, door.HOME))
 #: In the user's settings: a folder for each lab, and what is in it.
 FOLDER, FILE_NAME, KEY = "clusters", "cluster.json", "tls.pem"
 _MOST_BYTES = 1 << 20
@@ -146,10 +148,6 @@ class Cluster:
             self.stop(listens=True)
         return self.endpoint()
 
-    def counted(self) -> frozenset[str]:
-        """The resources that the lab's own workers count; a worker of an earlier Syno Lab has slots alone."""
-        return frozenset((SLOT, door.HOME) if self._state().get("has_door") else (SLOT,))
-
     def certificate(self) -> bytes:
         """The key and the certificate by which a machine joins this lab's cluster, as a PEM file: keep it secret.
 
@@ -251,7 +249,6 @@ class Cluster:
         address, settings = state["address"], state["settings"]
         places = settings["slots"]
         resources = f"slot={places} {door.HOME}={door.HOMES}" + (f" GPU={settings['gpus']}" if settings["gpus"] else "")
-        state["has_door"] = True
         names = ",".join(gpus.first(settings["gpus"])) if settings["gpus"] else None
         process, _ = self._dask(
             "worker", address, "--no-nanny", "--nthreads", str(places + SPARE_THREADS), "--memory-limit", "0",

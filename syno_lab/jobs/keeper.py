@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from syno_lab.errors import JobError, StoreError
 from syno_lab.jobs import endpoint
-from syno_lab.jobs.cluster import START_S, Cluster
+from syno_lab.jobs.cluster import COUNTED, START_S, Cluster
 from syno_lab.jobs.dispatch import ANSWER_S, connect, counted_resources, send
 from syno_lab.jobs.endpoint import Endpoint
 from syno_lab.jobs.handle import JobFuture
@@ -199,7 +199,7 @@ class Keeper:
         if client is not None and client.status == "running" and client.scheduler.address == own.address:
             return client  # only its worker was missing
         self._disconnect()
-        self._client, self._is_foreign, self._counted = self._answering(own), False, self._cluster.counted()
+        self._client, self._is_foreign, self._counted = self._answering(own), False, COUNTED
         return self._client
 
     def _answering(self, own: Endpoint) -> Client:

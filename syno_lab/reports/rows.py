@@ -312,8 +312,8 @@ def _baseline(
         return None
     memory = [m for one in trained if (m := finite(one.get("peak_mib"))) is not None]
     tuning = files.get(_STATUS, {}).get("tuning") or files.get(_RESULT, {}).get("tuning") or {}
-    latency = finite(tuning.get("baseline_ms")) if isinstance(tuning, dict) and "target" in tuning else None
-    latencies = {} if latency is None else {str(tuning.get("stored_as", tuning["target"])): latency}
+    latency = finite(tuning.get("baseline_ms")) if isinstance(tuning, dict) and "stored_as" in tuning else None
+    latencies = {} if latency is None else {str(tuning["stored_as"]): latency}
     return TrialRow(
         f"{source}#baseline",
         source,

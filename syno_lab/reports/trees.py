@@ -11,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from syno_lab.errors import StoreError
+from syno_lab.errors import FormatError, StoreError
 from syno_lab.inputs import integer, quoted, read_bytes
 from syno_lab.reports.rows import TrialRow
 from syno_lab.search.branches import Branch, Kind
+from syno_lab.versioned import read_versioned
 
 FORMAT, VERSION, MAX_BYTES = "syno-lab search tree", 1, 1 << 28
 _FILE = Path("searches")
@@ -165,14 +166,9 @@ def read_tree(file: Path) -> SearchTree:
             raise StoreError(str(error)) from None
         raise StoreError(f"{file}: {error.strerror}; only Monte Carlo tree searches have a tree") from None
     try:
-        found = msgspec.json.decode(content, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"{file}: expected a search tree as a search writes it: {error}") from None
-    if found.format != FORMAT or found.version != VERSION:
-        raise StoreError(
-            f"{file}: expected {FORMAT!r} of version {VERSION}, "
-            f"found {quoted(found.format)} of version {quoted(found.version)}"
-        )
+        found = read_versioned(content, _File, what=str(file), name=FORMAT, version=VERSION, most=MAX_BYTES)
+    except FormatError as error:
+        raise StoreError(str(error)) from None
     for number, place in enumerate(found.places):
         if place.number != number or not (-1 if number == 0 else 0) <= place.parent < number:
             raise StoreError(

@@ -1,7 +1,7 @@
 """What a stored latency is of, by the name of the target under which the store has it.
 
 Latencies of different kinds are never one measure, so their names differ: ``pytorch``, ``network@local`` and, for sums
-over the replaced layers, the target alone, as in stores from before there were whole networks.
+over the replaced layers, the target alone.
 """
 
 from __future__ import annotations

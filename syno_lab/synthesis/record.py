@@ -49,7 +49,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
         exhausted: whether there were no more.
         digests: :func:`digest` of each, in the order of drawing.
         operators: the first of them in full, as operator files.
-        spread: whether draws spread over the space; they did not before records said so.
+        spread: whether draws spread over the space.
     """
 
     format: str
@@ -61,8 +61,8 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
     count: int
     exhausted: bool
     digests: list[str]
-    operators: list[dict[str, Any]] = []
-    spread: bool = False
+    operators: list[dict[str, Any]]
+    spread: bool
 
 
 @dataclass(frozen=True)

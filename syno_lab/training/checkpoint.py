@@ -21,7 +21,7 @@ from syno_lab.training.files import write_whole
 from syno_lab.training.records import EpochRecord
 
 _FORMAT = "syno-lab-checkpoint"
-_VERSION = 2
+_VERSION = 3
 _HEADER = b"syno-lab-checkpoint sha256 "
 _HEADER_BYTES = len(_HEADER) + 2 * hashlib.sha256().digest_size + 1
 # An optimizer holds one or two more tensors for each parameter, and single numbers.
@@ -49,7 +49,7 @@ class Standing:
     last_loss: float | None
     wall_s: float
     cpu_s: float
-    work_s: float = 0.0
+    work_s: float
 
 
 def save_checkpoint(path: Path, settings: dict[str, Any], trained: Trained, standing: Standing) -> None:

@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any, Literal
-
-import msgspec
-
-from syno_lab.errors import FormatError
-from syno_lab.inputs import QUOTED, printable, quoted, read_json
-from syno_lab.training.files import write_whole
-from syno_lab.versioned import reason
+from dataclasses import dataclass
+from typing import Literal
 
 Stopped = Literal["finished", "early", "pruned", "time", "slow", "diverged", "interrupted"]
-
-CURVE_FORMAT = "syno-lab-training"
-CURVE_VERSION = 1
-_MOST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -110,46 +98,3 @@ class TrainingResult:
     def perplexity(self) -> float | None:
         """The perplexity of a text after the last epoch of the curve, None where there is none."""
         return self.curve[-1].perplexity if self.curve else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers, strings, lists and dictionaries, for JSON."""
-        return {"format": CURVE_FORMAT, "version": CURVE_VERSION, **msgspec.to_builtins(self)}
-
-    @classmethod
-    def from_dict(cls, data: object) -> TrainingResult:
-        """Make the result from the output of :meth:`to_dict`; FormatError for any other data."""
-        if not isinstance(data, dict) or data.get("format") != CURVE_FORMAT:
-            raise FormatError(
-                f"expected a training result with format {quoted(CURVE_FORMAT)}, found {quoted(str(data)[:60])}"
-            )
-        if data.get("version") != CURVE_VERSION:
-            raise FormatError(
-                f"expected a training result of version {CURVE_VERSION}, found version {quoted(data.get('version'))}; "
-                "train again or use the version of Syno Lab that wrote it"
-            )
-        content = {key: value for key, value in data.items() if key not in ("format", "version")}
-        unknown = content.keys() - {field.name for field in fields(cls)}
-        if unknown:
-            others = printable(", ".join(sorted(unknown)), QUOTED)
-            raise FormatError(f"expected the fields of a training result, found also {others}")
-        try:
-            return msgspec.convert(content, cls)
-        except msgspec.ValidationError as error:
-            raise FormatError(f"expected a training result, found: {reason(error)}") from None
-
-
-def save_curve(result: TrainingResult, path: str | Path) -> None:
-    """Write ``result`` to ``path`` as JSON, whole or not at all; TrainingError if the file cannot be written."""
-    write_whole(Path(path), msgspec.json.format(msgspec.json.encode(result.to_dict())))
-
-
-def load_curve(path: str | Path) -> TrainingResult:
-    """Read a file of :func:`save_curve`; FormatError for any other file."""
-    try:
-        return TrainingResult.from_dict(read_json(path, _MOST_BYTES))
-    except OSError as error:
-        raise FormatError(f"expected a training result in {path}, found: {error.strerror or error}") from None
-    except msgspec.DecodeError as error:
-        raise FormatError(f"expected a training result as JSON in {path}, found: {reason(error)}") from None
-    except FormatError as error:
-        raise FormatError(f"{path}: {error}") from None

@@ -112,12 +112,11 @@ def train(
             "batch_size": batch_size,
             "learning_rate": float(learning_rate),
             "seed": seed,
-            "augment": kind if kind == "resized-crop" else kind == "crop",  # as older checkpoints have it
+            "augment": kind,
             "precision": precision,
             "total_steps": steps,
-            # None, as checkpoints without them say.
-            "channels_last": channels_last or None,
-            "recipe": recipe.name if ends_by_clock or optimizer != "sgd" else None,
+            "channels_last": channels_last,
+            "recipe": recipe.name,
         },
         None if checkpoint is None else Path(checkpoint),
         Watch(

@@ -4,7 +4,7 @@ from syno_lab.trial.backbone import Costs, costs_of, full_costs_of, places_of, s
 from syno_lab.trial.compare import Comparison, Interval, compare, paired_bootstrap, two_way_bootstrap
 from syno_lab.trial.request import State, TrialOutcome, TrialRequest
 from syno_lab.trial.run import run_trial
-from syno_lab.trial.rungs import Rung, goes_on, rung_request, rung_reward, rungs_of
+from syno_lab.trial.rungs import Rung, goes_on, rung_request, rungs_of
 from syno_lab.trial.stage import Stage, StageTrial, run_stage
 from syno_lab.trial.stopping import RULES, StoppingRule, parse_rule
 from syno_lab.trial.verdicts import Verdict
@@ -35,7 +35,6 @@ __all__ = [
     "run_stage",
     "run_trial",
     "rung_request",
-    "rung_reward",
     "rungs_of",
     "sites_of",
     "survey_of",

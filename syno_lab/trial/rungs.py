@@ -67,15 +67,6 @@ def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s
     return msgspec.structs.replace(request, **changes)
 
 
-def rung_reward(rung: Rung, outcomes: Sequence[TrialOutcome]) -> float:
-    """The reward of an operator's trainings on a rung, from 0 to 1, the higher the better: the mean over them.
-
-    A loss gives exp(-loss): 1 for a perfect prediction, 0.1 for a guess among ten classes. A training that did not
-    finish gives 0.
-    """
-    return math.fsum(reward_of(rung.measure, outcome) for outcome in outcomes) / len(outcomes) if outcomes else 0.0
-
-
 def goes_on(rung: Rung, reward: float, others: Sequence[float]) -> bool:
     """Whether an operator with this reward goes on to the next rung, among the ``others`` on this rung so far.
 
@@ -88,7 +79,10 @@ def goes_on(rung: Rung, reward: float, others: Sequence[float]) -> bool:
 
 
 def reward_of(measure: Measure, outcome: TrialOutcome) -> float:
-    """The reward of one training by a measure; 0 for one that did not finish."""
+    """The reward of one training by a measure, from 0 to 1, the higher the better; 0 for one that did not finish.
+
+    A loss gives exp(-loss): 1 for a perfect prediction, 0.1 for a guess among ten classes.
+    """
     if outcome.state != "finished":
         return 0.0
     if measure == "accuracy":

@@ -36,9 +36,6 @@ from syno_lab.tuning.values import TuningResult, TuningTask
 FORMAT = "syno-lab-tuning"
 VERSION = 1
 _DIGEST = 16
-#: Systems whose operators had no fingerprint when their first records were written: their keys stay without one, so
-#: that those records are still found. The digest of the program tells their operators apart.
-_KEYED_WITHOUT = ("syno-lab-nas-pte",)
 MOST_BYTES = 1 << 28  # of one record file
 
 
@@ -47,7 +44,7 @@ class TuningKey:
     """The key of a record: all that its latency depends on. Two keys name one record if all fields are equal.
 
     ``fingerprint`` is the operator's semantic fingerprint under the binding (empty where it has none) and ``program`` a
-    digest of the operator's text and, unless it is the default, of the method: two pGraphs of one function have
+    digest of the operator's text and of the method: two pGraphs of one function have
     different loops and different latencies. ``target`` is TVM's JSON text, ``conditions`` the board's report on itself:
     threads and power mode.
     """
@@ -81,9 +78,8 @@ def key_of(task: TuningTask, target: str, tvm: str, conditions: str, method: str
     operator = _operator_of(task)
     text = (task.digest or task.operator) if operator is None else operator.to_json()
     name = "" if operator is None else _fingerprint_of(operator, task)
-    # Results of one method tell nothing about another's space. The default adds nothing, so older records stay valid.
-    how = f"\n{method}" if method else ""
-    program = hashlib.sha256(f"{task.builder}\n{text}{how}".encode()).hexdigest()[:32]
+    # Results of one method tell nothing about another's space.
+    program = hashlib.sha256(f"{task.builder}\n{text}\n{method}".encode()).hexdigest()[:32]
     binding = json.dumps(dict(sorted(task.binding.items())))
     return TuningKey(name, program, binding, task.dtype, target, tvm, conditions)
 
@@ -100,8 +96,6 @@ def _operator_of(task: TuningTask) -> Operator | None:
 
 def _fingerprint_of(operator: Operator, task: TuningTask) -> str:
     """The fingerprint in a key: "" if the binding is incomplete or the operator has too many terms."""
-    if operator.format in _KEYED_WITHOUT:
-        return ""
     binding = dict(task.binding)
     try:
         is_whole = operator.complete_binding(binding) == binding

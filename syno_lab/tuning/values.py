@@ -8,8 +8,11 @@ from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from syno_lab.errors import FormatError, TuningError
 from syno_lab.inputs import positive, quoted
+from syno_lab.versioned import reason
 
 #: The version of :meth:`TuningResult.to_dict`.
 RESULT_VERSION = 3
@@ -148,23 +151,13 @@ class TuningResult:
             found = quoted(data.get("version") if isinstance(data, Mapping) else data)
             raise FormatError(f"tuning result: expected version {RESULT_VERSION}, found {found}")
         given = {name: value for name, value in data.items() if name != "version"}
-        names = {one.name for one in fields(cls)}
-        if given.keys() != names:
-            raise FormatError(f"tuning result: missing or unknown fields {quoted(sorted(given.keys() ^ names))}")
-        kinds: dict[str, type | tuple[type, ...]] = {
-            "label": str, "latency_ms": (int, float), "best_ms": (int, float), "repeats": int, "trials": int,
-            "failed": int, "seconds": (int, float), "target": str, "tvm_version": str, "seed": int, "verified": bool,
-            "history": (list, tuple), "known": int, "from_records": bool, "stopped": str, "preset": str,
-            "conditions": str, "method": str, "trace": str,
-        }  # fmt: skip
-        for name, kind in kinds.items():
-            value = given[name]
-            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-                raise FormatError(f"tuning result: field {quoted(name)} holds {quoted(value)}")
-            if isinstance(value, float) and not math.isfinite(value):
-                raise FormatError(f"tuning result: field {quoted(name)} is not finite")
+        if odd := given.keys() ^ {one.name for one in fields(cls)}:
+            raise FormatError(f"tuning result: missing or unknown fields {quoted(sorted(odd))}")
         try:
-            given["history"] = tuple((int(trial), float(best)) for trial, best in given["history"])
-        except (TypeError, ValueError, ArithmeticError):
-            raise FormatError("tuning result: expected history as pairs of trial and milliseconds") from None
-        return cls(**given)
+            result: TuningResult = msgspec.convert(given, cls)
+        except msgspec.ValidationError as error:
+            raise FormatError(f"tuning result: {reason(error)}") from None
+        numbers = result.latency_ms, result.best_ms, result.seconds, *(best for _, best in result.history)
+        if not all(map(math.isfinite, numbers)):
+            raise FormatError(f"tuning result: expected finite numbers, found {quoted(numbers)}")
+        return result

@@ -248,7 +248,7 @@ def test_a_stopped_search_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_search_goes_on_with_the_measures_that_it_began_with(tmp_path: Path) -> None:
-    """The first rung ranks by the training loss; a plan of a version that wrote no measures ranked by the other one."""
+    """The first rung ranks by the training loss as it is declared, and by the other one in the plan."""
     known, asked = Known(), chosen(name="it")
 
     def measured() -> list[float]:
@@ -263,7 +263,8 @@ def test_a_search_goes_on_with_the_measures_that_it_began_with(tmp_path: Path) -
     assert begun == pytest.approx([1] * len(begun))
     status = json.loads((tmp_path / "board" / STATUS_FILE).read_text())
     for part in status["plan"]["parts"]:
-        part.pop("measure", None)
+        if "measure" in part:
+            part["measure"] = "loss"
     (tmp_path / "board" / STATUS_FILE).write_text(json.dumps(status))
     result = search(tmp_path, known, asked)
     assert measured() == pytest.approx([1] * len(begun) + [0.5] * (len(measured()) - len(begun)))
@@ -337,7 +338,7 @@ def test_rungs_that_nothing_proves_are_not_used(tmp_path: Path) -> None:
     assert ([rung.name for rung in rungs], uses_probe) == (["network"], True)
     assert all("no validation shows that it ranks operators of gpt_tiny" in line for line in said)
     # A continued search keeps what it began with.
-    earlier = {"plan": {"parts": [{"name": FIRST}, {"name": NETWORK}]}, "uses_probe": False}
+    earlier = {"plan": {"parts": [{"name": FIRST, "measure": "loss"}, {"name": NETWORK}]}, "uses_probe": False}
     rungs, uses_probe = _evidence(chosen(), tmp_path / "searches" / "s", earlier, lambda fraction, line: None)
     assert ([rung.name for rung in rungs], uses_probe) == ([FIRST, NETWORK], False)
 

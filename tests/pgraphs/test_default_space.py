@@ -105,7 +105,7 @@ def test_networks_most_of_which_stays_have_a_space(name: str, tmp_path: Path) ->
     assert space.most_flops == space.baseline.flops - space.replaced_flops + int(0.4 * space.replaced_flops)
 
 
-def test_searches_of_former_versions_keep_their_space() -> None:
+def test_weights_may_be_free() -> None:
     known = backbone("resnet20")
     sites = known.survey().select(known.selection)
     old = NetworkSpace(SpaceRequest(sites, "pool", 10**18, None, {}, {}, "free")).spec

@@ -173,8 +173,12 @@ def test_places_of_a_tree_know_how_many_steps_lead_to_them(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "expected a search tree as a search writes it"),
-        ('{"format": "another", "version": 1, "places": []}', "found 'another' of version 1"),
+        ("{", "expected JSON of syno-lab search tree version 1"),
+        (
+            '{"format": "another", "version": 1, "places": []}',
+            "expected format 'syno-lab search tree', found 'another'",
+        ),
+        ('{"format": "syno-lab search tree", "version": 2, "places": []}', "expected version 1, found 2; use the Syno"),
         ('{"format": "syno-lab search tree", "version": 1, "places": []}', "expected at least one place"),
         ("cycle", "place 1: expected its number and a parent before it"),
     ],

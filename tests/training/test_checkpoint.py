@@ -14,7 +14,7 @@ from syno_lab.trial import TrialOutcome, TrialRequest, run_trial
 
 CPU = torch.device("cpu")
 SETTINGS = {"epochs": 3, "seed": 7}
-STANDING = Standing([EpochRecord(1, 2.0, 1.5, 0.5, 0.1)], 1.75, 3.0, 2.0)
+STANDING = Standing([EpochRecord(1, 2.0, 1.5, 0.5, 0.1)], 1.75, 3.0, 2.0, 1.5)
 
 
 def trained(seed: int) -> Trained:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ import torch
 from torch import nn
 
 from syno_lab.data.datasets import Dataset, load_dataset
-from syno_lab.errors import FormatError, TrainingError
+from syno_lab.errors import TrainingError
 from syno_lab.models import resnet_tiny
-from syno_lab.training import Resumption, TrainingProgress, TrainingResult, load_curve, save_curve, train
+from syno_lab.training import Resumption, TrainingProgress, TrainingResult, train
 from syno_lab.training.images import crop_and_flip
 from syno_lab.training.schedule import batch_bounds, cycle
 
@@ -150,7 +151,7 @@ def test_a_resumed_training_ends_like_an_uninterrupted_one(few, tmp_path, name):
     # Once more: there is nothing left to do, and the result is the same.
     again_net = small_net(seed=2)
     again = train(again_net, few, epochs=3, seed=7, checkpoint=checkpoint)
-    assert again.to_dict() == resumed.to_dict()
+    assert again == resumed
     assert same_weights(again_net, whole)
     assert [path.name for path in checkpoint.parent.iterdir()] == ["state.pt"]
 
@@ -261,7 +262,6 @@ def test_a_judge_is_asked_after_every_epoch_but_the_last(few):
     result = train(small_net(), few, epochs=9, judge=judge)
     assert (result.stopped, result.reason, asked) == ("pruned", "it is enough", [1, 2, 3])
     assert len(result.curve) == 3
-    assert TrainingResult.from_dict(result.to_dict()) == result
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
@@ -467,7 +467,7 @@ def test_a_loss_that_is_no_number_stops_the_training(few, value, at, epochs_done
     else:
         assert result.last_loss is not None
         assert math.isfinite(result.last_loss)
-    json.dumps(result.to_dict(), allow_nan=False)
+    json.dumps(asdict(result), allow_nan=False)
     with pytest.raises(
         TrainingError, match=r"expected a finite loss in epoch \d, (training|test) batch \d of \d, found"
     ):
@@ -512,48 +512,6 @@ def test_a_double_module_is_trained_in_double(few):
     double = train(net, few, epochs=1)
     assert next(net.parameters()).dtype == torch.float64
     assert double.curve[0].train_loss == pytest.approx(single.curve[0].train_loss, rel=1e-4)
-
-
-def test_the_curve_is_saved_whole_and_read_back(few, tmp_path):
-    result = train(small_net(), few, epochs=2)
-    path = tmp_path / "new" / "curve.json"
-    save_curve(result, path)
-    assert load_curve(path) == result
-    content = json.loads(path.read_text())
-    assert content["curve"][1]["test_accuracy"] == result.curve[1].test_accuracy
-    save_curve(result, path)
-    assert [entry.name for entry in path.parent.iterdir()] == ["curve.json"]
-    with pytest.raises(TrainingError, match=r"expected to write .*choose another place"):
-        save_curve(result, path / "below")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"format": "x"}, "expected a training result with format"),
-        ({"version": 2}, "expected a training result of version 1, found version 2"),
-        ({"extra": 1}, "found also extra"),
-        ({"curve": [{"epoch": 1}]}, "missing required field `train_loss`"),
-        ({"stopped": "tired"}, "Invalid enum value 'tired'"),
-        ({"accuracy": "good"}, "Expected `float | null`, got `str`"),
-    ],
-)
-def test_junk_is_no_result(change, message):
-    good = TrainingResult(0.5, (), "finished", 0, 10).to_dict()
-    assert TrainingResult.from_dict(good).accuracy == 0.5
-    with pytest.raises(FormatError, match=message.replace("|", r"\|")):
-        TrainingResult.from_dict({**good, **change})
-
-
-def test_a_file_of_junk_is_no_curve(tmp_path):
-    with pytest.raises(FormatError, match=r"expected a training result in .*nothing"):
-        load_curve(tmp_path / "nothing")
-    (tmp_path / "curve").write_text("{")
-    with pytest.raises(FormatError, match=r"as JSON in .*curve"):
-        load_curve(tmp_path / "curve")
-    (tmp_path / "curve").write_text("[]")
-    with pytest.raises(FormatError, match="curve: expected a training result with format"):
-        load_curve(tmp_path / "curve")
 
 
 def test_augmentation_shifts_and_mirrors():

@@ -22,10 +22,10 @@ from syno_lab.trial import (
     goes_on,
     run_trial,
     rung_request,
-    rung_reward,
     rungs_of,
 )
 from syno_lab.trial.examples import images_of
+from syno_lab.trial.rungs import reward_of
 
 SMALL = {"width": 4, "blocks": 1}
 
@@ -110,13 +110,12 @@ def test_a_reward_is_between_a_guess_and_a_perfect_prediction():
     def ended(loss: float, **more) -> TrialOutcome:
         return TrialOutcome(**({"state": "finished", "curve": [{"test_loss": loss}], "accuracy": 0.3} | more))
 
-    rung = Rung("it", {"steps": 3}, measure="loss")
-    assert rung_reward(rung, [ended(0.0)]) == 1.0
-    assert rung_reward(rung, [ended(math.log(10))]) == pytest.approx(0.1)
-    assert rung_reward(rung, [ended(0.0), ended(0.0, state="timeout")]) == 0.5
-    assert rung_reward(rung, [ended(math.inf)]) == rung_reward(rung, []) == 0.0
-    assert rung_reward(Rung("it", measure="training loss"), [ended(9.0, train_loss=0.0)]) == 1.0
-    assert rung_reward(Rung("it"), [ended(9.0)]) == 0.3
+    assert reward_of("loss", ended(0.0)) == 1.0
+    assert reward_of("loss", ended(math.log(10))) == pytest.approx(0.1)
+    assert reward_of("loss", ended(0.0, state="timeout")) == 0.0
+    assert reward_of("loss", ended(math.inf)) == 0.0
+    assert reward_of("training loss", ended(9.0, train_loss=0.0)) == 1.0
+    assert reward_of("accuracy", ended(9.0)) == 0.3
 
 
 def test_the_best_share_goes_on():

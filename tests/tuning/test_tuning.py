@@ -292,10 +292,10 @@ def test_a_result_as_data():
         ({"version": 4}, "expected version 3, found 4"),
         ({"version": 2}, "expected version 3, found 2"),
         ({"extra": 1}, "missing or unknown fields"),
-        ({"latency_ms": "fast"}, "field 'latency_ms' holds 'fast'"),
-        ({"latency_ms": float("nan")}, "'latency_ms' is not finite"),
-        ({"trials": True}, "field 'trials' holds True"),
-        ({"history": [[1]]}, "pairs of trial and milliseconds"),
+        ({"latency_ms": "fast"}, r"Expected `float`, got `str` - at `\$.latency_ms`"),
+        ({"latency_ms": float("nan")}, "expected finite numbers"),
+        ({"trials": True}, r"Expected `int`, got `bool` - at `\$.trials`"),
+        ({"history": [[1]]}, r"Expected `array` of length 2, got 1 - at `\$.history"),
     ],
 )
 def test_junk_is_no_result(changes, match):

@@ -14,7 +14,7 @@ import pytest
 
 from syno_lab import operators
 from syno_lab.errors import FormatError, StoreError, TuningError
-from syno_lab.nas_pte.operator import nas_pte_1, nas_pte_3
+from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.systems import builder_of
 from syno_lab.tuning import TuningResult, TuningTask, list_records
 from syno_lab.tuning.job import allowed_builders
@@ -212,34 +212,7 @@ def test_an_operator_that_cannot_be_read_has_no_key():
             key_of(replace(TASK, operator=broken, builder=builder), "", "", "")
 
 
-SIZES = {"N": 1, "C_in": 8, "C_out": 8, "H": 6, "W": 5}
 NAS_PTE_BUILDER = "syno_lab.nas_pte.tvm:lower_json"
-
-
-@pytest.mark.parametrize(
-    ("task", "name"),
-    [
-        (TuningTask("a", TASK.operator, SIZES | {"k_1": 3}), "0fe5abd9646b5ad01f708e014802aa80"),
-        (TuningTask("a", TASK.operator, SIZES), "e0b5e8eea74aed04e0d6f6a5465c0891"),
-        (
-            TuningTask("a", operators.operator_1().to_json(), SIZES | {"k_1": 3, "g": 2, "s": 2}, "float16"),
-            "d69e33d205e71290ab67250df8a688f5",
-        ),
-        (
-            TuningTask("a", TASK.operator, SIZES | {"k_1": 3}, builder="somebody:else"),
-            "6ca111c754f884c2e2c05aff853f963b",
-        ),
-        (TuningTask("a", nas_pte_1().to_json(), SIZES, builder=NAS_PTE_BUILDER), "1d010c69c0157ad86996bef6a8434b17"),
-        (TuningTask("a", nas_pte_3().to_json(), SIZES, builder=NAS_PTE_BUILDER), "90cb4a3c6ade146a26d9ea4177471528"),
-        (
-            TuningTask("a", '{"root_index": 1, "nodes": []}', {}, builder=NETWORK_BUILDER),
-            "e9c3edad4f17244e13c35f9e0510d10a",
-        ),
-    ],
-)
-def test_files_keep_their_names(task, name):
-    # What was recorded under these names is found.
-    assert key_of(task, "{}", "0.27.0", "threads=2").name == name
 
 
 def test_builders_are_keys_of_records_and_are_there():
