@@ -263,7 +263,8 @@ def _change_rows(rng: random.Random, file: Path, marker: Path) -> None:
 
 def records(rng: random.Random, place: Place) -> Opening:
     """Stored searches, tuning records, trees of searches, results for figures."""
-    from syno_lab.reports.paper.facts import results_of
+    from reproduction.paper.facts import results_of
+
     from syno_lab.reports.trees import read_tree
     from syno_lab.tuning import list_records
     from syno_lab.tuning.records import known_target

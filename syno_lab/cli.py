@@ -35,7 +35,6 @@ from syno_lab.commands import (
     network,
     operators,
     replay,
-    reproduce,
     sample,
     search,
     show,
@@ -81,7 +80,6 @@ app = typer.Typer(
 for _command in (
     lab,
     demo,
-    reproduce,
     sample,
     enumerating,
     synthesise,
@@ -126,8 +124,8 @@ def _options(
     _shows_traceback.set(with_traceback)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``syno-lab`` with the given or the process's arguments and return its exit status.
+def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
+    """Run ``syno-lab`` (or other ``commands``) with the given or the process's arguments; return its exit status.
 
     0 is success, 1 a finding (``doctor``, ``replay``), 2 bad input or an environment that cannot do it, 70 a fault of
     ours, 130 Ctrl-C, 143 SIGTERM. Every error is one line; ``--traceback`` shows the rest. Without ``arguments`` the
@@ -138,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _shows_traceback.set(False)
     try:
         with _terminable(), _telling():
-            status = app(
+            status = commands(
                 args=None if arguments is None else list(arguments), prog_name="syno-lab", standalone_mode=False
             )
     except SynoError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,17 +15,21 @@ from syno_lab.cli import app, main
 TINY = {"input_shape": "[H]", "output_shape": "[H]", "primary_specs": ["H=4: 0"], "coefficient_specs": ["k=3: 2"]}
 
 
-def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def answered(
+    capsys: pytest.CaptureFixture[str], *arguments: str, command: Callable[[tuple[str, ...]], int] = main
+) -> str:
     """What ``syno-lab`` prints to standard output."""
-    status = main(arguments)
+    status = command(arguments)
     captured = capsys.readouterr()
     assert status == 0, captured.err
     return captured.out
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def refused(
+    capsys: pytest.CaptureFixture[str], *arguments: str, command: Callable[[tuple[str, ...]], int] = main
+) -> str:
     """The one line with which ``syno-lab`` refuses the arguments, progress before it left out."""
-    status = main(arguments)
+    status = command(arguments)
     captured = capsys.readouterr()
     assert status == 2
     assert captured.out == ""

@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # behind all else: some names are common
+
 GOLDEN = Path(__file__).parent / "golden"
 GOLDEN_BYTES = 50_000
 # Fresh in every run, and kept in the environment so that child processes draw the same.

@@ -15,6 +15,7 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reproduction.paper.facts import results_of
 
 from syno_lab import errors, inputs, operators, private
 from syno_lab.codegen.export_record import read_operator
@@ -31,7 +32,6 @@ from syno_lab.ir.size import Symbols
 from syno_lab.ir.spec import Spec, Variable
 from syno_lab.models.placeholder import Placeholder
 from syno_lab.nas_pte.operator import nas_pte_1
-from syno_lab.reports.paper.facts import results_of
 from syno_lab.store.courses import read_course
 from syno_lab.synthesis import record
 from syno_lab.synthesis.session_text import read_session

@@ -159,7 +159,6 @@ REASONS: dict[str, dict[str, str]] = {
         "_send_again import distributed": "the worker that we are in",
     },
     "syno_lab/panes/generic.py": {"tir_pane Popen": "our own lines, with an operator as JSON"},
-    "syno_lab/reports/paper/facts.py": {"stated getattr by name": "fields of a value"},
     "syno_lab/reports/axes.py": {"_value getattr by name": "fields of a value"},
     "syno_lab/reports/icicle.py": {
         "_test getattr by name": "fields of a value, by names in this file",

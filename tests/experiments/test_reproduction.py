@@ -17,20 +17,22 @@ import pytest
 from command_line import answered, refused
 from matplotlib.image import imread
 from msgspec import structs, to_builtins
+from reproduce import main
+from reproduction import PARTS, Options, Reproduction, reproduce
+from reproduction.items import Work
+from reproduction.paper import figure_5, figure_6, figure_8, table_2
+from reproduction.paper.differences import of_distance, of_layers, of_rates
+from reproduction.paper.page import write_pages
+from reproduction.run import prepare
+from reproduction.scale import check_parts, plan_of, scale_for
+from reproduction.trainings import KNOWN, accuracy
 
 from syno_lab.data.datasets import load_dataset
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.experiments.driver import Stopped
-from syno_lab.experiments.reproduction import PARTS, Options, Reproduction, reproduce
-from syno_lab.experiments.reproduction.items import Work
-from syno_lab.experiments.reproduction.run import prepare
-from syno_lab.experiments.reproduction.scale import check_parts, plan_of, scale_for
-from syno_lab.experiments.reproduction.trainings import KNOWN, accuracy
 from syno_lab.ir.spec import Spec
-from syno_lab.reports.paper import figure_5, figure_6, figure_8, table_2
-from syno_lab.reports.paper.differences import of_distance, of_layers, of_rates
-from syno_lab.reports.paper.page import write_pages
 
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "reproduce.py"
 TINY = Spec.parse("[H]", "[H]", ["H=12: 0"], ["k=3: 2", "s=2: 1"], max_primitives=3, max_tensors=2)
 TEXT = "a tale of two cities that were one, and of a river between them.\n" * 200
 
@@ -152,7 +154,6 @@ def test_a_part_that_is_killed_goes_on(tmp_path: Path, capsys: pytest.CaptureFix
     (out / "parts").mkdir(mode=0o700)
     (out / "parts" / "text-search.json").write_text(json.dumps({"about": {"machine": "m"}, "found": []}))
     words = [
-        "reproduce",
         "--hours",
         "0.001",
         "--out",
@@ -166,7 +167,7 @@ def test_a_part_that_is_killed_goes_on(tmp_path: Path, capsys: pytest.CaptureFix
     ]
     items = out / "work" / "text" / "items.json"
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", "import sys; from syno_lab.cli import main; sys.exit(main())", *words],
+        [sys.executable, str(SCRIPT), *words],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -183,7 +184,7 @@ def test_a_part_that_is_killed_goes_on(tmp_path: Path, capsys: pytest.CaptureFix
     assert not (out / "parts" / "text.json").exists()
     before = json.loads(items.read_text())
     assert list(before) == ["baseline"]
-    assert json.loads(answered(capsys, *words, "--json", "-"))["ran"] == ["text"]
+    assert json.loads(answered(capsys, *words, "--json", "-", command=main))["ran"] == ["text"]
     part = json.loads((out / "parts" / "text.json").read_text())
     assert [trial["name"] for trial in part["trials"]] == ["baseline", "grouped_linear"]
     assert {key: part["trials"][0][key] for key in before["baseline"]} == before["baseline"], "not trained again"
@@ -355,7 +356,9 @@ def test_the_page_stands_alone_and_the_notebook_makes_its_figures(tmp_path: Path
 
 def test_the_command_refuses_what_it_cannot_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    line = refused(capsys, "reproduce", "--text", str(tmp_path / "none.txt"), "--out", str(out))
+    line = refused(capsys, "--text", str(tmp_path / "none.txt"), "--out", str(out), command=main)
     assert "--text: expected a text file, found" in line
-    assert "expected some of table-2, distance" in refused(capsys, "reproduce", "--only", "figure-5", "--out", str(out))
+    assert "expected some of table-2, distance" in refused(
+        capsys, "--only", "figure-5", "--out", str(out), command=main
+    )
     assert not out.exists()

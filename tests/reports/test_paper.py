@@ -8,12 +8,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from reproduction.paper import PaperFigure, Series, figure_5, figure_6, figure_8, figure_9, figure_10, table_2
 
 from syno_lab.errors import FormatError, StoreError, SynoError
 from syno_lab.jobs.attempts import finish, take
 from syno_lab.jobs.ledger import Ledger
 from syno_lab.reports import LabReader
-from syno_lab.reports.paper import PaperFigure, Series, figure_5, figure_6, figure_8, figure_9, figure_10, table_2
 from syno_lab.reports.pictures import PAPER
 from syno_lab.store import Store
 from syno_lab.synthesis.ablation import CanonicalRates, SizeRow

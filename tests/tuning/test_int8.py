@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from int8_twins import compare_int8, int8, twin, with_int8
 from torch import nn
 
 import syno_lab as sl
 from syno_lab.errors import SynoError
 from syno_lab.models import find_convolutions, resnet_tiny
 from syno_lab.models.slot import put_in
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))  # behind all else: some names are common
-from int8_twins import compare_int8, int8, twin, with_int8
 
 #: Of eight bits for each number, the error of a sum of many terms; far from what a wrong axis would give (about 1.4).
 ERROR = 0.05

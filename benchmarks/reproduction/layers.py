@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from reproduction.items import Work
+from reproduction.scale import CANDIDATE_S, Options, Scale
 from syno_lab.errors import TuningError
-from syno_lab.experiments.reproduction.items import Work
-from syno_lab.experiments.reproduction.scale import CANDIDATE_S, Options, Scale
 from syno_lab.experiments.settings import DEFAULT_SYSTEM
 from syno_lab.processes.process import cores
 from syno_lab.protocol import Operator

@@ -5,11 +5,11 @@ drawn beside them, always marked as the paper's; where we have no measurement (I
 only those. Points that the paper only draws are left out.
 """
 
-from syno_lab.reports.paper.facts import PaperFigure, Series
-from syno_lab.reports.paper.language import figure_10
-from syno_lab.reports.paper.layers import figure_9
-from syno_lab.reports.paper.rates import distance_ablation, table_2
-from syno_lab.reports.paper.vision import figure_5, figure_6, figure_8
+from reproduction.paper.facts import PaperFigure, Series
+from reproduction.paper.language import figure_10
+from reproduction.paper.layers import figure_9
+from reproduction.paper.rates import distance_ablation, table_2
+from reproduction.paper.vision import figure_5, figure_6, figure_8
 
 __all__ = [
     "PaperFigure",

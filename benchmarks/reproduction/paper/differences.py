@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from syno_lab.reports.paper.facts import results_of
-from syno_lab.reports.paper.language import figure_10
-from syno_lab.reports.paper.layers import figure_9
-from syno_lab.reports.paper.rates import table_2
-from syno_lab.reports.paper.vision import WITHIN
-from syno_lab.reports.paper.whole import networks_of, threads_of
+from reproduction.paper.facts import results_of
+from reproduction.paper.language import figure_10
+from reproduction.paper.layers import figure_9
+from reproduction.paper.rates import table_2
+from reproduction.paper.vision import WITHIN
+from reproduction.paper.whole import networks_of, threads_of
 from syno_lab.reports.published import published_points
 from syno_lab.store.records import finite
 

@@ -1,15 +1,28 @@
-"""``syno-lab reproduce``: the tables and figures of the paper at the scale that this machine and some hours allow."""
+"""The tables and figures of the paper on Syno, at the scale that this machine and some hours allow.
+
+python benchmarks/reproduce.py --hours 8 --data cifar-10-batches-bin --text input.txt
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from reproduction import PARTS, Options, reproduce
+from reproduction.paper.page import write_pages
+from reproduction.run import prepare
+from reproduction.scale import check_parts
 
+from syno_lab import cli
+from syno_lab.commands.helping import HelpingCommand
+from syno_lab.commands.options import bounded
 from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
 from syno_lab.commands.specs import load_spec
+from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
 from syno_lab.errors import SynoError
 
 #: The shapes of the ablations: those on which the authors' own engine is measured beside ours.
@@ -40,12 +53,6 @@ def command(
     The plan with its times comes first. Each part's result is stored as it ends: after Ctrl-C or a kill the same
     command goes on. The page shows the paper's points, ours, the scale, and the differences in words.
     """
-    from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
-    from syno_lab.experiments.reproduction import PARTS, Options, reproduce
-    from syno_lab.experiments.reproduction.run import prepare
-    from syno_lab.experiments.reproduction.scale import check_parts
-    from syno_lab.reports.paper.page import write_pages
-
     check_json(json)
     named = data or os.environ.get(DATA_VARIABLE) or DIGITS
     if text is not None and not text.is_file():
@@ -86,3 +93,16 @@ def command(
     say(f"ran {', '.join(ran) or 'nothing: all was done'}", json)
     say(f"page: {page}\nnotebook: {notebook}", json)
     write_json({"ran": list(ran), "done": list(found.done), "page": str(page), "notebook": str(notebook)}, json)
+
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.command(cls=HelpingCommand)(bounded(command))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """As :func:`syno_lab.cli.main`."""
+    return cli.main(arguments, app)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from torch import nn
 
+from reproduction.items import Work
+from reproduction.scale import Options, Scale
+from reproduction.trainings import BASELINE, KNOWN, compared, image_request
 from syno_lab.codegen.tvm_job import measure_network
 from syno_lab.errors import SynoError, TrackerError
 from syno_lab.experiments.driver import Stopped
-from syno_lab.experiments.reproduction.items import Work
-from syno_lab.experiments.reproduction.scale import Options, Scale
-from syno_lab.experiments.reproduction.trainings import BASELINE, KNOWN, compared, image_request
 from syno_lab.processes.process import cores
 from syno_lab.scratch import scratch
 from syno_lab.systems import read_operator

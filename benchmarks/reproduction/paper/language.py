@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from reproduction.paper.facts import LabLike, PaperFigure, Series, place_of, reading_of, results_of
 from syno_lab.errors import FormatError
 from syno_lab.jobs.context import job_folder
 from syno_lab.jobs.records import JobRecord
-from syno_lab.reports.paper.facts import LabLike, PaperFigure, Series, place_of, reading_of, results_of
 from syno_lab.reports.published import published_points
 from syno_lab.store.courses import CURVE_FILE, read_course
 from syno_lab.store.records import finite
@@ -23,7 +23,7 @@ def figure_10(source: LabLike | None = None, *, names: tuple[str, ...] = ()) -> 
 
     Args:
         source: a lab, a store, the path of one, or the stored results of ``benchmarks/trials.py text`` or of the part
-            ``text`` of ``syno-lab reproduce`` (a ``.json`` file); None: only the paper's values.
+            ``text`` of ``reproduce.py`` (a ``.json`` file); None: only the paper's values.
         names: parts of the names of the trainings to show; empty: all.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Figures 5, 6 and 8 from whole networks: the file of the part ``networks`` of ``syno-lab reproduce``.
+"""Figures 5, 6 and 8 from whole networks: the file of the part ``networks`` of ``reproduce.py``.
 
 There latencies are those of networks that TVM compiled and tuned alike, and accuracies are of the test images.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import Any
 
+from reproduction.paper.facts import Series, results_of
 from syno_lab.errors import FormatError
-from syno_lab.reports.paper.facts import Series, results_of
 from syno_lab.store.pareto import pareto_front
 from syno_lab.store.records import finite
 
@@ -121,7 +121,7 @@ def networks_of(path: Path) -> WholeNetworks:
     baseline = next((row for row in rows if row.label == named), None)
     if baseline is None:
         raise FormatError(
-            f"{path}: expected whole networks with a baseline (the part networks of syno-lab reproduce), found none"
+            f"{path}: expected whole networks with a baseline (the part networks of reproduce.py), found none"
         )
     name = f"{found.get('backbone')} on {found.get('data')}"
     image = "x".join(map(str, found.get("image") or ()))

@@ -7,8 +7,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from syno_lab.experiments.reproduction.items import Work
-from syno_lab.experiments.reproduction.scale import Options, Scale
+from reproduction.items import Work
+from reproduction.scale import Options, Scale
 from syno_lab.ir.spec import Spec
 from syno_lab.synthesis import ablation
 

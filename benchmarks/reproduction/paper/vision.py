@@ -1,6 +1,6 @@
 """Figures 5, 6 and 8: networks, their latency and their accuracy against the baseline (Syno, section 9.2).
 
-The paper measures whole networks, and so do ``syno-lab reproduce`` (:mod:`.whole`) and a search that tunes them. What
+The paper measures whole networks, and so do ``reproduce.py`` (:mod:`.whole`) and a search that tunes them. What
 other searches have is the sum over the replaced layers: it is named so, and shown only where there is no
 latency of the whole network. Such a speedup is greater than the network's, of which the rest stays as it is.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reproduction.paper.facts import LabLike, PaperFigure, Series, place_of, reading_of, stated
+from reproduction.paper.whole import WholeNetworks, networks_of
 from syno_lab.reports.axes import LATENCY
 from syno_lab.reports.fronts import front_of
 from syno_lab.reports.lab import Reading
-from syno_lab.reports.paper.facts import LabLike, PaperFigure, Series, place_of, reading_of, stated
-from syno_lab.reports.paper.whole import WholeNetworks, networks_of
 from syno_lab.reports.published import published_points
 from syno_lab.reports.rows import Source, TrialRow
 from syno_lab.store.latencies import is_of_network, short_title
@@ -36,7 +36,7 @@ def figure_5(source: LabLike | None = None, *, within: float = WITHIN) -> PaperF
 
     Args:
         source: a lab, a store, or the path of one; its searches with a baseline are shown, by target. The file
-            of whole networks that ``syno-lab reproduce`` writes (``.json``). None: only the paper's values.
+            of whole networks that ``reproduce.py`` writes (``.json``). None: only the paper's values.
         within: the most accuracy that an operator may lose, in percentage points.
 
     Raises:

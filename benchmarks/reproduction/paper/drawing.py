@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Plot
 
-    from syno_lab.reports.paper.facts import PaperFigure, Series
+    from reproduction.paper.facts import PaperFigure, Series
 
 _COLOURS = ("#2a7fd4", "#009e73", "#d55e00", "#e69f00", "#56b4e9", "#767676", "#cc79a7", "#444444")
 _MARKS = "oDs^vp><"

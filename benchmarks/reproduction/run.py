@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from syno_lab import private
-from syno_lab.errors import SpecError, SynoError
-from syno_lab.experiments.reproduction import ablations, layers, networks, trainings
-from syno_lab.experiments.reproduction.items import Work, read_object
-from syno_lab.experiments.reproduction.scale import (
+from reproduction import ablations, layers, networks, trainings
+from reproduction.items import Work, read_object
+from reproduction.scale import (
     PARTS,
     Options,
     Plan,
@@ -23,6 +21,8 @@ from syno_lab.experiments.reproduction.scale import (
     plan_of,
     scale_for,
 )
+from syno_lab import private
+from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.processes.alone import alone
 from syno_lab.training.files import write_whole
@@ -93,7 +93,9 @@ def opened(folder: Path) -> Reproduction:
     """The reproduction in a folder. Raises SpecError where there is none, FormatError where its file is damaged."""
     known = read_object(folder / PLAN_FILE)
     if known is None:
-        raise SpecError(f"expected a reproduction in {folder}, found none; `syno-lab reproduce --out FOLDER` makes one")
+        raise SpecError(
+            f"expected a reproduction in {folder}, found none; `python benchmarks/reproduce.py --out FOLDER` makes one"
+        )
     return _known(folder, known, None)
 
 

@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from reproduction.paper.facts import LabLike, PaperFigure, Series, place_of, results_of
 from syno_lab.errors import FormatError, StoreError
 from syno_lab.inputs import quoted
-from syno_lab.reports.paper.facts import LabLike, PaperFigure, Series, place_of, results_of
 from syno_lab.reports.published import published_points
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.courses import read_course
@@ -24,7 +24,7 @@ def figure_9(source: LabLike | None = None, *, run: str | None = None, target: s
     """The speedup of each operator over the baseline on each layer.
 
     Args:
-        source: the stored results of ``benchmarks/tvm_tuning.py`` or of the part ``layers`` of ``syno-lab reproduce``
+        source: the stored results of ``benchmarks/tvm_tuning.py`` or of the part ``layers`` of ``reproduce.py``
             (a ``.json`` file), or a lab or store with a search whose trials were tuned;
             None: only the paper's values.
         run: the name of the search; None: the last one with latencies of a baseline and of another operator.

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reproduction.paper.facts import PaperFigure, Series, results_of
 from syno_lab.errors import FormatError
-from syno_lab.reports.paper.facts import PaperFigure, Series, results_of
 from syno_lab.reports.published import published_points
 from syno_lab.synthesis.ablation import wilson
 
@@ -22,7 +22,7 @@ def table_2(source: str | Path | CanonicalRates | None = None) -> PaperFigure:
 
     Args:
         source: a result of :func:`syno_lab.synthesis.ablation.canonical_rates`, a file of ``syno-lab ablate canonical
-            --json FILE``, of the part ``table-2`` of ``syno-lab reproduce``, or of ``benchmarks/synthesis.py``; None:
+            --json FILE``, of the part ``table-2`` of ``reproduce.py``, or of ``benchmarks/synthesis.py``; None:
             only the paper's values.
 
     Raises:
@@ -71,7 +71,7 @@ def distance_ablation(source: str | Path | None = None) -> PaperFigure:
     """Random trials with the shape distance and without it: how many, and the distinct operators that they found.
 
     Args:
-        source: the file of the part ``distance`` of ``syno-lab reproduce``, or of ``syno-lab ablate distance --json``;
+        source: the file of the part ``distance`` of ``reproduce.py``, or of ``syno-lab ablate distance --json``;
             None: only the paper's values.
 
     Raises:

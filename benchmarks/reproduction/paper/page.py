@@ -14,17 +14,19 @@ from typing import Any
 
 import msgspec
 
+from reproduction.paper import differences
+from reproduction.paper.facts import PaperFigure, results_of
+from reproduction.paper.language import figure_10
+from reproduction.paper.layers import figure_9
+from reproduction.paper.rates import distance_ablation, table_2
+from reproduction.paper.vision import figure_5, figure_6, figure_8
 from syno_lab.errors import FormatError
 from syno_lab.inputs import printable
-from syno_lab.reports.paper import differences
-from syno_lab.reports.paper.facts import PaperFigure, results_of
-from syno_lab.reports.paper.language import figure_10
-from syno_lab.reports.paper.layers import figure_9
-from syno_lab.reports.paper.rates import distance_ablation, table_2
-from syno_lab.reports.paper.vision import figure_5, figure_6, figure_8
 from syno_lab.training.files import write_whole
 
 PAGE_FILE, NOTEBOOK_FILE = "reproduction.html", "reproduction.ipynb"
+#: In which a notebook finds this package.
+_HERE = Path(__file__).parents[2]
 _STYLE = """
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; color: #222; }
 figure { margin: 1rem 0; } svg { width: 100%; height: auto; } table { border-collapse: collapse; }
@@ -119,7 +121,7 @@ def _facts(folder: Path) -> dict[str, tuple[str, str, str]]:
 
 _INTRODUCTION = (
     "The tables and figures of Zhuo, Su, Zhao and Gao, Syno: Structured Synthesis for Neural Operators (ASPLOS 2025), "
-    "run by `syno-lab reproduce`. Purple is what the paper states; all else was measured here. Points that the paper "
+    "run by `reproduce.py`. Purple is what the paper states; all else was measured here. Points that the paper "
     "only draws are left out."
 )
 
@@ -167,7 +169,7 @@ def _notebook(
     table += ["| " + " | ".join(map(printable, cells)) + " |" for cells in _rows(scale, facts)]
     cells = [
         _words("# Syno, reproduced", _INTRODUCTION, f"Machine: {_machines(facts)}.", "\n".join(table)),
-        _code("from syno_lab.reports.paper import *"),
+        _code(f"import sys\n\nsys.path.append({str(_HERE)!r})\nfrom reproduction.paper import *"),
     ]
     for one in made:
         name = one.shown.make.__name__

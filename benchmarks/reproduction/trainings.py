@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from reproduction.items import Work
+from reproduction.scale import SLOWER, Options, Scale
 from syno_lab.errors import SearchError, SpecError, TrainingError
 from syno_lab.experiments.job import run_here
-from syno_lab.experiments.reproduction.items import Work
-from syno_lab.experiments.reproduction.scale import SLOWER, Options, Scale
 from syno_lab.experiments.settings import DEFAULT_SYSTEM, DERIVED, SearchSettings
 from syno_lab.systems import find_system
 from syno_lab.trial import TrialOutcome, TrialRequest, full_costs_of, run_trial

@@ -143,13 +143,13 @@ class PaperFigure:
 
     def svg(self) -> str:
         """The figure as SVG text on a white ground."""
-        from syno_lab.reports.paper.drawing import draw
+        from reproduction.paper.drawing import draw
 
         return draw(self, "svg").decode()
 
     def png(self) -> bytes:
         """The figure as PNG on a white ground."""
-        from syno_lab.reports.paper.drawing import draw
+        from reproduction.paper.drawing import draw
 
         return draw(self, "png")
 
@@ -167,7 +167,7 @@ class PaperFigure:
             SpecError: for a width, font or size that cannot be.
             SynoError: the file cannot be written.
         """
-        from syno_lab.reports.paper.drawing import PaperPicture
+        from reproduction.paper.drawing import PaperPicture
 
         place = Path(path)
         suffix = place.suffix.lower()
