@@ -135,9 +135,12 @@ def tried(name: str, is_in_process: bool, folder: Path) -> dict[str, Any]:
         raise LostError(f"{name}: still at work after {found['seconds']:.0f} s: {last}")
     if "Traceback (most recent call last)" in out or "fault of Syno Lab" in out:
         raise LostError(f"{name}: {out[-600:]}")
-    own = name.startswith(("exit", "kill", "terminate", "crash", "abort")) and is_in_process  # it ends us, as it may
+    own = name.startswith(("exit", "kill", "terminate", "crash", "abort"))  # where it is tried it ends us, as it may
     if not own and child.returncode not in (0, 2, *([INTERRUPTED] if hangs else [])):
         raise LostError(f"{name}: status {child.returncode}: {last}")
+    if not is_in_process:  # its workers stay for the next command
+        stop = [Path(sys.executable).with_name("syno-lab"), "jobs", "stop", "--folder", "lab"]
+        subprocess.run(stop, cwd=folder, capture_output=True, timeout=60, check=False)
     all_ended(mark)
     if (folder / "lab" / "results.sqlite").exists():
         with Store.look(folder / "lab") as store:
