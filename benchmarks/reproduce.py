@@ -20,7 +20,7 @@ from reproduction.scale import check_parts
 from syno_lab import cli
 from syno_lab.commands.helping import HelpingCommand
 from syno_lab.commands.options import bounded
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, tell, write_json
 from syno_lab.commands.specs import load_spec
 from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
 from syno_lab.errors import SynoError
@@ -53,7 +53,6 @@ def command(
     The plan with its times comes first. Each part's result is stored as it ends: after Ctrl-C or a kill the same
     command goes on. The page shows the paper's points, ours, the scale, and the differences in words.
     """
-    check_json(json)
     named = data or os.environ.get(DATA_VARIABLE) or DIGITS
     if text is not None and not text.is_file():
         raise SynoError(f"--text: expected a text file, found {text}")

@@ -57,9 +57,8 @@ REASONS: dict[str, dict[str, str]] = {
         "_Builder._copied getattr by name": "a weight of the traced network, by the name that it has there",
     },
     "syno_lab/alpha/mutating.py": {"Mutations.__post_init__ getattr by name": "names in this file"},
-    "syno_lab/alpha/torch_source.py": {
-        "_Writer._call getattr by name": "methods of ours by the names of rows of our table",
-    },
+    "syno_lab/alpha/torch_rows.py": {"- getattr by name": "torch's layers, by names in this file"},
+    "syno_lab/alpha/torch_source.py": {},
     "syno_lab/alpha/mutation.py": {"Relax.__post_init__ getattr by name": "names in this file"},
     "syno_lab/alpha/wanted.py": {"Properties.table getattr by name": "the name of a property: a row of ours"},
     "syno_lab/codegen/drawing_render.py": {

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
 from syno_lab.commands.sample import seldom
 from syno_lab.commands.specs import NAMES, WeightLimitsOption, load_spec
 from syno_lab.errors import SynoError
@@ -99,7 +99,6 @@ def command(
 
     Shares come with 95 % Wilson intervals and stand beside the paper's figures.
     """
-    check_json(json)
     sizes = parse_sizes(max_primitives)
     if complete and ablation is Ablation.DISTANCE:
         raise SynoError("--complete: only for `syno-lab ablate canonical`; every trial of distance ends at an operator")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno_lab.commands.operands import load_operator
-from syno_lab.commands.output import JsonTarget, check_json, say, say_table, write_json
+from syno_lab.commands.output import JsonTarget, say, say_table, write_json
 from syno_lab.errors import SpecError
 
 if TYPE_CHECKING:
@@ -75,7 +75,6 @@ def command(
     json: JsonTarget = None,
 ) -> None:
     """Show a backbone's convolutions and linear layers: shapes, FLOPs and share, and the spec of operators for them."""
-    check_json(json)
     from syno_lab.models.registry import backbone
     from syno_lab.pgraphs.derive import derive_spec
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from syno_lab.commands.options import flag
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, say, write_json
 from syno_lab.errors import SynoError
 from syno_lab.inputs import nearest, quoted
 
@@ -47,7 +47,6 @@ def command(
 
     With --emulate, start a board here: the RPC server of an aarch64 board, run by an emulator of its processor.
     """
-    check_json(json)
     if emulate:
         if no_tunnel or save_server is not None:
             raise SynoError("--emulate: expected a board in place of a set-up; leave --no-tunnel and --save-server out")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
 
 
 def command(
@@ -30,7 +30,6 @@ def command(
     """
     from syno_lab.experiments.demo import DemoOptions, run_demo
 
-    check_json(json)
     options = DemoOptions(data=None if data is None else Path(data), out=out, quick=quick, seed=seed)
     with Reporter() as report:
         result = run_demo(options, report)

@@ -24,9 +24,19 @@ if TYPE_CHECKING:
 FOLDER_VARIABLE = "SYNO_LAB_FOLDER"
 DEFAULT_FOLDER = ".syno-lab"
 
+
+def _whole(folder: Path | None) -> Path | None:
+    return None if folder is None else folder.expanduser().absolute()  # the user's own code may go to another folder
+
+
 FolderOption = Annotated[
     Path | None,
-    typer.Option("--folder", metavar="PATH", help=f"The lab's folder. [default: ${FOLDER_VARIABLE}, else .syno-lab]"),
+    typer.Option(
+        "--folder",
+        metavar="PATH",
+        callback=_whole,
+        help=f"The lab's folder. [default: ${FOLDER_VARIABLE}, else .syno-lab]",
+    ),
 ]
 DetachOption = Annotated[
     bool, typer.Option("--detach", help="Submit it as a job and return at once; `syno-lab jobs` shows it.")
@@ -43,7 +53,7 @@ def lab_folder(folder: Path | None = None) -> Path:
     given = _given.get()
     if folder is None and given is not None:
         return given.folder
-    return folder or Path(os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER)
+    return folder or Path(os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER).absolute()
 
 
 @contextmanager

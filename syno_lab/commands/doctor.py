@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, say, write_json
 from syno_lab.errors import SynoError
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def command(
     json: JsonTarget = None,
 ) -> None:
     """List the things that this machine has and lacks; the exit status is 1 if a needed one is missing."""
-    check_json(json)
     if tracker is None and (key is not None or target is not None):
         raise SynoError("expected --tracker HOST:PORT beside --key and --target")
     with Reporter() as report:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syno_lab.commands.operator_lines import OutOption, operator_lines
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
 from syno_lab.commands.sample import seldom
 from syno_lab.commands.specs import (
     NAMES,
@@ -45,7 +45,6 @@ def command(
     """
     from syno_lab.synthesis.sampler import Sampler
 
-    check_json(json)
     if is_canvas(system):
         raise SynoError(
             "--system: expected pgraphs, found canvas, which has no enumeration: its kernels are filled to a network; "

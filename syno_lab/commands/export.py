@@ -12,7 +12,7 @@ import typer
 from syno_lab import private
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import complete_binding, load_operator
-from syno_lab.commands.output import JsonTarget, check_json, say, write_json, write_text
+from syno_lab.commands.output import JsonTarget, say, write_json, write_text
 from syno_lab.errors import SynoError
 from syno_lab.protocol import Operator
 from syno_lab.scratch import folder_of
@@ -58,7 +58,6 @@ def command(
 
     Each file is read back and compared. All formats hold an operator of any system; a whole network has no library.
     """
-    check_json(json)
     if out.is_dir():
         raise SynoError(f"--out: expected a file, found the folder {out}")
     label, value = load_operator(operator)

@@ -15,7 +15,7 @@ import typer
 from syno_lab import private
 from syno_lab.commands.detach import FolderOption, hand_over, use_lab
 from syno_lab.commands.options import flag
-from syno_lab.commands.output import JsonTarget, check_json, say, say_table, table, tell, write_json
+from syno_lab.commands.output import JsonTarget, say, say_table, table, tell, write_json
 from syno_lab.errors import JobError, SynoError
 from syno_lab.inputs import QUOTED, printable, quoted
 from syno_lab.jobs.trust import code_in, is_signed, unsigned
@@ -125,7 +125,6 @@ def list_jobs(
     folder: FolderOption = None, kind: KindOption = None, state: StateOption = None, json: JsonTarget = None
 ) -> None:
     """List the jobs, after correcting the states of jobs whose process is dead."""
-    check_json(json)
     with use_lab(folder, start=False) as lab:
         found = lab.jobs(kind=kind, state=None if state is None else state.value)
         if not found:
@@ -137,7 +136,6 @@ def list_jobs(
 @app.command()
 def show(job: Job, folder: FolderOption = None, json: JsonTarget = None) -> None:
     """Show the record of a job: its parameters, attempts and result."""
-    check_json(json)
     with use_lab(folder, start=False) as lab:
         handle = lab.job(job)
         record, attempts = handle.record(), handle.attempts()
@@ -160,7 +158,6 @@ def watch(
 
     Exit status: 0 when all have finished, 1 when one has not.
     """
-    check_json(json)
     with use_lab(folder) as lab:
         found = _follow(lab, jobs or None)
         if not found:
@@ -206,7 +203,6 @@ def allow(
 
     A lab that was copied from somebody else runs nothing until then.
     """
-    check_json(json)
     if bool(jobs) == every:
         raise SynoError("expected the numbers of jobs, or --all")
     with use_lab(folder) as lab:
@@ -249,7 +245,6 @@ def log(
     json: JsonTarget = None,
 ) -> None:
     """Show the log of a job."""
-    check_json(json)
     with use_lab(folder, start=False) as lab:
         handle = lab.job(job)
         text = handle.log(attempt)
@@ -265,7 +260,6 @@ def log(
 @app.command()
 def stop(folder: FolderOption = None, json: JsonTarget = None) -> None:
     """Pause all jobs and end the lab's workers on this machine; `resume` lets the jobs continue."""
-    check_json(json)
     with use_lab(folder, start=False) as lab:
         held = [record.id for record in lab.jobs() if not record.is_ended]
         for number in held:
@@ -306,11 +300,10 @@ def serve(
     from syno_lab.jobs import Lab
     from syno_lab.jobs.gpus import parse
 
-    check_json(json)
     _check_replaceable(certificate)
     count = None if gpus is None else len(parse(gpus))
     settings: dict[str, Any] = {"slots": slots, "gpus": count, "idle_minutes": idle_minutes}
-    root = lab_folder(folder).expanduser()
+    root = lab_folder(folder)
     _check_own_lab(root)
     with Lab.open(root, **settings, listen=listen, port=port, start=False, is_thorough=False) as lab:
         address = lab.cluster.serve().address
@@ -340,7 +333,6 @@ def _check_own_lab(root: Path) -> None:
 
 def _steer(action: str, jobs: Sequence[int], folder: Path | None, json: str | None) -> None:
     """One action on each job in turn, all of them looked up first, so that a wrong number changes nothing."""
-    check_json(json)
     runs = action in ("resume", "retry")
     with use_lab(folder, start=runs) as lab:
         handles = [lab.job(job) for job in jobs]

@@ -13,7 +13,7 @@ import typer
 
 from syno_lab import private
 from syno_lab.commands.detach import FOLDER_VARIABLE
-from syno_lab.commands.output import JsonTarget, check_json, say, say_table, write_json
+from syno_lab.commands.output import JsonTarget, say, say_table, write_json
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
 
@@ -44,7 +44,6 @@ def install(
     json: JsonTarget = None,
 ) -> None:
     """Install the kernel for Jupyter. It runs this Python; a new installation replaces the old one."""
-    check_json(json)
     if user + sys_prefix + (prefix is not None) > 1:
         raise SynoError("expected one of --user, --prefix and --sys-prefix, found several")
     variables = [_variable(text) for text in env or []]
@@ -63,7 +62,6 @@ def install(
 @app.command()
 def remove(name: NameOption = NAME, json: JsonTarget = None) -> None:
     """Remove the kernel. Its lab and its jobs stay."""
-    check_json(json)
     gone = ask("remove", f"--name={name}")
     say(f"{gone['name']}: removed from {gone['folder']}", json)
     write_json(gone, json)
@@ -72,7 +70,6 @@ def remove(name: NameOption = NAME, json: JsonTarget = None) -> None:
 @app.command(name="list")
 def list_kernels(json: JsonTarget = None) -> None:
     """List the kernels of Syno Lab that Jupyter finds."""
-    check_json(json)
     found = ask("list")
     say_table(
         [{**row, "env": " ".join(f"{name}={value}" for name, value in row["env"].items())} for row in found], json

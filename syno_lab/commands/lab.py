@@ -13,7 +13,7 @@ import typer
 
 import syno_lab
 from syno_lab.commands import kernel
-from syno_lab.commands.output import JsonTarget, check_json, write_json
+from syno_lab.commands.output import JsonTarget, write_json
 from syno_lab.errors import SynoError
 
 TOUR = "01_tour.ipynb"
@@ -102,7 +102,6 @@ def command(
 
     Copies that are there already are kept. The kernel is offered to this JupyterLab alone, and stays in .syno-lab.
     """
-    check_json(json)
     if importlib.util.find_spec("jupyterlab") is None:
         raise SynoError("expected JupyterLab in this Python, found none; install it with `pip install jupyterlab`")
     notebook = copy_notebooks(folder)

@@ -12,7 +12,7 @@ import typer
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import load_operator
 from syno_lab.commands.options import TrackerOption, check_board
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
 from syno_lab.errors import SpecError
 
 if TYPE_CHECKING:
@@ -82,7 +82,6 @@ def command(
     --tracker. Both have the same trials, rules and scheduler; 3x3 convolutions of stride 1 become conv2d's pGraph.
     Records are kept in --out: what both networks call is tuned once.
     """
-    check_json(json)
     label, value = load_operator(operator)
     from syno_lab.models.registry import backbone as find_backbone
     from syno_lab.systems import system_of

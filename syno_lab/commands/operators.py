@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 
-from syno_lab.commands.output import JsonTarget, check_json, say_table, write_json
+from syno_lab.commands.output import JsonTarget, say_table, write_json
 from syno_lab.systems import all_systems
 
 
 def command(json: JsonTarget = None) -> None:
     """List the known operators of all systems by name."""
-    check_json(json)
     rows = []
     for system in all_systems():
         for name, make in system.known().items():

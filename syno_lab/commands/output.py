@@ -27,20 +27,31 @@ _LINE_PERIOD_S = 5.0  # between lines of progress where there is no terminal
 _WIDE = 200  # columns for tables where there is no terminal
 _LONG = 500  # characters of a line or a cell
 
-JsonTarget = Annotated[
-    str | None,
-    typer.Option("--json", metavar="PATH|-", help="Write the result as JSON to a file, or - for standard output."),
-]
-"""The option that every command has."""
 
+def check_json(target: str | None) -> str | None:
+    """The path for the JSON, whole, so that it holds wherever the user's own code goes; ``-`` and None as they are.
 
-def check_json(target: str | None) -> None:
-    """Refuse a path for the JSON that cannot be written, before the work begins. Raises SynoError."""
+    Raises:
+        SynoError: it cannot be written; that is said before the work begins.
+    """
     if target is None or target == STANDARD_OUTPUT:
-        return
+        return target
     path = Path(target)
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise SynoError(f"--json: expected a file in a folder that can be written to, or -, found {quoted(target)}")
+    return str(path.absolute())
+
+
+JsonTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="PATH|-",
+        callback=check_json,
+        help="Write the result as JSON to a file, or - for standard output.",
+    ),
+]
+"""The option that every command has."""
 
 
 def write_json(data: Any, target: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, tell, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, say, tell, write_json
 from syno_lab.commands.sample import seldom
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.version import __version__
@@ -29,7 +29,6 @@ def command(
     """
     from syno_lab.synthesis import record as records
 
-    check_json(json)
     stored = records.read(record)
     start = time.monotonic()
     with Reporter() as report:

@@ -136,7 +136,6 @@ def command(
     also on a larger binding.
     The JSON holds the figures and the operators that are listed: all with --count, else the first 20.
     """
-    check_json(json)
     _check_belongs(system, locals())
     if count is None and seconds is None:
         count = DEFAULT_COUNT

@@ -11,7 +11,7 @@ import msgspec
 
 from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import backbone_options, check_board, grouped, named_value
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, tell, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, tell, write_json
 from syno_lab.commands.search_options import (
     Choice,
     Machine,
@@ -64,7 +64,6 @@ def command(
     With --untrained nothing is trained: the result is a front of a probe's score against FLOPs.
     The folder keeps every result at once: --continue continues a stopped search.
     """
-    check_json(json)
     place = lab_folder(run.folder)
     if run.address is not None and run.in_process:
         raise SynoError("--address: expected trainings as jobs; leave --in-process out")
@@ -86,7 +85,7 @@ def command(
         from syno_lab.experiments.as_job import offer_gpus
 
         offer_gpus(settings, place)
-        detach_all([(KIND, settings.to_dict(), run.name)], run.folder, json=json)
+        detach_all([(KIND, settings.to_dict(), run.name)], place, json=json)
         return
     with Reporter() as report:
         _check_new(place, settings, run.go_on)

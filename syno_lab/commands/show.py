@@ -12,7 +12,7 @@ import typer
 
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import complete_binding, load_operator, pgraph_for
-from syno_lab.commands.output import JsonTarget, check_json, say, write_json, write_text
+from syno_lab.commands.output import JsonTarget, say, write_json, write_text
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import integer, quoted
 
@@ -114,7 +114,6 @@ def command(
     json: JsonTarget = None,
 ) -> None:
     """Show an operator: its size and cost, loop nest, PyTorch or TVM code, picture, or file."""
-    check_json(json)
     if json == "-" and out is None and form not in (Form.SUMMARY, Form.WHY):
         raise SynoError(f"expected --out FILE for the {form} when --json - takes standard output")
     if folder is not None and form is not Form.WHY:

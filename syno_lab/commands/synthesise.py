@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, check_json, say, say_table, write_json, write_text
+from syno_lab.commands.output import JsonTarget, say, say_table, write_json, write_text
 from syno_lab.effort import Effort
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import LARGEST_SIZE, integer, quoted
@@ -59,7 +59,6 @@ def command(
     json: JsonTarget = None,
 ) -> None:
     """Synthesise a chain of operations that has wanted properties: a shape, a depth, what is mixed with what."""
-    check_json(json)
     from syno_lab.alpha import Draft
     from syno_lab.alpha.synthesis import METHODS
 

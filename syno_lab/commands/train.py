@@ -15,7 +15,7 @@ from syno_lab.commands.detach import DetachOption, detach_all
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import load_operator
 from syno_lab.commands.options import backbone_options, flag
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, say_table, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
 from syno_lab.errors import DataError, SpecError, SynoError
 from syno_lab.scratch import scratch
 
@@ -152,7 +152,6 @@ def command(
     Without --backbone the network is a ResNet of 8 layers for images, or a tiny GPT for a text. A layer whose sizes the
     operator cannot have stays.
     """
-    check_json(json)
     if detach and (against_baseline or stop_early is not None):
         raise SynoError("--detach: expected independent trainings; leave --against-baseline and --stop-early out")
     loaded = _loaded(operators)

@@ -13,7 +13,7 @@ from syno_lab.commands.detach import detach as submit
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import complete_binding, load_operator, parse_binding
 from syno_lab.commands.options import TrackerOption, check_board, flag
-from syno_lab.commands.output import JsonTarget, Reporter, check_json, say, write_json
+from syno_lab.commands.output import JsonTarget, Reporter, say, write_json
 from syno_lab.errors import SynoError, TuningError
 from syno_lab.inputs import quoted
 from syno_lab.systems import builder_of
@@ -93,7 +93,6 @@ def command(
 
     A job keeps its records in the folder `tuning` of the lab.
     """
-    check_json(json)
     if (tracker is None) != (key is None):
         raise SynoError("expected --tracker HOST:PORT and --key KEY together, or neither to tune on this machine")
     tasks = _tasks(operator, bind or [], dtype)

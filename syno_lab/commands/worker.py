@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syno_lab import private
-from syno_lab.commands.output import JsonTarget, check_json, say, tell, write_json
+from syno_lab.commands.output import JsonTarget, say, tell, write_json
 from syno_lab.errors import JobError
 from syno_lab.inputs import printable, quoted
 
@@ -59,7 +59,6 @@ def command(
     from syno_lab.jobs.endpoint import Endpoint
     from syno_lab.processes.process import cores
 
-    check_json(json)
     if not scheduler.startswith("tls://"):
         raise JobError(f"expected a scheduler's address as tls://HOST:PORT, found {quoted(scheduler)}")
     if not certificate.is_file():

@@ -83,6 +83,23 @@ def test_a_search_whose_operators_all_fail_ends_with_the_reason(
     assert line == f"syno-lab: one operator failed, and none was trained: {said}"
 
 
+def test_a_lab_stays_where_it_is_when_code_goes_to_another_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    own = written(here, "raise KeyError('gone')")
+    file = here / "net.py"
+    file.write_text(f"import os\nos.chdir({str(there)!r})\n{file.read_text()}")
+    monkeypatch.chdir(here)
+    last_line(capsys, "search", *own, "--trials", "20", *SHORT, "--folder", "lab")
+    assert Path.cwd() == there
+    assert not [*there.iterdir()]
+    with Store.open(here / "lab") as store:
+        assert len(store.searches()[0].trials()) >= 5
+
+
 def test_what_is_mended_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that was missing is there again: what failed before does not end the search at once."""
     own = written(tmp_path, f"open({str(tmp_path / 'mean')!r}).close()")
