@@ -135,7 +135,8 @@ def tried(name: str, is_in_process: bool, folder: Path) -> dict[str, Any]:
         raise LostError(f"{name}: still at work after {found['seconds']:.0f} s: {last}")
     if "Traceback (most recent call last)" in out or "fault of Syno Lab" in out:
         raise LostError(f"{name}: {out[-600:]}")
-    own = name.startswith(("exit", "kill", "terminate", "crash", "abort"))  # where it is tried it ends us, as it may
+    # Where it is tried it ends us, or takes what we say with.
+    own = name.startswith(("exit", "kill", "terminate", "crash", "abort", "close"))
     if not own and child.returncode not in (0, 2, *([INTERRUPTED] if hangs else [])):
         raise LostError(f"{name}: status {child.returncode}: {last}")
     if not is_in_process:  # its workers stay for the next command
