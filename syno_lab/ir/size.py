@@ -122,11 +122,6 @@ class Size:
         return self.exponents[: len(self.symbols.primary)]
 
     @property
-    def coefficient_exponents(self) -> tuple[int, ...]:
-        """The exponents of the coefficient variables."""
-        return self.exponents[len(self.symbols.primary) :]
-
-    @property
     def has_primary(self) -> bool:
         """Whether a primary variable occurs."""
         return any(self.primary_exponents)

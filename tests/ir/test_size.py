@@ -54,7 +54,7 @@ def test_value_is_the_number_or_refused(size: Size) -> None:
 @given(SIZES)
 def test_plausible_means_a_positive_integer_somewhere(size: Size) -> None:
     """Against large bindings: primaries large and divisible, coefficients from 2 up and coprime."""
-    primaries, coefficients = size.primary_exponents, size.coefficient_exponents
+    primaries, coefficients = size.primary_exponents, size.exponents[len(size.symbols.primary) :]
     below = any(p < 0 for p in primaries)
     only_divides = not any(p > 0 for p in (*primaries, *coefficients)) and any(p < 0 for p in coefficients)
     assert size.is_plausible == (not below and not only_divides)

@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
             assert finish(ledger, job, lease.token, {"state": "finished", "curve": curve})
     place = tmp_path / "searches" / "digits"
     place.mkdir(parents=True)
-    tuning = {"target": "cpu", "baseline_ms": 32.0, "baseline_layers": tuned(8.0, 8.0)}
+    tuning = {"target": "cpu", "stored_as": "cpu", "baseline_ms": 32.0, "baseline_layers": tuned(8.0, 8.0)}
     (place / "status.json").write_text(json.dumps({"tuning": tuning}))
     (place / "result.json").write_text(json.dumps({"baseline": {"accuracy": 0.8, "flops": 100, "params": 10}}))
     return tmp_path

@@ -187,7 +187,8 @@ def folder(tmp_path: Path) -> Path:
         ledger.submit("train", {}, resources={}, name="s: trial 2")
     place = tmp_path / "searches" / "s"
     place.mkdir(parents=True)
-    (place / "status.json").write_text(json.dumps({"tuning": {"target": "cpu", "baseline_ms": 6.0}}))
+    tuning = {"target": "cpu", "stored_as": "cpu", "baseline_ms": 6.0}
+    (place / "status.json").write_text(json.dumps({"tuning": tuning}))
     return tmp_path
 
 
