@@ -170,10 +170,10 @@ def _keep(outputs: dict[str, Tensor], path: str, module: nn.Module, given: Any, 
 
 def _passed(net: nn.Module, inputs: list[Tensor], training: bool, gradients: bool, seed: int = 0) -> _Pass:
     """Run a network, with chance as it is after a seed."""
-    net.train(training)
-    net.zero_grad(set_to_none=True)
     starts = [each.clone().requires_grad_(gradients and each.is_floating_point()) for each in inputs]
     try:
+        net.train().train(training)  # what a network keeps for evaluations, it makes anew after a training
+        net.zero_grad(set_to_none=True)
         with torch.set_grad_enabled(gradients), kept_chance(seed):
             # A network may change what it gets in place, which no leaf allows.
             outputs = [leaf for leaf in leaves(net(*(each.clone() for each in starts))) if isinstance(leaf, Tensor)]

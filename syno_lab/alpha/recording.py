@@ -33,6 +33,7 @@ from torch.utils.checkpoint import CheckpointFunction
 from torch.utils.flop_counter import flop_registry
 
 from syno_lab.alpha.twins import has_hooks, on_meta, tensors_of, twin, with_values, wrapped
+from syno_lab.blame import blamed
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.models.efficientnet import StochasticDepth
 from syno_lab.models.gpt import Attention
@@ -262,7 +263,8 @@ def _are_equal(one: Any, two: Any) -> bool:
 
 def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
     name = type(net).__name__
-    copied = twin(net, lambda weight: torch.empty_like(weight, device="meta")).eval()  # no weight is copied
+    with blamed(name, SpecError):  # what it keeps for evaluations, it makes anew after a training
+        copied = twin(net, lambda weight: torch.empty_like(weight, device="meta")).train().eval()
     recorder = _Recorder(inputs, copied, next((each.device for each in net.parameters()), torch.device("cpu")))
     try:
         with recorder.watching():

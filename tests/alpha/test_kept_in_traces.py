@@ -528,6 +528,34 @@ def test_copies_of_a_module_keep_what_is_kept() -> None:
     assert torch.equal(copy.deepcopy(made)(x), made(x))
 
 
+def test_a_network_that_has_answered_before_is_traced() -> None:
+    """It keeps for evaluations what it computes from a weight, until it is trained, as attention with biases does."""
+
+    class Keeping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.biases = conv(), nn.Parameter(torch.zeros(4))
+            self.kept: Tensor | None = None
+
+        def train(self, mode: bool = True) -> nn.Module:
+            if mode:
+                self.kept = None
+            return super().train(mode)
+
+        def forward(self, x: Tensor) -> Tensor:
+            biases = self.biases.exp() if self.kept is None else self.kept
+            if not self.training:
+                self.kept = biases
+            return self.a(x) * biases[:, None, None]
+
+    net = Keeping().eval()
+    with torch.no_grad():
+        net(torch.randn(1, *SHAPE))
+    kept = net.kept
+    sl.alpha.trace(net, SHAPE)
+    assert net.kept is kept
+
+
 def test_an_infinite_gradient_hides_no_other_difference() -> None:
     outputs = [torch.tensor([1.0, 2.0])]
     endless = torch.tensor([inf, 0.0])
