@@ -253,4 +253,4 @@ def test_lab_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert lab_folder() == tmp_path
     assert lab_folder(Path("mine")) == Path("mine")
     monkeypatch.delenv("SYNO_LAB_FOLDER")
-    assert lab_folder() == Path(".syno-lab")
+    assert lab_folder() == Path(".syno-lab").absolute()
