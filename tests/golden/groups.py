@@ -12,6 +12,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -140,25 +141,29 @@ def costs(much: Amount) -> Iterator[Entry]:
     """Costs, their rows, traffic and traits of known and drawn operators at two bindings; of whole networks."""
     for system in inside.all_systems():
         for name, make in system.known().items():
-            small = SMALL_SIZES if system.title == "NAS-PTE" else system.small_binding(make())
-            bindings = (system.example_binding(make()), small)
-            yield f"{system.title} {name}", [*_costs(system, make(), *bindings), make().fingerprint(small)]
+            yield f"{system.title} {name}", [*_costs(system, make()), make().fingerprint(_small(system, make()))]
     for spec in much.specs[1:]:
         kind, fields = SPECS[spec]
         for number, operator in enumerate(islice(inside.drawn(kind, 5, fields), much.costs)):
-            system = inside.system_of(operator)
-            bindings = (system.example_binding(operator), system.small_binding(operator))
-            yield f"{spec} drawn {number}", list(_costs(system, operator, *bindings))
+            yield f"{spec} drawn {number}", list(_costs(inside.system_of(operator), operator))
     for backbone in much.backbones:
         for name in (None, "conv2d", "separable", "involution"):
             operator = None if name is None else inside.known(name)
             found = inside.whole_costs(backbone, operator)
-            yield f"{backbone} with {name}", [plain(found), *_json_of("backbone", backbone, operator=name)]
+            words = ["backbone", backbone, *(() if name is None else ("--operator", name)), "--json", "-"]
+            layers = json.loads(said(*words)[1])["layers"]
+            numbers = [[one for one in layer.values() if isinstance(one, int)] for layer in layers]
+            yield f"{backbone} with {name}", [plain(found), *map(plain, numbers)]
 
 
-def _costs(system: Any, operator: Any, *bindings: dict[str, int]) -> Iterator[str]:
-    for sizes in bindings:
+def _small(system: Any, operator: Any) -> dict[str, int]:
+    return SMALL_SIZES if system.title == "NAS-PTE" else system.small_binding(operator)
+
+
+def _costs(system: Any, operator: Any) -> Iterator[str]:
+    for sizes_of in (system.example_binding, partial(_small, system)):
         try:
+            sizes = sizes_of(operator)
             yield plain([operator.flops(sizes), operator.params(sizes), operator.memory(sizes)])
             yield plain([operator.input_sizes(sizes), operator.output_sizes(sizes), operator.weight_sizes(sizes)])
             yield plain([system.traffic(operator, sizes), dict(system.traits(operator, sizes))])
@@ -255,8 +260,3 @@ def said(*arguments: str) -> tuple[int, str, str]:
     with wide, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(arguments)
     return status, re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()), err.getvalue()
-
-
-def _json_of(*arguments: str, operator: str | None) -> list[str]:
-    words = [*arguments, *(() if operator is None else ("--operator", operator)), "--json", "-"]
-    return said(*words)[1].splitlines()
