@@ -123,6 +123,20 @@ def kind_of(value: object) -> str:
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
+def count_of(number: int, one: str, many: str = "") -> str:
+    """A number of things in words; ``many`` is the plural where that is not ``one`` and an s.
+
+    >>> count_of(1, "layer"), count_of(0, "layer"), count_of(2, "leaf", "leaves")
+    ('1 layer', '0 layers', '2 leaves')
+    """
+    return f"{number} {plural(number, one, many)}"
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """The noun alone, singular for 1, as :func:`count_of` has it."""
+    return one if number == 1 else many or f"{one}s"
+
+
 def text_of(error: BaseException) -> str:
     """The text of an exception, which is computed and may fail as well: none then."""
     try:

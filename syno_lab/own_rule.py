@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 from syno_lab.blame import blamed
 from syno_lab.errors import CodeError, SpecError
 from syno_lab.history import Entry, History
-from syno_lab.inputs import quoted
+from syno_lab.inputs import plural, quoted
 from syno_lab.protocol import OwnRule
 from syno_lab.user_code import UserCode, user_code
 
@@ -76,7 +76,7 @@ def told(status: str, absent: Sequence[str]) -> str:
         return status
     shown = ", ".join(map(quoted, absent[:_MOST_NAMES]))
     more = "" if len(absent) <= _MOST_NAMES else f" and {len(absent) - _MOST_NAMES} more"
-    noun, verb = ("rule", "is") if len(absent) == 1 else ("rules", "are")
+    noun, verb = plural(len(absent), "rule"), plural(len(absent), "is", "are")
     return (
         f"{status} This session was built with the {noun} {shown}{more}, which {verb} not here: lists and suggestions "
         "may differ. Give rules by Stepper.of(…, rules=[…])."

@@ -19,6 +19,7 @@ from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation, Shape
 from syno_lab.codegen.drawing_render import accessible_svg
 from syno_lab.codegen.drawing_style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT, dot_text, plate
+from syno_lab.inputs import count_of, plural
 
 #: Sign, fill and border of operations by what they are; those with weights have the colours of weights.
 LOOKS = {
@@ -75,11 +76,8 @@ def describe(graph: Graph) -> str:
     for number, node in enumerate(graph.nodes):
         lines.append(f"t{graph.tensor(number)} = {node}, of shape {_shape(graph, graph.tensor(number))}")
     outputs = ", ".join(f"t{tensor}" for tensor in graph.outputs)
-    count = f"{len(graph.nodes)} {'operation' if len(graph.nodes) == 1 else 'operations'}"
-    return (
-        f"Graph of {count}, top to bottom: {'; '.join(lines)}; "
-        f"{'output' if len(graph.outputs) == 1 else 'outputs'}: {outputs}."
-    )
+    count = count_of(len(graph.nodes), "operation")
+    return f"Graph of {count}, top to bottom: {'; '.join(lines)}; {plural(len(graph.outputs), 'output')}: {outputs}."
 
 
 def parts(graph: Graph, notes: Mapping[int, Sequence[str]] | None = None) -> dict[str, tuple[str, list[str]]]:

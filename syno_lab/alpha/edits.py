@@ -20,7 +20,7 @@ from syno_lab.alpha.files import MAX_BYTES, GraphRecord, graph_of, record_of
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation, Shape
 from syno_lab.errors import FormatError, SpecError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import plural, quoted
 from syno_lab.versioned import read_versioned
 
 FORMAT = "syno-lab-network-edits"
@@ -64,7 +64,7 @@ class Replacement:
         return network.edited(self.blocks, self.nodes, self.new)
 
     def __str__(self) -> str:
-        where = f"block{'s' * (len(self.blocks) > 1)} {_numbers(self.blocks)}, nodes {_numbers(self.nodes)}"
+        where = f"{plural(len(self.blocks), 'block')} {_numbers(self.blocks)}, nodes {_numbers(self.nodes)}"
         return f"{where}: {words(self.old)} -> {words(self.new)}"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from syno_lab.alpha.edits import words
 from syno_lab.alpha.lineage import block_rows, lineage
 from syno_lab.alpha.operator import NetworkOperator
+from syno_lab.inputs import count_of
 from syno_lab.panes import Asked
 from syno_lab.panes.forms import cost_forms, csv_text, form, whole
 from syno_lab.panes.generic import GRAPH, SOURCE, total_costs
@@ -65,7 +66,7 @@ def lineage_pane(asked: Asked[Any]) -> dict[str, Any]:
         "title": "The network from input to output",
         "heads": ["part", "type", "what it does", "FLOPs", "parameters"],
         "rows": block_rows(variant.network),
-        "note": f"{count} {'edit' if count == 1 else 'edits'} of the seed. An edit may change several blocks of one "
+        "note": f"{count_of(count, 'edit')} of the seed. An edit may change several blocks of one "
         "type; what is kept is never changed.",
     }
 

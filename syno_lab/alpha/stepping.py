@@ -12,6 +12,7 @@ from syno_lab.alpha.pairings import axis_names
 from syno_lab.alpha.properties import PROPERTIES
 from syno_lab.alpha.synthesis import Candidate, Draft, hopeless_words
 from syno_lab.errors import SynoError
+from syno_lab.inputs import count_of
 from syno_lab.ir.pairing import WORDS
 from syno_lab.ir.wants import RANK
 
@@ -27,7 +28,7 @@ LEFT_OUT = {"represented": ("representative", "4.5"), "infeasible": ("feasibilit
 
 def status(draft: Draft) -> str:
     """How far a draft is, in one or two sentences."""
-    count = _count(len(draft.chain), "operation")
+    count = count_of(len(draft.chain), "operation")
     if not draft.is_complete:
         far = ", ".join(f"{name} {plain(distance)}" for name, distance in draft.distances.items())
         hopeless = f" From here {hopeless_words(draft)}; undo some steps." if isinf(draft.distance) else ""
@@ -259,7 +260,3 @@ def why(candidate: Candidate) -> dict[str, Any]:
         "latex": "",
         "svg": "",
     }
-
-
-def _count(number: int, one: str) -> str:
-    return f"{number} {one}{'s' * (number != 1)}"

@@ -13,6 +13,7 @@ from syno_lab.alpha.known import KNOWN
 from syno_lab.alpha.operator import FORMAT, NetworkOperator, from_json
 from syno_lab.alpha.synthesis import Draft
 from syno_lab.errors import SpecError
+from syno_lab.inputs import count_of
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System, TracedStep
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Alpha(System):
     def summary(self, text: str | bytes) -> str:
         """The number of edits, or that there are none."""
         edits = len(from_json(text).variant.edits)
-        return f"{edits} edit{'s' * (edits != 1)}" if edits else "the seed"
+        return count_of(edits, "edit") if edits else "the seed"
 
     def known(self) -> Mapping[str, Callable[[], NetworkOperator]]:
         """See :mod:`syno_lab.alpha.known`."""

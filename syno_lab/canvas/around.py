@@ -9,6 +9,7 @@ from syno_lab.canvas.aim import AimedDraft
 from syno_lab.canvas.growth import SUBSTITUTION, Candidate, candidates
 from syno_lab.canvas.session import CanvasSession
 from syno_lab.effort import Effort
+from syno_lab.inputs import count_of
 from syno_lab.search.around import MOST_STEPS, Found, StepsAround, in_order
 from syno_lab.search.branches import Branch
 
@@ -36,7 +37,7 @@ class DraftsAround(StepsAround):
         self._known = known
         self._own = tuple(rules)
         done = len(state.draft.nodes)
-        words = f"after {done} {'primitive' if done == 1 else 'primitives'}"
+        words = f"after {count_of(done, 'primitive')}"
         super().__init__(state, _branch(self.root, words, state), done, pruned=pruned)
         self._judged = self.session().judged
 

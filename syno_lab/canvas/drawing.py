@@ -33,6 +33,7 @@ from syno_lab.codegen.drawing_style import (
     dot_text,
     plate,
 )
+from syno_lab.inputs import count_of, plural
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Draft, Kernel
@@ -130,7 +131,7 @@ def describe_draft(draft: Draft) -> str:
     leaves = ", ".join(f"t{number}" for number in draft.leaves)
     return (
         f"Draft of a Canvas kernel from input {IMAGE_SHAPE}, {_count(draft)}, top to bottom: {_lines(draft)}; "
-        f"{'leaf' if len(draft.leaves) == 1 else 'leaves'}: {leaves}."
+        f"{plural(len(draft.leaves), 'leaf', 'leaves')}: {leaves}."
     )
 
 
@@ -177,7 +178,7 @@ def lights(draft: Draft, said: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _count(draft: Draft) -> str:
-    return f"{len(draft.nodes)} {'primitive' if len(draft.nodes) == 1 else 'primitives'}"
+    return count_of(len(draft.nodes), "primitive")
 
 
 def _lines(draft: Draft) -> str:

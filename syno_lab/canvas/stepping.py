@@ -13,7 +13,7 @@ from syno_lab.canvas.growth import SUBSTITUTION, Candidate, Limit, OwnLimit, can
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
 from syno_lab.canvas.rules import Rule
 from syno_lab.errors import PrimitiveError, SynoError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import count_of, quoted
 
 #: Candidates of one primitive that are shown, taken ones and refused ones each; and those whose distance is looked at.
 SHOWN, JUDGED = 40, 200
@@ -30,7 +30,7 @@ def status(state: AimedDraft, name: str | None, operator: Fitted | None) -> str:
         name: of the known kernel that it is.
         operator: that it is, if it is one.
     """
-    count = _count(len(state.draft.nodes), "primitive")
+    count = count_of(len(state.draft.nodes), "primitive")
     if operator is not None:
         this = f"this is {name}" if name else "an operator that has no name here"
         filled = ""
@@ -38,7 +38,7 @@ def status(state: AimedDraft, name: str | None, operator: Fitted | None) -> str:
             flops, params = operator.spent
             filled = f" Filled, it has {_short(flops)} FLOPs and {_short(params)} parameters at all places."
         return f"Complete after {count}: {this}.{filled}"
-    branches = f" {_count(len(state.draft.leaves), 'branch', 'branches')}."
+    branches = f" {count_of(len(state.draft.leaves), 'branch', 'branches')}."
     if state.needed is None:
         why = state.too_much or "the primitives left are not enough"
         return f"After {count}: no operator can come of this, as {why}.{branches}"
@@ -55,11 +55,11 @@ def strip(state: AimedDraft) -> list[dict[str, Any]]:
     """
     room, aim = state.aim.room, state.aim
     done, width, base = len(state.draft.nodes), state.growing.width, state.base
-    merges = f", {_count(width - 1, 'branch', 'branches')} to merge" if width > 1 else ""
+    merges = f", {count_of(width - 1, 'branch', 'branches')} to merge" if width > 1 else ""
     found = [_strip("primitives", f"{done} of at most {room.primitives}{merges}", done / max(1, room.primitives))]
     if isinstance(base, str):
         return [*found, {"name": "costs", "text": f"unknown: {base}", "share": None, "over": False}]
-    where = "an example place" if aim.is_example else _count(sum(place.layers for place in aim.places), "layer")
+    where = "an example place" if aim.is_example else count_of(sum(place.layers for place in aim.places), "layer")
     own = (sum(place.flops for place in aim.places), sum(place.params for place in aim.places))
     limits = (aim.budget.max_flops, aim.budget.max_params)
     for name, used, most, convolution in zip(("FLOPs", "parameters"), base.spent, limits, own, strict=True):
@@ -83,22 +83,22 @@ def explain(state: AimedDraft) -> dict[str, Any]:
     words = []
     if needs.merges:
         leaves = ", ".join(f"t{number}" for number in state.draft.leaves)
-        words.append(f"{_count(needs.merges, 'broadcast')} to merge the branches {leaves}, or to get the image back.")
+        words.append(f"{count_of(needs.merges, 'broadcast')} to merge the branches {leaves}, or to get the image back.")
     if needs.fcs:
-        words.append(f"{_count(needs.fcs, 'FC')}, as a kernel must have {state.aim.room.fcs[0]} at least.")
+        words.append(f"{count_of(needs.fcs, 'FC')}, as a kernel must have {state.aim.room.fcs[0]} at least.")
     if needs.mixing:
         words.append("1 primitive that reads along H, W or both, as a kernel must read neighbours along both.")
     if needs.others:
-        words.append(f"{_count(needs.others, 'primitive')} of those that a kernel must have.")
+        words.append(f"{count_of(needs.others, 'primitive')} of those that a kernel must have.")
     if needs.image > needs.fcs + needs.mixing:
         words.append("1 primitive that makes a tensor of C·H·W elements.")
     if state.short > needs.number:
-        words.append(f"{_count(state.short, 'primitive')} to have the fewest, {state.aim.fewest}.")
+        words.append(f"{count_of(state.short, 'primitive')} to have the fewest, {state.aim.fewest}.")
     number = state.needed
     if number is None:
         words.append(f"No operator can come of it: {state.too_much or 'there is no room for so many'}.")
     else:
-        words.append(f"At least {_count(number, 'primitive')} more; {state.left} may be added.")
+        words.append(f"At least {count_of(number, 'primitive')} more; {state.left} may be added.")
     base = state.base
     if isinstance(base, Solution):
         words += _solutions(state, base)
@@ -301,13 +301,9 @@ def preview(
         "legal": any(one["legal"] for one in choices),
         "canonical": any(one["canonical"] for one in choices),
         "distance": min(taken, default=None),
-        "text": f"{_count(len(choices), 'step')} with {shapes}" if choices else f"Nothing can be done with {shapes}.",
+        "text": f"{count_of(len(choices), 'step')} with {shapes}" if choices else f"Nothing can be done with {shapes}.",
         "choices": choices,
     }
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def _short(number: int) -> str:

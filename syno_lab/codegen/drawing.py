@@ -38,7 +38,7 @@ from syno_lab.codegen.drawing_style import (
 from syno_lab.codegen.drawing_text import Names, in_lines
 from syno_lab.codegen.text import expressions, names
 from syno_lab.errors import PrimitiveError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import count_of, quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
@@ -102,7 +102,7 @@ def describe(graph: Drawable) -> str:
     steps = [f"{number}. {describe_step(state, step, names)}" for number, step in enumerate(state.steps, 1)]
     if not steps:
         return f"{what}; no steps yet."
-    return f"{what}; {len(steps)} {'step' if len(steps) == 1 else 'steps'}, bottom to top: " + "; ".join(steps) + "."
+    return f"{what}; {count_of(len(steps), 'step')}, bottom to top: " + "; ".join(steps) + "."
 
 
 def describe_parts(graph: Drawable) -> dict[str, str]:

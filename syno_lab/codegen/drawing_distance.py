@@ -7,6 +7,7 @@ from html import escape
 
 from syno_lab.codegen.drawing_render import accessible_svg
 from syno_lab.codegen.drawing_style import COORDINATE, FONT, INK, INPUT, LINE, Look, dot_text, primitive_look
+from syno_lab.inputs import count_of
 from syno_lab.synthesis.distance import Explanation, Group
 
 _ACROSS = 26  # a step in the course
@@ -23,12 +24,12 @@ def explanation_words(explanation: Explanation) -> list[str]:
     found += [_group_words(group) for group in explanation.groups if group.reshapes or group.eliminate is not None]
     if explanation.eliminations:
         found.append(
-            f"What is eliminated takes at least {_counted(explanation.eliminations, 'step')} of CONTRACTION, UNFOLD or "
+            f"What is eliminated takes at least {count_of(explanation.eliminations, 'step')} of CONTRACTION, UNFOLD or "
             "EXPAND; one CONTRACTION can take all of it."
         )
     done = sum(not group.reshapes and group.eliminate is None for group in explanation.groups)
     if done:
-        found.append(f"{_counted(done, 'coordinate')} of the right size already: 0 steps.")
+        found.append(f"{count_of(done, 'coordinate')} of the right size already: 0 steps.")
     return [*found, f"Shape distance {explanation.steps}: at least so many steps are needed."]
 
 
@@ -51,7 +52,7 @@ def groups_svg(explanation: Explanation) -> str:
     reduces = list(explanation.reduces)
     for number, group in enumerate(explanation.groups):
         middle = f"g{number}"
-        count = _counted(group.reshapes, "MERGE or SPLIT", "MERGEs or SPLITs") if group.reshapes else "as it is"
+        count = count_of(group.reshapes, "MERGE or SPLIT", "MERGEs or SPLITs") if group.reshapes else "as it is"
         box(middle, count if group.want else "goes", _GROUP, _group_words(group))
         for place, size in enumerate(group.have):
             name = f"g{number}d{place}"
@@ -221,9 +222,5 @@ def _group_words(group: Group) -> str:
     if not group.reshapes:
         return f"{have} is the input's {want}{gone}: 0 steps."
     sum_words = f"{len(group.want)} + {int(group.eliminate is not None)} + {len(group.have)} - 2"
-    counted = _counted(group.reshapes, "MERGE or SPLIT", "MERGEs or SPLITs")
+    counted = count_of(group.reshapes, "MERGE or SPLIT", "MERGEs or SPLITs")
     return f"{have} must become {want}{gone}: {sum_words} = {counted}."
-
-
-def _counted(number: int, one: str, many: str | None = None) -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"

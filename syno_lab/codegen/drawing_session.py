@@ -8,6 +8,7 @@ from syno_lab.codegen.drawing_menu import steps_left
 from syno_lab.codegen.mixing import wish_verdict
 from syno_lab.effort import Effort
 from syno_lab.errors import EffortError
+from syno_lab.inputs import count_of
 from syno_lab.synthesis.session import Session
 
 _MAX_WAYS = 24
@@ -16,7 +17,7 @@ _MAX_WAYS = 24
 def session_status(session: Session, effort: Effort | None = None) -> str:
     """Where a session is, in one or two sentences; the shape distance is left out where the effort does not suffice."""
     state, entry = session.state, session.entry
-    count = f"{len(state.steps)} {'step' if len(state.steps) == 1 else 'steps'}"
+    count = count_of(len(state.steps), "step")
     if session.is_complete:
         name = session.name
         ways = sum(1 for _ in islice(state.matches(), _MAX_WAYS + 1))

@@ -16,6 +16,7 @@ from typing import Literal
 
 from syno_lab.codegen.text import names as leaf_names
 from syno_lab.errors import SpecError
+from syno_lab.inputs import count_of
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage, plan
@@ -260,7 +261,7 @@ def _stage(
     result = Access(after.name, tuple(found[c] for c in stage.out))
     iterations = size_product(sizes_of(stage.domain), operator.spec.symbols)
     each = 2 if stage.weights else 1 if stage.summed else 0
-    note = f"{title}{iterations.code} iterations, {each} FLOP{'s' * (each != 1)} each"
+    note = f"{title}{iterations.code} iterations, {count_of(each, 'FLOP')} each"
     return Nest(result, over, sums, tuple(conditions), tuple(factors), note=note)
 
 

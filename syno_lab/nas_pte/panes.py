@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from syno_lab.inputs import count_of
 from syno_lab.nas_pte.operator import NasPteOperator
 from syno_lab.panes import Asked
 from syno_lab.panes.forms import cost_forms
@@ -34,8 +35,7 @@ def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
         found["rows"].append(
             {
                 "stage": number,
-                "does": f"3x3 convolution of channels {part.first_in} to {last} in {part.groups} "
-                f"{'group' if part.groups == 1 else 'groups'}",
+                "does": f"3x3 convolution of channels {part.first_in} to {last} in " + count_of(part.groups, "group"),
                 "sums": "",
                 "out": str(shape),
                 "iterations": flops // 2,

@@ -10,6 +10,7 @@ from syno_lab.codegen.mixing import wish_verdict
 from syno_lab.codegen.text import expressions
 from syno_lab.effort import Effort
 from syno_lab.errors import SynoError
+from syno_lab.inputs import count_of
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.probe import beside_convolution
 from syno_lab.ir.state import State
@@ -35,7 +36,7 @@ class Around(StepsAround):
 
     def __init__(self, state: State, *, pruned: bool = True, rules: Sequence[Any] = ()) -> None:
         kind, reason = _kind(state)
-        words = f"after {len(state.steps)} {'step' if len(state.steps) == 1 else 'steps'}"
+        words = f"after {count_of(len(state.steps), 'step')}"
         first = Branch(self.root, words, kind, distance=distance(state), reason=reason, measure=_MEASURE)
         super().__init__(state, first, len(state.steps), pruned=pruned)
         self._own = tuple(rules)
@@ -83,8 +84,7 @@ class Around(StepsAround):
         if one.distance is None:
             return Branch(key, text, "dead end", reason="the input is out of reach", measure=_MEASURE)
         if one.distance > left:
-            steps = "step" if left == 1 else "steps"
-            reason = f"{left} {steps} left are too few"
+            reason = f"{count_of(left, 'step')} left are too few"
             return Branch(key, text, "dead end", distance=one.distance, reason=reason, measure=_MEASURE)
         after = one.verdict.state.apply(one.step) if one.distance == 0 and one.verdict.state is not None else None
         if after is None:

@@ -21,6 +21,7 @@ from syno_lab.codegen.text import expressions
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.history_tree import Tree
+from syno_lab.inputs import count_of
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State, Step
 from syno_lab.own_rule import told
@@ -216,5 +217,5 @@ class PGraphSession(Session):
 def _words(way: Instead) -> str:
     """What :meth:`PGraphSession.take_instead` does."""
     names = expressions(way.state)
-    undone = [f"undo {way.back} {'step' if way.back == 1 else 'steps'}"] if way.back else []
+    undone = [f"undo {count_of(way.back, 'step')}"] if way.back else []
     return "; ".join([*undone, *(drawing.describe_step(way.state, step, names) for step in way.steps)]) or "no step"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from syno_lab.effort import Effort
 from syno_lab.errors import SpecError
+from syno_lab.inputs import plural
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES, own_primitives
 from syno_lab.ir.size import Size
@@ -226,7 +227,7 @@ class Nodes:
         if lacking:
             raise SpecError(
                 f"rules: expected every row of kind 'space', since the search knows only this space; "
-                f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing; add to sl.RULES, or leave out "
+                f"{', '.join(lacking)} {plural(len(lacking), 'is', 'are')} missing; add to sl.RULES, or leave out "
                 "rows of the other kinds"
             )
         self.spec = spec

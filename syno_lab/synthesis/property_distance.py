@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
 from syno_lab.effort import Effort, Stop
+from syno_lab.inputs import count_of
 from syno_lab.ir.coordinate import reduce_coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.size import Size
@@ -185,7 +186,7 @@ def _as_rule(state: State, step: Step, steps: int | None, left: int) -> Rule | N
         return None
     spec = state.spec
     named = (lost_wishes(state.apply(step)) if steps is None else _in_the_way(state.apply(step), left)) or spec.wants
-    within = "" if steps is None else f" with {left} {'step' if left == 1 else 'steps'} left"
+    within = "" if steps is None else f" with {count_of(left, 'step')} left"
     wished = ", ".join(_text(spec, wish) for wish in named)
     reason = f"It cannot {_named(spec, named)} any more{within}."
     return Rule("wish", "operators without what is wished", f"operators with {wished}", reason, "7.1", "wish", _always)

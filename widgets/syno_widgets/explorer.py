@@ -17,7 +17,7 @@ from ipywidgets import widget_serialization
 
 from syno_lab.effort import Effort
 from syno_lab.errors import SpecError, StoppedError, StoreError, SynoError
-from syno_lab.inputs import is_file
+from syno_lab.inputs import count_of, is_file
 from syno_lab.jobs import Lab
 from syno_lab.reports import LabReader, Reading
 from syno_lab.reports.icicle import COLOURS, Icicle, icicle, icicle_sketch, listed, way_to
@@ -290,7 +290,7 @@ class Explorer(LookingView):
             found = [{"key": one.key, "title": f"search {one.name}"} for one in reversed(self._reading.sources)]
         if self._around is not None:
             steps = self._around.steps
-            found.append({"key": SPACE, "title": f"the space after {steps} {'step' if steps == 1 else 'steps'}"})
+            found.append({"key": SPACE, "title": f"the space after {count_of(steps, 'step')}"})
         self.set_trait("sources", found)
 
     def _show(self) -> None:

@@ -16,6 +16,7 @@ import traitlets as t
 
 from syno_lab.commands.jobs import job_row, possible_actions
 from syno_lab.errors import SynoError
+from syno_lab.inputs import count_of
 from syno_lab.jobs import JobRecord, Lab
 from syno_lab.jobs.usage import Usage, UsageMeter
 from syno_widgets.looking import LookingView
@@ -173,7 +174,7 @@ def jobs_status(records: Sequence[JobRecord], newest: int) -> str:
     counts = Counter(record.state for record in records)
     words = ", ".join(f"{number} {state}" for state, number in counts.items())
     rest = f"; the newest {newest} are shown" if len(records) > newest else ""
-    return f"{len(records)} {'job' if len(records) == 1 else 'jobs'}: {words}{rest}."
+    return f"{count_of(len(records), 'job')}: {words}{rest}."
 
 
 def html_table(rows: Sequence[dict[str, Any]]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from syno_lab.codegen.mixing import mixing
 from syno_lab.codegen.receptive_field import receptive_field
+from syno_lab.inputs import plural
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.pairing import WORDS
 from syno_lab.operators.neighbours import nearest
@@ -33,7 +34,7 @@ def reach_pane(asked: Asked) -> dict[str, Any]:
 
 
 def _terms(number: int) -> str:
-    return f"read by {number:,} {'term' if number == 1 else 'terms'}"
+    return f"read by {number:,} {plural(number, 'term')}"
 
 
 def mixing_pane(asked: Asked) -> dict[str, Any]:
