@@ -208,12 +208,12 @@ CHECKS: tuple[Check, ...] = (python, compiler, torch, tvm, tunings, layout, jupy
 
 def _try_python(code: str) -> tuple[bool, str]:
     """Run code in a process of its own: whether it ended well, and the last line it said or how it died."""
-    from syno_lab.processes.process import describe_exit
+    from syno_lab.processes.process import describe_exit, own_environment
 
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", code],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+            env=own_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

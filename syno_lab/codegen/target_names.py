@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from dataclasses import dataclass
 from typing import Any
 
 from syno_lab.errors import SynoError
 from syno_lab.inputs import integer, likeness, nearest, quoted
+from syno_lab.processes.process import cores
 
 #: How much of a name must be that of a target to be a slip of the pen for it.
 _ALIKE = 0.75
@@ -85,7 +85,7 @@ def local_threads(name: str) -> int | None:
     head, colon, count = name.partition(":")
     if head != LOCAL:
         return None
-    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    most = cores()
     if not colon:
         return most
     threads = integer(count)

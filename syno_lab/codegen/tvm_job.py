@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
-from syno_lab.processes.process import describe_exit
+from syno_lab.processes.process import describe_exit, module_command, own_environment
 from syno_lab.scratch import scratch
 
 if TYPE_CHECKING:
@@ -155,20 +154,16 @@ def run_job(
 
     ``child`` is the module that answers: its ``main`` is :func:`syno_lab.codegen.tvm_child.answer_one` of its kinds.
     """
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    environment = {**os.environ, "PYTHONPATH": path}
-    if threads is not None:
-        environment["TVM_NUM_THREADS"] = str(threads)
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", child, kind],
+            module_command(child, kind),
             input=json.dumps(dict(request)),
             capture_output=True,
             text=True,
             errors="replace",
             timeout=deadline_s,
             check=False,
-            env=environment,
+            env=own_environment(**({} if threads is None else {"TVM_NUM_THREADS": str(threads)})),
         )
     except subprocess.TimeoutExpired:
         raise SynoError(f"{kind}: the TVM process was not done after {deadline_s:g} s") from None

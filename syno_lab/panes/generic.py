@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from html import unescape
@@ -16,6 +14,7 @@ from syno_lab.errors import SynoError
 from syno_lab.panes.asked import Asked
 from syno_lab.panes.colours import coloured
 from syno_lab.panes.forms import cost_forms, form, picture_forms
+from syno_lab.processes.process import module_command, own_environment
 from syno_lab.protocol import Operator, Pane
 from syno_lab.scratch import scratch
 
@@ -73,16 +72,13 @@ def tir_pane(asked: Asked[Any]) -> dict[str, Any]:
     with scratch("syno-tir-") as folder:
         file = folder / "operator.json"
         file.write_text(asked.operator.to_json(), encoding="utf-8")
-        # As in other child processes of ours: our module search path, and nothing from the folder it starts in.
-        path = os.pathsep.join(entry for entry in sys.path if entry)
-        command = [sys.executable, "-P", "-m", "syno_lab.panes.tir_child", str(file), *sizes]
         with subprocess.Popen(
-            command,
+            module_command("syno_lab.panes.tir_child", str(file), *sizes),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path},
+            env=own_environment(),
         ) as child:
             text, said = _answer(child, asked.should_stop)
     if child.returncode:

@@ -79,18 +79,23 @@ def facts() -> dict[str, Any]:
     """What stays the same while the server runs: versions, machine, threads of the operators, power mode."""
     import tvm_ffi
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = cores()
     threads = os.environ.get("TVM_NUM_THREADS", "")
     return {
         "tvm": str(import_tvm().__version__),
         "tvm_ffi": str(tvm_ffi.__version__),
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "cores": cores,
-        "threads": int(threads) if threads.isdecimal() else cores,
+        "cores": usable,
+        "threads": int(threads) if threads.isdecimal() else usable,
         "power": power_mode(),
         "linker": next((name for name in (os.environ.get("CXX", "g++"), "clang++") if shutil.which(name)), ""),
     }
+
+
+def cores() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def power_mode() -> str:

@@ -14,14 +14,21 @@ from typing import IO
 
 from syno_lab.inputs import printable
 from syno_lab.private import UMASK
-from syno_lab.processes.board_server import follow_parent
+from syno_lab.processes.board_server import cores as cores
+from syno_lab.processes.board_server import follow_parent as follow_parent
 
-__all__ = ["cores", "describe_exit", "end_group", "follow_parent", "last_line", "start_child"]
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command of a child process that runs a module in this Python.
+
+    Nothing in the directory where it happens to start is a module for it (-P).
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def cores() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def own_environment(**more: str) -> dict[str, str]:
+    """Our environment for a child process that finds the same modules as we do, and ``more``."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), **more}
 
 
 def start_child(
@@ -38,15 +45,13 @@ def start_child(
     With ``own_group`` the child leads a new session, so that Ctrl-C in a terminal reaches only its parent, which then
     ends it with :func:`end_group`; without, it joins our group and dies with it. What it writes is the user's alone.
     """
-    # The child finds the same modules as we do, and nothing in the directory where it happens to start (-P).
-    path = os.pathsep.join(entry for entry in sys.path if entry)
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments],
+        module_command(module, str(os.getpid()), *arguments),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
         pass_fds=tuple(pass_fds),
-        env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(environment or {})},
+        env={**own_environment(PYTHONUNBUFFERED="1"), **(environment or {})},
         start_new_session=own_group,
         umask=UMASK,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from syno_lab.processes.process import module_command, own_environment
 from syno_lab.protocol import Binding, Operator
 
 Array = np.ndarray[Any, Any]
@@ -100,7 +100,7 @@ def by_tvm(operator: Operator, binding: Binding, arrays: Sequence[Array], folder
     request = {"operator": operator.to_json(), "binding": dict(binding), "shape": operator.output_sizes(binding)}
     (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
     np.savez(folder / "arrays.npz", *(array.astype("float32") for array in arrays))
-    return _run([sys.executable, "-P", "-m", "syno_lab.testing.tvm_child", str(folder)], folder)[0]
+    return _run(module_command("syno_lab.testing.tvm_child", str(folder)), folder)[0]
 
 
 def _run(words: Sequence[str], folder: Path) -> tuple[Array, str]:
@@ -110,7 +110,7 @@ def _run(words: Sequence[str], folder: Path) -> tuple[Array, str]:
         text=True,
         timeout=DEADLINE_S,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+        env=own_environment(),
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return np.load(folder / "output.npy"), done.stdout.strip()
