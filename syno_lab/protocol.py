@@ -29,6 +29,9 @@ if TYPE_CHECKING:  # types alone: this file is used by every room and needs none
 
 Binding = Mapping[str, int]
 
+#: The size of an element as :meth:`Operator.memory` and the tables of costs count it, in bytes.
+FLOAT32_BYTES = 4
+
 
 @runtime_checkable
 class Operator(Hashable, Protocol):

@@ -22,6 +22,7 @@ from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Shape
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import positive, quoted
+from syno_lab.protocol import FLOAT32_BYTES
 from syno_lab.versioned import read_versioned
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 FORMAT = "syno-lab-alpha"
 VERSION = 1
 _WHAT = "αNAS file"
-_FLOAT32_BYTES = 4
 _LONGEST = 200  # characters of a name
 
 
@@ -148,7 +148,7 @@ class NetworkOperator:
         from syno_lab.alpha.reference import live_elements
 
         graph = self.at(binding)
-        return _FLOAT32_BYTES * (graph.params() + live_elements(graph))
+        return FLOAT32_BYTES * (graph.params() + live_elements(graph))
 
     def traffic(self, binding: Mapping[str, int] | None = None, /) -> int:
         """Elements of all tensors that are made."""

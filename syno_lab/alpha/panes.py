@@ -12,9 +12,7 @@ from syno_lab.inputs import count_of
 from syno_lab.panes import Asked
 from syno_lab.panes.forms import cost_forms, csv_text, form, whole
 from syno_lab.panes.generic import GRAPH, SOURCE, total_costs
-from syno_lab.protocol import Pane
-
-_FLOAT32_BYTES = 4
+from syno_lab.protocol import FLOAT32_BYTES, Pane
 
 
 def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
@@ -43,8 +41,8 @@ def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
                 "iterations": flops // 2,
                 "flops": flops,
                 "share": flops / total,
-                "weight_bytes": _FLOAT32_BYTES * params,
-                "out_bytes": _FLOAT32_BYTES * prod(out),
+                "weight_bytes": FLOAT32_BYTES * params,
+                "out_bytes": FLOAT32_BYTES * prod(out),
                 "ids": [f"n{number}"],
             }
         )

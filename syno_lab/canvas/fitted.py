@@ -24,7 +24,7 @@ from syno_lab.canvas.kernel import Kernel
 from syno_lab.canvas.places import Budget, Place, group_choices_of, places_of
 from syno_lab.errors import SpecError
 from syno_lab.inputs import MOST_DIGITS, positive, quoted
-from syno_lab.protocol import Binding
+from syno_lab.protocol import FLOAT32_BYTES, Binding
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,6 @@ FORMAT = "syno-lab-canvas"
 #: The variables of every operator; the last three have defaults.
 OUTER = ("N", "C_in", "C_out", "H", "W", "KH", "KW", "s")
 _DEFAULTS = {"KH": 3, "KW": 3, "s": 1}
-_FLOAT32_BYTES = 4
 _NO_BUDGET = Budget()
 
 
@@ -217,10 +216,10 @@ class Fitted:
         bound = self.complete_binding(binding)
         place = place_in(bound)
         template = _template(place, bound)
-        live = self.kernel.memory(template) - _FLOAT32_BYTES * self.kernel.params(template)
+        live = self.kernel.memory(template) - FLOAT32_BYTES * self.kernel.params(template)
         outside = prod(self.input_sizes(bound)) + prod(self.output_sizes(bound)) + self.params(bound)
         outside += bound["N"] * place.c_in * place.h * place.w if place.stride > 1 else 0
-        return bound["N"] * place.parts * live + _FLOAT32_BYTES * outside
+        return bound["N"] * place.parts * live + FLOAT32_BYTES * outside
 
     def traffic(self, binding: Binding | None = None, /) -> int:
         """Elements of all tensors that a forward pass makes, views aside."""

@@ -18,10 +18,10 @@ from syno_lab.canvas.shape import INPUT, Shape, solve_for_image
 from syno_lab.canvas.sizes import IMAGE, MOST_VARIABLES, SYMBOLS, Size, fault_of, parse, variables_of
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted
+from syno_lab.protocol import FLOAT32_BYTES
 
 #: Nodes of one draft: the paper's kernels have up to 12.
 MOST_NODES = 64
-_FLOAT32_BYTES = 4
 
 Binding = Mapping[str, int]
 
@@ -396,7 +396,7 @@ class Kernel:
         elements = {number: self.shapes[number].volume.at(bound) for number in last}
         steps = range(max(1, len(self.nodes)))
         most = max(sum(elements[n] for n in last if n <= step + 1 and last[n] >= step) for step in steps)
-        return _FLOAT32_BYTES * (most + self.params(bound))
+        return FLOAT32_BYTES * (most + self.params(bound))
 
     @cached_property
     def key(self) -> str:

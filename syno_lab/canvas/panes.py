@@ -15,10 +15,7 @@ from syno_lab.panes import Asked
 from syno_lab.panes.forms import cost_forms, csv_text, form, picture_forms, whole
 from syno_lab.panes.generic import SOURCE, TIR, picture_pane, total_costs
 from syno_lab.panes.reach import reach_by_gradients
-from syno_lab.protocol import Pane
-
-_FLOAT32_BYTES = 4
-
+from syno_lab.protocol import FLOAT32_BYTES, Pane
 
 # -- the picture -------------------------------------------------------------------------------------------------------
 
@@ -86,8 +83,8 @@ def _rows(operator: Fitted, bound: dict[str, int], total: int) -> list[dict[str,
                 "iterations": iterations,
                 "flops": flops,
                 "share": flops / total if total else 0.0,
-                "weight_bytes": _FLOAT32_BYTES * weights,
-                "out_bytes": _FLOAT32_BYTES * made,
+                "weight_bytes": FLOAT32_BYTES * weights,
+                "out_bytes": FLOAT32_BYTES * made,
                 "ids": [name],
             }
         )

@@ -7,8 +7,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import plan
 from syno_lab.ir.size import value
 from syno_lab.ir.spec import Binding
-
-FLOAT32_BYTES = 4
+from syno_lab.protocol import FLOAT32_BYTES
 
 
 def flops(operator: Operator, binding: Binding | None = None) -> int:

@@ -21,7 +21,7 @@ from syno_lab.errors import FormatError, SpecError
 from syno_lab.generated import module_of
 from syno_lab.inputs import MOST_DIGITS, positive, quoted
 from syno_lab.nas_pte.parts import PARTS, Part
-from syno_lab.protocol import Binding
+from syno_lab.protocol import FLOAT32_BYTES, Binding
 from syno_lab.versioned import read_versioned
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 FORMAT = "syno-lab-nas-pte"
 VERSION = 1
 VARIABLES = ("N", "C_in", "C_out", "H", "W")
-_FLOAT32_BYTES = 4
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -126,7 +125,7 @@ class NasPteOperator:
         """Bytes in float32: input, output, weights, and the concatenated outputs, which are as large as the output."""
         output = prod(self.output_sizes(binding))
         live = output if len(self.parts(binding)) > 1 else 0
-        return _FLOAT32_BYTES * (prod(self.input_sizes(binding)) + output + live + self.params(binding))
+        return FLOAT32_BYTES * (prod(self.input_sizes(binding)) + output + live + self.params(binding))
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
         """32 hexadecimal digits of its terms under the binding: see :mod:`syno_lab.nas_pte.fingerprint`.

@@ -11,9 +11,7 @@ from syno_lab.panes import Asked
 from syno_lab.panes.forms import cost_forms
 from syno_lab.panes.generic import GENERIC, total_costs
 from syno_lab.panes.reach import reach_by_gradients
-from syno_lab.protocol import Pane
-
-_FLOAT32_BYTES = 4
+from syno_lab.protocol import FLOAT32_BYTES, Pane
 
 
 def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
@@ -41,8 +39,8 @@ def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
                 "iterations": flops // 2,
                 "flops": flops,
                 "share": flops / found["totals"]["flops"],
-                "weight_bytes": _FLOAT32_BYTES * weights,
-                "out_bytes": _FLOAT32_BYTES * prod(shape),
+                "weight_bytes": FLOAT32_BYTES * weights,
+                "out_bytes": FLOAT32_BYTES * prod(shape),
                 "ids": [],
             }
         )

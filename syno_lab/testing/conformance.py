@@ -37,7 +37,7 @@ from torch import nn
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.models.layers import survey
 from syno_lab.models.sites import Site
-from syno_lab.protocol import Binding, Operator, OperatorSpace, SpaceRequest, System
+from syno_lab.protocol import FLOAT32_BYTES, Binding, Operator, OperatorSpace, SpaceRequest, System
 from syno_lab.search import RandomSearch
 from syno_lab.search.protocol import State
 from syno_lab.systems import builder_of, builders, find_system, is_operator, read_operator, system_of
@@ -140,7 +140,7 @@ class SystemConformance:
             assert type(number) is int
             assert number >= 0
         assert operator.params(bound) == sum(map(prod, shapes[2:]))
-        assert operator.memory(bound) >= 4 * sum(map(prod, shapes))
+        assert operator.memory(bound) >= FLOAT32_BYTES * sum(map(prod, shapes))
         assert operator.input_sizes(case.binding) == shapes[0]
 
     def test_torch_computes_the_meaning(self, case: Case) -> None:

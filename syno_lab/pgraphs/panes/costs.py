@@ -8,9 +8,9 @@ from typing import Any
 from syno_lab.codegen.drawing import coordinate_ids, describe_step
 from syno_lab.codegen.text import expressions
 from syno_lab.ir.coordinate import Coordinate
-from syno_lab.ir.costs import FLOAT32_BYTES
 from syno_lab.ir.plan import plan
 from syno_lab.pgraphs.panes.asked import Asked
+from syno_lab.protocol import FLOAT32_BYTES
 
 
 def cost_pane(asked: Asked) -> dict[str, Any]:
