@@ -1,7 +1,6 @@
 """Pareto fronts over two or three axes, and the growth of the dominated volume.
 
-Dominance is defined by :func:`syno_lab.store.pareto.pareto_front`; Optuna computes the volumes (WFG: While, Bradstreet
-and Barone 2012, "A Fast Way of Calculating Exact Hypervolumes").
+Dominance is defined by :func:`syno_lab.store.pareto.pareto_front`.
 """
 
 from __future__ import annotations
@@ -160,8 +159,6 @@ def _history(points: Sequence[Placed], axes: Sequence[Axis], corner: Sequence[fl
     """Compute the volume only after points that no earlier point dominates: these are few."""
     if not points:
         return []
-    from optuna._hypervolume import compute_hypervolume  # Optuna's public functions need a study; the pin holds this
-
     signs = np.array([-1.0 if axis.maximise else 1.0 for axis in axes])
     limit = signs * np.array(corner)
     best = np.empty((0, len(axes)))
@@ -171,7 +168,22 @@ def _history(points: Sequence[Placed], axes: Sequence[Axis], corner: Sequence[fl
         if np.any(cost > limit) or np.any(np.all(best <= cost, axis=1)):
             continue
         best = np.vstack([best[~np.all(cost <= best, axis=1)], cost])
-        history.append((number, float(compute_hypervolume(best, limit, assume_pareto=True))))
+        history.append((number, hypervolume(best, limit)))
     if history and history[-1][0] < len(points):
         history.append((len(points), history[-1][1]))
     return history
+
+
+def hypervolume(costs: np.ndarray, limit: np.ndarray) -> float:
+    """The volume that points dominate up to a corner, computed slice by slice along the last axis.
+
+    Args:
+        costs: one point a row, two or more numbers each, the less the better; none is beyond ``limit``.
+        limit: the corner.
+    """
+    costs = costs[np.argsort(costs[:, -1])]
+    depths = np.diff(costs[:, -1], append=limit[-1])  # between two neighbours the same points dominate the slice
+    if len(limit) == 2:
+        return float(depths @ (limit[0] - np.minimum.accumulate(costs[:, 0])))
+    slices = (depth * hypervolume(costs[:last, :-1], limit[:-1]) for last, depth in enumerate(depths, 1) if depth)
+    return float(sum(slices))

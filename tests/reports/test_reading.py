@@ -6,6 +6,7 @@ import hashlib
 import io
 import itertools
 import json
+import math
 import multiprocessing
 import re
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -39,7 +41,7 @@ from syno_lab.reports import (
     trials_frame,
     trials_parquet,
 )
-from syno_lab.reports.fronts import short_number
+from syno_lab.reports.fronts import hypervolume, short_number
 from syno_lab.reports.pictures import describe_front
 from syno_lab.store import Store
 from syno_lab.store.courses import COURSE_FILE, CURVE_FILE, read_course, write_course
@@ -86,6 +88,32 @@ def cells(points: Sequence[Sequence[int]], corner: Sequence[int]) -> int:
         any(all(p <= c for p, c in zip(point, cell, strict=True)) for point in points)
         for cell in itertools.product(*(range(limit) for limit in corner))
     )
+
+
+def test_a_volume_is_that_of_a_case_worked_by_hand() -> None:
+    # Up to (4, 4, 4): boxes of 1 x 4 x 2 and 3 x 2 x 2, which share 1 x 2 x 2, and one of 2 x 1 x 3 of which 2 x 1 x 1
+    # is in neither, as the second is 2 deep.
+    points = np.array([[3.0, 0.0, 2.0], [1.0, 2.0, 2.0], [2.0, 3.0, 1.0]])
+    assert hypervolume(points, np.array([4.0, 4.0, 4.0])) == 8 + 12 - 4 + 2
+    assert hypervolume(points[:, :2], np.array([4.0, 4.0])) == 4 + 6 - 2
+    assert hypervolume(np.empty((0, 3)), np.ones(3)) == 0
+
+
+@settings(max_examples=60)
+@given(st.integers(2, 4), st.integers(1, 8), st.integers(0, 2**32 - 1))
+def test_volumes_are_those_of_inclusion_and_exclusion(axes: int, number: int, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    limit = chance.normal(size=axes)
+    points = limit - chance.exponential(size=(number, axes))
+    points[chance.random(points.shape) < 0.2] -= 1.0
+    points[:, 0] = np.where(chance.random(number) < 0.3, limit[0], points[:, 0])  # on the border: no volume
+    points[0] = points[-1]
+    worth = math.fsum(
+        (-1.0) ** (size + 1) * float(np.prod(limit - points[list(some)].max(axis=0)))
+        for size in range(1, number + 1)
+        for some in itertools.combinations(range(number), size)
+    )
+    assert hypervolume(points, limit) == pytest.approx(worth, rel=1e-9, abs=1e-9)
 
 
 @settings(max_examples=60)
