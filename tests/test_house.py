@@ -31,7 +31,6 @@ OF_NO_OPERATOR = {
         "drawing_render",
         "drawing_text",
         "figure",
-        "figure_fonts",
         "figure_room",
         "figure_tex",
         "target_names",

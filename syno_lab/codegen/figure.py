@@ -9,6 +9,7 @@ Equal pictures give equal bytes: no file holds a date.
 
 from __future__ import annotations
 
+import base64
 import io
 import logging
 import re
@@ -16,12 +17,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree
 
 from syno_lab import private
-from syno_lab.codegen.figure_fonts import embed_fonts
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import printable, quoted
 from syno_lab.scratch import replacing
@@ -35,12 +37,17 @@ WIDTHS = {"column": 3.33, "page": 7.0}
 TEX = ("tex", "tikz", "pgf")
 FORMS = ("pdf", "svg", "png", *TEX)
 FONTS = ("sans", "serif")
+MARGIN = 2.0  # points around what is drawn, for thick borders
 _LEAST, _MOST = 0.5, 40.0  # inches
 _LEAST_POINTS, _MOST_POINTS = 3.0, 40.0
 _DPI = 300
 #: Matplotlib's settings are the whole process's: figures that views draw in threads wait for each other.
 _settings = threading.RLock()
 _LONGEST = 500  # characters of a description in the head of a file
+# Matplotlib's own output is read: quoted names are families, the others are generic.
+_FAMILY = re.compile(r"'([^']+)'")
+_SLANT = re.compile(r"\b(italic|oblique)\b")
+_WEIGHT = re.compile(r"(?<![\w.#-])(bold|[1-9]00)(?=\s*(?:;|\s|$))")
 
 
 class Page(NamedTuple):
@@ -55,6 +62,17 @@ class Page(NamedTuple):
     width: float
     font: str
     points: float
+
+    @property
+    def room(self) -> float:
+        """The width within the margins, in points."""
+        return self.width * 72 - 2 * MARGIN
+
+    def sheet(self, high: float) -> Plot:
+        """An empty picture of this width, ``high`` points high with its margins."""
+        from matplotlib.figure import Figure as Plot
+
+        return Plot(figsize=(self.width, high / 72), facecolor="white")
 
 
 class Figure(ABC):
@@ -142,7 +160,7 @@ class Figure(ABC):
         if form != "svg":
             return out.getvalue()
         named = f'<svg role="img" aria-label="{escape(printable(self.description), quote=True)}" '
-        return embed_fonts(out.getvalue().decode().replace("<svg ", named, 1)).encode()
+        return _embed_fonts(out.getvalue().decode().replace("<svg ", named, 1)).encode()
 
 
 def _page(width: str | float, font: str, points: float) -> Page:
@@ -214,3 +232,73 @@ def style(page: Page) -> Iterator[None]:
             yield
         finally:
             log.setLevel(before)
+
+
+# -- the letters of an SVG ---------------------------------------------------------------------------------------------
+
+
+def _embed_fonts(svg: str) -> str:
+    """An SVG that matplotlib wrote with texts as texts, and with the letters of its fonts in a style sheet."""
+    used: dict[tuple[str, str, str], set[str]] = {}
+    for element in ElementTree.fromstring(svg).iter():  # noqa: S314 - written by matplotlib just now
+        look, text = element.get("style", ""), (element.text or "").strip()
+        families = _FAMILY.findall(look)
+        if not text or not families:
+            continue
+        slant, weight = _SLANT.search(look), _WEIGHT.search(look)
+        left = set(text)
+        for family in families:  # a letter is taken from the first family that has it
+            face = (family, slant[1] if slant else "normal", weight[1] if weight else "normal")
+            has = left & _letters_of(face)
+            left -= has
+            if has:
+                used.setdefault(face, set()).update(has)
+    rules = "".join(
+        f"@font-face {{font-family: '{family}'; font-style: {slant}; font-weight: {weight}; "
+        f"src: url(data:font/woff;base64,{_subset(_font_file((family, slant, weight)), ''.join(sorted(letters)))})}}\n"
+        for (family, slant, weight), letters in sorted(used.items())
+    )
+    return svg.replace('<style type="text/css">', f'<style type="text/css">\n{rules}', 1)
+
+
+def _font_file(face: tuple[str, str, str]) -> str | None:
+    from matplotlib.font_manager import FontProperties, findfont
+
+    family, slant, weight = face
+    style: Any = slant  # one of three words, by the expression that found it
+    wanted = FontProperties(family=[family], style=style, weight=int(weight) if weight.isdecimal() else weight)
+    try:
+        return str(findfont(wanted, fallback_to_default=False))
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=32)
+def _letters_of(face: tuple[str, str, str]) -> frozenset[str]:
+    from fontTools.ttLib import TTFont
+
+    path = _font_file(face)
+    if path is None:
+        return frozenset()
+    with TTFont(path, fontNumber=0, lazy=True) as font:
+        return frozenset(map(chr, font.getBestCmap() or ()))
+
+
+@lru_cache(maxsize=128)
+def _subset(path: str | None, letters: str) -> str:
+    """Those letters of a font as WOFF in base64, the same for the same letters."""
+    from fontTools import subset
+
+    assert path is not None
+    options = subset.Options(
+        layout_features=[], hinting=False, name_IDs=[], notdef_outline=True, flavor="woff", recalc_timestamp=False
+    )
+    options.font_number = 0
+    options.drop_tables += ["FFTM", "GDEF", "GPOS", "GSUB", "MATH"]
+    font = subset.load_font(path, options)
+    cut = subset.Subsetter(options)
+    cut.populate(text=letters)
+    cut.subset(font)
+    out = io.BytesIO()
+    subset.save_font(font, out, options)
+    return base64.b64encode(out.getvalue()).decode()

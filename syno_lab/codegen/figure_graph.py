@@ -10,7 +10,8 @@ import msgspec
 from syno_lab.codegen.drawing_hull import BAND, HULL, ROUND, bands
 from syno_lab.codegen.drawing_render import render
 from syno_lab.codegen.drawing_style import INK
-from syno_lab.codegen.figure import Figure, Page
+from syno_lab.codegen.figure import MARGIN, Figure, Page
+from syno_lab.codegen.figure_room import renderer_of
 from syno_lab.codegen.figure_tex import FIT, tex_text
 from syno_lab.codegen.formula import for_matplotlib
 
@@ -29,7 +30,6 @@ _TIGHTER = (
     ("nodesep=0.2, ranksep=0.28", "nodesep=0.12, ranksep=0.22"),
 )
 _NARROWER = 0.6  # the hulls of CONTRACTIONs, where nodes stand closer
-_MARGIN = 2.0  # points around the picture, for thick borders
 _MOST_POINTS = 300.0
 #: Letters are set in this size and then scaled: TeX has no mathematics below 5 points, so that small letters would have
 #: an index that is larger than they are.
@@ -58,6 +58,11 @@ class Words(NamedTuple):
     points: float
     is_bold: bool
     is_alone: bool
+
+    @property
+    def room(self) -> float:
+        """The width that it may have."""
+        return self.width + (_ROOM if self.is_alone else 0.0)
 
 
 class Part(NamedTuple):
@@ -97,17 +102,13 @@ class GraphFigure(Figure):
         self._lines = dict(lines or {})
 
     def _plot(self, page: Page) -> Plot:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure as Plot
-
         width, height, parts = laid_out(self._source)
         scale = _scale(page, width)
-        plot = Plot(figsize=(page.width, (height * scale + 2 * _MARGIN) / 72), facecolor="white")
-        FigureCanvasAgg(plot)
+        plot = page.sheet(height * scale + 2 * MARGIN)
         axes = plot.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
         # The axes count in the layout's points; the graph is in their middle.
-        beside, around = (page.width * 72 / scale - width) / 2, _MARGIN / scale
+        beside, around = (page.width * 72 / scale - width) / 2, MARGIN / scale
         axes.set_xlim(-beside, width + beside)
         axes.set_ylim(-around, height + around)
         for part in parts:
@@ -119,7 +120,7 @@ class GraphFigure(Figure):
     def _write(self, plot: Plot, axes: Axes, parts: list[Part], scale: float) -> None:
         """All texts, their letters as large as fit all of their places."""
         drawn = []
-        renderer = plot.canvas.get_renderer()  # type: ignore[attr-defined]  # of FigureCanvasAgg
+        renderer = renderer_of(plot)
         too_wide = 1.0
         for name, words in ((part.name, one) for part in parts for one in part.words):
             text, is_math = self._label(name, words.text, for_paper=True)
@@ -135,8 +136,7 @@ class GraphFigure(Figure):
                 parse_math=is_math,
             )
             wide = found.get_window_extent(renderer).width / plot.dpi * 72
-            room = (words.width + (_ROOM if words.is_alone else 0.0)) * scale
-            too_wide = max(too_wide, wide / room)
+            too_wide = max(too_wide, wide / (words.room * scale))
             drawn.append(found)
         for found in drawn:
             found.set_fontsize(float(found.get_fontsize()) / too_wide)
@@ -183,12 +183,11 @@ class GraphFigure(Figure):
             lines += [f"  {_tikz(outline, scale)}" for outline in part.outlines]
             for words in part.words:
                 size = words.points * scale
-                room = (words.width + (_ROOM if words.is_alone else 0.0)) * scale
                 look = family + (r"\bfseries" if words.is_bold else "")
                 label, _ = self._label(part.name, words.text, for_paper=False)
                 lines.append(
                     rf"  \node[anchor=base, inner sep=0pt, text=syno-{INK[1:7]}] at ({words.x:.2f}, {words.y:.2f}) "
-                    rf"{{\synofit{{{room:.3f}bp}}{{"
+                    rf"{{\synofit{{{words.room * scale:.3f}bp}}{{"
                     rf"\scalebox{{{size / _TEX_POINTS:.4f}}}{{{look}\synosize {label}}}}}}};"
                 )
             if part.box is not None:
@@ -202,7 +201,7 @@ class GraphFigure(Figure):
 
 def _scale(page: Page, width: float) -> float:
     """How large a point of the layout is drawn, in points: as the letters are wished, but not wider than the page."""
-    return min(page.points / _USUAL_POINTS, (page.width * 72 - 2 * _MARGIN) / width)
+    return min(page.points / _USUAL_POINTS, page.room / width)
 
 
 # -- reading the layout ------------------------------------------------------------------------------------------------
