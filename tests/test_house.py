@@ -55,7 +55,7 @@ REACHES = {
     "syno_lab/commands/sample.py": "samples pGraphs",
     "syno_lab/commands/specs.py": "reads the spec of a synthesis",
     "syno_lab/doctor.py": "draws a pGraph to see whether graphviz works",
-    "syno_lab/nas_pte/fingerprint.py": "its operators are linear too: one function hashes the terms of both",
+    "syno_lab/nas_pte/reference.py": "its operators are linear too: one function hashes the terms of both",
     "syno_lab/panes/asked.py": "names the middle of a receptive field as pGraphs do",
     "syno_lab/panes/forms.py": "figures for papers: one function draws the operators of all systems",
     "syno_lab/panes/reach.py": "what is read along an axis is said as of pGraphs: one table for all",

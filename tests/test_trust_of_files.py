@@ -78,6 +78,8 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/codegen/torch_source.py": {"Writer._undo getattr by name": "methods of ours by the class of a stage"},
     "syno_lab/codegen/tvm_child.py": {
+        "_tuned_module JSONDatabase": "schedules are checked first: check_database",
+        "library tvm.compile": "a program of ours, with such a schedule",
         "read_network torch.export.load": "a file that the parent has just written into a folder of its own",
         "check load_library": "as load_library, in a process of its own",
         "measure np.load": "arrays of the parent; without allow_pickle NumPy unpickles nothing",
@@ -87,10 +89,6 @@ REASONS: dict[str, dict[str, str]] = {
         "device_source tvm.compile": "a program of ours",
     },
     "syno_lab/codegen/tvm_job.py": {"run_job subprocess.run": "our own child, with its request as JSON"},
-    "syno_lab/codegen/tvm_library.py": {
-        "tuned_module JSONDatabase": "schedules are checked first: check_database",
-        "write_library tvm.compile": "a program of ours, with such a schedule",
-    },
     "syno_lab/codegen/tvm_network.py": {
         "compile_network tvm.compile": "a program of ours",
         "task_module load_json": "of the parent, or of a job that the user has signed",

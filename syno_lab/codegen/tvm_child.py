@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
+import platform
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 from syno_lab.errors import SynoError
-
-
-def import_tvm_alone() -> None:
-    """Import TVM without torch, which it would import for interchange: faster, and less that can clash."""
-    sys.modules["torch"] = None  # type: ignore[assignment]
-    try:
-        import tvm  # noqa: F401 - for its effect
-    finally:
-        del sys.modules["torch"]
+from syno_lab.processes.light import import_tvm
 
 
 def measure(request: dict[str, Any]) -> dict[str, Any]:
@@ -57,16 +51,36 @@ def tasks(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def library(request: dict[str, Any]) -> dict[str, Any]:
-    """Compile an operator into a file."""
-    import_tvm_alone()
-    from syno_lab.codegen.tvm_library import write_library
+    """Compile what :func:`syno_lab.codegen.library.save_library` asks for; what the record says of target and code."""
+    tvm = import_tvm()
+    from syno_lab.codegen.tvm_device import find_target, for_target, machine, with_host
+    from syno_lab.systems import read_operator
 
-    return write_library(request)
+    target = with_host(find_target(request["target"]))
+    where = machine(target)
+    exporting = _linking(where, request["path"])
+    module = read_operator(request["operator"]).to_tvm(request["binding"], dtype=request["dtype"])
+    tuned = None
+    if request["records"] is not None:
+        tuned = _tuned_module(module, target, request["records"])
+        if tuned is None:
+            raise SynoError(f"expected a record of this operator and binding in {request['records']}, found none")
+    compiled = tvm.compile(for_target(module, target) if tuned is None else tuned, target=target)
+    compiled.export_library(request["path"], **exporting)
+    is_gpu = "gpu" in target.keys
+    return {
+        "target": str(target),
+        "kind": target.kind.name,
+        "machine": where,
+        "tuned": tuned is not None,
+        "device_code": "source" if is_gpu else None,
+        "tvm": tvm.__version__,
+    }
 
 
 def check(request: dict[str, Any]) -> dict[str, Any]:
     """Load a library and compare it with the loop nest."""
-    import_tvm_alone()
+    import_tvm()
     from syno_lab.codegen.library import load_library
 
     return {"error": load_library(request["path"]).error(request["seed"])}
@@ -83,9 +97,46 @@ def read_network(request: dict[str, Any]) -> Any:
     return from_exported(torch.export.load(request["program"]))
 
 
-def _processor(name: str) -> Any:
-    import platform
+def _tuned_module(module: Any, target: Any, records: str) -> Any | None:
+    """``module`` with its best schedule in a folder of records, None where it has none."""
+    from tvm.s_tir import meta_schedule as ms
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+    from syno_lab.codegen.tvm_trace import check_database
+
+    check_database(records)
+    database = ms.database.JSONDatabase(work_dir=records, allow_missing=False)
+    schedule = ms.tir_integration.compile_tir(database, module, target)
+    if schedule is None:
+        return None
+    return RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
+
+
+def _linking(where: str, path: str) -> dict[str, Any]:
+    """How to export for an architecture.
+
+    Raises:
+        SynoError: where ``path`` is to be linked and there is no linker for it.
+    """
+    if path.endswith(".tar"):
+        from tvm.support.tar import tar
+
+        return {"fcompile": tar}
+    from tvm.support import cc
+
+    if where == platform.machine():
+        return {}
+    name = f"{where}-linux-gnu-g++"
+    compiler = shutil.which(name)
+    if compiler is None:
+        raise SynoError(
+            f"expected {name} on the PATH to link a library for {where}, found none; "
+            "save it as a .tar, which is linked where it is loaded"
+        )
+    return {"fcompile": cc.cross_compiler(compiler)}
+
+
+def _processor(name: str) -> Any:
     from syno_lab.codegen.tvm_device import find_target, machine
 
     target = find_target(name)

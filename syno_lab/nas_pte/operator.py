@@ -128,7 +128,7 @@ class NasPteOperator:
         return FLOAT32_BYTES * (prod(self.input_sizes(binding)) + output + live + self.params(binding))
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
-        """32 hexadecimal digits of its terms under the binding: see :mod:`syno_lab.nas_pte.fingerprint`.
+        """32 hexadecimal digits of its terms under the binding: see :mod:`syno_lab.nas_pte.reference`.
 
         Raises:
             SynoError: where it has too many terms to list them.
@@ -211,7 +211,7 @@ def _made(operator: NasPteOperator, bound: dict[str, int], **options: bool) -> n
 
 @lru_cache(maxsize=64)
 def _fingerprint(parts: tuple[Part, ...], input_shape: tuple[int, ...], rows: int) -> str:
-    from syno_lab.nas_pte.fingerprint import parts_fingerprint
+    from syno_lab.nas_pte.reference import parts_fingerprint
 
     return parts_fingerprint(parts, input_shape, rows)
 

@@ -23,6 +23,7 @@ from syno_lab.protocol import (
 
 if TYPE_CHECKING:
     from syno_lab.ir.pairing import Pairing
+    from syno_lab.ir.primitives.base import Card
     from syno_lab.models.sites import Site, Strides
     from syno_lab.pgraphs.around import Around
     from syno_lab.pgraphs.stepping import PGraphSession
@@ -53,8 +54,8 @@ class PGraphs(System):
         return KNOWN
 
     def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
-        """See :func:`syno_lab.pgraphs.of_layer.for_layer`."""
-        from syno_lab.pgraphs.of_layer import for_layer
+        """See :func:`syno_lab.pgraphs.known.for_layer`."""
+        from syno_lab.pgraphs.known import for_layer
 
         return for_layer(site)
 
@@ -135,10 +136,10 @@ class PGraphs(System):
         return operator.complete_binding(operator.spec.small_binding)
 
     def cards(self) -> Mapping[str, PrimitiveCard]:
-        """See :mod:`syno_lab.pgraphs.cards`."""
-        from syno_lab.pgraphs.cards import cards
+        """The card of each primitive by its name."""
+        from syno_lab.ir.primitives import PRIMITIVES
 
-        return cards()
+        return {name: _card(name, primitive.card) for name, primitive in PRIMITIVES.items()}
 
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.pgraphs.panes`."""
@@ -170,6 +171,16 @@ class PGraphs(System):
 
         state = State.root(start) if isinstance(start, Spec) else start.state if isinstance(start, Operator) else start
         return Around(state, pruned=pruned, rules=rules)
+
+
+def _card(name: str, card: Card) -> PrimitiveCard:
+    def draw() -> str:
+        from syno_lab.codegen import drawing
+
+        return drawing.card_svg(name)
+
+    words = f"{name}: bottom {card.before}, top {card.after}; {card.top_down}"
+    return PrimitiveCard(name, str(card), words, f"{name}: {card.before} <- {card.after}", draw)
 
 
 PGRAPHS = PGraphs()

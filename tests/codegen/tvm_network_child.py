@@ -39,9 +39,9 @@ def one_thread(module: Any) -> Any:
 
 def gpu() -> None:
     """Every known operator for a Jetson's GPU and for any GPU."""
-    from syno_lab.codegen.tvm_child import import_tvm_alone
+    from syno_lab.processes.light import import_tvm
 
-    import_tvm_alone()
+    import_tvm()
     import tvm
 
     from syno_lab.codegen import tvm_device

@@ -18,9 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from syno_lab import operators
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.ir.fingerprint_whole import whole_fingerprint
-from syno_lab.nas_pte.fingerprint import parts_fingerprint
 from syno_lab.nas_pte.operator import NAS_PTE, NasPteOperator, from_json, nas_pte_1, nas_pte_2, nas_pte_3
 from syno_lab.nas_pte.parts import PARTS, Part
+from syno_lab.nas_pte.reference import parts_fingerprint
 from syno_lab.nas_pte.system import NAS_PTE as NAS_PTE_SYSTEM
 from syno_lab.pgraphs.system import PGRAPHS
 
@@ -29,8 +29,8 @@ BINDING = {"N": 2, "C_in": 24, "C_out": 32, "H": 5, "W": 4}
 CHILD = """
 import json, sys
 import numpy as np
-from syno_lab.codegen.tvm_child import import_tvm_alone
-import_tvm_alone()
+from syno_lab.processes.light import import_tvm
+import_tvm()
 import tvm
 from syno_lab.nas_pte.tvm import lower_json
 request = json.load(sys.stdin)

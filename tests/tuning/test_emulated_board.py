@@ -94,8 +94,8 @@ def test_a_kernel_of_this_machine_is_refused_there(board):
 
 CUBIN = """
 import sys
-from syno_lab.codegen.tvm_child import import_tvm_alone
-import_tvm_alone()
+from syno_lab.processes.light import import_tvm
+import_tvm()
 from syno_lab.codegen.tvm_device import compile_cuda, cuda_compilers
 if cuda_compilers():
     sys.stdout.buffer.write(compile_cuda(sys.stdin.read(), "sm_87"))
