@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.canvas.files import from_json
 from syno_lab.canvas.fitted import FORMAT, OUTER, Fitted
+from syno_lab.canvas.kernel import Draft, Kernel
 from syno_lab.canvas.known import KNOWN
 from syno_lab.canvas.places import obstacle_to
+from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
 from syno_lab.canvas.solutions import outer_of, place_name
 from syno_lab.errors import SpecError
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System, TracedStep
 
 if TYPE_CHECKING:
     from syno_lab.canvas.around import DraftsAround
-    from syno_lab.canvas.kernel import Kernel
     from syno_lab.canvas.session import CanvasSession
     from syno_lab.ir.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
@@ -25,6 +26,16 @@ if TYPE_CHECKING:
 #: A layer in the middle of a residual network; and small sizes, all different.
 _EXAMPLE = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28}
 _SMALL = {"N": 1, "C_in": 8, "C_out": 8, "H": 4, "W": 6, "KH": 3, "KW": 5}
+#: A primitive with a parameter on the input, by its name; the others have none, or blend (:func:`example`).
+_EXAMPLES = {
+    "group": "group G",
+    "shift": "shift H+1",
+    "unfold": "unfold H,W",
+    "fc": "fc x0",
+    "softmax": "softmax H,W",
+    "fold_avg": "fold_avg H",
+    "fold_max": "fold_max H",
+}
 
 
 class Canvas(System):
@@ -126,15 +137,11 @@ class Canvas(System):
 
     def operator_of(self, value: Any) -> Fitted | None:
         """A kernel, fitted to no network."""
-        from syno_lab.canvas.kernel import Kernel
-
         return Fitted(value) if isinstance(value, Kernel) else None
 
     def cards(self) -> Mapping[str, PrimitiveCard]:
-        """See :mod:`syno_lab.canvas.cards`."""
-        from syno_lab.canvas.cards import cards
-
-        return cards()
+        """The card of each primitive by its name, with a picture of a small draft that uses it."""
+        return {name: _card(name) for name in PRIMITIVES}
 
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.canvas.panes`."""
@@ -145,7 +152,6 @@ class Canvas(System):
     def knows(self, start: Any) -> bool:
         """A draft, a kernel, an operator, a sampler, or the state of a session."""
         from syno_lab.canvas.aim import AimedDraft
-        from syno_lab.canvas.kernel import Draft, Kernel
         from syno_lab.canvas.sampler import Sampler
 
         return isinstance(start, Draft | Kernel | Fitted | Sampler | AimedDraft)
@@ -162,7 +168,6 @@ class Canvas(System):
         From a sampler it begins with the input, for the sampler's places and within its budget.
         """
         from syno_lab.canvas.aim import Aim, AimedDraft
-        from syno_lab.canvas.kernel import Draft
         from syno_lab.canvas.sampler import Sampler
         from syno_lab.canvas.session import CanvasSession
         from syno_lab.canvas.session_files import read_session
@@ -179,6 +184,29 @@ class Canvas(System):
         from syno_lab.canvas.around import DraftsAround
 
         return DraftsAround(self.session(start).state, self.known(), pruned=pruned, rules=rules)
+
+
+def example(name: str) -> Draft:
+    """The draft of a card's picture: the primitive makes its last tensor."""
+    if name in BROADCASTS:
+        # A mean over H repeats along H, so the picture shows more than two tensors of one shape.
+        from syno_lab.canvas.matching import broadcast
+
+        return broadcast(Draft().apply("fold_avg H"), name, 1, 0)
+    return Draft().apply(_EXAMPLES.get(name, name))
+
+
+def _card(name: str) -> PrimitiveCard:
+    kind = PRIMITIVES[name]
+
+    def draw() -> str:
+        from syno_lab.canvas.drawing import draft_svg
+
+        draft = example(name)
+        return draft_svg(draft, leaves_marked=False, title=kind.signature, highlight=(len(draft.nodes),))
+
+    words = f"{kind.signature}: before {kind.before}, after {kind.after}; {kind.meaning}"
+    return PrimitiveCard(name, kind.card, words, f"{name}: {kind.before} -> {kind.after}", draw)
 
 
 def _known(make: Callable[[], Kernel]) -> Callable[[], Fitted]:

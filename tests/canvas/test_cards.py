@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from syno_lab.canvas.cards import cards, example
 from syno_lab.canvas.kernel import Draft
 from syno_lab.canvas.primitives import BROADCASTS, ELEMENTWISE, PRIMITIVES
+from syno_lab.canvas.system import CANVAS, example
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.systems import all_systems, find_card
 
@@ -81,7 +81,7 @@ def test_every_misuse_on_a_card_has_a_refusal() -> None:
 @pytest.mark.parametrize("name", list(PRIMITIVES))
 def test_the_picture_shows_the_primitive(name: str) -> None:
     assert example(name).nodes[-1].primitive.name == name
-    card = cards()[name]
+    card = CANVAS.cards()[name]
     svg = ElementTree.fromstring(card.draw())
     texts = ["".join(text.itertext()) for text in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert PRIMITIVES[name].signature in texts
@@ -102,7 +102,7 @@ def test_a_card_is_found_by_its_name_and_by_that_of_its_system() -> None:
 
 
 def test_golden_cards(golden: Callable[[str, str], None]) -> None:
-    golden("drawing/canvas_cards.txt", "\n\n".join(card.text for card in cards().values()) + "\n")
+    golden("drawing/canvas_cards.txt", "\n\n".join(card.text for card in CANVAS.cards().values()) + "\n")
 
 
 def test_the_page_has_every_card() -> None:
