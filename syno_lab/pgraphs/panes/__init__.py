@@ -11,9 +11,8 @@ from syno_lab.pgraphs.panes.costs import cost_pane
 from syno_lab.pgraphs.panes.graph import graph_pane
 from syno_lab.pgraphs.panes.image import image_pane
 from syno_lab.pgraphs.panes.kernel import kernel_forms, kernel_pane
-from syno_lab.pgraphs.panes.program import loop_pane, nest_texts
+from syno_lab.pgraphs.panes.program import equation_pane, loop_pane, nest_texts
 from syno_lab.pgraphs.panes.reach import mixing_pane, near_pane, reach_pane
-from syno_lab.pgraphs.panes.texts import equation_pane
 from syno_lab.protocol import Pane
 
 _SIZED = ("name", "binding")

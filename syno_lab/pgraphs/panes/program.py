@@ -1,7 +1,7 @@
-"""The loop nest as lines of pieces: which part of the text is which coordinate of the drawing.
+"""The texts of an operator: its equation, and the loop nest as lines of pieces.
 
-The text is that of :func:`syno_lab.codegen.loops.loops`, letter by letter; the pieces are found in it by the nests that
-it was written from.
+A piece says which coordinate of the drawing its part of the nest is. The nest's text is that of
+:func:`syno_lab.codegen.loops.loops`, letter by letter; pieces are found in it by the nests that it was written from.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from syno_lab.codegen import drawing
 from syno_lab.codegen.equation import equation
+from syno_lab.codegen.formula import formula_svg
 from syno_lab.codegen.loops import condition_text, loops, make_program
 from syno_lab.codegen.nest import Access, Condition, Nest, climb, tensors
 from syno_lab.ir.coordinate import Coordinate
@@ -32,6 +33,17 @@ class _Mark:
 
     text: str
     ids: tuple[str, ...]
+
+
+def equation_pane(asked: Asked) -> dict[str, Any]:
+    """The equation, whole and by stages: ``forms``, each with ``title``, ``text``, ``latex`` and ``svg``."""
+    found = []
+    for title, staged in (("One equation", False), ("By stages", True)):
+        made = equation(asked.operator, asked.bound(), staged=staged)
+        found.append(
+            {"title": title, "text": str(made), "latex": made.latex, "svg": formula_svg(made.latex, str(made))}
+        )
+    return {"forms": found}
 
 
 def loop_pane(asked: Asked) -> dict[str, Any]:
